@@ -57,7 +57,7 @@ fn generate(file: &Path, reports: u64, users: u64, mean: u64) -> std::io::Result
     let mut out = BufWriter::new(File::create(file)?);
     let (mut sums, mut state) = (Sums::default(), 1u64);
     let mut random = move || {
-        // SplitMix64 (Steele, Lea and Flood).
+        // Pseudo-random generator: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

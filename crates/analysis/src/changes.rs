@@ -15,7 +15,7 @@ pub struct ChangedLines {
     files: BTreeMap<String, BTreeSet<u32>>,
     /// The folder to which file names are relative, if known.
     root: Option<String>,
-    /// Changed lines for which some block contains code.
+    /// Changed lines for which [`ChangedLines::blocks`] found a block with their code.
     found: BTreeSet<(String, u32)>,
 }
 
@@ -75,7 +75,7 @@ impl ChangedLines {
         Ok(changes)
     }
 
-    /// Returns true if `line` of `file`, the name that the compiler recorded, is changed.
+    /// Returns true if the change touches `line` of `file`. `file` is the name that the compiler recorded.
     pub fn has(&self, file: &str, line: u32) -> bool {
         self.files.iter().any(|(changed, lines)| file_names_match_below(self.root.as_deref(), file, changed) && lines.contains(&line))
     }

@@ -28,18 +28,18 @@ pub struct LineSpan {
 /// An element of a [`ChosenSequence`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Waypoint {
-    /// This block, directly after the previous one.
+    /// The path enters this block directly after the block of the previous waypoint.
     Block(u32),
-    /// A block with code of these lines, anywhere after the previous place or in the same block.
+    /// The path enters a block with code of these lines, which may be the block of the previous waypoint or any later block.
     Place(LineSpan),
 }
 
-/// Paths of one function, given either by all blocks of a path or by places in order.
+/// Paths of one function, given either by all blocks of a path or by source locations that the path passes in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChosenSequence {
     /// The function.
     pub function: String,
-    /// Either all blocks of the path, or places in order.
+    /// Either all blocks of the path, or source locations in the order in which the path passes them.
     pub waypoints: Vec<Waypoint>,
     /// The input line that the sequence was parsed from.
     pub text: String,
@@ -51,7 +51,7 @@ pub enum ChoiceError {
     /// A unit map is corrupt.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// The sets use different numberings.
+    /// Two sets of paths use different numberings of the same function.
     #[error(transparent)]
     TwoNumberings(#[from] ConflictingNumberings),
     /// The function has too many paths.
@@ -105,8 +105,8 @@ impl LineSpan {
     }
 }
 
-/// Returns the places that a unified diff changes in the new files, which are the added lines and the neighbours of removed lines. File
-/// names are relative to the folder `root`, if known.
+/// Returns the source lines that a unified diff changes in the new files, which are the added lines and the neighbours of removed lines.
+/// File names are relative to the folder `root`, if known.
 pub fn changed_places(difference: &str, root: Option<&str>) -> Result<Vec<LineSpan>, DiffError> {
     let mut places = Vec::new();
     for change in changes::parse_diff(difference)? {
@@ -154,7 +154,7 @@ pub fn all_paths_of(units: &[&UnitMap], included: impl Fn(&FunctionMap) -> bool)
     collect_paths(units, |_, function| included(function).then_some(|_: &[Node]| true))
 }
 
-/// Returns all complete paths that touch at least one of the places.
+/// Returns all complete paths with a block that contains code of at least one of the places.
 pub fn paths_touching(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, ChoiceError> {
     collect_paths(units, |map, function| {
         let marked = find_nodes(function, |block| places.iter().any(|p| p.has_code_in(map, block)));
@@ -162,7 +162,7 @@ pub fn paths_touching(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPa
     })
 }
 
-/// Returns all complete paths that touch every one of the places, in any order.
+/// Returns all complete paths that have, for each of the places, a block with code of the place. The order of the blocks does not matter.
 pub fn paths_through_all(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, ChoiceError> {
     collect_paths(units, |map, function| {
         let marked: Vec<HashSet<Node>> = places.iter().map(|p| find_nodes(function, |block| p.has_code_in(map, block))).collect();

@@ -2,8 +2,10 @@
 //!
 //! Edge coverage (of branches or lines) reports such a path as covered. Only path counts show that its steps were never executed
 //! *together*. Residual path profiling (Vaswani, Rajan and Ramalingam) finds such paths relative to known paths; here, the only input is
-//! one profile. Counting is linear in the acyclic graph, and exact up to 2^128; listing takes time proportional to the number of paths
-//! found and taken. Paths that end at a call that may not return are not counted, because they are prefixes of other paths.
+//! one profile.
+//!
+//! Counting takes time linear in the size of the acyclic graph and is exact up to 2^128; listing takes time proportional to the number of
+//! paths found and taken. Paths that end at a call that may not return are not counted, because they are prefixes of other paths.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};

@@ -23,8 +23,8 @@ pub struct ComparedRuns<'a> {
     pub program: Option<&'a str>,
 }
 
-/// Reads runs, both one by one and merged into one profile. Only runs of one build of one program are used, because the paths of different
-/// builds cannot be compared. Other runs are skipped, and so are runs with an unknown outcome.
+/// Reads the runs to compare. Returns their outcomes and paths, and all runs merged into one profile. Only runs of one build of one program
+/// are used, because the paths of different builds cannot be compared. Other runs are skipped, and so are runs with an unknown outcome.
 pub fn gather(job: &ComparedRuns) -> Result<(Isolation, Profile)> {
     let (mut isolation, mut sum, mut maps) = (Isolation::default(), Merger::new(BuildPolicy::Reject), Maps::new());
     for run in select_build(read_runs(job)?, job.program)? {
@@ -68,7 +68,7 @@ fn read_runs(job: &ComparedRuns) -> Result<Vec<ComparedRun>> {
         }
     }
     if let Some(first) = unreadable.first() {
-        log::warn!("skipping {first}{}", and_others(&unreadable));
+        log::warn!("skipping {first}{}", suffix_for_others(&unreadable));
     }
     warn_skipped(&empty, "it has no counts");
     warn_skipped(&unknown, "its exit status is not recorded. Name it with --failing or --passing");
@@ -77,11 +77,11 @@ fn read_runs(job: &ComparedRuns) -> Result<Vec<ComparedRun>> {
 
 fn warn_skipped(files: &[String], why: &str) {
     if let Some(first) = files.first() {
-        log::warn!("skipping {first}{}: {why}", and_others(files));
+        log::warn!("skipping {first}{}: {why}", suffix_for_others(files));
     }
 }
 
-fn and_others(files: &[String]) -> String {
+fn suffix_for_others(files: &[String]) -> String {
     match files.len() {
         0 | 1 => String::new(),
         2 => " (and 1 other like it)".to_owned(),
@@ -129,7 +129,7 @@ fn select_build(runs: Vec<ComparedRun>, program: Option<&str>) -> Result<Vec<Com
     Ok(first)
 }
 
-/// Groups runs that share an image, directly or through other runs.
+/// Groups runs that share an executable or library, directly or through other runs.
 fn group_by_image(runs: Vec<ComparedRun>) -> Vec<Vec<ComparedRun>> {
     let mut groups: Vec<(BTreeSet<Identity>, Vec<ComparedRun>)> = Vec::new();
     for run in runs {

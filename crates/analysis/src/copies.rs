@@ -1,4 +1,5 @@
-//! Costs of the copies that share the counting of a program: run times, probe hits computed from the merged counts, and lower bounds.
+//! Costs of profiling a program with several instrumented copies, each of which counts a part of the paths: run times, numbers of probe
+//! executions (*hits*), and lower bounds on the hits.
 
 use serde::Serialize;
 use trodden_flow::part::{Measure, Part};
@@ -6,20 +7,20 @@ use trodden_partition::lower_bound::{LowerBound, bound};
 use trodden_partition::{CopyPlan, Procedure, hits};
 use trodden_profile::copies::{CopyMeasurements, CopyTimes};
 
-/// Value of `counted` for programs that count unknown paths only.
-const UNKNOWN: &str = "unknown";
-/// Value of `counted` for copies of `--divide edges`.
-const EDGES: &str = "edges";
+/// Value of `Costs::counted` if only paths that were not known before are counted.
+const COUNTED_UNKNOWN_PATHS: &str = "unknown";
+/// Value of `Costs::counted` if each copy counts some of the edges (`--divide edges`).
+const COUNTED_EDGES: &str = "edges";
 const SCHEMA_VERSION: u32 = 2;
 
-/// How the copies were requested, as named on the command line.
+/// The user's choices on the command line for a run of several copies.
 #[derive(Clone, Debug)]
 pub struct RequestedCopies {
-    /// How the counting was divided.
+    /// Name of the strategy that divided the counting among the copies.
     pub strategy: &'static str,
     /// The engine that ran the copies.
     pub engine: String,
-    /// The measure by which hits were minimised.
+    /// Which probe executions the strategy minimised.
     pub measure: Measure,
     /// Name of the measure.
     pub hits: &'static str,
@@ -31,10 +32,10 @@ pub struct Costs {
     schema_version: u32,
     /// Path of the program.
     pub program: String,
-    /// How the counting was divided.
+    /// Name of the strategy that divided the counting among the copies.
     pub strategy: &'static str,
     engine: String,
-    /// The hits that were minimised and are reported: `all` or `labels`.
+    /// Which probe executions were minimised and are reported: `all`, or only those of `labels`, the probes that update the path register.
     pub hits_counted: &'static str,
     /// Costs of each copy.
     pub copies: Vec<CopyCosts>,
@@ -42,13 +43,15 @@ pub struct Costs {
     pub slowest_copy: usize,
     /// Maximum hits of any copy.
     pub hits_of_slowest: u64,
-    /// Hits of a program that counts everything (sequential Ball-Larus), with its labels placed by the same frequencies as in the copies.
+    /// Probe executions of one program that counts all paths (sequential Ball-Larus), with its labels placed by the same frequencies as in
+    /// the copies.
     pub sequential_hits: u64,
     /// `sequential_hits` divided by the number of copies, rounded up.
     pub ideal_hits: u64,
-    /// Lower bound for this number of copies. In every plan, at least one copy has this many hits.
+    /// Lower bound on the hits of the slowest copy: however the paths are divided among this number of copies, one copy has at least this
+    /// many hits.
     pub lower_bound_hits: u64,
-    /// `hits_of_slowest` relative to `ideal_hits`, minus 1, or `None` if hits are unknown.
+    /// `hits_of_slowest` divided by `ideal_hits`, minus 1, or `None` if hits are unknown.
     pub distance_from_ideal: Option<f64>,
     /// Time that the slowest copy saves, as a share of the time of one program that counts everything. It is negative if the slowest copy
     /// takes longer, and `None` if that program was not run.
@@ -77,9 +80,9 @@ pub struct CopyCosts {
     /// Number of functions in which the copy counts.
     pub functions: usize,
     probes: usize,
-    /// Executions of labels and counting probes.
+    /// Executions of all probes: of labels, which update the path register, and of counters.
     pub hits: u64,
-    /// Executions of labels only.
+    /// Executions of labels only, which update the path register.
     pub label_hits: u64,
     /// `[hits, label_hits]` as measured by the copy itself.
     pub counted: Option<[u64; 2]>,
@@ -150,8 +153,8 @@ impl Costs {
             baseline: None,
             diverged: Vec::new(),
             counted: match (measured.is_residual, measured.edges) {
-                (true, _) => UNKNOWN,
-                (false, true) => EDGES,
+                (true, _) => COUNTED_UNKNOWN_PATHS,
+                (false, true) => COUNTED_EDGES,
                 (false, false) => "paths",
             },
         };
@@ -163,7 +166,7 @@ impl Costs {
 
     /// Returns false for programs that count unknown paths only, because their hits cannot be computed.
     pub fn knows_hits(&self) -> bool {
-        self.counted != UNKNOWN
+        self.counted != COUNTED_UNKNOWN_PATHS
     }
 
     fn add_baseline(&mut self, plain: &CopyTimes, sequential: &CopyTimes) {
@@ -187,7 +190,7 @@ impl Costs {
     /// Returns the hits of a copy by the minimised measure, or `None` for programs that count unknown paths only.
     pub fn hits(&self, copy: &CopyCosts) -> Option<u64> {
         match (self.counted, self.hits_counted) {
-            (UNKNOWN, _) => None,
+            (COUNTED_UNKNOWN_PATHS, _) => None,
             (_, "all") => Some(copy.hits),
             _ => Some(copy.label_hits),
         }

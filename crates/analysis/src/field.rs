@@ -27,12 +27,12 @@ use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: [u8; 8] = *b"TRODFLD\x01";
 /// Maximum length of a report's body; a larger length in the header means that the report is corrupt.
-const MAX_BODY: u32 = 1 << 30;
+const MAX_BODY_BYTES: u32 = 1 << 30;
 
 /// Hash of the sender's name, or zero if unknown.
 pub type User = [u8; 16];
 
-/// The counts of one machine.
+/// A report: the path counts that one machine sends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldReport {
     /// Hash of the sender's name.
@@ -44,7 +44,7 @@ pub struct FieldReport {
 /// Path counts of one unit of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitReport {
-    /// Identity of the image, which identifies the build.
+    /// Identity of the executable or library, which differs from build to build.
     pub image: Identity,
     /// Identity of the unit.
     pub unit: Identity,
@@ -73,7 +73,8 @@ impl FieldReport {
                 }
                 let untested: Vec<(u64, u64)> = unit.counts_of(function).collect();
                 let paths = FunctionPaths::decode(function, untested.iter().copied())?;
-                // Known prefixes are not counted, so subtraction does not yield the executions of unfinished paths that are known.
+                // Executions of unfinished paths are computed by subtracting counts. This fails for known paths, which are not counted, so
+                // only untested ones are reported.
                 let counted = |id: u64| untested.binary_search_by_key(&id, |c| c.0).is_ok();
                 let unfinished = paths.unfinished.iter().filter(|u| u.count > 0 && counted(u.id)).map(|u| (u.id, u.count.unsigned_abs()));
                 let all = paths.complete.iter().map(|p| (p.id, p.count)).chain(unfinished);
@@ -87,7 +88,7 @@ impl FieldReport {
         Ok(FieldReport { user, units })
     }
 
-    /// Records that a unit ran, even if it counted nothing.
+    /// Records that an image ran, even if it counted nothing, unless the report already has a unit of the image.
     pub fn add_empty_unit(&mut self, image: Identity, unit: Identity) {
         if self.units.iter().all(|u| u.image != image) {
             self.units.push(UnitReport { image, unit, counts: Vec::new() });
@@ -156,7 +157,7 @@ impl<'a, R: BufRead> Reports<'a, R> {
         let mut header = [0; 16];
         self.input.read_exact(&mut header).map_err(short(self.at, "the file ends within the header of a report of untested paths"))?;
         let half = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
-        if header[..8] != MAGIC || half(8) > MAX_BODY {
+        if header[..8] != MAGIC || half(8) > MAX_BODY_BYTES {
             return Err(corrupt(self.at, "not a report of untested paths. `trodden fleet pack` writes such files"));
         }
         // Memory use grows with the bytes that the file contains, not with the length that the header claims.
@@ -212,7 +213,7 @@ mod tests {
     #[test]
     fn claimed_length_does_not_allocate_memory() {
         let mut bytes = MAGIC.to_vec();
-        bytes.extend(MAX_BODY.to_le_bytes());
+        bytes.extend(MAX_BODY_BYTES.to_le_bytes());
         bytes.extend([0; 12]);
         assert_eq!(bytes.len(), 24);
         let mut reports = Reports::new(Path::new("claim"), &bytes[..]);

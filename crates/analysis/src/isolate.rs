@@ -12,7 +12,7 @@ use trodden_unit::{Identity, MapError};
 /// Half-width of a 95 % confidence interval, in standard deviations.
 const Z_95: f64 = 1.96;
 
-/// A function, given by the unit's identity and the index in the unit's map.
+/// Identifies a function by its unit's identity and its index in the unit's map.
 pub type UnitFunction = (Identity, usize);
 
 /// Formulas by which suspects are ranked.
@@ -66,7 +66,7 @@ impl RunTally {
     }
 }
 
-/// Accumulates the paths of runs.
+/// Accumulates how many failing and passing runs took each path.
 #[derive(Debug, Default)]
 pub struct Isolation {
     all: RunTally,
@@ -93,7 +93,7 @@ pub struct Suspect {
     pub complete: bool,
     /// Runs that took the path.
     pub runs: RunTally,
-    /// Runs that executed the function.
+    /// Runs that executed the path's function.
     pub executed: RunTally,
     /// Number of the path's edges that no passing run took.
     pub new_edges: u64,
@@ -110,7 +110,7 @@ pub struct Suspect {
 }
 
 impl Suspect {
-    /// Returns the score by a formula.
+    /// Returns the path's score by a formula.
     pub fn score(&self, by: SuspiciousnessFormula) -> f64 {
         match by {
             SuspiciousnessFormula::Ochiai => self.ochiai,
@@ -136,7 +136,7 @@ impl Isolation {
             }
         }
         self.all.add(failed);
-        // A unit that is in several images counts once.
+        // A unit that is part of several images counts once.
         let mut executed = BTreeMap::<UnitFunction, (BTreeSet<(bool, u64)>, BTreeSet<DagEdgeId>)>::new();
         for (key, paths) in seen {
             let (ids, edges) = executed.entry(key).or_default();

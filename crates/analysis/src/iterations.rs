@@ -16,8 +16,8 @@ use trodden_text::words::plural;
 use trodden_unit::{FunctionKey, IterationSet};
 
 /// Returns the set of paths over iterations that a run's stream contains. Functions with cut edges but without such paths are also in the
-/// set, so that a program that counts the set can show whether they have any. Fails if the run has no stream, or if no path over
-/// `iterations` iterations was executed.
+/// set, because a program that counts the set may find paths in them. Fails if the run has no stream, or if no path over `iterations`
+/// iterations was executed.
 pub fn requested_iterations(iterations: u32, wanted: &str, folders: &Folders) -> Result<IterationSet> {
     let logs = match streams::logs_of_copies(wanted) {
         Ok(Some(copies)) => copies.concat(),
@@ -39,14 +39,14 @@ pub fn requested_iterations(iterations: u32, wanted: &str, folders: &Folders) ->
                 plural(lost.into(), "event", "events")
             );
         }
-        add_log(&mut set, &log, &load_maps(&log, folders)?)?;
+        add_stream_log(&mut set, &log, &load_maps(&log, folders)?)?;
     }
     let has_iterations = set.functions().values().any(|function| function.counted.keys().any(|path| path.len() == iterations as usize));
     ensure!(has_iterations, "`{wanted}` has no path over {iterations} iterations. Use a run in which a loop iterates, or fewer iterations");
     Ok(set)
 }
 
-fn add_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) -> Result<()> {
+fn add_stream_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) -> Result<()> {
     for unit in &maps.counted.units {
         for function in &unit.map.functions {
             if set.add_function(&unit.map, function).is_none() && !function.cuts.is_empty() {

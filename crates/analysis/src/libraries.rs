@@ -23,8 +23,8 @@ pub struct NeededLibrary {
     pub units: usize,
 }
 
-/// Returns the libraries of a program, in load order. Fails if the program is not an ELF file, if its loader is not trusted, or with the
-/// loader's message if the loader fails.
+/// Returns the libraries of a program, in load order. Fails if the program is not an ELF file, if its loader is not trusted, or if the
+/// loader fails; the error is then the loader's own message.
 pub fn needed_libraries(program: &Path, bytes: &[u8]) -> Result<Vec<NeededLibrary>, String> {
     let file = object::File::parse(bytes).map_err(|e| e.to_string())?;
     if file.section_by_name(".dynamic").is_none() {

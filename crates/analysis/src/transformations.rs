@@ -19,11 +19,11 @@ use trodden_unit::{EdgeKind, FunctionMap, MapError, Transformation, Transformati
 /// Thresholds for transformations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TransformationOptions {
-    /// Minimum saving of a copy, as a share (0 to 1) of all executed instructions.
+    /// Minimum saving by duplicated blocks, as a share (0 to 1) of all executed instructions.
     pub min_saving: f64,
     /// Minimum share (0 to 1) of all executed instructions for a loop from which the last iteration is split off.
     pub min_loop_share: f64,
-    /// Maximum number of instructions copied for one edge.
+    /// Maximum number of instructions duplicated for one edge.
     pub max_copied: u64,
 }
 
@@ -113,7 +113,8 @@ pub fn transformations_for(map: &FunctionMap, paths: &FunctionPaths, total: u64,
     copies.into_iter().chain(iterations.into_iter().map(Transformation::LastIterations)).collect()
 }
 
-/// Returns the loop for which an earlier branch decides whether an iteration is the last, if there is one and it is hot enough.
+/// Returns the transformation that splits off a loop's last iteration, if an earlier branch decides whether an iteration is the last and
+/// the loop is hot enough.
 fn find_last_iterations(walks: &Walks, found: &Correlated, total: u64, options: &TransformationOptions) -> Option<LastIterations> {
     if !found.last_iteration || found.stretch.obstacle.is_some() {
         return None;

@@ -1,10 +1,11 @@
-//! Untested paths: paths in a profile from the field that are not among the known paths (those of the tests).
+//! Untested paths: paths that a program took in the field and that are not among the known paths, which are usually those of the tests.
 //!
 //! Known paths are first removed from the profile. The remaining paths are untested: complete paths, and prefixes up to a call that may not
 //! return. A prefix is reported only if the path ended there. A path can be *new although every edge is known*; only residual path
-//! profiling finds such paths (Vaswani, Rajan and Ramalingam, "Efficient Online Path Profiling", table 3.1). Untested paths of failing runs
-//! are ranked by Ochiai ([`crate::isolate`]), then by closeness to the failure (section 6.2.2 there): unfinished paths come first, then
-//! paths with the latest first execution.
+//! profiling finds such paths (Vaswani, Rajan and Ramalingam, "Efficient Online Path Profiling", table 3.1).
+//!
+//! Untested paths of failing runs are ranked by Ochiai ([`crate::isolate`]), then by closeness to the failure (section 6.2.2 there):
+//! unfinished paths come first, then paths with the latest first execution.
 
 use crate::isolate::RunTally;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,9 +14,9 @@ use trodden_profile::model::{ProcessEnding, Profile, UnitProfile};
 use trodden_profile::paths::{FunctionPaths, PathDecoder};
 use trodden_unit::{EdgeKind, FunctionMap, Identity, InterestingWords, KnownFunction, KnownPaths, MapError, UnitMap};
 
-/// A function, given by the unit's identity and the index in the unit's map.
+/// Identifies a function by its unit's identity and its index in the unit's map.
 pub type UntestedFunction = (Identity, usize);
-/// A counter, given by the unit's identity and the index in the unit.
+/// Identifies a counter by its unit's identity and its index in the unit.
 pub type CounterKey = (Identity, u64);
 
 /// The runs that took an untested path.
@@ -63,11 +64,11 @@ pub struct UndistinguishedExecutions {
 pub struct UntestedInFunction {
     /// Untested complete paths.
     pub paths: u64,
-    /// Executions of these paths.
+    /// Executions of the untested paths.
     pub executions: u128,
-    /// The number of these paths whose edges are all known.
+    /// Number of untested paths whose edges are all known.
     pub known_edges_only: u64,
-    /// Edges of the function's graph that untested paths take and no known path does.
+    /// Edges of the function's graph that some untested path takes and no known path takes.
     pub edges: BTreeSet<Edge>,
 }
 
@@ -76,11 +77,11 @@ pub struct UntestedInFunction {
 pub struct UntestedSummary {
     /// Untested complete paths.
     pub paths: u64,
-    /// Executions of these paths.
+    /// Executions of the untested paths.
     pub executions: u128,
-    /// The number of these paths whose edges are all known.
+    /// Number of untested paths whose edges are all known.
     pub known_edges_only: u64,
-    /// The number of these paths that are in functions without untested edges.
+    /// Number of untested paths in functions without untested edges.
     pub in_functions_without_new_edges: u64,
     /// Untested edges.
     pub edges: u64,
@@ -103,7 +104,7 @@ impl Sightings {
         let started = profile.run.started_ns;
         let failed = profile.run.ending.map(|ending| ending != ProcessEnding::Exit(0));
         failed.iter().for_each(|failed| self.outcomes.add(*failed));
-        // A unit may be in several images of one run.
+        // A unit that is part of several images of a run counts once.
         let mut in_run = BTreeSet::new();
         for unit in profile.images.iter_mut().flat_map(|i| &mut i.units) {
             self.counts_known |= !unit.map.has_times();
@@ -154,7 +155,8 @@ impl Sightings {
     }
 }
 
-/// Returns true if all known complete paths of the function have separate counters. Such builds do not count paths up to calls.
+/// Returns true if all known complete paths of the function have separate counters. Known paths that end at a call need none, because such
+/// builds do not count them.
 fn counts_all_known(function: &FunctionMap, words: &InterestingWords, known: Option<&KnownFunction>) -> Result<bool, MapError> {
     let counted: BTreeSet<u64> = words.paths.iter().map(|(_, path)| *path).collect();
     let mut others = known.iter().flat_map(|k| &k.known).map(|(path, _)| *path).filter(|path| !counted.contains(path)).peekable();
@@ -177,7 +179,7 @@ fn remove_known_paths(unit: &mut UnitProfile, known: &KnownPaths) {
     unit.counts.retain(|counter| remaining.binary_search_by_key(&counter, |c| c.0).is_ok());
 }
 
-/// Returns the edges of a path that no known path takes.
+/// Returns those edges of a path that are on no known path.
 pub fn new_edges(function: &FunctionMap, known: Option<&KnownFunction>, dag: &[DagEdgeId]) -> BTreeSet<Edge> {
     let edges = dag.iter().filter_map(|id| match *function.dag.get(id.index())? {
         Origin::Real(edge) | Origin::Leave(edge) => Some(edge),
@@ -203,7 +205,7 @@ pub fn new_paths_in(function: &FunctionMap, known: Option<&KnownFunction>, paths
 }
 
 impl UntestedSummary {
-    /// Adds the sums of one function.
+    /// Adds the numbers of one function.
     pub fn add(&mut self, new: &UntestedInFunction) {
         self.paths += new.paths;
         self.executions += new.executions;
@@ -239,12 +241,12 @@ pub struct KnownHotPath {
     pub tested: u64,
     /// Number of executions in the field.
     pub field: u64,
-    /// Rank among the field's paths by executions, from 1, or `None` if the field did not take the path.
+    /// Rank among all paths executed in the field, by executions, from 1, or `None` if the path was not executed there.
     pub rank: Option<usize>,
 }
 
-/// Checks whether hot paths stay hot. Returns the `top` complete paths that the tests executed most, and their share (0 to 1) of the
-/// field's executions. `field` must count all paths.
+/// Checks whether the paths that are hot in the tests are also hot in the field. Returns the `top` complete paths that the tests executed
+/// most, and their share (0 to 1) of the executions in the field. `field` must count all paths.
 pub fn hot_paths(field: &Profile, known: &KnownPaths, top: usize) -> Result<(Vec<KnownHotPath>, f64), MapError> {
     let (mut tested, mut all) = (Vec::new(), BTreeMap::<(UntestedFunction, u64), u64>::new());
     for unit in field.images.iter().flat_map(|i| &i.units) {
@@ -262,7 +264,7 @@ pub fn hot_paths(field: &Profile, known: &KnownPaths, top: usize) -> Result<(Vec
         }
     }
     tested.sort_unstable_by(|a, b| b.0.cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
-    // A unit may be in several images.
+    // A unit that is part of several images occurs several times.
     tested.dedup_by_key(|t| (t.1, t.2));
     tested.truncate(top);
     let mut ranked: Vec<_> = all.iter().map(|(path, count)| (*count, *path)).collect();

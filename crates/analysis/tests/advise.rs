@@ -97,14 +97,14 @@ impl Case {
         branches
     }
 
-    fn block(&self, edge: Edge) -> Node {
+    fn source_block(&self, edge: Edge) -> Node {
         self.map.graph.from(edge)
     }
 
     /// Returns the head, and the blocks from which a back edge to the head can be reached without passing the head.
-    fn loop_of(&self, head: Node) -> BTreeSet<Node> {
+    fn loop_body(&self, head: Node) -> BTreeSet<Node> {
         let back = |e: &Edge| self.map.cuts.contains(&(*e, CutReason::Back)) && self.map.graph.to(*e) == head;
-        let tails: BTreeSet<Node> = (0..self.map.graph.edge_count() as u32).map(Edge).filter(back).map(|e| self.block(e)).collect();
+        let tails: BTreeSet<Node> = (0..self.map.graph.edge_count() as u32).map(Edge).filter(back).map(|e| self.source_block(e)).collect();
         let reaches = |from: Node| {
             let (mut seen, mut stack) = (BTreeSet::from([from]), vec![from]);
             while let Some(at) = stack.pop() {
@@ -121,7 +121,7 @@ impl Case {
 
     fn loops(&self) -> BTreeMap<Node, BTreeSet<Node>> {
         let heads = self.map.cuts.iter().filter(|(_, r)| *r == CutReason::Back).map(|(e, _)| self.map.graph.to(*e));
-        let loops = heads.map(|h| (h, self.loop_of(h)));
+        let loops = heads.map(|h| (h, self.loop_body(h)));
         loops.filter(|(head, body)| *head == Node(0) || !body.contains(&Node(0))).collect()
     }
 
@@ -149,7 +149,7 @@ fn is_close(a: f64, b: f64) -> bool {
 }
 
 /// Returns the number of executions of the later branch that an earlier branch decides, and the mean distance between the branches.
-fn decided(case: &Case, earlier: &BTreeSet<Edge>, later: &BTreeSet<Edge>) -> (u64, f64) {
+fn count_decided(case: &Case, earlier: &BTreeSet<Edge>, later: &BTreeSet<Edge>) -> (u64, f64) {
     let (mut decided, mut all, mut distance) = (0, 0u64, 0.0);
     for a in earlier {
         let cells: Vec<u64> = later.iter().map(|c| case.count_executions(|e| takes_in_order(e, *a, *c))).collect();
@@ -192,7 +192,7 @@ fn assert_correlated_matches(case: &Case, found: &[&Correlated]) {
         let met =
             others.filter(|(_, a)| a.iter().any(|a| outcomes.iter().any(|c| case.count_executions(|e| takes_in_order(e, *a, *c)) > 0)));
         let all: Vec<(&Node, u64, f64)> =
-            met.map(|(a, edges)| (a, decided(case, edges, outcomes))).map(|(a, (d, far))| (a, d, far)).collect();
+            met.map(|(a, edges)| (a, count_decided(case, edges, outcomes))).map(|(a, (d, far))| (a, d, far)).collect();
         let most = all.iter().map(|c| c.1).max().unwrap_or(0);
         let nearest = all.iter().filter(|c| c.1 == most).map(|c| c.2).fold(f64::INFINITY, f64::min);
         let reported = found.iter().find(|c| c.later == *later);
@@ -242,7 +242,7 @@ fn assert_never_together_matches(case: &Case, found: &[&NeverTogether], reported
                         && seconds as f64 >= 0.01 * executions as f64
                         && after_first as f64 >= 0.05 * executions as f64;
                     if case.count_executions(|e| takes_in_order(e, *first, *second)) == 0 && often && chance >= 100.0 {
-                        // Draw the smaller number of executions one by one; none of them may be marked.
+                        // Compute the probability of an empty draw one execution at a time. The draw is the smaller of the two sets.
                         let (drawn, marked) = (after_first.min(seconds), after_first.max(seconds));
                         let one = |i: u64| ((executions - marked - i) as f64 / (executions - i) as f64).log10();
                         let surprise: f64 = -(0..drawn).map(one).sum::<f64>();
@@ -264,7 +264,7 @@ fn assert_never_together_matches(case: &Case, found: &[&NeverTogether], reported
 fn assert_loops_match(case: &Case, found: &[&LoopPatterns]) {
     let mut expected = BTreeSet::new();
     for (head, body) in case.loops() {
-        let inside = |e: &Edge| body.contains(&case.block(*e)) && body.contains(&case.map.graph.to(*e));
+        let inside = |e: &Edge| body.contains(&case.source_block(*e)) && body.contains(&case.map.graph.to(*e));
         let foreign = |(e, reason): &(Edge, CutReason)| inside(e) && !(*reason == CutReason::Back && case.map.graph.to(*e) == head);
         if case.map.cuts.iter().any(foreign) {
             continue;
@@ -288,7 +288,7 @@ fn assert_loops_match(case: &Case, found: &[&LoopPatterns]) {
         }
         let mut sum = 0.0;
         for block in &body {
-            let outcomes = (0..case.map.graph.edge_count() as u32).map(Edge).filter(|e| case.block(*e) == *block);
+            let outcomes = (0..case.map.graph.edge_count() as u32).map(Edge).filter(|e| case.source_block(*e) == *block);
             let outcomes: Vec<u64> = outcomes.map(|w| patterns.iter().filter(|(p, _)| p.contains(&w)).map(|(_, n)| n).sum()).collect();
             let total: u64 = outcomes.iter().sum();
             sum += if total > 0 { entropy(&outcomes) * total as f64 / iterations as f64 } else { 0.0 };

@@ -25,7 +25,7 @@ fn combinations_are_untaken_paths_over_executed_edges() {
         let share = 5 + random.below(60);
         let taken: BTreeSet<u64> = complete_paths(&subject, |_| true).iter().map(|p| p.id).filter(|_| random.below(100) < share).collect();
         let paths = FunctionPaths::decode(&subject.map, taken.iter().map(|id| (*id, 3))).unwrap();
-        // Only complete paths are executed, so none is unfinished.
+        // Only complete paths are executed, so their edges are all executed edges.
         let executed: BTreeSet<DagEdgeId> = paths.complete.iter().flat_map(|p| p.path.clone()).collect();
         let all = complete_paths(&subject, |_| true);
         let is_untested = |p: &&PathCount| !taken.contains(&p.id) && p.path.iter().all(|e| executed.contains(e));

@@ -38,7 +38,7 @@ fn random_gap(random: &mut Random, blocks: u64) -> Gap {
     match random.below(3) {
         0 => Gap::Nothing,
         1 => Gap::Without(Vec::new()),
-        // A gap without places is generated above.
+        // The cases above generate gaps without excluded places.
         _ => Gap::Without((0..1 + random.below(2)).map(|_| BlockSet::Block(random.below(blocks) as u32)).collect()),
     }
 }
@@ -88,7 +88,7 @@ fn can_assign(sequence: &ExpressionSequence, walk: &[Node], step: usize, last: O
     })
 }
 
-fn expected(sequence: &ExpressionSequence, function: &FunctionMap, walk: &DecodedPath) -> bool {
+fn matches_by_definition(sequence: &ExpressionSequence, function: &FunctionMap, walk: &DecodedPath) -> bool {
     let back = |edge| function.cuts.contains(&(edge, CutReason::Back));
     let begin = match sequence.begin {
         None => true,
@@ -120,7 +120,7 @@ fn matcher_finds_what_trying_all_assignments_finds() {
         let (matcher, walks) = (Matcher::new(&expression, &build_unit(), &subject.map), PathDecoder::from_function(&subject.map).unwrap());
         for id in (0..subject.map.counters).take(40) {
             let walk = walks.decode(id).unwrap();
-            let should_match = expression.patterns.iter().any(|p| p.iter().all(|s| expected(s, &subject.map, &walk)));
+            let should_match = expression.patterns.iter().any(|p| p.iter().all(|s| matches_by_definition(s, &subject.map, &walk)));
             let found = matcher.matches(&walk.blocks, walk.beginning, walk.end);
             assert_eq!(found, should_match, "{expression:?} on {walk:?}");
             (matched, tried) = (matched + u64::from(should_match), tried + 1);

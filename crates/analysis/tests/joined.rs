@@ -20,13 +20,13 @@ struct Fragment {
 
 /// The complete paths of a function's executions, their pieces, and the counts of all path numbers.
 #[derive(Default)]
-struct Executed {
+struct ExecutedPieces {
     paths: Vec<Fragment>,
     pieces: Vec<Fragment>,
     counts: HashMap<u64, u64>,
 }
 
-impl Executed {
+impl ExecutedPieces {
     /// Adds a random execution, unless it is too long.
     fn add(&mut self, subject: &RandomFunction, random: &mut Random) {
         let map = &subject.map;
@@ -110,7 +110,7 @@ fn join_is_sound_for_known_executions() {
         if !is_cut(map) {
             continue;
         }
-        let mut executed = Executed::default();
+        let mut executed = ExecutedPieces::default();
         for _ in 0..1 + random.below(5) {
             executed.add(&subject, &mut random);
         }

@@ -132,7 +132,8 @@ fn narrow_bounds(graph: &Graph, mut nodes: Vec<Bounds>, may_end: &[bool]) -> (Ve
     (nodes, edges)
 }
 
-/// Narrows a node and the edges on one side of it. The edges' counts sum to the node's count, or to less if `at_most`.
+/// Narrows the bounds of a node and of the edges on one side of it. The edges' counts sum to the node's count, or to at most that count if
+/// `at_most` is true.
 fn narrow_side(node: &mut Bounds, edges: &mut [Bounds], side: &[Edge], at_most: bool) -> bool {
     let mut sums = BoundSums::default();
     side.iter().for_each(|edge| sums.add(edges[edge.index()]));
@@ -155,7 +156,7 @@ fn narrow_side(node: &mut Bounds, edges: &mut [Bounds], side: &[Edge], at_most: 
 struct BoundSums {
     low: u128,
     high: u128,
-    /// Number of edges without an upper bound. Their upper bounds are not in `high`.
+    /// Number of edges without an upper bound. `high` is the sum of the other edges' upper bounds.
     unbounded: usize,
 }
 

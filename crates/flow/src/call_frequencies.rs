@@ -1,16 +1,17 @@
 //! Computes how often each function of a program is called, from the executions of each call site per call of its function.
 //!
-//! Source: Wu and Larus, "Static branch frequency and program profile analysis" (MICRO 1994). The numbers of calls x are the solution of x
-//! = r + Mx, where r are the calls from outside. The equations are solved separately for each group of mutually recursive functions,
-//! callers first. Estimated recursions may be infinite, so a group's equations may have no solution or a negative one: if the spectral
-//! radius of its matrix exceeds 1 - 1/[`MAX_DEPTH`], all calls of the group are scaled down to that radius. A group that is never called
-//! from outside is entered once, through its first function.
+//! Source: Wu and Larus, "Static branch frequency and program profile analysis" (MICRO 1994). The vector x of the functions' numbers of
+//! calls is the solution of x = r + Mx, where r are the calls from outside, and M has the number of calls of each function per call of each
+//! caller. The equations are solved separately for each group of mutually recursive functions, callers first. Estimated recursions
+//! may be infinite, so a group's equations may have no solution or a negative one: if the spectral radius of its matrix exceeds 1 -
+//! 1/[`MAX_DEPTH`], all calls of the group are scaled down to that radius. A group that is never called from outside is entered once,
+//! through its first function.
 
 /// Maximum number of calls of a self-recursive function per call from outside.
 pub const MAX_DEPTH: f64 = 64.0;
-/// Maximum number of iterations of a solver. At the maximum radius, the error decreases by a factor of e in 64 iterations.
+/// Maximum number of iterations of a solver. At the maximum spectral radius, 64 iterations reduce the error by a factor of e.
 const MAX_ROUNDS: usize = 4096;
-/// Relative change below which an iterative solution has converged.
+/// An iterative solution has converged when its relative change is below this.
 const TOLERANCE: f64 = 1e-12;
 
 /// A call site and its executions.
@@ -32,7 +33,7 @@ pub fn call_frequencies(roots: &[f64], calls: &[WeightedCall]) -> Vec<f64> {
     let group_of = find_recursion_groups(&out);
     let mut members: Vec<Vec<usize>> = vec![Vec::new(); roots.len()];
     (0..roots.len()).for_each(|function| members[group_of[function]].push(function));
-    // Callees have lower group numbers than their callers.
+    // Callees have lower group numbers than their callers, so the reverse order visits callers first.
     for group in members.iter().rev().filter(|group| !group.is_empty()) {
         let is_inner = |call: &WeightedCall| group_of[call.callee] == group_of[group[0]];
         let inner: Vec<WeightedCall> = group.iter().flat_map(|f| &out[*f]).filter(|call| is_inner(call)).copied().collect();
@@ -49,7 +50,7 @@ pub fn call_frequencies(roots: &[f64], calls: &[WeightedCall]) -> Vec<f64> {
     called
 }
 
-/// Solves the equations of one group. `called` holds the calls from outside the group, and receives the solution.
+/// Solves the equations of one group. `called` contains the numbers of calls from outside the group, and receives the solution.
 fn solve_group(group: &[usize], inner: &[WeightedCall], called: &mut [f64]) {
     let outside: Vec<f64> = called.to_vec();
     for _ in 0..MAX_ROUNDS {
@@ -121,7 +122,7 @@ struct ComponentSearch<'a> {
     low: Vec<usize>,
     stack: Vec<usize>,
     group: Vec<Option<usize>>,
-    /// The next position in the order, and the next group number.
+    /// The next free position in the depth-first order, and the next free group number.
     next: (usize, usize),
 }
 
@@ -144,12 +145,12 @@ impl ComponentSearch<'_> {
                         (Some(_), Some(_)) => {}
                     }
                 }
-                None => self.leave_function(function, work.last().map(|(caller, _)| *caller)),
+                None => self.finish_function(function, work.last().map(|(caller, _)| *caller)),
             }
         }
     }
 
-    fn leave_function(&mut self, function: usize, caller: Option<usize>) {
+    fn finish_function(&mut self, function: usize, caller: Option<usize>) {
         if self.order[function] == Some(self.low[function]) {
             while let Some(member) = self.stack.pop() {
                 self.group[member] = Some(self.next.1);
@@ -204,7 +205,7 @@ mod tests {
         let mut recursive = 0;
         for _ in 0..400 {
             let size = 2 + draw(7) as usize;
-            // The weights are so small that every recursion ends.
+            // With weights this small, every recursion terminates.
             let mut calls: Vec<WeightedCall> = Vec::new();
             for caller in 0..size {
                 (0..1 + draw(3)).for_each(|_| calls.push(call(caller, draw(size as u64) as usize, draw(30) as f64 / 100.0)));
@@ -231,12 +232,13 @@ mod tests {
 
     #[test]
     fn infinite_recursion_is_damped() {
-        // Each call leads to two more calls. Damped, there are 64 calls per call from outside, and in a pair about half of them each.
+        // Each call makes two more calls. This recursion is damped to 64 calls per call from outside; in a pair of mutually recursive
+        // functions, each gets about half of them.
         let one = call_frequencies(&[1.0], &[call(0, 0, 2.0)]);
         assert!((one[0] - MAX_DEPTH).abs() < 1e-6, "{one:?}");
         let pair = call_frequencies(&[1.0, 0.0, 0.0], &[call(0, 1, 5.0), call(1, 0, 5.0), call(1, 2, 1.0)]);
         assert!((pair[0] + pair[1] - MAX_DEPTH).abs() < 1.0 && pair[0] > pair[1] && pair[2] == pair[1], "{pair:?}");
-        // A recursion that ends is not damped.
+        // A recursion that terminates is not damped.
         assert!((call_frequencies(&[1.0], &[call(0, 0, 0.75)])[0] - 4.0).abs() < 1e-6);
     }
 

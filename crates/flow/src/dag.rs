@@ -23,7 +23,7 @@ pub struct DagEdgeId(pub u32);
 
 indices!(DagEdgeId);
 
-/// A set of a [`Dag`]'s edges.
+/// A set of the edges of a [`Dag`].
 pub type DagEdgeSet = DenseSet<DagEdgeId>;
 
 /// A cut edge and the dummy edges that replace it.
@@ -70,7 +70,7 @@ pub struct Dag {
 }
 
 impl Dag {
-    /// Cuts the `forced` edges, and all edges that still close a cycle.
+    /// Creates the DAG of a graph. Cuts the `forced` edges, and then all edges that still close a cycle.
     pub fn new(graph: &Graph, forced: &[(Edge, CutReason)], entries: Entries) -> Dag {
         let mut cut = vec![None; graph.edge_count()];
         for &(edge, reason) in forced {
@@ -181,7 +181,7 @@ impl Dag {
         (0..self.edges.len() as u32).map(DagEdgeId)
     }
 
-    /// Returns the edge with an ID.
+    /// Returns the edge with the given ID.
     pub fn edge(&self, id: DagEdgeId) -> DagEdge {
         self.edges[id.index()]
     }
@@ -259,7 +259,7 @@ impl Dag {
         &self.cuts
     }
 
-    /// Returns the cut of an edge, or `None` if the edge was not cut.
+    /// Returns the cut of an edge of the graph, or `None` if the edge was not cut.
     pub fn cut(&self, edge: Edge) -> Option<&Cut> {
         self.cuts.binary_search_by_key(&edge, |c| c.edge).ok().map(|at| &self.cuts[at])
     }

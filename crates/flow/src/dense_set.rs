@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::marker::PhantomData;
 
-const BITS: usize = u64::BITS as usize;
+const WORD_BITS: usize = u64::BITS as usize;
 
-/// A number from 0 that identifies an edge or a node of a graph.
+/// An edge or a node of a graph, which is identified by a number from 0.
 pub trait DenseIndex: Copy {
-    /// Returns the edge or node with a number.
+    /// Returns the edge or node with the given number.
     fn from_index(index: usize) -> Self;
 
     /// Returns the number of the edge or node.
@@ -39,8 +39,9 @@ impl<I> TryFrom<StoredSet> for DenseSet<I> {
     type Error = &'static str;
 
     fn try_from(StoredSet { universe, words }: StoredSet) -> Result<DenseSet<I>, &'static str> {
-        let unused = words.len() * BITS - universe.min(words.len() * BITS);
-        let is_sound = words.len() == universe.div_ceil(BITS) && words.last().is_none_or(|last| last.leading_zeros() as usize >= unused);
+        let unused = words.len() * WORD_BITS - universe.min(words.len() * WORD_BITS);
+        let is_sound =
+            words.len() == universe.div_ceil(WORD_BITS) && words.last().is_none_or(|last| last.leading_zeros() as usize >= unused);
         if is_sound { Ok(DenseSet { universe, words, index: PhantomData }) } else { Err("a set has members outside of its universe") }
     }
 }
@@ -48,13 +49,13 @@ impl<I> TryFrom<StoredSet> for DenseSet<I> {
 impl<I: DenseIndex> DenseSet<I> {
     /// Creates a set without members.
     pub fn empty(universe: usize) -> DenseSet<I> {
-        DenseSet { universe, words: vec![0; universe.div_ceil(BITS)], index: PhantomData }
+        DenseSet { universe, words: vec![0; universe.div_ceil(WORD_BITS)], index: PhantomData }
     }
 
     /// Creates the set of all edges or nodes.
     pub fn full(universe: usize) -> DenseSet<I> {
-        let mut set = DenseSet { words: vec![u64::MAX; universe.div_ceil(BITS)], ..DenseSet::empty(universe) };
-        let unused = set.words.len() * BITS - universe;
+        let mut set = DenseSet { words: vec![u64::MAX; universe.div_ceil(WORD_BITS)], ..DenseSet::empty(universe) };
+        let unused = set.words.len() * WORD_BITS - universe;
         if let Some(last) = set.words.last_mut() {
             *last >>= unused;
         }
@@ -65,8 +66,8 @@ impl<I: DenseIndex> DenseSet<I> {
     pub fn from_fn(universe: usize, mut is_member: impl FnMut(I) -> bool) -> DenseSet<I> {
         let mut set = DenseSet::empty(universe);
         for (at, word) in set.words.iter_mut().enumerate() {
-            for bit in 0..BITS.min(universe - at * BITS) {
-                *word |= u64::from(is_member(I::from_index(at * BITS + bit))) << bit;
+            for bit in 0..WORD_BITS.min(universe - at * WORD_BITS) {
+                *word |= u64::from(is_member(I::from_index(at * WORD_BITS + bit))) << bit;
             }
         }
         set
@@ -87,14 +88,14 @@ impl<I: DenseIndex> DenseSet<I> {
     /// Returns whether `member` is in the set, which is false for a member outside of the universe.
     pub fn contains(&self, member: I) -> bool {
         let at = member.to_index();
-        self.words.get(at / BITS).is_some_and(|word| word >> (at % BITS) & 1 != 0)
+        self.words.get(at / WORD_BITS).is_some_and(|word| word >> (at % WORD_BITS) & 1 != 0)
     }
 
     /// Adds a member, and returns whether it is new. Panics if it is not below the universe.
     pub fn insert(&mut self, member: I) -> bool {
         let at = member.to_index();
         assert!(at < self.universe, "{at} is outside of a set of {}", self.universe);
-        let (word, bit) = (&mut self.words[at / BITS], 1 << (at % BITS));
+        let (word, bit) = (&mut self.words[at / WORD_BITS], 1 << (at % WORD_BITS));
         let is_new = *word & bit == 0;
         *word |= bit;
         is_new
@@ -104,7 +105,7 @@ impl<I: DenseIndex> DenseSet<I> {
     pub fn remove(&mut self, member: I) -> bool {
         let (had, at) = (self.contains(member), member.to_index());
         if had {
-            self.words[at / BITS] &= !(1 << (at % BITS));
+            self.words[at / WORD_BITS] &= !(1 << (at % WORD_BITS));
         }
         had
     }
@@ -129,7 +130,7 @@ impl<I: DenseIndex> DenseSet<I> {
         self.words.iter().enumerate().flat_map(|(at, word)| {
             let without_lowest = |left: &u64| Some(left & (left - 1)).filter(|left| *left != 0);
             let bits = std::iter::successors(Some(*word).filter(|word| *word != 0), without_lowest);
-            bits.map(move |left| I::from_index(at * BITS + left.trailing_zeros() as usize))
+            bits.map(move |left| I::from_index(at * WORD_BITS + left.trailing_zeros() as usize))
         })
     }
 
@@ -148,7 +149,7 @@ impl<I: DenseIndex> Extend<I> for DenseSet<I> {
     }
 }
 
-/// Compares sets like lists of booleans: at the least edge or node that is in only one of two sets, the set without it is less.
+/// Orders sets like lists of booleans: at the lowest edge or node that is in only one of the two sets, the set without it is less.
 impl<I: Eq> Ord for DenseSet<I> {
     fn cmp(&self, other: &DenseSet<I>) -> Ordering {
         let own = self.words.iter().map(|word| word.reverse_bits());

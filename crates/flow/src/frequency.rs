@@ -7,7 +7,7 @@
 use crate::graph::{Edge, Graph, Node, postorder};
 use std::collections::{HashMap, HashSet};
 
-/// Maximum estimated number of a loop's iterations per entry. With 64, three programs execute 0 to 0.1% more instructions
+/// Maximum estimated number of a loop's iterations per entry. If this is 64, three benchmark programs execute 0 to 0.1% more instructions
 /// (docs/benchmarks/constants.md).
 const MAX_ITERATIONS: f64 = 4096.0;
 
@@ -16,18 +16,19 @@ const MAX_ITERATIONS: f64 = 4096.0;
 pub enum Hint {
     /// No information.
     None,
-    /// The compiler's weight, relative to the other out-edges of its tail.
+    /// The weight that the compiler gave to the edge, relative to the other out-edges of its tail.
     Weight(f64),
-    /// Rarely taken: it leads to a call that does not return, or is the unwind edge of a call.
+    /// The edge is rarely taken: it leads to a call that does not return, or is the unwind edge of a call.
     Cold,
-    /// Never taken, because the edge only represents an event in its tail.
+    /// Control never takes the edge, which only represents an event in its tail, such as a call that may not return.
     Never,
 }
 
 /// Computes weights for [`Frequencies::estimate`] from hints and loops. An edge that leaves its loop has weight 1, any other edge 31 (as
-/// LLVM assumes), and a cold edge 2^-20. If the compiler gave weights to some out-edges of a node, the others are cold. With 7 instead of
-/// 31, three programs execute 0.3% fewer to 0.8% more instructions; with 127, 0 to 0.8% more. 2^-10 instead of 2^-20 makes no difference
-/// (docs/benchmarks/constants.md).
+/// LLVM assumes), and a cold edge 2^-20. If the compiler gave weights to some out-edges of a node, the others are cold.
+///
+/// With 7 instead of 31, three benchmark programs execute 0.3% fewer to 0.8% more instructions; with 127, 0 to 0.8% more. 2^-10 instead of
+/// 2^-20 makes no difference (docs/benchmarks/constants.md).
 pub fn branch_weights(graph: &Graph, hints: &[Hint]) -> Vec<f64> {
     const STAY: f64 = 31.0;
     const COLD: f64 = 1.0 / 1048576.0;
@@ -151,12 +152,12 @@ impl ReversePostorder {
         self.position[node.index()] != u32::MAX
     }
 
-    fn is_back(&self, from: Node, to: Node) -> bool {
+    fn is_retreating(&self, from: Node, to: Node) -> bool {
         self.is_reached(from) && self.position[to.index()] <= self.position[from.index()]
     }
 
     fn back_edges<'a>(&'a self, graph: &'a Graph, head: Node) -> impl Iterator<Item = Edge> + 'a {
-        graph.incoming(head).iter().copied().filter(move |e| self.is_back(graph.from(*e), head))
+        graph.incoming(head).iter().copied().filter(move |e| self.is_retreating(graph.from(*e), head))
     }
 }
 
@@ -192,8 +193,9 @@ fn find_loop_body(graph: &Graph, order: &ReversePostorder, head: Node) -> Option
     Some(body)
 }
 
-/// Propagates a frequency of 1 from `start` along the forward edges. If `within` is given, only its nodes are visited. At each loop head,
-/// the frequency is multiplied, except at `start` if `start` is the head of the loop `within`.
+/// Propagates a frequency of 1 from `start` along the forward edges. If `within` is given, it has the nodes of the loop whose head is
+/// `start`, and only these nodes are visited. At the head of any other loop, the frequency is multiplied by the expected number of
+/// iterations.
 fn propagate_frequency(
     graph: &Graph,
     order: &ReversePostorder,
@@ -210,7 +212,7 @@ fn propagate_frequency(
             frequency[node.index()] /= 1.0 - repeat_probability[node.index()];
         }
         for &edge in graph.out(node) {
-            if !order.is_back(node, graph.to(edge)) {
+            if !order.is_retreating(node, graph.to(edge)) {
                 frequency[graph.to(edge).index()] += frequency[node.index()] * probability[edge.index()];
             }
         }
@@ -228,7 +230,7 @@ mod tests {
 
     #[test]
     fn nested_loops_multiply_frequencies() {
-        // 0 -> 1 -> 2 -> 2 (9 of 10), 2 -> 1 (3 of 4 of the rest), 2 -> 3
+        // Two nested loops: node 2 repeats itself with probability 0.9 and returns to the outer head, node 1, with probability 0.075.
         let g = graph(4, &[(0, 1), (1, 2), (2, 2), (2, 1), (2, 3)]);
         let f = Frequencies::estimate(&g, &[1.0, 1.0, 0.9, 0.075, 0.025]);
         assert!((f.node(Node(1)) - 4.0).abs() < 1e-9, "{f:?}");

@@ -71,7 +71,7 @@ pub struct Graph {
     entry: Node,
     exit: Node,
     edges: Vec<(Node, Node)>,
-    /// Computed when it is first needed, because most graphs of a map never need it.
+    /// Computed on first use, because most graphs that are loaded from a file are never traversed.
     incidence: OnceLock<GraphIncidence>,
 }
 

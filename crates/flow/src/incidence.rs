@@ -1,4 +1,4 @@
-//! The edges of each node, in one list with the index where each node's edges begin.
+//! The edges of each node, stored as one list and the index at which each node's edges begin (compressed sparse rows).
 
 use crate::dense_set::DenseIndex;
 

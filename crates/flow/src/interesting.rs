@@ -5,38 +5,40 @@ use crate::dag::Dag;
 use crate::numbering::Numbering;
 use crate::plan::Plan;
 
-/// A plan that counts the interesting paths.
+/// A plan that counts each interesting path separately.
 #[derive(Clone, Debug)]
 pub struct InterestingPlan {
     /// The acyclic graph of all paths.
     pub dag: Dag,
     /// The numbers of its paths.
     pub numbering: Numbering,
-    /// The increments and their edges.
+    /// The increments of the path register, and the edges on which they are placed.
     pub plan: Plan,
-    /// Maps the register at the end of a path to a counter.
+    /// How the path register at the end of a path determines the counter.
     pub ending: PathEnding,
-    /// Counters of interesting paths, each with the number of its path, ascending. All other counters count uninteresting paths.
+    /// Pairs of a counter and the number of the interesting path that it counts, ascending. All other counters count uninteresting paths.
     pub paths: Vec<(u64, u64)>,
-    /// Number of uninteresting paths that are counted by the counter of an interesting path.
+    /// How many uninteresting paths are counted by the counter of an interesting path.
     pub aliases: NumberAliases,
     /// Whether the numbering was verified for all paths. If false, it was only tested on some paths.
     pub proven: bool,
 }
 
-/// Maps the register at the end of a path to a counter. Counters are numbered from 0. The last counter counts all uninteresting paths.
+/// How the path register at the end of a path determines the path's counter. Counters are numbered from 0, and the last counter counts all
+/// uninteresting paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathEnding {
-    /// The counter is `register + bias`, if that is in range.
+    /// The counter is `register + bias` if that is in range, and otherwise the last counter.
     Direct {
-        /// The negated minimum number.
+        /// The negated minimum number of an interesting path, so that counters start at 0.
         bias: i64,
         /// Number of counters, not including the last one.
         width: u64,
-        /// Whether sums may be out of range.
+        /// True if `register + bias` may be out of range.
         checked: bool,
     },
-    /// The counter is in the upper bits of `register + bias`, if this sum equals the expected value for the counter.
+    /// The counter is in the upper bits of `register + bias`, if this sum equals the expected value for the counter. Otherwise, it is the
+    /// last counter.
     Checked {
         /// The negated minimum number, shifted to the upper bits.
         bias: i64,
@@ -45,7 +47,7 @@ pub enum PathEnding {
         /// The expected `register + bias` for each counter; for counters without a path, a value that cannot occur there.
         expected: Vec<u64>,
     },
-    /// The counter is `(register * multiplier) >> shift`, if the register equals the counter's key.
+    /// The counter is `(register * multiplier) >> shift`, if the register equals the counter's key. Otherwise, it is the last counter.
     Hashed {
         /// The multiplier of the hash.
         multiplier: u64,
@@ -66,7 +68,7 @@ impl PathEnding {
         }
     }
 
-    /// Returns the mask of the register bits that contain the path's Ball-Larus number, or `None` if all bits do.
+    /// Returns a mask of the register bits that identify the path, or `None` if all bits do.
     pub fn identity_mask(&self) -> Option<u64> {
         match self {
             PathEnding::Checked { shift, .. } => Some(u64::MAX.checked_shr(u64::BITS - shift).unwrap_or(0)),
@@ -92,12 +94,12 @@ impl PathEnding {
     }
 }
 
-/// Number of uninteresting paths that are counted as interesting paths.
+/// How many uninteresting paths are counted as interesting paths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NumberAliases {
-    /// The number among all uninteresting paths.
+    /// The number was determined for all uninteresting paths.
     Exact(u128),
-    /// The number among random uninteresting paths.
+    /// The number was determined for a random sample of the uninteresting paths.
     Sampled {
         /// Number of random paths that are counted as interesting ones.
         aliases: u64,

@@ -12,17 +12,17 @@ use crate::graph::{Edge, Graph};
 use crate::numbering::{NumberedPaths, Numbering};
 use std::collections::HashSet;
 
-/// Number of rounds that make one cut each. With 4, three programs that were cut to 64 paths per function execute 0.8% fewer to 0.9% more
-/// instructions; with 1,024, the same number (docs/benchmarks/constants.md).
+/// Number of rounds that make one cut each. If this is 4, three benchmark programs that were cut to 64 paths per function execute 0.8%
+/// fewer to 0.9% more instructions; if it is 1,024, the same number (docs/benchmarks/constants.md).
 const SINGLE_CUT_ROUNDS: u32 = 64;
-/// Number of further rounds after which the number of cuts per round doubles, to bound the build time. With 2, one of the three programs
-/// executes 2.8% fewer instructions; with 128, the difference is within 0.1%.
+/// Number of further rounds after which the number of cuts per round doubles, to bound the build time. If this is 2, one of three benchmark
+/// programs executes 2.8% fewer instructions; if it is 128, the difference is within 0.1%.
 const ROUNDS_PER_DOUBLING: u32 = 16;
 
 /// Cuts `graph` until it has at most `limit` paths, or until no further cut reduces their number. The limit is at most 2^63 - 1; a higher
 /// one is lowered.
 ///
-/// If all edges are cut, a function has about as many paths as edges. The result exceeds a lower limit, which cannot be reached.
+/// Even if all edges are cut, a function has about as many paths as edges, so the result exceeds a limit below that.
 pub fn cut_to_limit(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, limit: u64, entries: Entries) -> NumberedPaths {
     cut_to_limit_avoiding_edges(graph, forced, frequencies, limit, entries, &[])
 }
@@ -64,11 +64,12 @@ struct CutCandidate {
     spared: bool,
 }
 
-/// A cut: the head of the edges, and the index of the edge to cut among the edges into this head, or `None` to cut all of them.
+/// A choice of edges to cut: the node that the edges enter, and the index of a single edge among the edges into this node, or `None` for
+/// all of them.
 type CutChoice = (usize, Option<usize>);
 
-/// The graph while cuts are chosen. Numbers of paths are base-2 logarithms. The topological order remains valid, because each dummy edge of
-/// a cut starts at the entry or ends at the exit.
+/// The graph while cuts are chosen. Numbers of paths are base-2 logarithms. The topological order remains valid when an edge is cut,
+/// because each dummy edge of a cut starts at the entry or ends at the exit.
 struct Cutter {
     entries: Entries,
     /// Nodes in topological order, from the entry to the exit.
@@ -120,9 +121,9 @@ impl Cutter {
             if self.total_paths() <= limit && !chosen.is_empty() {
                 break;
             }
-            let mut best = self.best_cuts(piece_count(round), false);
+            let mut best = self.find_best_cuts(piece_count(round), false);
             if best.is_empty() {
-                best = self.best_cuts(piece_count(round), true);
+                best = self.find_best_cuts(piece_count(round), true);
             }
             if best.is_empty() {
                 break;
@@ -163,14 +164,15 @@ impl Cutter {
         }
     }
 
-    /// Returns the best cut in each of `pieces` pieces of the graph, if there is one. If `any`, includes spared edges.
-    fn best_cuts(&self, pieces: usize, any: bool) -> Vec<CutChoice> {
+    /// Returns the best cut in each of `pieces` pieces of the graph, except in pieces where no cut helps. Considers spared edges only if
+    /// `any` is true.
+    fn find_best_cuts(&self, pieces: usize, any: bool) -> Vec<CutChoice> {
         let heads = &self.order[1..self.order.len() - 1];
-        heads.chunks(heads.len().div_ceil(pieces).max(1)).filter_map(|piece| self.best_cut(piece, any)).collect()
+        heads.chunks(heads.len().div_ceil(pieces).max(1)).filter_map(|piece| self.find_best_cut(piece, any)).collect()
     }
 
-    /// Returns the cut with the best score among the edges into `heads`. Considers spared edges only if `any`.
-    fn best_cut(&self, heads: &[usize], any: bool) -> Option<CutChoice> {
+    /// Returns the cut with the best score among the edges into `heads`. Considers spared edges only if `any` is true.
+    fn find_best_cut(&self, heads: &[usize], any: bool) -> Option<CutChoice> {
         let mut best = (0.0, None);
         for &head in heads {
             let real = &self.real[head];
@@ -193,7 +195,7 @@ impl Cutter {
         best.1
     }
 
-    /// Returns the reduction of the logarithm of the number of paths, divided by the price of the edges.
+    /// Returns the score of a cut: the reduction of the logarithm of the number of paths, divided by the price of the edges.
     fn score_cut(&self, head: usize, edges: &[CutCandidate]) -> f64 {
         let before = edges.iter().fold(f64::NEG_INFINITY, |sum, e| log2_of_sum(sum, self.paths_to[e.from]));
         let entrances = match self.entries {
@@ -234,7 +236,8 @@ fn piece_count(round: u32) -> usize {
 /// Returns log2(2^a + 2^b).
 fn log2_of_sum(a: f64, b: f64) -> f64 {
     let (low, high) = if a < b { (a, b) } else { (b, a) };
-    // A much smaller term is lost in the precision of a float. This also covers zero paths.
+    // The lower term does not change a sum with a term that is 2^60 times greater. This also covers zero paths, whose logarithm is negative
+    // infinity.
     if low < high - 60.0 { high } else { high + (low - high).exp2().ln_1p() * std::f64::consts::LOG2_E }
 }
 

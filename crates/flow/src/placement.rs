@@ -9,7 +9,7 @@
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
 
-/// An increment for each edge of a DAG, or zero if the edge does not need a probe.
+/// The increment of each edge of a DAG, which is zero if the edge needs no probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probes {
     increments: Vec<i64>,
@@ -31,7 +31,7 @@ impl Probes {
         // Of edges with equal weight, the one with the lower number is used.
         let mut heaviest_first: Vec<DagEdgeId> = dag.edge_ids().collect();
         heaviest_first.sort_by(|a, b| weights[b.index()].total_cmp(&weights[a.index()]).then(a.cmp(b)));
-        let (increments, _) = on_chords(dag, &heaviest_first, values, |id| dag.edge(id).to, true);
+        let (increments, _) = move_to_chords(dag, &heaviest_first, values, |id| dag.edge(id).to, true);
         Probes { increments }
     }
 
@@ -54,7 +54,13 @@ impl Probes {
 /// Moves values to the chords of the spanning tree that Kruskal's algorithm builds from `edges`, in this order. `head` returns an edge's
 /// head. Returns the increments, and the difference between a path's values and its increments, which is the same for all paths. Edges that
 /// are not in `edges` keep their values. If `closed`, the edge exit -> entry is in the tree from the start, and the difference is 0.
-pub(crate) fn on_chords(dag: &Dag, edges: &[DagEdgeId], values: &[i64], head: impl Fn(DagEdgeId) -> Node, closed: bool) -> (Vec<i64>, i64) {
+pub(crate) fn move_to_chords(
+    dag: &Dag,
+    edges: &[DagEdgeId],
+    values: &[i64],
+    head: impl Fn(DagEdgeId) -> Node,
+    closed: bool,
+) -> (Vec<i64>, i64) {
     let (mut sets, mut stack) = (DisjointSets::new(dag.node_count()), vec![dag.entry()]);
     if closed {
         sets.join(dag.exit(), dag.entry());

@@ -59,12 +59,12 @@ pub struct Plan {
     pub probes: Probes,
     /// Set if the plan omits some paths. The numbering is then that of the remaining paths.
     pub partial: Option<Partial>,
-    /// Set if this is the plan of one of several copies of a program. The numbering is then that of the copy's part of the paths, and
+    /// Set if this is the plan of one of several copies of a program. The numbering is then that of the paths which this copy counts, and
     /// [`crate::program`] counts these paths at their ends.
     pub part: Option<PartPlan>,
 }
 
-/// The part of the paths that one of several copies of a program counts ([`crate::part`]).
+/// The paths that one of several copies of a program counts ([`crate::part`]).
 #[derive(Clone, Debug)]
 pub struct PartPlan {
     /// The acyclic graph of the paths that are counted.
@@ -73,11 +73,11 @@ pub struct PartPlan {
     pub labels: Vec<i64>,
     /// Number of counters.
     pub words: u64,
-    /// Increments and counting edges, by edge of the plan's graph.
+    /// The copy's increments and the edges on which it counts, by edge of the plan's graph.
     pub part: Part,
 }
 
-/// The remaining paths of a plan that omits all paths over certain edges, which are not part of the function's flow.
+/// The paths that a plan counts if it treats certain edges of the function as never taken.
 #[derive(Clone, Debug)]
 pub struct Partial {
     /// The acyclic graph of the paths that are counted.
@@ -106,7 +106,7 @@ impl Plan {
         Plan { dag, numbering, probes, partial: None, part: None }
     }
 
-    /// Creates a plan for a copy's part of the paths, or returns `None` if the part does not belong to this graph.
+    /// Creates the plan of one of several copies of a program, or returns `None` if `part` does not belong to this graph.
     pub fn from_part(dag: Dag, part: Part) -> Option<Plan> {
         if !part.has_edges(dag.edges().len()) {
             return None;
@@ -186,10 +186,11 @@ pub fn edge_frequencies(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> 
     dag.edge_ids().map(frequency).collect()
 }
 
-/// Returns each edge's executions times the cost of an increment there, which is almost 0 if the edge begins or ends a path.
+/// Returns each edge's executions times the cost of an increment there. The cost is almost 0 if the edge begins or ends a path, because the
+/// increment is then part of the register's initial value or of the counter's address.
 pub fn probe_costs(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> Vec<f64> {
-    // The cost relative to the cost on other edges. With 1, three programs execute 0.3 to 7.3% more instructions; with 1e-6, the same
-    // number (docs/benchmarks/constants.md).
+    // Cost of an increment on an edge that begins or ends a path, relative to other edges. If this is 1, three benchmark programs execute
+    // 0.3 to 7.3% more instructions; if it is 1e-6, the same number (docs/benchmarks/constants.md).
     const FOLDED_COST: f64 = 1e-3;
     dag.edge_ids()
         .map(|id| match dag.edge(id).origin {

@@ -37,13 +37,13 @@ mod region;
 pub struct ResidualPlan {
     known: DagEdgeSet,
     region: Automaton,
-    /// The nodes that exist only once, with their states.
+    /// The nodes that must not be copied, each with its state in the region.
     single: Vec<(Node, usize)>,
     paths: Vec<KnownPath>,
     ids: Vec<u64>,
 }
 
-/// Input of a [`ResidualPlan`].
+/// The known paths of a function, and constraints on the code that executes them.
 #[derive(Clone, Copy, Debug)]
 pub struct ResidualInput<'a> {
     /// The numbers of the known paths with their executions. Numbers that do not denote a path are ignored.
@@ -63,14 +63,15 @@ struct KnownPath {
 }
 
 impl KnownPath {
-    /// Returns how often the path's edges, except the last one, are executed without belonging to a different path.
+    /// Returns the executions of the path's edges, except the last one, that belong to no other path. There are none if the path ends at a
+    /// call, because they are included in the path that continues after the call.
     fn own_executions(&self) -> u64 {
         if self.ends_at_call { 0 } else { self.executions }
     }
 }
 
 impl ResidualPlan {
-    /// Plans the known-path region of a function.
+    /// Plans the known-path region of a function, which is the code for known paths.
     pub fn new(dag: &Dag, numbering: &Numbering, known: ResidualInput) -> ResidualPlan {
         let ResidualInput { uncopied, marks_call, .. } = known;
         let ends_at_call = |edge: DagEdgeId| dag.underlying(edge).is_some_and(|e| marks_call.contains(e));
@@ -84,11 +85,12 @@ impl ResidualPlan {
         let mut choice = KnownPathRegion::from_all_paths(dag, paths, prices);
         let known = choice.edges.clone();
         choice.improve();
-        let (cost, nodes, unclear) = (choice.cost(), choice.node_count(), choice.unclear());
+        let (cost, nodes, unclear) = (choice.cost(), choice.node_count(), choice.find_unclear_ends());
         let (edges, paths) = choice.into_parts();
-        // Interpreters with indirect branches have high register pressure, which copies of nodes increase: one interpreter executed 9% more
-        // instructions than an uninstrumented build with copies, and 5% more without.
-        let contexts = if uncopied.is_empty() { contexts::find_cheapest(dag, &paths, prices, cost, nodes) } else { None };
+        // If some nodes must not be copied, no nodes are: this is the case in interpreters with indirect branches, whose register pressure
+        // is high, and copies increase it. One interpreter executed 9% more instructions than an uninstrumented build with copies, and 5%
+        // more without.
+        let contexts = if uncopied.is_empty() { contexts::find_cheapest_region(dag, &paths, prices, cost, nodes) } else { None };
         let region = contexts.unwrap_or_else(|| Automaton::from_edges(dag, &edges, &unclear));
         let single = uncopied.iter().filter_map(|node| Some((*node, region.state_of(*node)?))).collect();
         ResidualPlan { known, region, single, paths, ids }
@@ -104,7 +106,8 @@ impl ResidualPlan {
         &self.region
     }
 
-    /// Creates a program with a single version of the code. A path is looked up at its end unless no known path has its last edge.
+    /// Creates a program with a single version of the code. Each path is looked up at its end, except where no known path has the same last
+    /// edge.
     pub fn program_with_lookups(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
         let operations = graph.edges().map(|e| operations_on_edge(graph, plan, self, &[], e, ControlVersion::Instrumented)).collect();
         ProbeProgram::from_lookups(graph, plan, operations, self.ids.clone())
@@ -112,8 +115,8 @@ impl ResidualPlan {
 
     /// Places increments such that known paths execute as few of them as possible.
     pub fn probes(&self, dag: &Dag, numbering: &Numbering, graph: &Graph, frequencies: &Frequencies) -> Probes {
-        // Relative cost of an increment that no known path executes. With a factor of 1,000 more or less, three programs' instruction
-        // counts change by at most 0.1% (docs/benchmarks/constants.md).
+        // Relative cost of an increment that no known path executes. If this is 1,000 times more or less, three benchmark programs'
+        // instruction counts change by at most 0.1% (docs/benchmarks/constants.md).
         const UNEXECUTED_COST: f64 = 1e-6;
         let needed = self.region.needs_register(dag);
         let mut costs = crate::plan::probe_costs(dag, graph, frequencies);
@@ -200,7 +203,7 @@ fn number_versions(found: &[(Node, ControlVersion)], versions: &Graph, execution
     places.into_iter().flatten().collect()
 }
 
-/// Finds the location after an edge.
+/// Determines in which version of the code control continues after an edge.
 struct Successors<'a> {
     graph: &'a Graph,
     plan: &'a Plan,
@@ -217,7 +220,8 @@ impl Successors<'_> {
         }
     }
 
-    /// Returns the location after an edge of the path graph that corresponds to `edge` of the function.
+    /// Returns the version of the code in which control continues after `edge` of the function. `id` is the corresponding edge of the
+    /// acyclic graph.
     fn version_after(&self, id: DagEdgeId, edge: Edge, from: ControlVersion) -> ControlVersion {
         let transition = match from {
             ControlVersion::Known(state) => self.residual.region.transition(state, id),

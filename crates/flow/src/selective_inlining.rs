@@ -1,4 +1,5 @@
-//! Chooses which calls on segments are inlined, and which functions get a copy with the context as an additional argument.
+//! Chooses which calls are inlined, and which functions are copied with the calling context as an additional argument, when a program
+//! counts path segments across calls.
 //!
 //! Source: K. Vaswani, *Efficient Online Path Profiling*, sections 3.4.4 (selective inlining) and 3.4.5 (copies if inlining would add too
 //! much code). The thesis does not say how to choose. Here the choice is greedy: the next step is the one that saves most executed
@@ -10,7 +11,7 @@
 const MAX_STEPS: usize = 1 << 12;
 /// Approximate number of instructions saved per execution of an inlined call (docs/benchmarks/constants.md compares other values).
 const SAVED_BY_INLINING: f64 = 2.0;
-/// Approximate number of instructions saved per execution of a call of a copy.
+/// Approximate number of instructions saved per execution of a call that calls a copy instead of the function itself.
 const SAVED_BY_COPYING: f64 = 1.0;
 
 /// A function that may be inlined or copied.
@@ -20,7 +21,7 @@ pub struct InliningCandidate {
     pub size: u64,
     /// Number of calls of the function.
     pub entries: f64,
-    /// The function's calls on segments to functions that may be copied.
+    /// The function's calls that are part of counted path segments and whose callees may be copied.
     pub calls: Vec<CandidateCall>,
 }
 

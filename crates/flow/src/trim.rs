@@ -6,7 +6,7 @@ use crate::graph::{Edge, Graph, Node, NodeSet, postorder};
 /// Restricts the graph to the edges for which `stays` returns true. Returns the new ID of each edge (`None` if the edge is removed) and the
 /// new graph, or `None` if no path remains.
 pub fn restrict_to(dag: &Dag, graph: &Graph, stays: &dyn Fn(Edge) -> bool) -> Option<(Vec<Option<DagEdgeId>>, Dag)> {
-    let live = reached(graph, stays);
+    let live = find_reached_nodes(graph, stays);
     let allowed = |id: DagEdgeId| match dag.edge(id).origin {
         Origin::Real(e) => stays(e),
         Origin::Enter(e) => live.contains(graph.to(e)),
@@ -22,7 +22,7 @@ pub fn restrict_to(dag: &Dag, graph: &Graph, stays: &dyn Fn(Edge) -> bool) -> Op
     Some((new_ids, Dag::from_edges(dag.node_count() as u32, dag.entry(), dag.exit(), edges).ok()?))
 }
 
-fn reached(graph: &Graph, stays: &dyn Fn(Edge) -> bool) -> NodeSet {
+fn find_reached_nodes(graph: &Graph, stays: &dyn Fn(Edge) -> bool) -> NodeSet {
     let mut seen = vec![false; graph.node_count()];
     let next = |node: usize| graph.out(Node(node as u32)).iter().filter(|e| stays(**e)).map(|e| graph.to(*e).index());
     let found = postorder(graph.entry().index(), &mut seen, next);

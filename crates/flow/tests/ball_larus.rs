@@ -19,7 +19,7 @@ fn random_graph(random: &mut Random) -> Graph {
 }
 
 #[test]
-fn identities_are_dense_invertible_and_kept_by_chord_placement() {
+fn path_numbers_are_dense_invertible_and_kept_by_chord_placement() {
     let (mut enumerated, mut cyclic, mut cheaper) = (0, 0, 0);
     for seed in 0..GRAPHS {
         let mut random = Random::new(seed);
@@ -60,7 +60,7 @@ fn identities_are_dense_invertible_and_kept_by_chord_placement() {
     assert!(enumerated >= 20_000 && cyclic >= 5_000 && cheaper >= 5_000, "{enumerated} enumerated, {cyclic} cyclic, {cheaper} cheaper");
 }
 
-/// Weight of a maximum spanning tree (Prim's algorithm) that contains the edge from exit to entry, at no cost.
+/// Returns the weight of a maximum spanning tree (Prim's algorithm) that contains the edge from exit to entry, at no cost.
 fn max_spanning_tree_weight(dag: &Dag, weights: &[f64]) -> f64 {
     let mut region = BTreeSet::from([dag.entry(), dag.exit()]);
     let mut total = 0.0;
@@ -101,9 +101,9 @@ fn assert_dag_invariants(seed: u64, graph: &Graph, dag: &Dag) {
 }
 
 /// The head of the cut edge where a path began (`None` at the entry), the path's edges, and the cut edge that ended the path.
-type Walked = (Option<Node>, Vec<Edge>, Option<Edge>);
+type WalkedPath = (Option<Node>, Vec<Edge>, Option<Edge>);
 
-fn as_walked(dag: &Dag, graph: &Graph, path: &[DagEdgeId]) -> Walked {
+fn to_walked_path(dag: &Dag, graph: &Graph, path: &[DagEdgeId]) -> WalkedPath {
     let mut walked = (None, Vec::new(), None);
     for &id in path {
         match dag.edge(id).origin {
@@ -117,9 +117,15 @@ fn as_walked(dag: &Dag, graph: &Graph, path: &[DagEdgeId]) -> Walked {
 }
 
 /// Takes a random walk, counts it by the plan's actions, and logs it directly.
-fn count_random_walk(random: &mut Random, graph: &Graph, plan: &Plan, counts: &mut BTreeMap<i64, u64>, log: &mut BTreeMap<Walked, u64>) {
+fn count_random_walk(
+    random: &mut Random,
+    graph: &Graph,
+    plan: &Plan,
+    counts: &mut BTreeMap<i64, u64>,
+    log: &mut BTreeMap<WalkedPath, u64>,
+) {
     let (mut at, mut register) = (graph.entry(), 0i64);
-    let mut current: Walked = (None, Vec::new(), None);
+    let mut current: WalkedPath = (None, Vec::new(), None);
     let exit_ends = graph.out(graph.exit()).is_empty();
     for step in 0.. {
         // The walk ends in the middle of a path, which is then not counted.
@@ -176,11 +182,11 @@ fn plans_count_what_a_log_of_the_walks_contains() {
         for _ in 0..12 {
             count_random_walk(&mut random, &graph, &plan, &mut counts, &mut log);
         }
-        let mut decoded = BTreeMap::<Walked, u64>::new();
+        let mut decoded = BTreeMap::<WalkedPath, u64>::new();
         for (id, count) in counts {
             let path = u64::try_from(id).ok().and_then(|id| plan.numbering.path(&plan.dag, id));
             let path = path.unwrap_or_else(|| panic!("seed {seed}: there is no path {id}"));
-            *decoded.entry(as_walked(&plan.dag, &graph, &path)).or_default() += count;
+            *decoded.entry(to_walked_path(&plan.dag, &graph, &path)).or_default() += count;
         }
         assert_eq!(decoded, log, "seed {seed}, {options:?}");
     }

@@ -45,7 +45,7 @@ fn bounds_contain_the_hidden_counts() {
             exact += u64::from(*given == Bounds::ANY && bounds.low == bounds.high);
         }
     }
-    // Otherwise the bounds would be too weak to be useful.
+    // With fewer exact bounds, the analysis would be useless.
     assert!(exact * 4 > hidden, "{exact} of {hidden}");
 }
 

@@ -1,7 +1,6 @@
-//! Probe programs and the plans from which they are made: on random walks through random graphs, both have the same counts after all
-//! passes.
+//! Checks that a probe program counts the same as its plan, after all passes, on random walks through random graphs.
 
-use machine::blocks;
+use machine::random_block_properties;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::{Entries, Origin};
 use trodden_flow::frequency::{Frequencies, innermost_loops};
@@ -29,7 +28,7 @@ pub struct PlanMachine {
 
 impl PlanMachine {
     /// Executes an action.
-    pub fn act(&mut self, action: RegisterAction) {
+    pub fn apply(&mut self, action: RegisterAction) {
         match action {
             RegisterAction::Add { increment } => self.register += increment,
             RegisterAction::Count { increment } => *self.counts.entry(self.register + increment).or_default() += 1,
@@ -165,9 +164,9 @@ fn programs_count_what_plans_count() {
             continue;
         }
         let cuts = forced_cuts(&mut random, &graph);
-        let frequencies = machine::frequencies(&mut random, &graph);
+        let frequencies = machine::random_frequencies(&mut random, &graph);
         let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &plan_options(&mut random));
-        let properties = blocks(&mut random, &graph);
+        let properties = random_block_properties(&mut random, &graph);
         let choices = PassChoices {
             trip_counts: random.pick(&[TripCounting::Off, TripCounting::Tight, TripCounting::On, TripCounting::On]),
             early: if random.chance(80) { EarlyCounting::IfProfitable } else { EarlyCounting::IfNecessary },
@@ -192,7 +191,7 @@ fn programs_count_what_plans_count() {
             let Some(walk) = random_walk(&mut random, &graph) else { continue };
             let (mut planned, mut scheduled) = (PlanMachine::default(), Machine::default());
             for edge in walk {
-                planned.act(plan.action(&graph, edge));
+                planned.apply(plan.action(&graph, edge));
                 scheduled.take(&program, edge).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
             }
             many += planned.counts.values().filter(|c| **c > 1).count();
@@ -229,7 +228,7 @@ fn dominant_iterations_are_the_most_frequent_of_their_loops() {
         let weights: Vec<f64> = graph.edges().map(|_| random.below(40) as f64).collect();
         let frequencies = Frequencies::estimate(&graph, &weights);
         let plan = Plan::ball_larus(&graph, &[], &frequencies, &plan_options(&mut random));
-        let properties = blocks(&mut random, &graph);
+        let properties = random_block_properties(&mut random, &graph);
         let choices = PassChoices { dominant: DominantCounting::Split, ..PassChoices::AT_PATH_ENDS };
         let program = ProbeProgram::from_graph(&graph, &plan, &frequencies, &properties, choices);
         let innermost = innermost_loops(&graph);
@@ -283,7 +282,7 @@ impl Walks {
         };
         for (again, walk) in &self.0 {
             machine.register = again.map_or(0, start);
-            walk.iter().for_each(|e| machine.act(plan.action(graph, *e)));
+            walk.iter().for_each(|e| machine.apply(plan.action(graph, *e)));
         }
         machine.counts
     }
@@ -298,7 +297,7 @@ impl Walks {
     }
 }
 
-/// Returns random cuts of a graph, including cuts of edges that are their head's only in-edge, such as edges to calls that return twice.
+/// Returns random cuts of a graph. Some of the cut edges are their head's only in-edge, like edges to calls that return twice.
 fn random_cuts(random: &mut Random, graph: &Graph) -> Vec<(Edge, CutReason)> {
     let alone = |e: Edge| graph.incoming(graph.to(e)).len() == 1 && graph.to(e) != graph.entry();
     let mut cuts = forced_cuts(random, graph);
@@ -348,7 +347,7 @@ fn counts_of_copies_sum_to_the_counts_of_all_paths() {
                 &graph,
                 &copy,
                 &Frequencies::estimate(&graph, &weights),
-                &blocks(&mut random, &graph),
+                &random_block_properties(&mut random, &graph),
                 PassChoices { trip_counts: TripCounting::On, early: EarlyCounting::Never, dominant: DominantCounting::Shared },
             );
             for counted_loop in program.loops() {

@@ -1,7 +1,7 @@
 //! Residual plans compared with full plans: on random walks through random graphs, residual plans count every path except the known ones,
 //! and known paths have little cost.
 
-use machine::blocks;
+use machine::random_block_properties;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::plan::{Plan, RegisterAction};
@@ -18,7 +18,7 @@ mod machine;
 type Counts = BTreeMap<u64, u64>;
 
 /// Returns a random graph whose exit is its last node and has no out-edges.
-fn random_subject(random: &mut Random) -> Option<Graph> {
+fn random_graph_with_last_exit(random: &mut Random) -> Option<Graph> {
     let graph = graph(random, 10, 18, Cycles::Some);
     (graph.out(graph.exit()).is_empty() && graph.exit().index() + 1 == graph.node_count()).then_some(graph)
 }
@@ -65,7 +65,7 @@ fn run_full_plan(graph: &Graph, plan: &Plan, walks: &[Vec<Edge>]) -> (Counts, u6
 }
 
 /// Returns the edges that a walk takes in the graph of all versions.
-fn edges_of(versions: &ProbeProgram, walk: &[Edge]) -> Vec<Edge> {
+fn edges_taken_in(versions: &ProbeProgram, walk: &[Edge]) -> Vec<Edge> {
     let mut at = versions.graph().entry();
     let taken = walk.iter().map(|edge| {
         let own = |e: &&Edge| versions.origin(**e) == *edge;
@@ -82,7 +82,7 @@ fn edges_of(versions: &ProbeProgram, walk: &[Edge]) -> Vec<Edge> {
 fn run_residual_plan(versions: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> (Counts, u64) {
     let (mut work, places) = (0, versions.places().unwrap());
     let is_counted = |node: Node| places.get(node.index()).is_some_and(|p| p.version == CodeVersion::Instrumented);
-    for edge in walks.iter().flat_map(|walk| edges_of(versions, walk)) {
+    for edge in walks.iter().flat_map(|walk| edges_taken_in(versions, walk)) {
         let (from, to) = (versions.graph().from(edge), versions.graph().to(edge));
         work += u64::from(versions.has_code(edge)) + u64::from(!is_counted(from) && is_counted(to));
     }
@@ -93,7 +93,7 @@ fn count_with_program(versions: &ProbeProgram, known: &BTreeSet<u64>, walks: &[V
     let mut machine = Machine::with_known(known.iter().map(|id| *id as i64));
     for walk in walks {
         machine.enter(versions);
-        for edge in edges_of(versions, walk) {
+        for edge in edges_taken_in(versions, walk) {
             machine.take(versions, edge).expect("no fault");
         }
     }
@@ -102,7 +102,7 @@ fn count_with_program(versions: &ProbeProgram, known: &BTreeSet<u64>, walks: &[V
 
 fn count_taken_edges(versions: &ProbeProgram, walks: &[Vec<Edge>]) -> Vec<u64> {
     let mut taken = vec![0; versions.graph().edge_count()];
-    walks.iter().flat_map(|walk| edges_of(versions, walk)).for_each(|edge| taken[edge.index()] += 1);
+    walks.iter().flat_map(|walk| edges_taken_in(versions, walk)).for_each(|edge| taken[edge.index()] += 1);
     taken
 }
 
@@ -121,7 +121,7 @@ fn all_paths_except_known_ones_are_counted() {
     let (mut by_trip_count, mut in_register, mut copied) = (0, 0, 0u64);
     for seed in 0..120_000 {
         let mut random = Random::new(seed ^ 0x4e51_d0a1);
-        let Some(graph) = random_subject(&mut random) else { continue };
+        let Some(graph) = random_graph_with_last_exit(&mut random) else { continue };
         let cuts = forced_cuts(&mut random, &graph);
         let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
         let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &plan_options(&mut random));
@@ -146,8 +146,8 @@ fn all_paths_except_known_ones_are_counted() {
         let mut rewritten = versions.clone();
         let trip_counts = random.pick(&[TripCounting::Off, TripCounting::On]);
         let choices = PassChoices { trip_counts, early: EarlyCounting::IfNecessary, dominant: DominantCounting::Register };
-        let often = machine::frequencies(&mut random, &graph);
-        rewritten.run_passes(&often, &blocks(&mut random, versions.graph()), choices);
+        let often = machine::random_frequencies(&mut random, &graph);
+        rewritten.run_passes(&often, &random_block_properties(&mut random, versions.graph()), choices);
         assert_eq!(count_with_program(&rewritten, &ids, &walks), expected, "seed {seed}: {rewritten:?}");
         by_trip_count += rewritten.loops().len();
         in_register += rewritten.dominant().iter().filter(|u| u.in_register.is_some()).count();
@@ -173,7 +173,7 @@ fn any_set_of_paths_can_be_known() {
     let (mut left_out, mut copied) = (0, 0u64);
     for seed in 0..40_000 {
         let mut random = Random::new(seed ^ 0xa4_4b0e);
-        let Some(graph) = random_subject(&mut random) else { continue };
+        let Some(graph) = random_graph_with_last_exit(&mut random) else { continue };
         let cuts = forced_cuts(&mut random, &graph);
         let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
         let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &plan_options(&mut random));

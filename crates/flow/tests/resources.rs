@@ -32,7 +32,7 @@ fn cut_graph(graph: &Graph, limit: u64) -> NumberedPaths {
     cut_to_limit(graph, &[], &frequencies, limit, Entries::Shared)
 }
 
-/// When each round examined all edges and made only one cut, each of these graphs took a minute.
+/// An earlier version, which examined all edges for each cut, took a minute for each of these graphs.
 #[test]
 fn graphs_that_need_thousands_of_cuts_are_cut_in_a_few_rounds() {
     let graph = state_machine(1000, 20);
@@ -66,7 +66,7 @@ fn procedure(graph: &Graph) -> Procedure {
     Procedure { dag, frequencies, paths: Vec::new(), call_sites: Some(1), unit: 0 }
 }
 
-/// When each node had a set of ends, this took 450 MB, and sorting the sets by weight took half a minute.
+/// An earlier version, which kept a set of ends for each node, took 450 MB here, and half a minute to sort the sets by weight.
 #[test]
 fn paths_of_a_long_chain_are_distributed_in_time() {
     let procedure = procedure(&chain(60_000, false));
@@ -90,7 +90,7 @@ fn a_graph_with_too_many_tasks_is_not_divided() {
     assert!(!are_too_many(&short, ProfitableProcedures::ALL.threshold(&short, 4)));
 }
 
-/// When each node had a set of edges, this took 10 GB.
+/// An earlier version, which kept a set of edges for each node, took 10 GB here.
 #[test]
 fn a_straight_chain_is_one_task() {
     let nodes = 100_000;

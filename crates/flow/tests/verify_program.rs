@@ -1,7 +1,7 @@
 //! The verifier of probe programs accepts what schemes and passes make of random graphs, irreducible ones included, and rejects faulty
 //! programs.
 
-use machine::blocks;
+use machine::random_block_properties;
 use std::collections::BTreeSet;
 use trodden_flow::dag::Entries;
 use trodden_flow::part::Measure;
@@ -24,7 +24,7 @@ mod passes;
 const BUDGET: WalkBudget = WalkBudget { walks: 6, edges: 40 };
 
 /// Returns a random graph whose exit is its last node and has no out-edges.
-fn random_subject(random: &mut Random) -> Option<Graph> {
+fn random_graph_with_last_exit(random: &mut Random) -> Option<Graph> {
     let graph = graph(random, 9, 16, Cycles::Some);
     (graph.out(graph.exit()).is_empty() && graph.exit().index() + 1 == graph.node_count()).then_some(graph)
 }
@@ -57,7 +57,7 @@ fn is_irreducible(graph: &Graph) -> bool {
 const SCHEMES: u64 = 4;
 
 fn random_program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<ProbeProgram> {
-    let (cuts, frequencies) = (forced_cuts(random, graph), machine::frequencies(random, graph));
+    let (cuts, frequencies) = (forced_cuts(random, graph), machine::random_frequencies(random, graph));
     let options = plan_options(random);
     let plan = || Plan::ball_larus(graph, &cuts, &frequencies, &options);
     Some(match scheme {
@@ -102,13 +102,15 @@ fn programs_of_all_schemes_count_their_paths_after_every_pass() {
     let (mut verified, mut irreducible) = ([0; SCHEMES as usize], 0);
     for seed in 0..12_000 {
         let mut random = Random::new(seed ^ 0x9e_7a);
-        let Some(graph) = random_subject(&mut random) else { continue };
+        let Some(graph) = random_graph_with_last_exit(&mut random) else { continue };
         let scheme = seed % SCHEMES;
         let Some(mut program) = random_program(&mut random, &graph, scheme) else { continue };
         assert_eq!(verify_numbering(&program), Ok(()), "seed {seed}");
-        let (blocks, choices) =
-            (blocks(&mut random, program.graph()), random_choices(&mut random).limited_to(passes::allowed_passes(&program)));
-        let frequencies = machine::frequencies(&mut random, &graph);
+        let (blocks, choices) = (
+            random_block_properties(&mut random, program.graph()),
+            random_choices(&mut random).limited_to(passes::allowed_passes(&program)),
+        );
+        let frequencies = machine::random_frequencies(&mut random, &graph);
         program.run_verified_passes(&frequencies, &blocks, choices, &BUDGET).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
         verified[scheme as usize] += 1;
         irreducible += usize::from(is_irreducible(&graph));
@@ -119,10 +121,10 @@ fn programs_of_all_schemes_count_their_paths_after_every_pass() {
 /// Returns a program that appends every path to a stream. Some of its counts were moved early.
 fn streaming_program(random: &mut Random, graph: &Graph) -> ProbeProgram {
     let mut program = random_program(random, graph, 0).expect("every path has a program");
-    let blocks = blocks(random, graph);
+    let blocks = random_block_properties(random, graph);
     let early = if random.chance(60) { EarlyCounting::IfProfitable } else { EarlyCounting::IfNecessary };
     let choices = PassChoices { early, ..PassChoices::AT_PATH_ENDS };
-    let frequencies = machine::frequencies(random, graph);
+    let frequencies = machine::random_frequencies(random, graph);
     program.run_passes(&frequencies, &blocks, choices);
     let is_end = |e: Edge| graph.to(e) == graph.exit();
     let leaves = EdgeSet::from_fn(graph.edge_count(), |e| is_end(e) && random.chance(60));
@@ -138,7 +140,7 @@ fn streams_contain_the_paths_of_walks_in_order() {
     let (mut verified, mut early) = (0, 0);
     for seed in 0..12_000 {
         let mut random = Random::new(seed ^ 0x57_4ea);
-        let Some(graph) = random_subject(&mut random) else { continue };
+        let Some(graph) = random_graph_with_last_exit(&mut random) else { continue };
         let program = streaming_program(&mut random, &graph);
         verify_counts(&program, &BUDGET).unwrap_or_else(|fault| panic!("seed {seed}: {fault}\n{program}"));
         verified += 1;
@@ -152,7 +154,7 @@ fn faulty_streams_are_rejected() {
     let (mut corrupted, mut rejected) = ([0; 4], [0; 4]);
     for seed in 0..16_000 {
         let mut random = Random::new(seed ^ 0xfa_57_4e);
-        let Some(graph) = random_subject(&mut random) else { continue };
+        let Some(graph) = random_graph_with_last_exit(&mut random) else { continue };
         let mut program = streaming_program(&mut random, &graph);
         let edges: Vec<Edge> = graph.edges().filter(|e| !program.operations(*e).is_empty()).collect();
         if edges.is_empty() {
@@ -196,10 +198,10 @@ fn faulty_programs_are_rejected() {
     let (mut corrupted, mut rejected) = (0, 0);
     for seed in 0..6_000 {
         let mut random = Random::new(seed ^ 0xfa_017);
-        let Some(graph) = random_subject(&mut random) else { continue };
+        let Some(graph) = random_graph_with_last_exit(&mut random) else { continue };
         let Some(mut program) = random_program(&mut random, &graph, 0) else { continue };
-        let blocks = blocks(&mut random, program.graph());
-        let frequencies = machine::frequencies(&mut random, &graph);
+        let blocks = random_block_properties(&mut random, program.graph());
+        let frequencies = machine::random_frequencies(&mut random, &graph);
         program.run_passes(&frequencies, &blocks, random_choices(&mut random));
         let with_code: Vec<Edge> = graph.edges().filter(|e| !program.operations(*e).is_empty()).collect();
         if with_code.is_empty() {

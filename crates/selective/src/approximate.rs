@@ -21,10 +21,11 @@ struct PathNumbers {
     takes: Vec<Vec<bool>>,
 }
 
-/// The number of aliases and the span after a change. Smaller values are better.
+/// The number of aliases, and the span of the interesting paths' numbers, after a change. Smaller values are better.
 type ChangeOutcome = (usize, i64);
 
-/// Returns edge values with fewer aliases. `values` must give interesting paths different numbers. Computes at most `steps` numbers.
+/// Returns values of the edges with which fewer other paths have the number of an interesting path. With the given `values`, interesting
+/// paths must have different numbers. Computes at most `steps` numbers.
 pub fn reduce_aliases(dag: &Dag, all: &Numbering, paths: &[Vec<DagEdgeId>], values: Vec<i64>, steps: u64) -> Vec<i64> {
     if all.paths() > MAX_PATHS {
         return values;

@@ -1,11 +1,12 @@
-//! Numberings with one register for the closure of a set of interesting edges: SPP, its repair, PSPP, and compact numbers for pertinent
-//! paths.
+//! Numberings with one register for all paths that consist of interesting edges (the *closure* of the edges): selective path profiling
+//! (SPP), its repair, precise selective path profiling (PSPP), and compact numbers.
 //!
 //! Source: Afraz, Saha and Kanade, "P3: partitioned path profiling" (ESEC/FSE 2015), section 2.2, algorithm 1 and section 5. A labelling is
 //! *valid* if each interesting path has a number that no other path has. SPP and PSPP number all paths by Ball-Larus, uninteresting
-//! out-edges first, push values over nodes with one in-edge, and drop the values of uninteresting edges. PSPP orders interesting
-//! out-edges by decreasing least number, which makes the result valid. If all edges are interesting, no value is
-//! dropped or pushed. The repair takes exponential time. The others take linear time except for sorting.
+//! out-edges first, push values over nodes with one in-edge, and drop the values of uninteresting edges. PSPP orders interesting out-edges
+//! by decreasing least number, which makes the result valid. If all edges are interesting, no value is dropped or pushed.
+//!
+//! The repair takes exponential time. The others take linear time except for sorting.
 
 use super::NumberingError;
 use super::set::InterestingSet;
@@ -16,12 +17,13 @@ use trodden_flow::{Dag, DagEdgeId, Node};
 /// Maximum number of paths for which SPP is repaired, because the repair tries every path for every edge.
 const MAX_REPAIRED_PATHS: u64 = 1 << 16;
 
-/// Returns the edge values of SPP, with interesting out-edges in the order of the graph. The labelling may be invalid.
+/// Returns the edge values of SPP, with interesting out-edges in the order of the graph. Other paths may have the number of an interesting
+/// path.
 pub fn spp_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
     values_after_push(dag, set, false)
 }
 
-/// Returns the edge values of precise selective path profiling. The labelling is always valid.
+/// Returns the edge values of precise selective path profiling. No other path has the number of an interesting path.
 pub fn pspp_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
     values_after_push(dag, set, true)
 }
@@ -35,8 +37,8 @@ fn values_after_push(dag: &Dag, set: &InterestingSet, sorted: bool) -> Result<Ve
     Ok(values)
 }
 
-/// Returns the edge values of SPP with repair, which drops the value of an uninteresting edge only if the labelling stays valid. Fails if
-/// there are too many paths for the repair to try each of them.
+/// Returns the edge values of SPP with repair, which drops the value of an uninteresting edge only if no other path then has the number of
+/// an interesting path. Fails if there are too many paths for the repair to try each of them.
 pub fn mspp_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
     let all = Numbering::ball_larus(dag)?;
     if all.paths() > MAX_REPAIRED_PATHS {
@@ -56,8 +58,8 @@ pub fn mspp_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, Numberin
     Ok(values)
 }
 
-/// Numbers the closure compactly, from 0, with the Ball-Larus numbers of the graph without its uninteresting edges. An edge that leaves
-/// this graph adds the number of interesting paths, and no value is negative. So all uninteresting paths have higher numbers than the
+/// Numbers the paths of interesting edges compactly from 0, by the Ball-Larus numbers of the graph without its uninteresting edges. An edge
+/// that leaves this graph adds the number of interesting paths, and no value is negative, so all other paths have higher numbers than the
 /// interesting ones.
 pub fn pertinent_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
     let total = i64::try_from(set.closure()).ok().filter(|t| *t <= i64::MAX / 2).ok_or(TooManyPaths(dag.entry().0))?;

@@ -26,7 +26,7 @@ pub struct ContextNumbering {
 }
 
 /// Numbers the interesting pairs of a function. A pair consists of a context, from 0 to `contexts` inclusive, and the Ball-Larus number of
-/// a path that begins at the function's entry. The path takes `path_bits` bits of a key.
+/// a path that begins at the function's entry. The path number takes `path_bits` bits of a key.
 pub fn preferential_contexts(
     (dag, all): (&Dag, &Numbering),
     (contexts, path_bits): (u32, u32),
@@ -58,7 +58,7 @@ pub fn preferential_contexts(
     }
     let expected_value = |(word, key): (usize, &Option<u64>)| match key {
         Some(key) => (word as u64) << shift | key,
-        // The upper bits belong to a different counter, so no register value matches.
+        // No pair has this counter, so expect a value whose upper bits belong to a different counter: no register value matches it.
         None => u64::from(word == 0) << shift,
     };
     let joined = |number: i64, key: u64| number.wrapping_shl(shift).wrapping_add(key as i64);
@@ -81,7 +81,7 @@ pub fn preferential_contexts(
 struct ContextGraph {
     /// The function's acyclic graph with an edge to the entry for each context. These edges come first, in the order of the contexts.
     dag: Dag,
-    /// Maps each edge of the function's graph to its copy in the supergraph, or to `None` if no context reaches the edge.
+    /// For each edge of the function's graph, its copy in the graph with contexts, or `None` if no context reaches the edge.
     edges: Vec<Option<DagEdgeId>>,
 }
 

@@ -15,7 +15,7 @@ use trodden_flow::graph::Node;
 use trodden_flow::numbering::PerfectHash;
 use trodden_flow::placement::Probes;
 
-/// Maximum span of a scheme that stores an expected value for each number.
+/// Maximum range of path numbers for a scheme that stores an expected value for each number in the range.
 const MAX_CHECKED_SPAN: u128 = 1 << 24;
 
 /// The edges on which increments are placed.
@@ -34,7 +34,7 @@ pub enum RegisterPlacement {
 pub struct Register {
     /// Each edge's contribution to a path's number.
     pub values: Vec<i64>,
-    /// The increments, with the same sum along every path.
+    /// The increments, which have the same sum as the values along every path.
     pub probes: Probes,
 }
 
@@ -63,7 +63,7 @@ impl NumberSpan {
         (i128::from(self.high) - i128::from(self.low)) as u128 + 1
     }
 
-    /// Returns a number's index in such an array, or `None` if the number is outside the span.
+    /// Returns the index of a number's counter in an array of [`NumberSpan::width`] counters, or `None` if the number is outside the span.
     pub fn slot(self, number: i64) -> Option<u64> {
         (self.low..=self.high).contains(&number).then(|| number.wrapping_sub(self.low) as u64)
     }
@@ -86,22 +86,25 @@ pub enum Classification {
         /// Number of paths.
         paths: u64,
     },
-    /// A path is interesting if its sum equals that of a path of interesting edges. The counter is the register's offset in the span.
+    /// A path is interesting if its sum equals that of a path of interesting edges. The counter's index is the register minus the least
+    /// number of an interesting path.
     Closure {
         /// The interesting edges and their possible sums.
         member: ClosureMembership,
     },
-    /// A path is interesting if its number is in this sorted list. The counter is the register's offset in the span.
+    /// A path is interesting if its number is in this sorted list. The counter's index is the register minus the least number of an
+    /// interesting path.
     Listed {
         /// The numbers of the interesting paths in ascending order, each with the path's Ball-Larus number.
         ids: Vec<(i64, u64)>,
     },
-    /// A path is interesting if its number is in the span and the second register has the expected value for this number.
+    /// A path is interesting if its number is in the span and the second register has the expected value for this number. The counter's
+    /// index is the number minus the least number of an interesting path.
     Checked {
         /// For each number of the span, the Ball-Larus number of the interesting path that has it, if any.
         expected: Vec<Option<u64>>,
     },
-    /// A path is interesting if the register is in the hash table. The counter is its slot.
+    /// A path is interesting if the register is in the hash table. The counter's index is the slot in the table.
     Hashed(PerfectHash),
 }
 
@@ -190,7 +193,8 @@ impl Labelling {
         }
     }
 
-    /// Returns the number of register values that are recognised as interesting, or `None` for a closure, whose numbers are not listed.
+    /// Returns the number of register values that are recognised as interesting, or `None` if all paths of interesting edges are, whose
+    /// numbers are not listed.
     pub fn accepted(&self) -> Option<u128> {
         match &self.classification {
             Classification::Every { paths } => Some((*paths).into()),
@@ -206,12 +210,12 @@ impl Labelling {
         self.span
     }
 
-    /// Returns the number of interesting paths, in the list or in the closure.
+    /// Returns the number of interesting paths: of the listed paths, or of all paths of interesting edges.
     pub fn interesting(&self) -> u128 {
         self.interesting
     }
 
-    /// Returns the ratio of the span to the number of interesting paths. It is at least 1.
+    /// Returns the ratio of the span to the number of interesting paths, which is at least 1 and measures how compact the numbers are.
     pub fn delta(&self) -> f64 {
         self.span.width() as f64 / self.interesting as f64
     }
@@ -251,12 +255,12 @@ impl Labelling {
         Labelling { scheme, placed, classification, span, interesting, proof: None }
     }
 
-    pub(super) fn every(placed: PlacedRegisters, all: &Numbering) -> Labelling {
+    pub(super) fn from_ball_larus(placed: PlacedRegisters, all: &Numbering) -> Labelling {
         let span = NumberSpan { low: 0, high: all.paths() as i64 - 1 };
         Labelling::new(NumberingScheme::BallLarus, placed, Classification::Every { paths: all.paths() }, span, all.paths().into())
     }
 
-    pub(super) fn closure(
+    pub(super) fn from_closure(
         scheme: NumberingScheme,
         dag: &Dag,
         placed: PlacedRegisters,
@@ -269,12 +273,12 @@ impl Labelling {
         Labelling::new(scheme, placed, Classification::Closure { member }, span, set.count())
     }
 
-    pub(super) fn hashed(placed: PlacedRegisters, table: PerfectHash, ids: &[u64]) -> Labelling {
+    pub(super) fn from_hash_table(placed: PlacedRegisters, table: PerfectHash, ids: &[u64]) -> Labelling {
         let span = NumberSpan { low: ids[0] as i64, high: ids[ids.len() - 1] as i64 };
         Labelling::new(NumberingScheme::KnownTable, placed, Classification::Hashed(table), span, ids.len() as u128)
     }
 
-    pub(super) fn checked(
+    pub(super) fn from_checked_numbers(
         scheme: NumberingScheme,
         placed: PlacedRegisters,
         values: &[i64],
@@ -295,7 +299,7 @@ impl Labelling {
         Ok(Labelling { proof, ..Labelling::new(scheme, placed, classification, span, paths.len() as u128) })
     }
 
-    pub(super) fn unchecked(placed: PlacedRegisters, values: &[i64], all: &Numbering, paths: &[Vec<DagEdgeId>]) -> Labelling {
+    pub(super) fn from_unchecked_numbers(placed: PlacedRegisters, values: &[i64], all: &Numbering, paths: &[Vec<DagEdgeId>]) -> Labelling {
         let mut ids: Vec<(i64, u64)> = paths.iter().map(|p| (sum_values(p, values), all.id(p))).collect();
         ids.sort_unstable();
         let (span, count) = (find_span(paths, values), paths.len() as u128);

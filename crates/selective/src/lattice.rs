@@ -1,30 +1,31 @@
 //! The vectors of numbers that interesting paths can have: an integer lattice in echelon form.
 //!
 //! Path sums depend on the values of chords, and on a constant that is added to all paths (on the out-edges of the entry). So the numbers
-//! are `A w`. The matrix has a row per path, a column per chord that some but not all of the paths contain, and a column of ones. Integer
-//! column operations give the echelon form `H = A U`, `U` unimodular, so numbers are `H y` for any integers `y`. A row either has a
-//! *pivot*, and its number can be chosen in steps of it, or its number follows from the previous ones. If all pivots exist and are 1, any
-//! numbers are possible (closed form). Rows are ordered so that numbers follow as early as possible. Arithmetic is checked.
+//! are `A w`, where `w` has these values and the constant. The matrix `A` has a row per path, a column per chord that some but not all of
+//! the paths contain, and a column of ones. Integer column operations give the echelon form `H = A U`, `U` unimodular, so numbers are `H y`
+//! for any integers `y`. A row either has a *pivot*, and its number can be chosen in steps of the pivot, or its number follows from the
+//! previous ones. If all pivots exist and are 1, any numbers are possible (closed form). Rows are ordered so that numbers follow as early
+//! as possible. Overflows are detected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::{Dag, DagEdgeId};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NumberSearch {
-    /// Lattice coefficients that give such numbers.
+    /// Numbers exist, and these lattice coefficients give them.
     Numbers(Vec<i64>),
     NoNumbers,
     Unfinished,
 }
 
 /// Maximum number of rows whose pairwise differences are computed, which takes quadratic time. With limits of 8 and 2,048, the functions of
-/// three programs get the same numbers (docs/benchmarks/constants.md).
+/// three benchmark programs get the same numbers (docs/benchmarks/constants.md).
 const MAX_COMPARED_ROWS: usize = 128;
 
 /// The echelon form for a list of paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lattice {
-    /// For each step, the path whose number is determined.
+    /// For each step of the numbering, the path whose number is determined.
     pub order: Vec<usize>,
     /// For each step, its row of `H` up to the last nonzero column.
     pub rows: Vec<Vec<i64>>,
@@ -191,15 +192,15 @@ fn order_rows(rows: &[Vec<i64>]) -> Vec<usize> {
     let mut left: Vec<usize> = (0..rows.len()).collect();
     let mut order = Vec::new();
     while !left.is_empty() {
-        let reduced: Vec<Vec<u64>> = left.iter().map(|r| basis.reduce(&rows[*r])).collect();
+        let reduced: Vec<Vec<u64>> = left.iter().map(|r| basis.reduce_row(&rows[*r])).collect();
         let follows: Vec<bool> = reduced.iter().map(|r| r.iter().all(|v| *v == 0)).collect();
         if follows.contains(&true) {
             order.extend(left.iter().zip(&follows).filter(|(_, f)| **f).map(|(r, _)| *r));
             left = left.iter().zip(&follows).filter(|(_, f)| !**f).map(|(r, _)| *r).collect();
             continue;
         }
-        // Rows that are multiples of each other modulo the basis follow together.
-        let normal: Vec<Vec<u64>> = reduced.iter().map(|r| normalise(r)).collect();
+        // Of rows that are multiples of each other modulo the basis, choosing one makes the others follow.
+        let normal: Vec<Vec<u64>> = reduced.iter().map(|r| scale_first_entry_to_one(r)).collect();
         let gain = |i: usize| normal.iter().filter(|n| **n == normal[i]).count();
         // Of rows with equal gain, the one with the fewest nonzero entries is chosen, so that other rows soon are linear combinations.
         let weight = |i: usize| reduced[i].iter().filter(|v| **v != 0).count();
@@ -210,7 +211,7 @@ fn order_rows(rows: &[Vec<i64>]) -> Vec<usize> {
     order
 }
 
-/// A basis modulo a prime. Calculating modulo a prime suffices here, because every order of the rows is correct.
+/// A basis modulo a prime. It only affects the order of the rows, and any order is correct, so calculating modulo a prime suffices.
 #[derive(Default)]
 struct Basis {
     vectors: Vec<(usize, Vec<u64>)>,
@@ -219,7 +220,7 @@ struct Basis {
 const PRIME: u64 = (1 << 31) - 1;
 
 impl Basis {
-    fn reduce(&self, row: &[i64]) -> Vec<u64> {
+    fn reduce_row(&self, row: &[i64]) -> Vec<u64> {
         let mut row: Vec<u64> = row.iter().map(|v| v.rem_euclid(PRIME as i64) as u64).collect();
         for (lead, vector) in &self.vectors {
             let times = row[*lead];
@@ -231,7 +232,7 @@ impl Basis {
     }
 
     fn add(&mut self, row: &[i64]) {
-        let vector = normalise(&self.reduce(row));
+        let vector = scale_first_entry_to_one(&self.reduce_row(row));
         let lead = vector.iter().position(|v| *v != 0).expect("the row does not follow");
         for (_, other) in &mut self.vectors {
             let times = other[lead];
@@ -242,7 +243,7 @@ impl Basis {
 }
 
 /// Returns the multiple of `row` whose first nonzero entry is 1.
-fn normalise(row: &[u64]) -> Vec<u64> {
+fn scale_first_entry_to_one(row: &[u64]) -> Vec<u64> {
     let lead = row.iter().copied().find(|v| *v != 0).unwrap_or(1);
     let inverse = power_mod_prime(lead, PRIME - 2);
     row.iter().map(|v| v * inverse % PRIME).collect()

@@ -1,8 +1,9 @@
 //! Selective numberings of paths: a [`NumberingScheme`] makes a [`Labelling`] from a DAG, weights and a set of interesting paths.
 //!
-//! `spp`, `mspp`, `pertinent` and `pspp` number the closure of a set of edges; `ppp`, `known-table`, `ppp-optimal` and `approximate` number
-//! any list of paths. All schemes except `spp` and `approximate` are exact. The sources are the P3 paper (Afraz, Saha and Kanade, 2015) and
-//! Vaswani's thesis; each module cites the section. [`verify`](mod@verify) verifies labellings, and [`plan`] makes plans from them.
+//! `spp`, `mspp`, `pertinent` and `pspp` number the closure of a set of edges, which is all paths that consist of these edges; `ppp`,
+//! `known-table`, `ppp-optimal` and `approximate` number any list of paths. All schemes except `spp` and `approximate` are exact. The
+//! sources are the P3 paper (Afraz, Saha and Kanade, 2015) and Vaswani's thesis; each module cites the section. [`verify`](mod@verify)
+//! verifies labellings, and [`plan`] makes plans from them.
 #![forbid(unsafe_code)]
 
 mod approximate;
@@ -71,7 +72,7 @@ pub enum NumberingError {
     NoSuchId {
         /// The requested number.
         id: u64,
-        /// Number of paths of the graph.
+        /// Number of paths in the graph.
         paths: u64,
     },
     /// No path visits all of these nodes.
@@ -136,29 +137,31 @@ pub fn number(
     if scheme.selects_edges() {
         let set = set.closed();
         let values = closure_values(scheme, dag, &set)?;
-        return Ok(Labelling::closure(scheme, dag, place(&[&values]), values, &set));
+        return Ok(Labelling::from_closure(scheme, dag, place(&[&values]), values, &set));
     }
     match scheme {
-        NumberingScheme::BallLarus => Ok(Labelling::every(place(&[all.values()]), &all)),
+        NumberingScheme::BallLarus => Ok(Labelling::from_ball_larus(place(&[all.values()]), &all)),
         NumberingScheme::KnownTable => {
             let ids: Vec<u64> = set.paths(dag)?.iter().map(|p| all.id(p)).collect();
-            Ok(Labelling::hashed(place(&[all.values()]), PerfectHash::from_keys(&ids)?, &ids))
+            Ok(Labelling::from_hash_table(place(&[all.values()]), PerfectHash::from_keys(&ids)?, &ids))
         }
         NumberingScheme::PppOptimal => {
             let paths = set.paths(dag)?;
             let first = preferential(dag, &paths, options.restarts)?;
             let best = optimal::find_compact_numbers(dag, &paths, first, options.budget)?;
             let placed = place(&[&best.values, all.values()]);
-            Labelling::checked(scheme, placed, &best.values, &all, &paths, Some(best.proof))
+            Labelling::from_checked_numbers(scheme, placed, &best.values, &all, &paths, Some(best.proof))
         }
         _ => {
             let paths = set.paths(dag)?;
             let values = preferential(dag, &paths, options.restarts)?.values;
             match scheme {
-                NumberingScheme::Ppp => Labelling::checked(scheme, place(&[&values, all.values()]), &values, &all, &paths, None),
+                NumberingScheme::Ppp => {
+                    Labelling::from_checked_numbers(scheme, place(&[&values, all.values()]), &values, &all, &paths, None)
+                }
                 _ => {
                     let values = approximate::reduce_aliases(dag, &all, &paths, values, options.budget.steps);
-                    Ok(Labelling::unchecked(place(&[&values]), &values, &all, &paths))
+                    Ok(Labelling::from_unchecked_numbers(place(&[&values]), &values, &all, &paths))
                 }
             }
         }
@@ -174,8 +177,8 @@ fn closure_values(scheme: NumberingScheme, dag: &Dag, set: &InterestingSet) -> R
     }
 }
 
-/// Numbers the paths of `dag` so that exactly the paths in the list of `set` are recognised, even by a scheme that numbers the closure of
-/// their edges. A second register has the Ball-Larus number of every path.
+/// Numbers the paths of `dag` so that exactly the listed paths of `set` are recognised, even by a scheme that numbers all paths that
+/// consist of their edges. A second register has the Ball-Larus number of every path.
 pub fn number_listed(
     scheme: NumberingScheme,
     dag: &Dag,
@@ -188,5 +191,5 @@ pub fn number_listed(
     }
     let (all, values) = (Numbering::ball_larus(dag)?, closure_values(scheme, dag, &set.closed())?);
     let placed = labelling::place_increments(dag, &[&values, all.values()], weights, options.placement);
-    Labelling::checked(scheme, placed, &values, &all, &set.paths(dag)?, None)
+    Labelling::from_checked_numbers(scheme, placed, &values, &all, &set.paths(dag)?, None)
 }

@@ -18,8 +18,8 @@ const CONSTANT_ONE: u64 = 1 << 63;
 /// Counts a step of the search, and returns false if the search must end.
 pub type CountStep<'a> = &'a mut dyn FnMut() -> bool;
 
-/// Finds different numbers from 0 to `span - 1` for all paths of a lattice with at most [`MAX_PATHS`] paths. `shuffle` draws the value of
-/// each bit that is tried first.
+/// Finds different numbers from 0 to `span - 1` for all paths of a lattice with at most [`MAX_PATHS`] paths. `shuffle` decides which value
+/// of each bit is tried first.
 pub fn find_numbers(lattice: &Lattice, span: u64, count_step: CountStep, shuffle: &mut Shuffle) -> NumberSearch {
     let coefficients = vec![0i64; lattice.rank()];
     let parities = lattice.rows.iter().map(|row| row.iter().enumerate().fold(0u64, |p, (at, v)| p | ((*v as u64 & 1) << at))).collect();
@@ -119,7 +119,8 @@ impl Equations {
 }
 
 impl Lifting<'_> {
-    /// Chooses the bits of coefficients from `level` on. `values` are the paths' numbers for the lower bits.
+    /// Chooses the bits of coefficients from `level` on. `coefficients` have the lower bits, and `values` are the numbers that these give
+    /// the paths.
     fn lift(&mut self, level: u32, coefficients: &[i64], values: &[i64]) -> NumberSearch {
         if 1u64 << level >= self.span {
             return self.solve_exactly(values, (1 << level) - 1);
@@ -201,7 +202,8 @@ impl Lifting<'_> {
         known.then_some(equations)
     }
 
-    /// Chooses the bits of `places`. For each group, `counts` has the remaining numbers with a clear bit and those with a set bit.
+    /// Chooses the next bit of each path in `places`. For each group, `counts` says how many numbers with a clear bit, and how many with a
+    /// set bit, are still free.
     fn choose_bits(
         &mut self,
         places: &[RowBit],

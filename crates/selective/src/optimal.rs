@@ -29,14 +29,14 @@ impl Default for Budget<'_> {
     }
 }
 
-/// Proven facts about the least span.
+/// What is proven about the least span, which is the range from the least to the greatest number of an interesting path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proof {
     /// No labelling of these paths has a smaller span.
     pub bound: u64,
     /// How the search ended.
     pub end: SearchEnd,
-    /// Number of paths that can be numbered independently.
+    /// Number of paths that can be numbered independently, or 0 if this was not computed.
     pub rank: usize,
     /// Number of steps taken.
     pub steps: u64,
@@ -49,7 +49,7 @@ pub enum SearchEnd {
     ClosedForm,
     /// The span is proven to be the least.
     Optimal,
-    /// The budget was spent. A smaller span may exist.
+    /// The least span is not known, because the budget was spent, or because there are too many paths to search. A smaller span may exist.
     BudgetSpent,
 }
 
@@ -66,13 +66,14 @@ pub struct Assignment {
 
 // These constants divide the steps among the searches. docs/benchmarks/constants.md shows the effect of other values.
 
-/// Number of steps of the first search, doubled in each round. With 100 times as many steps, two of three programs take five times as long.
+/// Number of steps of the first search, doubled in each round. If this is 100 times as much, the search takes five times as long for two of
+/// three benchmark programs.
 const FIRST_STEPS: u64 = 20_000;
 /// Factor by which the steps of the search bit by bit exceed those of the search path by path.
 const LIFTING_FACTOR: u64 = 16;
 /// Maximum span to search, because a search allocates memory for every number in the span.
 const MAX_SPAN: usize = 1 << 24;
-/// Maximum number of paths for a search. Without any search, the spans in three programs are 1.3 to 1.4 times as wide.
+/// Maximum number of paths for a search. Without any search, the spans in three benchmark programs are 1.3 to 1.4 times as wide.
 const MAX_SEARCHED_PATHS: usize = 200;
 const STEPS_PER_STOP_CHECK: u64 = 1 << 16;
 
@@ -116,7 +117,7 @@ pub(super) fn find_compact_numbers(
                 NumberSearch::NoNumbers => bound = bound.max(span + 1),
                 NumberSearch::Unfinished => {}
             }
-            // The result changes which spans are worth searching.
+            // Start a new round, because the result changes which spans are worth searching.
             if bound > span || best.0 <= span || search.stopped {
                 break;
             }
@@ -212,7 +213,7 @@ enum Advance {
     Done,
     /// The next path's number can be chosen.
     Choice,
-    /// The next path's number follows, and is impossible.
+    /// The next path's number follows from previous choices, and is impossible.
     Conflict,
 }
 

@@ -46,7 +46,7 @@ fn plan_without_interesting_paths(
     InterestingPlan { dag, numbering, plan, ending, paths: Vec::new(), aliases: NumberAliases::Exact(0), proven: true }
 }
 
-/// The reason why a plan is impossible.
+/// No path is left without the edges that only mark a call.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum InterestingPlanError {
     /// All edges are excluded.
@@ -72,7 +72,8 @@ pub enum InterestingPlanError {
     Wrong(String),
 }
 
-/// Plans to count the paths of the acyclic graph `dag` that have the given numbers. Paths with an excluded edge are not counted.
+/// Plans to count the paths of the acyclic graph `dag` that have the given numbers. Paths with an edge of `input.marks_call` are not
+/// counted.
 pub fn plan_interesting(
     graph: &Graph,
     (dag, numbering): (Dag, Numbering),
@@ -151,7 +152,7 @@ impl SingleRegister<'_> {
         match self.labelling.classification() {
             Classification::Checked { expected } => self.join_registers(expected, span.low),
             Classification::Hashed(_) if self.labelling.slots() >= self.all.paths().into() => {
-                // An array indexed by path number does not need more counters.
+                // The hash table has at least as many slots as there are paths, so an array indexed by path number needs no more counters.
                 Ok((PathEnding::Direct { bias: 0, width: check_counter_count(self.all.paths().into())?, checked: false }, first()))
             }
             Classification::Hashed(table) => {
@@ -178,7 +179,7 @@ impl SingleRegister<'_> {
         let joined = |word: u64, id: u64| (word << shift) | id;
         let expected_value = |(word, id): (usize, &Option<u64>)| match id {
             Some(id) => joined(word as u64, *id),
-            // The upper bits belong to a different counter, so no register value matches.
+            // No path has this number, so expect a value whose upper bits belong to a different counter: no register value matches it.
             None => joined(u64::from(word == 0), 0),
         };
         let expected = expected.iter().enumerate().map(expected_value).collect();

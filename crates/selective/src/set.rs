@@ -1,8 +1,8 @@
 //! The interesting paths that a scheme must distinguish, given as a list of paths or as a set of edges.
 //!
-//! SPP and PSPP (P3 paper, section 3.1) work on edges: all paths of interesting edges, the *closure*, are interesting. PPP and the table of
-//! known paths work on a list. A list also defines the set of its edges, whose closure may contain more paths. A set of edges also defines
-//! the list of its closure, if that is short enough.
+//! SPP and PSPP (P3 paper, section 3.1) work on edges: all paths that consist of interesting edges, the *closure* of these edges, are
+//! interesting. PPP and the table of known paths work on a list. A list also defines the set of its edges, whose closure may contain more
+//! paths. A set of edges also defines the list of its closure, if that is short enough.
 //!
 //! Invariants: every edge of the set is on an interesting path; paths are sorted by Ball-Larus number and differ; there is at least one.
 
@@ -60,7 +60,8 @@ impl InterestingSet {
         }
     }
 
-    /// Creates the set of all paths through all of these nodes, which is always a closure. Fails if there is no such path.
+    /// Creates the set of all paths through all of these nodes. Every path that consists of their edges is in the set. Fails if there is no
+    /// such path.
     pub fn through(dag: &Dag, nodes: &[Node]) -> Result<InterestingSet, NumberingError> {
         let mut marked = DagEdgeSet::full(dag.edges().len());
         for &node in nodes {
@@ -91,12 +92,12 @@ impl InterestingSet {
         self.listed.is_some()
     }
 
-    /// Returns the number of interesting paths, in the list or in the closure.
+    /// Returns the number of interesting paths: of the listed paths, or of all paths of interesting edges.
     pub fn count(&self) -> u128 {
         self.listed.as_ref().map_or(self.closure, |l| l.len() as u128)
     }
 
-    /// Returns the set with the same edges whose interesting paths are all paths of the closure.
+    /// Returns the set with the same edges in which all paths that consist of these edges are interesting.
     pub fn closed(&self) -> InterestingSet {
         InterestingSet { listed: None, ..self.clone() }
     }

@@ -9,9 +9,9 @@ use trodden_flow::{Dag, DagEdgeId, Node};
 /// The steps of precise selective path profiling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectiveSteps {
-    /// n_v: number of paths from each node to the exit.
+    /// Number of paths from each node to the exit (n_v in the paper).
     pub paths: Vec<u128>,
-    /// v.min: the least number of an interesting path from each node.
+    /// Least number of an interesting path from each node to the exit (v.min in the paper).
     pub least: Vec<Option<i128>>,
     /// Labels after the first step.
     pub initial: Vec<i64>,
@@ -21,7 +21,7 @@ pub struct SelectiveSteps {
     pub absorbed: Vec<DagEdgeId>,
 }
 
-/// Computes the steps for the closure of a set of paths.
+/// Computes the steps for all paths that consist of the edges of `set`.
 pub fn selective_steps(dag: &Dag, set: &InterestingSet) -> Result<SelectiveSteps, TooManyPaths> {
     let initial = number_marked_last(dag, set.edges(), true)?;
     let mut paths = vec![0u128; dag.node_count()];
@@ -50,7 +50,7 @@ pub struct PreferentialStep {
     pub prefix: Vec<DagEdgeId>,
     /// Least and greatest partial number after the edge.
     pub interval: (i64, i64),
-    /// cis: the total size of the prefix's intervals for the preceding out-edges.
+    /// Total size of the prefix's intervals for the preceding out-edges (cis in the thesis).
     pub cumulative: i64,
     /// The value that the prefix requires.
     pub weight: i64,

@@ -41,7 +41,7 @@ fn random_plan(seed: u64, scheme: NumberingScheme) -> Option<(Graph, EdgeSet, Ve
     }
 }
 
-fn register(planned: &InterestingPlan, path: &[DagEdgeId]) -> i64 {
+fn register_after(planned: &InterestingPlan, path: &[DagEdgeId]) -> i64 {
     path.iter().fold(0i64, |sum, e| sum.wrapping_add(planned.plan.probes.increment(*e)))
 }
 
@@ -65,7 +65,7 @@ fn interesting_paths_have_separate_counters() {
             let (mut reported, mut wrong) = (BTreeSet::new(), 0u128);
             for path in paths.iter().filter(|p| !is_excluded(p)) {
                 let id = planned.numbering.id(path);
-                match listed.get(&planned.ending.counter_of(register(&planned, path))) {
+                match listed.get(&planned.ending.counter_of(register_after(&planned, path))) {
                     Some(named) if *named == id => drop(reported.insert(id)),
                     Some(_) => wrong += 1,
                     None => assert!(!ids.contains(&id), "seed {seed} {}: path {id} is counted", scheme.name()),
@@ -107,7 +107,7 @@ fn walks_are_counted_as_the_full_plan_counts_them() {
                         }
                         RegisterAction::Dead => panic!("no walk takes such an edge"),
                     }
-                    follow(&planned, edge, &mut path, &mut paths);
+                    extend_path(&planned, edge, &mut path, &mut paths);
                 }
             }
             let expected: BTreeMap<u64, u64> = planned.paths.iter().filter_map(|(w, id)| Some((*w, *paths.get(id)?))).collect();
@@ -123,7 +123,7 @@ fn walks_are_counted_as_the_full_plan_counts_them() {
 }
 
 /// Adds an edge of the graph to the current path of the acyclic graph, and counts the path if it ends.
-fn follow(planned: &InterestingPlan, edge: Edge, path: &mut Vec<DagEdgeId>, paths: &mut BTreeMap<u64, u64>) {
+fn extend_path(planned: &InterestingPlan, edge: Edge, path: &mut Vec<DagEdgeId>, paths: &mut BTreeMap<u64, u64>) {
     let dag = &planned.dag;
     let mut end = |path: &mut Vec<DagEdgeId>| *paths.entry(planned.numbering.id(&std::mem::take(path))).or_default() += 1;
     match (dag.real(edge), dag.cut(edge)) {

@@ -65,7 +65,7 @@ fn iteration_paths(paths: &[u64], iterations: usize) -> impl Iterator<Item = Vec
     (1..=paths.len()).map(move |end| paths[end.saturating_sub(iterations)..end].to_vec())
 }
 
-struct Copy {
+struct CountingCopy {
     program: ProbeProgram,
     numbered: IterationNumbering,
     paths: Vec<Vec<u64>>,
@@ -73,7 +73,7 @@ struct Copy {
     counts_at: Vec<bool>,
 }
 
-impl Copy {
+impl CountingCopy {
     /// Executes an activation and adds its counts. Returns the number of other paths that end where this copy counts.
     fn run(&self, walk: &[Edge], counts: &mut Counts) -> u64 {
         let (dag, mut register, mut context, mut others) = (self.program.dag(), 0i64, 0, 0);
@@ -165,7 +165,7 @@ fn copies_count_paths_over_iterations() {
             removed += count_only_at(&mut program, ends.edges().iter().copied().filter(|end| owners[end.index()] == copy));
             divided += usize::from(!paths.is_empty() && paths.len() < set.len());
             let counts_at = dag.edge_ids().map(|id| ends.contains(id) && owners[id.index()] == copy).collect();
-            let counting = Copy { program, numbered, paths, counts_at };
+            let counting = CountingCopy { program, numbered, paths, counts_at };
             others += walks.iter().map(|walk| counting.run(walk, &mut counts)).sum::<u64>();
         }
         let all: u64 = expected.values().sum();

@@ -41,7 +41,7 @@ fn closure(dag: &Dag, paths: &[Path], interesting: &BTreeSet<Path>) -> BTreeSet<
     paths.iter().filter(|p| p.iter().all(|e| edges.contains(e))).cloned().collect()
 }
 
-fn set_of(dag: &Dag, interesting: &BTreeSet<Path>) -> InterestingSet {
+fn interesting_set(dag: &Dag, interesting: &BTreeSet<Path>) -> InterestingSet {
     let list: Vec<Path> = interesting.iter().cloned().collect();
     InterestingSet::from_paths(dag, &Numbering::ball_larus(dag).unwrap(), &list).unwrap()
 }
@@ -80,7 +80,7 @@ fn exact_schemes_distinguish_every_path_and_others_are_measured() {
     for seed in 0..GRAPHS {
         let mut random = Random::new(seed);
         let (dag, paths, mut interesting) = random_case(&mut random);
-        let mut set = set_of(&dag, &interesting);
+        let mut set = interesting_set(&dag, &interesting);
         // In half of the cases, the set is given by edges.
         let marked = DagEdgeSet::from_fn(dag.edges().len(), |_| random.chance(70));
         if let (0, Ok(by_edges)) = (seed % 2, InterestingSet::from_edges(&dag, &marked)) {
@@ -100,7 +100,7 @@ fn exact_schemes_distinguish_every_path_and_others_are_measured() {
             let interesting = if scheme.selects_edges() { &closed } else { &interesting };
             assert_eq!(labelling.interesting(), interesting.len() as u128, "seed {seed}");
             match scheme {
-                NumberingScheme::Spp => invalid += spp_is_invalid(&labelling, &paths, &closed),
+                NumberingScheme::Spp => invalid += count_if_spp_is_invalid(&labelling, &paths, &closed),
                 _ => {
                     let aliases = assert_paths_are_recognised(seed, &dag, &labelling, &paths, interesting);
                     assert!(aliases == 0 || !scheme.is_exact(), "seed {seed}: {} takes {aliases} paths for others", scheme.name());
@@ -123,7 +123,7 @@ fn exact_schemes_distinguish_every_path_and_others_are_measured() {
     assert!(invalid > 0 && approximate > 0, "the baselines are as precise as the others");
 }
 
-fn spp_is_invalid(labelling: &Labelling, paths: &[Path], closed: &BTreeSet<Path>) -> u64 {
+fn count_if_spp_is_invalid(labelling: &Labelling, paths: &[Path], closed: &BTreeSet<Path>) -> u64 {
     let mut seen: BTreeMap<i64, bool> = BTreeMap::new();
     let clash = |p: &Path| {
         let interesting = closed.contains(p);
@@ -171,17 +171,17 @@ fn path(dag: &Dag, edges: &[&str], word: &str) -> Path {
     letters.windows(2).map(|pair| dag.real(Edge(place(pair) as u32)).unwrap()).collect()
 }
 
-const MOTIVATING: [&str; 8] = ["sa", "ac", "cd", "dt", "ct", "ab", "bc", "sb"];
+const EDGES_OF_FIGURE_3_4: [&str; 8] = ["sa", "ac", "cd", "dt", "ct", "ab", "bc", "sb"];
 
 #[test]
 fn figure_3_4_has_the_published_numbers() {
-    let dag = graph_of_letters(&MOTIVATING, 's', 't');
-    let word = |w: &str| path(&dag, &MOTIVATING, w);
+    let dag = graph_of_letters(&EDGES_OF_FIGURE_3_4, 's', 't');
+    let word = |w: &str| path(&dag, &EDGES_OF_FIGURE_3_4, w);
     let interesting: BTreeSet<Path> = ["sacdt", "sact", "sbct"].map(word).into();
-    let labelling = number(NumberingScheme::Ppp, &dag, &[1.0; 8], &set_of(&dag, &interesting), &NumberOptions::default()).unwrap();
+    let labelling = number(NumberingScheme::Ppp, &dag, &[1.0; 8], &interesting_set(&dag, &interesting), &NumberOptions::default()).unwrap();
     let values = &labelling.registers()[0].values;
     let expected = [("sb", 2), ("bc", -1), ("ct", 1)];
-    for (at, edge) in MOTIVATING.iter().enumerate() {
+    for (at, edge) in EDGES_OF_FIGURE_3_4.iter().enumerate() {
         let value = expected.iter().find(|(e, _)| e == edge).map_or(0, |e| e.1);
         assert_eq!(values[dag.real(Edge(at as u32)).unwrap().index()], value, "{edge}");
     }
@@ -192,7 +192,7 @@ fn figure_3_4_has_the_published_numbers() {
     }
     // With these values, two other paths have the numbers of interesting ones; approximate separation finds values without aliases.
     let approximate =
-        number(NumberingScheme::Approximate, &dag, &[1.0; 8], &set_of(&dag, &interesting), &NumberOptions::default()).unwrap();
+        number(NumberingScheme::Approximate, &dag, &[1.0; 8], &interesting_set(&dag, &interesting), &NumberOptions::default()).unwrap();
     assert_eq!(assert_paths_are_recognised(0, &dag, &approximate, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 0);
 }
 
@@ -202,7 +202,7 @@ fn figure_3_5_cannot_be_separated_by_numbers_alone() {
     let dag = graph_of_letters(&edges, 's', 't');
     let word = |w: &str| path(&dag, &edges, w);
     let interesting: BTreeSet<Path> = ["sacet", "sbcdt"].map(word).into();
-    let set = set_of(&dag, &interesting);
+    let set = interesting_set(&dag, &interesting);
     // For any values, sacet + sbcdt = sacdt + sbcet, so sacdt and sbcet cannot both exceed both of the interesting paths.
     for a in -3..4i64 {
         for (b, c, d) in (0..343).map(|i| (i % 7 - 3, i / 7 % 7 - 3, i / 49 - 3)) {
@@ -220,7 +220,8 @@ fn figure_3_6_has_no_perfect_numbers_and_its_least_span_is_7() {
     let edges = ["sa", "sb", "sc", "ad", "bd", "cd", "de", "df", "dg", "et", "ft", "gt"];
     let dag = graph_of_letters(&edges, 's', 't');
     let interesting: BTreeSet<Path> = ["sadft", "sadgt", "sbdet", "sbdgt", "scdet", "scdft"].map(|w| path(&dag, &edges, w)).into();
-    let labelling = number(NumberingScheme::PppOptimal, &dag, &[1.0; 12], &set_of(&dag, &interesting), &NumberOptions::default()).unwrap();
+    let labelling =
+        number(NumberingScheme::PppOptimal, &dag, &[1.0; 12], &interesting_set(&dag, &interesting), &NumberOptions::default()).unwrap();
     let proof = labelling.proof().unwrap();
     assert_eq!((labelling.span().width(), proof.bound, proof.end), (7, 7, SearchEnd::Optimal));
     assert_eq!(assert_paths_are_recognised(0, &dag, &labelling, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 0);
@@ -233,7 +234,7 @@ fn only_the_optimum_fills_the_holes_of_figure_3_11() {
     let dag = graph_of_letters(&edges, 's', 't');
     let words = ["sadft", "sadgt", "sbdet", "sbdgt", "scdet", "scdft", "st"];
     let interesting: BTreeSet<Path> = words.map(|w| path(&dag, &edges, w)).into();
-    let set = set_of(&dag, &interesting);
+    let set = interesting_set(&dag, &interesting);
     let options = NumberOptions { restarts: 200, ..NumberOptions::default() };
     let ppp = number(NumberingScheme::Ppp, &dag, &[1.0; 13], &set, &options).unwrap();
     assert!(ppp.delta() > 1.0, "no order of out-edges lets intervals overlap");
@@ -250,7 +251,7 @@ fn optimum_matches_brute_force_and_is_never_worse_than_ppp() {
         while interesting.len() > 6 {
             interesting.pop_first();
         }
-        let set = set_of(&dag, &interesting);
+        let set = interesting_set(&dag, &interesting);
         let weights = vec![1.0; dag.edges().len()];
         let options = NumberOptions { restarts: 0, ..NumberOptions::default() };
         let ppp = number(NumberingScheme::Ppp, &dag, &weights, &set, &options).unwrap();

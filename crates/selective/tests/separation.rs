@@ -19,7 +19,7 @@ fn figure_3_5() -> (Dag, Numbering, Vec<Vec<DagEdgeId>>) {
     (dag, all, paths)
 }
 
-fn aliases(dag: &Dag, set: &InterestingSet, weights: &[f64]) -> u128 {
+fn count_approximate_aliases(dag: &Dag, set: &InterestingSet, weights: &[f64]) -> u128 {
     let labelling = number(NumberingScheme::Approximate, dag, weights, set, &NumberOptions::default()).unwrap();
     let verdict = verify(dag, set, &labelling, &VerifyBudget::default());
     assert!(verdict.is_not_refuted(false));
@@ -34,10 +34,10 @@ fn figure_3_5_has_no_threshold_but_numbers_without_aliases() {
     let Separation::Inseparable { interesting, others } = decide_separation(&dag, &all, &set).unwrap() else { panic!("lemma 3.3.1") };
     assert_eq!(interesting, paths.into_iter().map(|p| (p, 1)).collect::<Vec<_>>());
     assert_eq!(others.len(), 2);
-    assert_eq!(aliases(&dag, &set, &[1.0; 8]), 0);
+    assert_eq!(count_approximate_aliases(&dag, &set, &[1.0; 8]), 0);
 }
 
-fn balances(dag: &Dag, a: &[(Vec<DagEdgeId>, i64)], b: &[(Vec<DagEdgeId>, i64)]) -> bool {
+fn contain_edges_equally_often(dag: &Dag, a: &[(Vec<DagEdgeId>, i64)], b: &[(Vec<DagEdgeId>, i64)]) -> bool {
     let taken = |paths: &[(Vec<DagEdgeId>, i64)]| {
         let mut count = vec![0; dag.edges().len()];
         paths.iter().for_each(|(path, weight)| path.iter().for_each(|e| count[e.index()] += weight));
@@ -73,7 +73,7 @@ fn answers_are_proven_by_values_or_by_paths() {
                 separated += 1;
             }
             Separation::Inseparable { interesting, others } => {
-                assert!(balances(&dag, &interesting, &others), "seed {seed}");
+                assert!(contain_edges_equally_often(&dag, &interesting, &others), "seed {seed}");
                 assert!(
                     interesting.iter().all(|(p, _)| paths.contains(p)) && others.iter().all(|(p, _)| !paths.contains(p)),
                     "seed {seed}"
@@ -109,7 +109,7 @@ fn approximate_numbers_have_few_aliases() {
                 .then(|| (0..all.paths()).filter(|id| !chosen.contains(id) && own.contains(&sum(*id))).count() as u128)
         };
         let first = by(&preferential(&dag, &paths, 16).unwrap().values).unwrap();
-        let found = aliases(&dag, &set, &vec![1.0; dag.edges().len()]);
+        let found = count_approximate_aliases(&dag, &set, &vec![1.0; dag.edges().len()]);
         assert!(found <= first, "seed {seed}: {found} aliases, {first} of preferential numbering");
         // All assignments of values from -1 to 1 to at most ten edges.
         let count = dag.edges().len().min(10) as u32;

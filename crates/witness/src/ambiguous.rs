@@ -3,9 +3,9 @@
 //!
 //! The search first finds a few of the shortest call stacks with which runs reach the branch. From each call stack, two runs continue at
 //! different successors. The search always advances the run with fewer steps, until both runs are in the same state with equal records; a
-//! shortest path to the end then completes both. For each profile, the search stores the symbols that only one run has recorded so far, and
-//! it drops a pair of runs whose records contradict each other. Such executions need not exist, because the pairwise condition is only
-//! sufficient. Every part of the search is bounded.
+//! shortest path to the end then completes both. For each profile, the search stores the symbols (executed witnesses) that only one run has
+//! recorded so far, and it drops a pair of runs whose records contradict each other. Such executions need not exist, because the pairwise
+//! condition is only sufficient. Every part of the search is bounded.
 
 use super::Violation;
 use super::automaton::{AutomatonState, StateAction};
@@ -23,10 +23,10 @@ pub type BlockSequence = Vec<(WitnessFunctionId, Node)>;
 
 /// Longer call stacks are not searched.
 const MAX_CALL_DEPTH: usize = 24;
-/// Maximum number of symbols by which one run may be ahead of the other. With 4, one more violation is explained.
+/// Maximum number of recorded symbols by which one run may be ahead of the other. If this is 4, one more violation is explained.
 const MAX_LEAD: usize = 32;
 const MAX_STACKS: usize = 3;
-/// Maximum number of pairs of runs tried for a violation. With 200, four fewer violations are explained; with 160,000, one more.
+/// Maximum number of pairs of runs tried for a violation. If this is 200, four fewer violations are explained; if it is 160,000, one more.
 const MAX_PAIRS: usize = 20_000;
 const MAX_END_CONFIGURATIONS: usize = 5_000;
 const MAX_PREFIX_CONFIGURATIONS: usize = 100_000;
@@ -44,7 +44,7 @@ pub fn find_ambiguous_executions(
         for (stack, before) in prefixes.get(&violation.state).into_iter().flatten() {
             let mut pairs = MAX_PAIRS.min(budget);
             budget -= pairs;
-            let found = AmbiguitySearch { pushdown: &structure.pushdown, members, violation, stack }.run(&mut pairs);
+            let found = AmbiguitySearch { pushdown: &structure.pushdown, members, violation, stack }.search(&mut pairs);
             budget += pairs;
             if let Some(rest) = found {
                 return Some(rest.map(|blocks| before.iter().copied().chain(blocks).collect()));
@@ -87,13 +87,14 @@ impl AmbiguousRun {
     }
 }
 
-/// Returns the block that is executed when a state is entered, if any.
+/// Returns the block that is executed when a run enters this state, or `None` if no block is.
 fn executed_block(pushdown: &Pushdown, state: Option<AutomatonState>) -> Option<(WitnessFunctionId, Node)> {
     let data = pushdown.state(state?);
     data.executes.then_some((data.function, data.node))
 }
 
-/// Returns, for each branch, a few call stacks with which runs reach the branch, each with the blocks executed up to the branch.
+/// Returns, for each branch, a few call stacks that runs can have when they reach the branch, each with the blocks executed up to the
+/// branch.
 fn find_prefixes(structure: &Structure, violations: &[Violation]) -> HashMap<AutomatonState, Vec<(Vec<AutomatonState>, BlockSequence)>> {
     let pushdown = &structure.pushdown;
     let mut wanted: HashMap<AutomatonState, usize> = violations.iter().map(|v| (v.state, MAX_STACKS)).collect();
@@ -166,8 +167,8 @@ impl RunPair {
     }
 }
 
-/// Returns the blocks of a shortest path from a run to its end, or `None` if none was found within the limit.
-fn shortest_end(pushdown: &Pushdown, run: &AmbiguousRun) -> Option<BlockSequence> {
+/// Returns the blocks of a shortest path from the run's state to its end, or `None` if none was found within the limit.
+fn find_shortest_end(pushdown: &Pushdown, run: &AmbiguousRun) -> Option<BlockSequence> {
     let (mut seen, mut visited, mut at) = (HashSet::from([run.clone()]), vec![(run.clone(), 0usize)], 0);
     while at < visited.len() && visited.len() < MAX_END_CONFIGURATIONS {
         if visited[at].0.state.is_none() {
@@ -204,7 +205,7 @@ struct VisitedPair {
 }
 
 impl AmbiguitySearch<'_> {
-    fn run(&self, budget: &mut usize) -> Option<[BlockSequence; 2]> {
+    fn search(&self, budget: &mut usize) -> Option<[BlockSequence; 2]> {
         let nothing = Lead { second: false, symbols: VecDeque::new() };
         let runs = self.violation.successors.map(|s| AmbiguousRun { state: Some(s), stack: self.stack.to_vec() });
         let mut first = RunPair { runs, records: vec![nothing.clone(); self.members.len()], blocks: Some(nothing) };
@@ -218,8 +219,8 @@ impl AmbiguitySearch<'_> {
             let VisitedPair { pair, steps, .. } = &visited[at];
             let (pair, steps) = (pair.clone(), *steps);
             let ended = pair.runs.each_ref().map(|r| r.state.is_none());
-            if let Some(rest) = pair.is_ambiguous().then(|| shortest_end(self.pushdown, &pair.runs[0])).flatten() {
-                return Some(self.blocks(&visited, at).map(|blocks| blocks.into_iter().chain(rest.clone()).collect()));
+            if let Some(rest) = pair.is_ambiguous().then(|| find_shortest_end(self.pushdown, &pair.runs[0])).flatten() {
+                return Some(self.collect_blocks(&visited, at).map(|blocks| blocks.into_iter().chain(rest.clone()).collect()));
             }
             if ended == [true, true] {
                 at += 1;
@@ -240,7 +241,7 @@ impl AmbiguitySearch<'_> {
         None
     }
 
-    /// Records the entered state of a run. Returns false if the records can no longer become equal.
+    /// Records that a run has entered its current state. Returns false if the records of the two runs can no longer become equal.
     fn record_entry(&self, pair: &mut RunPair, side: usize) -> bool {
         let Some(state) = pair.runs[side].state else { return true };
         let data = self.pushdown.state(state);
@@ -253,7 +254,7 @@ impl AmbiguitySearch<'_> {
         records.all(|(record, _)| record.record_symbol(side == 1, witness.0))
     }
 
-    fn blocks(&self, visited: &[VisitedPair], at: usize) -> [BlockSequence; 2] {
+    fn collect_blocks(&self, visited: &[VisitedPair], at: usize) -> [BlockSequence; 2] {
         let mut blocks = [Vec::new(), Vec::new()];
         let mut here = at;
         while here != 0 {

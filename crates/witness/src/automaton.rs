@@ -1,4 +1,5 @@
-//! The states of a program's pushdown automaton ([`pushdown`](super::pushdown)), each with at most one witness and exactly one action.
+//! The states of a program's pushdown automaton ([`pushdown`](super::pushdown)). Each has exactly one action, and at most one witness,
+//! which is a node or an edge whose executions are recorded.
 
 use super::program::{Witness, WitnessFunctionId};
 use trodden_flow::graph::Node;
@@ -43,9 +44,9 @@ pub enum StateRole {
     Call,
     /// A call of unknown code; the successors are its possible outcomes: return, end of the run, unwinding.
     Opaque,
-    /// Unwinding; the successors are the landing pads, and leaving the frame.
+    /// Unwinding; the successors are the landing pads, and unwinding out of the function.
     Unwinding,
-    /// Code outside; the successors are the external entries, and leaving this code.
+    /// Code outside the program; the successors are the functions that it can enter, and leaving this code.
     Outside,
 }
 
@@ -56,7 +57,7 @@ pub struct StateData {
     pub witness: Option<Witness>,
     /// Whether entering the state executes the block of its node.
     pub executes: bool,
-    /// Function of the state. The two added functions have numbers above the program's functions.
+    /// Function of the state. The two functions that the automaton adds (outside, root) have numbers above the program's functions.
     pub function: WitnessFunctionId,
     /// Node of the state; for an edge, the node that it leads to.
     pub node: Node,

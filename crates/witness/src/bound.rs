@@ -1,4 +1,5 @@
-//! A lower bound on the cost of the most expensive machine of any distribution: the maximum of two bounds.
+//! A lower bound on the cost of the most expensive machine, for all ways to distribute witnesses among machines. It is the maximum of two
+//! bounds.
 
 use super::exact::find_cheapest;
 use super::placement::{eliminate_cheapest, require_all};
@@ -11,23 +12,27 @@ use super::weights::Weights;
 use std::collections::{BTreeMap, HashSet};
 use trodden_flow::graph::Edge;
 
-/// The exact solver is not used for functions with more states that can have a witness. With 0, the bounds of 45 functions of each of three
-/// programs are 0.3 to 3.2% lower; with 48, they are the same (docs/benchmarks/constants.md).
+/// The exact solver is not used for functions with more states that can have a witness. If this is 0, the bounds of 45 functions of each of
+/// three benchmark programs are 0.3 to 3.2% lower; if it is 48, they are the same (docs/benchmarks/constants.md).
 const MAX_EXACT_STATES: usize = 24;
-/// Step limit of the exact solver for a function. With 500, the same bounds are 0.1 to 2.9% lower; with 50,000, up to 1.5% higher.
+/// Step limit of the exact solver for a function. If this is 500, the same bounds are 0.1 to 2.9% lower; if it is 50,000, up to 1.5%
+/// higher.
 const MAX_STEPS: usize = 5_000;
 
 /// Returns a lower bound on the cost of the most expensive of `machines` machines.
 ///
 /// *Loops:* Two successors of a branch may both lead back to the branch inside the function. The profile that distinguishes them records at
 /// least one symbol between two executions of the branch. So the cost of one machine is at least the executions of both edges minus the
-/// entries of the loop. *Sum:* Additional witnesses never distinguish less, so the witnesses of all profiles together would also suffice in
-/// a single profile. All machines together therefore have at least the cost of a single profile. For small functions, the exact solver
-/// computes this cost; for others, it is bounded by the sum of the cheapest states of branches whose regions up to their postdominators are
-/// disjoint. The sum excludes functions with calls and functions that are called repeatedly, because witnesses of other functions may
-/// distinguish their branches. Both bounds exclude recursive functions.
+/// entries of the loop.
 ///
-/// All terms depend on the weights. Loops with contradictory weights are excluded. O(edges), plus the steps of the exact solver.
+/// *Sum:* Additional witnesses never distinguish less, so the witnesses of all profiles together would also suffice in a single profile.
+/// All machines together therefore have at least the cost of the cheapest single profile. For small functions, the exact solver computes
+/// this cost; for others, it is bounded by the sum of the cheapest states of branches whose regions up to their postdominators are
+/// disjoint. The sum excludes functions with calls and functions that are called repeatedly, because witnesses of other functions may
+/// distinguish their branches.
+///
+/// Both bounds exclude recursive functions. All terms depend on the weights. Loops with contradictory weights are excluded. O(edges), plus
+/// the steps of the exact solver.
 pub fn bound(program: &WitnessProgram, kind: WitnessKind, weights: &Weights, machines: usize) -> f64 {
     let structure = Structure::new(Pushdown::new(program, kind));
     let (mut sum, mut loops) = (0.0, 0.0f64);
@@ -53,10 +58,10 @@ fn single_profile_bound(view: &StateGraph) -> f64 {
     disjoint_regions_bound(view)
 }
 
-/// Sums the cheapest states of branches whose regions are disjoint: each region needs a witness.
+/// Returns the sum of the costs of the cheapest states of branches whose regions are disjoint, because each region needs a witness.
 fn disjoint_regions_bound(view: &StateGraph) -> f64 {
     let postdominators = view.postdominators();
-    let mut regions: Vec<(f64, HashSet<u32>)> = (0..view.branches.len()).map(|b| region(view, &postdominators, b)).collect();
+    let mut regions: Vec<(f64, HashSet<u32>)> = (0..view.branches.len()).map(|b| branch_region(view, &postdominators, b)).collect();
     regions.sort_by(|a, b| a.1.len().cmp(&b.1.len()).then(b.0.total_cmp(&a.0)));
     let (mut used, mut sum) = (HashSet::new(), 0.0);
     for (cheapest, region) in regions {
@@ -69,7 +74,7 @@ fn disjoint_regions_bound(view: &StateGraph) -> f64 {
 }
 
 /// Returns the states between a branch and its postdominator that can have a witness, and the cost of the cheapest (0 if there are none).
-fn region(view: &StateGraph, postdominators: &[Option<u32>], branch: usize) -> (f64, HashSet<u32>) {
+fn branch_region(view: &StateGraph, postdominators: &[Option<u32>], branch: usize) -> (f64, HashSet<u32>) {
     let of = &view.branches[branch];
     let (mut seen, mut work) = (HashSet::new(), of.next.clone());
     while let Some(state) = work.pop() {
@@ -82,8 +87,8 @@ fn region(view: &StateGraph, postdominators: &[Option<u32>], branch: usize) -> (
     (if cheapest.is_finite() { cheapest } else { 0.0 }, seen)
 }
 
-/// Returns, for each component, whether the weights into its nodes equal the weights out of them. They can differ for estimates of
-/// irreducible or endless loops.
+/// Returns, for each strongly connected component, whether the weights into each of its nodes equal the weights out of the node. They can
+/// differ for estimates of irreducible or endless loops.
 fn has_consistent_weights(program: &WitnessProgram, weights: &Weights, function: WitnessFunctionId, component: &[u32]) -> Vec<bool> {
     let graph = &program.function(function).graph;
     let mut consistent = vec![true; graph.node_count()];
@@ -108,7 +113,7 @@ fn loop_bound(program: &WitnessProgram, weights: &Weights, function: WitnessFunc
         let [from, to] = [graph.from(edge), graph.to(edge)].map(|n| component[n.index()]);
         entered[to as usize] += if from == to { 0.0 } else { weights.edge(program, function, edge) };
     }
-    // The function's entries are the executions of the entry node that its in-edges do not explain.
+    // The number of entries of the function is the part of the entry node's executions that its in-edges do not explain.
     let entry = graph.entry();
     let from_edges: f64 = graph.incoming(entry).iter().map(|e| weights.edge(program, function, *e)).sum();
     entered[component[entry.index()] as usize] += (weights.node(program, function, entry) - from_edges).max(0.0);

@@ -26,7 +26,7 @@ use trodden_flow::graph::{Edge, Graph, Node};
 pub struct CallProgram {
     /// The reduced program. Functions keep their numbers.
     pub program: WitnessProgram,
-    /// The original of each node, numbered like witnesses.
+    /// For each node of the reduced program, the original node. Both are given by their witness numbers.
     origin: Vec<Witness>,
 }
 
@@ -39,15 +39,15 @@ impl CallProgram {
         let (mut functions, mut origin) = (Vec::new(), Vec::new());
         for id in program.function_ids() {
             let function = program.function(id);
-            let kept = kept_nodes(function);
+            let kept = find_kept_nodes(function);
             origin.extend(kept.iter().map(|node| program.node_witness(id, *node)));
-            functions.push(reduce(function, &kept));
+            functions.push(reduce_function(function, &kept));
         }
         let program = WitnessProgram::new(functions, program.start(), program.external().to_vec())?;
         Ok(CallProgram { program, origin })
     }
 
-    /// Returns the node of the original program.
+    /// Returns the original node of a node of the reduced program, both as witnesses.
     pub fn origin(&self, witness: Witness) -> Witness {
         self.origin[witness.index()]
     }
@@ -75,7 +75,7 @@ fn is_observable(call: &ProgramCall) -> bool {
     !call.callees.is_empty() || call.opaque != Some(Opaque::RETURNS)
 }
 
-fn kept_nodes(function: &WitnessFunction) -> Vec<Node> {
+fn find_kept_nodes(function: &WitnessFunction) -> Vec<Node> {
     let graph = &function.graph;
     let is_virtual = |node: Node| function.nodes[node.index()] == NodeKind::Virtual;
     let mut kept = vec![false; graph.node_count()];
@@ -92,7 +92,7 @@ fn kept_nodes(function: &WitnessFunction) -> Vec<Node> {
     graph.nodes().filter(|node| kept[node.index()]).collect()
 }
 
-fn reduce(function: &WitnessFunction, kept: &[Node]) -> WitnessFunction {
+fn reduce_function(function: &WitnessFunction, kept: &[Node]) -> WitnessFunction {
     let graph = &function.graph;
     let number = |node: Node| kept.binary_search(&node).ok().map(|place| Node(place as u32));
     let new = |node: Node| number(node).expect("the node is kept");
@@ -103,7 +103,7 @@ fn reduce(function: &WitnessFunction, kept: &[Node]) -> WitnessFunction {
             // Parallel flow edges are merged. Each unwinding edge is kept separately; its target is a kept node.
             let kind = function.edges[edge.index()];
             let group = if kind == WitnessEdgeKind::Flow { 0 } else { place + 1 };
-            for to in next_kept(function, &number, graph.to(edge)) {
+            for to in find_next_kept_nodes(function, &number, graph.to(edge)) {
                 if found.insert((group, to)) {
                     edges.push((new(from), to));
                     kinds.push(kind);
@@ -124,7 +124,7 @@ fn reduce(function: &WitnessFunction, kept: &[Node]) -> WitnessFunction {
 }
 
 /// Returns the new numbers of the kept nodes that control can reach next from a node.
-fn next_kept(function: &WitnessFunction, number: &dyn Fn(Node) -> Option<Node>, start: Node) -> BTreeSet<Node> {
+fn find_next_kept_nodes(function: &WitnessFunction, number: &dyn Fn(Node) -> Option<Node>, start: Node) -> BTreeSet<Node> {
     let graph = &function.graph;
     let mut seen = vec![false; graph.node_count()];
     let (mut work, mut found) = (vec![start], BTreeSet::new());
@@ -134,7 +134,7 @@ fn next_kept(function: &WitnessFunction, number: &dyn Fn(Node) -> Option<Node>, 
         }
         match number(node) {
             Some(kept) => drop(found.insert(kept)),
-            // A node that is not kept has no call that could unwind.
+            // Only flow edges are followed, because a node that is not kept has no call that could unwind.
             None => {
                 work.extend(graph.out(node).iter().filter(|e| function.edges[e.index()] == WitnessEdgeKind::Flow).map(|e| graph.to(*e)))
             }

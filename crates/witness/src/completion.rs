@@ -26,7 +26,7 @@ pub(super) struct Completion<'a> {
     pub kind: WitnessKind,
     pub weights: &'a Weights,
     pub options: &'a DistributionOptions,
-    /// Witnesses that a profile must contain even if no branch needs them.
+    /// Witnesses that must be recorded even if no branch needs them.
     pub entries: &'a [Witness],
 }
 
@@ -61,7 +61,7 @@ impl Completion<'_> {
         loads.into_iter().fold(even, f64::max)
     }
 
-    /// Repairs the profiles, adds the entries, and repairs again, since a profile that contains only entries may lack witnesses.
+    /// Repairs the profiles, adds the `entries`, and repairs again, since a profile that contains only entries may lack witnesses.
     fn complete(&self, ProposedDistribution { mut profiles, home }: ProposedDistribution) -> PlannedDistribution {
         let Self { program, structure, weights, .. } = *self;
         let (limit, lookahead) = (self.options.limit, self.options.lookahead);
@@ -77,7 +77,7 @@ impl Completion<'_> {
         PlannedDistribution { repaired, ..plan_from_profiles(self.kind, profiles, check, weights, self.options) }
     }
 
-    /// Adds the entries to the profiles with the lowest load that have room.
+    /// Adds the `entries` to the profiles that have room, those with the lowest load first.
     fn add_entries(&self, profiles: &mut Vec<Vec<Witness>>) {
         let (mut entries, limit) = (self.entries.to_vec(), self.options.limit.unwrap_or(usize::MAX));
         if limit < usize::MAX {

@@ -29,7 +29,7 @@ pub enum Lookahead {
 pub enum BranchNode {
     /// The end of a node.
     Node(WitnessFunctionId, Node),
-    /// A node's indirect call, or call of unknown code.
+    /// A node's indirect call, or its call of unknown code.
     Call(WitnessFunctionId, Node),
     /// The outcome of a call of unknown code in a node.
     Opaque(WitnessFunctionId, Node),
@@ -46,7 +46,7 @@ pub enum BranchTarget {
     Node(Node, Option<Edge>),
     /// The called function.
     Function(WitnessFunctionId),
-    /// Execution continues after the call, in the same block.
+    /// Execution continues in the same block after the call.
     Continues,
     /// The function, or code outside, returns.
     Returns,
@@ -158,7 +158,7 @@ fn branches(structure: &Structure, members: &[WitnessSet]) -> Vec<(AutomatonStat
     with.filter(|(_, next)| next.len() > 1).collect()
 }
 
-/// Returns the successors of a state, and merges parallel edges that are not witnesses.
+/// Returns the successors of a state. Parallel edges that are not witnesses are merged.
 pub fn successors(pushdown: &Pushdown, members: &[WitnessSet], state: AutomatonState) -> Vec<AutomatonState> {
     let StateAction::Choose(next) = &pushdown.state(state).action else { return Vec::new() };
     let mut kept: Vec<AutomatonState> = Vec::with_capacity(next.len());

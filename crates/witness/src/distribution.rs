@@ -2,7 +2,7 @@
 use super::WitnessFunctionId;
 use super::automaton::AutomatonState;
 use super::completion::{Completion, ProposedDistribution};
-use super::eliminate::{Requirement, droppable, eliminate, most_expensive_first};
+use super::eliminate::{Requirement, eliminate, mark_separators_and_list_others, most_expensive_first};
 use super::fewest::{FewestSearch, find_fewest};
 use super::jobs::{Grouping, WitnessJob, jobs};
 use super::placement::WrongWitnessKind;
@@ -25,7 +25,8 @@ pub enum PlanError {
     LimitTooSmall {
         /// The function.
         function: WitnessFunctionId,
-        /// Required number of witnesses in a profile: for two successors of a branch, or for a function with a fixed placement.
+        /// The number of witnesses that a single profile must contain: to distinguish two successors of a branch, or all witnesses of a
+        /// function if these may not be divided.
         needs: usize,
         /// The limit.
         limit: usize,
@@ -49,9 +50,10 @@ pub enum PlanError {
     WrongWitnessKind(#[from] WrongWitnessKind),
 }
 
-/// Maximum number of sets of witnesses tried for two successors of a branch, to stay within the limit.
+/// Maximum number of sets of witnesses that are tried for two successors of a branch, to find one within the limit.
 const MAX_SETS_PER_PAIR: usize = 1 << 16;
-/// Maximum number of sets tried, in total and for each job and profile, to add a job to a profile that is almost full.
+/// Maximum number of sets of witnesses that are tried to fit a job (a group of branches) into a profile that is almost full. The first
+/// limit is for all jobs together, the second for each job and profile.
 const MAX_SETS_FOR_FULL_PROFILES: usize = 1 << 15;
 const MAX_SETS_PER_JOB_AND_PROFILE: usize = 1 << 8;
 
@@ -93,7 +95,8 @@ pub fn plan_with_entries(
     let structure = Structure::new(Pushdown::new(program, kind));
     let mut views: Vec<StateGraph> = program.function_ids().map(|f| StateGraph::new(&structure, kind, weights, f)).collect();
     if options.limit.is_some() {
-        // If the function had separators, each of its profiles would need to contain all of them.
+        // A limit bounds the number of witnesses in a profile, and each profile of a function would contain all of its separators, so there
+        // are none.
         views.iter_mut().for_each(|view| view.separators.clear());
     }
     let assigned = match options.strategy {
@@ -102,9 +105,9 @@ pub fn plan_with_entries(
         DistributionStrategy::Function => vec![assign_all(&views, Grouping::Function, options)?],
         DistributionStrategy::Grouped => vec![assign_all(&views, Grouping::Grouped, options)?],
     };
-    let candidates = assigned.into_iter().map(|mut slots| {
-        slots.slots.iter_mut().for_each(|s| s.drop_superfluous(&views));
-        ProposedDistribution { profiles: slots.slots.iter().map(|s| s.witnesses(&views)).collect(), home: slots.homes() }
+    let candidates = assigned.into_iter().map(|mut plans| {
+        plans.profiles.iter_mut().for_each(|p| p.drop_superfluous(&views));
+        ProposedDistribution { profiles: plans.profiles.iter().map(|p| p.witnesses(&views)).collect(), home: plans.home_profiles() }
     });
     let completion = Completion { program, structure: &structure, kind, weights, options, entries };
     Ok(completion.find_cheapest(candidates.collect()))
@@ -119,16 +122,16 @@ struct FunctionPlan {
 }
 
 #[derive(Clone, Default)]
-struct Slot {
+struct ProfilePlan {
     functions: BTreeMap<usize, FunctionPlan>,
     cost: f64,
     size: usize,
 }
 
-impl Slot {
+impl ProfilePlan {
     /// Returns the function's plan with one more job. Existing witnesses stay, since additional witnesses never distinguish less; only
-    /// states of the new job's region are tried. One variant drops these states in the order of their costs, the other drops the farthest
-    /// first, because the paper's witnesses are edges of the diamond itself. Returns the cheaper result.
+    /// states of the new job's region are tried. One variant drops these states in the order of their costs. The other drops the farthest
+    /// first, because the paper places witnesses on the edges of the diamond itself. Returns the cheaper result.
     fn plan_with_job(&self, view: &StateGraph, job: &Rc<WitnessJob>) -> FunctionPlan {
         let mut jobs = self.functions.get(&job.view).map_or(Vec::new(), |p| p.jobs.clone());
         let before = self.functions.get(&job.view).map_or_else(|| view.mark_separators(), |p| p.member.clone());
@@ -181,55 +184,55 @@ impl Slot {
 
 fn reduce(view: &StateGraph, jobs: Vec<Rc<WitnessJob>>, mut member: Vec<bool>) -> FunctionPlan {
     let required: Vec<Requirement> = jobs.iter().flat_map(|j| j.required.clone()).collect();
-    let order = droppable(view, &mut member);
+    let order = mark_separators_and_list_others(view, &mut member);
     eliminate(view, &required, &mut member, &order);
     FunctionPlan { cost: view.sum(&member), size: view.count(&member), jobs, member }
 }
 
 #[derive(Clone)]
-struct ProfileSlots<'a> {
+struct ProfilePlans<'a> {
     views: &'a [StateGraph],
-    slots: Vec<Slot>,
+    profiles: Vec<ProfilePlan>,
     limit: Option<usize>,
     machines: Option<usize>,
     /// Number of sets that may still be tried, of [`MAX_SETS_FOR_FULL_PROFILES`].
     effort: usize,
 }
 
-impl<'a> ProfileSlots<'a> {
-    fn new(views: &'a [StateGraph], options: &DistributionOptions) -> ProfileSlots<'a> {
-        let slots = vec![Slot::default(); options.profiles.max(1)];
-        ProfileSlots { views, slots, limit: options.limit, machines: options.machines, effort: MAX_SETS_FOR_FULL_PROFILES }
+impl<'a> ProfilePlans<'a> {
+    fn new(views: &'a [StateGraph], options: &DistributionOptions) -> ProfilePlans<'a> {
+        let profiles = vec![ProfilePlan::default(); options.profiles.max(1)];
+        ProfilePlans { views, profiles, limit: options.limit, machines: options.machines, effort: MAX_SETS_FOR_FULL_PROFILES }
     }
 
     /// Returns the load that the machine of a profile would have if the profile had this cost.
     fn machine_load(&self, at: usize, cost: f64) -> f64 {
         // With very many profiles, the machines have nearly equal loads, independently of the cost of one profile.
         const MAX_PROFILES: usize = 64;
-        let Some(machines) = self.machines.filter(|m| *m < self.slots.len() && self.slots.len() <= MAX_PROFILES) else { return cost };
-        let loads: Vec<f64> = self.slots.iter().enumerate().map(|(i, s)| if i == at { cost } else { s.cost }).collect();
+        let Some(machines) = self.machines.filter(|m| *m < self.profiles.len() && self.profiles.len() <= MAX_PROFILES) else { return cost };
+        let loads: Vec<f64> = self.profiles.iter().enumerate().map(|(i, p)| if i == at { cost } else { p.cost }).collect();
         let machine_of = assign_to_machines(&loads, machines.max(1));
         loads.iter().zip(&machine_of).filter(|(_, m)| **m == machine_of[at]).map(|(load, _)| load).sum()
     }
 
     /// Returns, for each branch, the profile that should distinguish its successors.
-    fn homes(&self) -> HashMap<AutomatonState, usize> {
-        let mut homes = HashMap::new();
-        for (at, slot) in self.slots.iter().enumerate() {
-            for (view, plan) in &slot.functions {
+    fn home_profiles(&self) -> HashMap<AutomatonState, usize> {
+        let mut home_profiles = HashMap::new();
+        for (at, profile) in self.profiles.iter().enumerate() {
+            for (view, plan) in &profile.functions {
                 let view = &self.views[*view];
                 for required in plan.jobs.iter().flat_map(|j| &j.required) {
-                    homes.insert(AutomatonState(view.first.0 + view.branches[required.branch].state), at);
+                    home_profiles.insert(AutomatonState(view.first.0 + view.branches[required.branch].state), at);
                 }
             }
         }
-        homes
+        home_profiles
     }
 
     /// Returns true if a profile stays within the limit when a plan replaces its current plan for the function.
     fn fits_in_profile(&self, at: usize, view: usize, plan: &FunctionPlan) -> bool {
-        let slot = &self.slots[at];
-        let others = slot.size - slot.functions.get(&view).map_or(0, |p| p.size);
+        let profile = &self.profiles[at];
+        let others = profile.size - profile.functions.get(&view).map_or(0, |p| p.size);
         self.limit.is_none_or(|limit| others + plan.size <= limit)
     }
 
@@ -238,67 +241,71 @@ impl<'a> ProfileSlots<'a> {
         if job.follows {
             return self.add_cheapest(job);
         }
-        for at in self.slots_by_load() {
-            let plan = self.slots[at].plan_with_job(&self.views[job.view], &job);
+        for at in self.profiles_by_load() {
+            let plan = self.profiles[at].plan_with_job(&self.views[job.view], &job);
             if self.fits_in_profile(at, job.view, &plan) {
-                self.slots[at].set_plan(job.view, Some(plan));
+                self.profiles[at].set_plan(job.view, Some(plan));
                 return Ok(());
             }
         }
-        self.add_to_new_slot(job)
+        self.add_to_new_profile(job)
     }
 
     /// Adds a job to the profile whose machine then has the lowest load. If several are equal, chooses the profile whose own cost grows
     /// least.
-    fn add_best(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
+    fn add_to_least_loaded_machine(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
         if job.follows {
             return self.add_cheapest(job);
         }
-        self.add_where(job, |slots, at, cost, added| (slots.machine_load(at, cost), added))
+        self.add_to_profile_with_lowest_key(job, |plans, at, cost, added| (plans.machine_load(at, cost), added))
     }
 
-    /// Adds a job to the profile where the job costs least, which is often nothing.
+    /// Adds a job to the profile whose cost grows least, often not at all.
     fn add_cheapest(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
-        self.add_where(job, |_, _, cost, added| (added, cost))
+        self.add_to_profile_with_lowest_key(job, |_, _, cost, added| (added, cost))
     }
 
-    /// Adds a job to the profile with the lowest key, computed from its new cost and the added cost.
-    fn add_where(&mut self, job: Rc<WitnessJob>, key: impl Fn(&Self, usize, f64, f64) -> (f64, f64)) -> Result<(), PlanError> {
+    /// Adds a job to the profile for which `key` is lowest. `key` computes this from the profile's new cost and the added cost.
+    fn add_to_profile_with_lowest_key(
+        &mut self,
+        job: Rc<WitnessJob>,
+        key: impl Fn(&Self, usize, f64, f64) -> (f64, f64),
+    ) -> Result<(), PlanError> {
         let mut best: Option<((f64, f64), usize, FunctionPlan)> = None;
-        for at in 0..self.slots.len() {
-            let (slot, view) = (&self.slots[at], &self.views[job.view]);
-            let plan = slot.plan_with_job(view, &job);
+        for at in 0..self.profiles.len() {
+            let (profile, view) = (&self.profiles[at], &self.views[job.view]);
+            let plan = profile.plan_with_job(view, &job);
             if !self.fits_in_profile(at, job.view, &plan) {
                 continue;
             }
-            let added = plan.cost - slot.functions.get(&job.view).map_or(0.0, |p| p.cost);
-            let key = key(self, at, slot.cost + added, added);
+            let added = plan.cost - profile.functions.get(&job.view).map_or(0.0, |p| p.cost);
+            let key = key(self, at, profile.cost + added, added);
             if best.as_ref().is_none_or(|(lowest, ..)| key < *lowest) {
                 best = Some((key, at, plan));
             }
         }
         match best {
             Some((_, at, plan)) => {
-                self.slots[at].set_plan(job.view, Some(plan));
+                self.profiles[at].set_plan(job.view, Some(plan));
                 Ok(())
             }
-            None => self.add_to_new_slot(job),
+            None => self.add_to_new_profile(job),
         }
     }
 
-    fn slots_by_load(&self) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.slots.len()).collect();
-        order.sort_by(|a, b| self.slots[*a].cost.total_cmp(&self.slots[*b].cost));
+    fn profiles_by_load(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.profiles.len()).collect();
+        order.sort_by(|a, b| self.profiles[*a].cost.total_cmp(&self.profiles[*b].cost));
         order
     }
 
     /// Tries to fit a job into an existing profile by searching for the fewest witnesses that the profile needs in the function.
     /// Returns false if that fails for all profiles.
     fn add_to_full_profile(&mut self, job: &Rc<WitnessJob>, limit: usize) -> bool {
-        for at in self.slots_by_load() {
-            let (slot, view) = (&self.slots[at], &self.views[job.view]);
-            let known = slot.functions.get(&job.view);
-            let room = limit.saturating_sub(slot.size - known.map_or(0, |p| p.size));
+        for at in self.profiles_by_load() {
+            let (profile, view) = (&self.profiles[at], &self.views[job.view]);
+            let known = profile.functions.get(&job.view);
+            let room = limit.saturating_sub(profile.size - known.map_or(0, |p| p.size));
             let mut jobs = known.map_or(Vec::new(), |p| p.jobs.clone());
             jobs.push(Rc::clone(job));
             let required: Vec<Requirement> = jobs.iter().flat_map(|j| j.required.clone()).collect();
@@ -311,7 +318,7 @@ impl<'a> ProfileSlots<'a> {
             };
             self.effort -= before - effort;
             if plan.is_some() {
-                self.slots[at].set_plan(job.view, plan);
+                self.profiles[at].set_plan(job.view, plan);
                 return true;
             }
         }
@@ -320,9 +327,9 @@ impl<'a> ProfileSlots<'a> {
 
     /// Adds a job to a new profile. If there is a limit, first tries to fit the job into an existing profile, and splits a job that needs
     /// more witnesses than the limit allows.
-    fn add_to_new_slot(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
+    fn add_to_new_profile(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
         let view = &self.views[job.view];
-        let mut plan = Slot::default().plan_with_job(view, &job);
+        let mut plan = ProfilePlan::default().plan_with_job(view, &job);
         if let Some(limit) = self.limit {
             if self.add_to_full_profile(&job, limit) {
                 return Ok(());
@@ -334,9 +341,9 @@ impl<'a> ProfileSlots<'a> {
                 }
             }
         }
-        let mut slot = Slot::default();
-        slot.set_plan(job.view, Some(plan));
-        self.slots.push(slot);
+        let mut profile = ProfilePlan::default();
+        profile.set_plan(job.view, Some(plan));
+        self.profiles.push(profile);
         Ok(())
     }
 }
@@ -370,13 +377,13 @@ fn split_job(view: &StateGraph, job: &WitnessJob) -> Option<[Rc<WitnessJob>; 2]>
     Some([of(a.to_vec()), of(b.to_vec())])
 }
 
-/// Returns all jobs in the requested order. Those that probably follow from others are last.
+/// Returns all jobs in the requested order. Jobs whose branches are probably distinguished by the witnesses of other jobs come last.
 fn ordered_jobs(views: &[StateGraph], grouping: Grouping, order: WitnessJobOrder) -> Vec<Rc<WitnessJob>> {
     let mut all: Vec<Rc<WitnessJob>> =
         views.iter().enumerate().flat_map(|(place, view)| jobs(view, place, grouping)).map(Rc::new).collect();
     if order == WitnessJobOrder::LongestFirst {
         all.sort_by_cached_key(|job| {
-            let cost = Slot::default().plan_with_job(&views[job.view], job).cost;
+            let cost = ProfilePlan::default().plan_with_job(&views[job.view], job).cost;
             // The bits of non-negative floats are ordered like the numbers.
             std::cmp::Reverse(cost.max(0.0).to_bits())
         });
@@ -385,25 +392,25 @@ fn ordered_jobs(views: &[StateGraph], grouping: Grouping, order: WitnessJobOrder
     all
 }
 
-fn assign_all<'a>(views: &'a [StateGraph], grouping: Grouping, options: &DistributionOptions) -> Result<ProfileSlots<'a>, PlanError> {
-    let mut slots = ProfileSlots::new(views, options);
+fn assign_all<'a>(views: &'a [StateGraph], grouping: Grouping, options: &DistributionOptions) -> Result<ProfilePlans<'a>, PlanError> {
+    let mut plans = ProfilePlans::new(views, options);
     for job in ordered_jobs(views, grouping, options.order) {
-        slots.add(job)?;
+        plans.add(job)?;
     }
-    Ok(slots)
+    Ok(plans)
 }
 
 /// Assigns the jobs of each grouping in two ways: as published, and each job to the profile whose machine then has the lowest load. Returns
 /// the assignments that succeed, or an error if the limit is too small for every assignment.
-fn assign_by_all_groupings<'a>(views: &'a [StateGraph], options: &DistributionOptions) -> Result<Vec<ProfileSlots<'a>>, PlanError> {
+fn assign_by_all_groupings<'a>(views: &'a [StateGraph], options: &DistributionOptions) -> Result<Vec<ProfilePlans<'a>>, PlanError> {
     let (mut all, mut first_error) = (Vec::new(), None);
     for grouping in [Grouping::Function, Grouping::Grouped, Grouping::Fine] {
-        let mut added = ProfileSlots::new(views, options);
+        let mut added = ProfilePlans::new(views, options);
         let jobs = ordered_jobs(views, grouping, WitnessJobOrder::LongestFirst);
-        let added = jobs.into_iter().try_for_each(|job| added.add_best(job)).map(|()| added);
-        for slots in [added, assign_all(views, grouping, options)] {
-            match slots {
-                Ok(slots) => all.push(slots),
+        let added = jobs.into_iter().try_for_each(|job| added.add_to_least_loaded_machine(job)).map(|()| added);
+        for plans in [added, assign_all(views, grouping, options)] {
+            match plans {
+                Ok(plans) => all.push(plans),
                 Err(error) => first_error = first_error.or(Some(error)),
             }
         }

@@ -1,7 +1,8 @@
 //! Elimination: starting from a set of witnesses that distinguishes the required successors, drops witnesses, the most expensive first,
 //! while the set still distinguishes them.
 //!
-//! Dropping a witness `w` replaces it, in each set W, by the first witnesses after it. Additional witnesses never distinguish less. So no
+//! Two successors are distinguished if the sets of the witnesses that can come first after them (the paper's sets W) are disjoint. Dropping
+//! a witness `w` replaces it, in each of these sets, by the first witnesses after it. Additional witnesses never distinguish less. So no
 //! witness of the result can be dropped, and the result depends only on the order. If edges are witnesses and the weights obey flow
 //! conservation, the result costs no more than the edges outside a maximum spanning tree. Each attempt costs the number of sets that
 //! contain `w`, and a search from `w` to the next witnesses.
@@ -13,7 +14,7 @@ use std::collections::HashMap;
 /// Successors of a branch that must be distinguished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
-    /// Index of the branch in the view.
+    /// Index of the branch in the [`StateGraph`].
     pub branch: usize,
     /// Pairs of indices of successors, the lower first; `None` for all pairs.
     pub pairs: Option<Vec<(u32, u32)>>,
@@ -54,26 +55,28 @@ pub fn eliminate(view: &StateGraph, required: &[Requirement], member: &mut [bool
 }
 
 /// Returns the marked states, in ascending order.
-pub fn marked(member: &[bool]) -> Vec<u32> {
+pub fn marked_states(member: &[bool]) -> Vec<u32> {
     (0u32..).zip(member).filter(|(_, m)| **m).map(|(s, _)| s).collect()
 }
 
-/// Sorts states by descending cost, and equally expensive states by descending number, so that entries are kept more often.
+/// Sorts states by descending cost, and equally expensive states by descending number, so that states near a function's entry are kept more
+/// often.
 pub fn most_expensive_first(view: &StateGraph, states: &[u32]) -> Vec<u32> {
     let mut order = states.to_vec();
     order.sort_by(|a, b| view.cost[*b as usize].total_cmp(&view.cost[*a as usize]).then(b.cmp(a)));
     order
 }
 
-/// Marks the separators, and returns the other marked states in the order in which dropping them is tried.
-pub fn droppable(view: &StateGraph, member: &mut [bool]) -> Vec<u32> {
+/// Marks the separators, which are always witnesses, and returns the other marked states in the order in which dropping them is tried.
+pub fn mark_separators_and_list_others(view: &StateGraph, member: &mut [bool]) -> Vec<u32> {
     view.separators.iter().for_each(|state| member[*state as usize] = true);
-    let mut order = most_expensive_first(view, &marked(member));
+    let mut order = most_expensive_first(view, &marked_states(member));
     order.retain(|state| !view.separators.contains(state));
     order
 }
 
-/// The sets W of the successors of the required branches, and for each witness the sets that contain it.
+/// The first witnesses after each successor of the required branches (the sets W of the paper), and for each witness the sets that contain
+/// it.
 struct BranchSets {
     sets: Vec<Vec<Vec<u32>>>,
     containing: HashMap<u32, Vec<(u32, u32)>>,

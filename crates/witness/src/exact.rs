@@ -2,7 +2,7 @@
 //!
 //! Additional witnesses never distinguish less. So while two successors have a first witness in common, one of the states on the paths to
 //! their first witnesses must become a witness. The search tries these states, the cheapest first, and excludes each state after it has
-//! been tried. It prunes a branch whose cost plus the next state's cost is no less than the best cost so far. The number of steps is
+//! been tried. It abandons a choice whose cost plus the next state's cost is no less than the best cost so far. The number of steps is
 //! limited.
 use super::eliminate::Requirement;
 use super::sets::disjoint;

@@ -23,7 +23,7 @@ pub enum FewestSearch {
 pub fn find_fewest(view: &StateGraph, required: &[Requirement], limit: usize, effort: &mut usize) -> FewestSearch {
     for count in 1..=limit {
         let mut member = vec![false; view.state_count()];
-        match deepen(view, required, &mut member, count, effort) {
+        match complete_set(view, required, &mut member, count, effort) {
             Some(true) => return FewestSearch::Found(member),
             Some(false) => {}
             None => return FewestSearch::Exhausted,
@@ -34,7 +34,7 @@ pub fn find_fewest(view: &StateGraph, required: &[Requirement], limit: usize, ef
 
 /// Tries to complete a set with at most `more` further witnesses. On success, marks the witnesses and returns true. Returns `None` if the
 /// effort is exhausted.
-fn deepen(view: &StateGraph, required: &[Requirement], member: &mut [bool], more: usize, effort: &mut usize) -> Option<bool> {
+fn complete_set(view: &StateGraph, required: &[Requirement], member: &mut [bool], more: usize, effort: &mut usize) -> Option<bool> {
     *effort = effort.checked_sub(1)?;
     let Some(mut candidates) = candidates_for_open_pair(view, required, member) else { return Some(true) };
     candidates.sort_by(|a, b| view.cost[*a as usize].total_cmp(&view.cost[*b as usize]).then(a.cmp(b)));
@@ -45,7 +45,7 @@ fn deepen(view: &StateGraph, required: &[Requirement], member: &mut [bool], more
             continue;
         }
         member[state as usize] = true;
-        if deepen(view, required, member, more - size, effort)? {
+        if complete_set(view, required, member, more - size, effort)? {
             return Some(true);
         }
         member[state as usize] = false;
@@ -96,7 +96,7 @@ impl WitnessSearch {
         (walk, None)
     }
 
-    fn back(&self, to: u32) -> impl Iterator<Item = u32> + '_ {
+    fn path_back_from(&self, to: u32) -> impl Iterator<Item = u32> + '_ {
         std::iter::successors(Some(to), |state| self.from[*state as usize].filter(|before| before != state))
     }
 }
@@ -107,8 +107,8 @@ fn find_meeting(view: &StateGraph, member: &[bool], a: u32, b: u32) -> Option<Ve
     let (over_a, _) = WitnessSearch::new(view, member, a, |_| false);
     let (over_b, met) = WitnessSearch::new(view, member, b, |state| over_a.from[state as usize].is_some());
     let (first, second) = match (met, over_a.ends, over_b.ends) {
-        (Some(at), ..) => (over_a.back(at).skip(1).collect(), over_b.back(at).skip(1).collect()),
-        (None, Some(x), Some(y)) => (over_a.back(x).collect::<Vec<_>>(), over_b.back(y).collect::<Vec<_>>()),
+        (Some(at), ..) => (over_a.path_back_from(at).skip(1).collect(), over_b.path_back_from(at).skip(1).collect()),
+        (None, Some(x), Some(y)) => (over_a.path_back_from(x).collect::<Vec<_>>(), over_b.path_back_from(y).collect::<Vec<_>>()),
         (None, ..) => return None,
     };
     Some(first.into_iter().chain(second).filter(|s| view.witness[*s as usize].is_some()).collect())

@@ -26,7 +26,7 @@ pub struct FirstSets {
     after_unwinding: Vec<SetId>,
 }
 
-/// The parts of a set W: local, after returning, after unwinding.
+/// The three parts of a set W: the symbols that can come first inside the function, after its return, and after its unwinding.
 pub type SymbolSets = [SetId; 3];
 
 impl FirstSets {
@@ -42,7 +42,7 @@ impl FirstSets {
         FirstSets { sets, exits, local, after_return, after_unwinding }
     }
 
-    /// Returns the parts of the set W of a state, which must be in the scope.
+    /// Returns the three parts of the set W of a state: the witnesses that can come first after it. The state must be in the scope.
     pub fn parts(&self, structure: &Structure, scope: &WitnessScope, state: AutomatonState) -> SymbolSets {
         let place = structure.place(scope, state).expect("the state is in the scope") as usize;
         let function = structure.pushdown.state(state).function;
@@ -96,8 +96,8 @@ fn local_sets(
     unions(sets, &Adjacency::new(scope.states.len(), &pairs), &own)
 }
 
-/// Returns, for each function of the scope, the symbols that can follow its return; then, for each function, the symbols that can follow
-/// its unwinding.
+/// Returns, for each function of the scope, the symbols that can follow its return; then, for each function in the same order, the symbols
+/// that can follow its unwinding.
 fn follow_sets(structure: &Structure, scope: &WitnessScope, exits: &[u8], local: &[SetId], sets: &mut Sets) -> Vec<SetId> {
     let count = scope.functions.len();
     let at = |function: WitnessFunctionId| scope.functions.binary_search(&function).expect("the function is in the scope") as u32;

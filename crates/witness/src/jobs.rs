@@ -8,7 +8,7 @@
 
 use super::eliminate::Requirement;
 use super::sets::{Adjacency, components};
-use super::view::{StateGraph, ViewBranch};
+use super::view::{StateGraph, StateGraphBranch};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use trodden_flow::graph::Node;
 use trodden_flow::placement::DisjointSets;
@@ -18,9 +18,9 @@ use trodden_flow::placement::DisjointSets;
 pub enum Grouping {
     /// Each branch is a job.
     Fine,
-    /// All branches of a function are a job.
+    /// A job for all branches of a function.
     Function,
-    /// Branches that share a cycle or an edge are a job.
+    /// A job for each group of branches that share a cycle or an edge.
     Grouped,
 }
 
@@ -29,11 +29,11 @@ pub enum Grouping {
 /// The *region* of a job contains the states that may become witnesses: all for whole functions, otherwise those near the successors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WitnessJob {
-    /// Index of the function's view.
+    /// Index of the function's [`StateGraph`].
     pub view: usize,
     /// The successors to distinguish.
     pub required: Vec<Requirement>,
-    /// States that may become witnesses, the nearest first, without states that are already witnesses.
+    /// States that may become witnesses, the nearest first.
     pub region: Vec<u32>,
     /// Whether the region is the complete function. Its order is then arbitrary.
     pub whole: bool,
@@ -42,12 +42,13 @@ pub struct WitnessJob {
     pub follows: bool,
 }
 
-/// Maximum number of states of a region found from each successor of a branch. With 8, plans for three programs cost between a third less
-/// and a tenth more, by the weights. With 512, they cost up to 2% less, but take up to five times as long (docs/benchmarks/constants.md).
-const MAX_STATES_NEAR_SUCCESSOR: usize = 64;
-/// In functions with more branches, there is no search for branches between others and their postdominators, or for branches without
-/// diamonds. This bounds the time, which is quadratic for nested branches. Plans for three programs cost the same with 0 and with 100,000
+/// Maximum number of states of a region found from each successor of a branch. If this is 8, plans for three benchmark programs cost
+/// between a third less and a tenth more, by the weights. If it is 512, they cost up to 2% less, but take up to five times as long
 /// (docs/benchmarks/constants.md).
+const MAX_STATES_NEAR_SUCCESSOR: usize = 64;
+/// In functions with more branches than this, there is no search for branches between others and their postdominators, or for branches
+/// without diamonds. This bounds the time, which is quadratic for nested branches. Plans for three benchmark programs cost the same if this
+/// is 0 or 100,000 (docs/benchmarks/constants.md).
 const MAX_NESTED_BRANCHES: usize = 2000;
 
 /// Returns the jobs of a function.
@@ -60,12 +61,12 @@ pub fn jobs(view: &StateGraph, index: usize, grouping: Grouping) -> Vec<WitnessJ
         Grouping::Grouped => group_branches(view),
     };
     let whole = grouping == Grouping::Function;
-    let follows = if grouping == Grouping::Fine { find_following(view) } else { vec![false; view.branches.len()] };
+    let follows = if grouping == Grouping::Fine { mark_following_branches(view) } else { vec![false; view.branches.len()] };
     groups.into_iter().map(|g| WitnessJob { follows: follows[g[0]], ..new_job(view, index, g, whole) }).collect()
 }
 
 /// Marks the branches on cycles where no diamond begins, if one begins at another branch of the same component.
-fn find_following(view: &StateGraph) -> Vec<bool> {
+fn mark_following_branches(view: &StateGraph) -> Vec<bool> {
     if view.branches.len() > MAX_NESTED_BRANCHES {
         return vec![false; view.branches.len()];
     }
@@ -73,13 +74,13 @@ fn find_following(view: &StateGraph) -> Vec<bool> {
     let component = components(&Adjacency::new(view.state_count(), &pairs));
     let of = |state: u32| component[state as usize];
     let cyclic: Vec<bool> = view.branches.iter().map(|b| b.next.iter().any(|n| of(*n) == of(b.state))).collect();
-    let begins: Vec<bool> = view.branches.iter().zip(&cyclic).map(|(b, cyclic)| *cyclic && diamond_begins(view, b)).collect();
+    let begins: Vec<bool> = view.branches.iter().zip(&cyclic).map(|(b, cyclic)| *cyclic && begins_diamond(view, b)).collect();
     let with: HashSet<u32> = view.branches.iter().zip(&begins).filter(|(_, begins)| **begins).map(|(b, _)| of(b.state)).collect();
     (0..view.branches.len()).map(|at| cyclic[at] && !begins[at] && with.contains(&of(view.branches[at].state))).collect()
 }
 
 /// Returns true if paths from two successors of a branch meet without returning to the branch.
-fn diamond_begins(view: &StateGraph, branch: &ViewBranch) -> bool {
+fn begins_diamond(view: &StateGraph, branch: &StateGraphBranch) -> bool {
     let mut reached: Vec<Option<usize>> = vec![None; view.state_count()];
     let mut ended = None;
     branch.next.iter().enumerate().any(|(at, successor)| {

@@ -82,7 +82,7 @@ pub use weights::{EdgeWeights, Weights};
 pub struct Distribution {
     /// Whether witnesses are nodes or edges.
     pub kind: WitnessKind,
-    /// One profile for each run: its witnesses, in ascending order without duplicates.
+    /// One profile for each run: the run's witnesses, in ascending order without duplicates.
     pub profiles: Vec<Vec<Witness>>,
 }
 

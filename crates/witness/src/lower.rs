@@ -101,7 +101,7 @@ impl Lowering<'_> {
             calls[node.index()].push(call);
         }
         for node in graph.nodes() {
-            self.connect(node, nodes[node.index()], &edges, &calls[node.index()]);
+            self.connect_node(node, nodes[node.index()], &edges, &calls[node.index()]);
         }
         self.lowered.entries.push(nodes[graph.entry().index()]);
         self.lowered.nodes.push(nodes);
@@ -127,7 +127,7 @@ impl Lowering<'_> {
     }
 
     /// Sets the action of a node's state: its calls, then its successors.
-    fn connect(&mut self, node: Node, state: AutomatonState, edges: &[AutomatonState], calls: &[&ProgramCall]) {
+    fn connect_node(&mut self, node: Node, state: AutomatonState, edges: &[AutomatonState], calls: &[&ProgramCall]) {
         let mut next = self.successors(node, WitnessEdgeKind::Flow, edges);
         if node == self.function.graph.exit() {
             next.insert(0, self.lowered.push_without_witness(self.id, node, StateRole::Node, StateAction::Return));
@@ -147,7 +147,7 @@ impl Lowering<'_> {
         };
         let unwound = self.unwound_state(node, edges);
         for call in calls.iter().rev() {
-            after = self.call(node, call, after, unwound);
+            after = self.push_call(node, call, after, unwound);
         }
         self.lowered.states[state.index()].action = StateAction::Choose(Box::new([after]));
     }
@@ -185,7 +185,7 @@ impl Lowering<'_> {
         next
     }
 
-    fn call(&mut self, node: Node, call: &ProgramCall, after: AutomatonState, unwound: AutomatonState) -> AutomatonState {
+    fn push_call(&mut self, node: Node, call: &ProgramCall, after: AutomatonState, unwound: AutomatonState) -> AutomatonState {
         let mut callees = call.callees.clone();
         callees.sort_unstable();
         callees.dedup();
@@ -194,12 +194,12 @@ impl Lowering<'_> {
             next.push(self.lowered.push_without_witness(self.id, node, StateRole::Call, StateAction::Call { callee, after, unwound }));
         }
         if let Some(opaque) = call.opaque {
-            next.push(self.opaque(node, opaque, after, unwound));
+            next.push(self.push_opaque_call(node, opaque, after, unwound));
         }
         self.lowered.push_choice(self.id, node, StateRole::Call, next)
     }
 
-    fn opaque(&mut self, node: Node, opaque: Opaque, after: AutomatonState, unwound: AutomatonState) -> AutomatonState {
+    fn push_opaque_call(&mut self, node: Node, opaque: Opaque, after: AutomatonState, unwound: AutomatonState) -> AutomatonState {
         let mut next = Vec::new();
         if opaque.returns {
             next.push(after);

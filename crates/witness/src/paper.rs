@@ -147,7 +147,7 @@ impl CheckedFunction<'_> {
 
     /// Returns the states reached from `from`, [`END`] included, without passing through a state of `stops`. Reached states of `stops`
     /// are included.
-    fn reach(&self, from: u32, stops: &[bool]) -> HashSet<u32> {
+    fn find_reached_states(&self, from: u32, stops: &[bool]) -> HashSet<u32> {
         let (mut seen, mut work) = (HashSet::new(), vec![from]);
         while let Some(state) = work.pop() {
             if !seen.insert(state) || stops[state as usize] {
@@ -165,17 +165,17 @@ impl CheckedFunction<'_> {
     fn has_open_diamond(&self, fork: u32, a: u32, b: u32) -> bool {
         let breaks_cycles = |m: &usize| {
             let member = &self.profiles[*m];
-            member[fork as usize] || [a, b].iter().all(|q| member[*q as usize] || !self.reach(*q, member).contains(&fork))
+            member[fork as usize] || [a, b].iter().all(|q| member[*q as usize] || !self.find_reached_states(*q, member).contains(&fork))
         };
         let breaking_cycles: Vec<usize> = (0..self.profiles.len()).filter(breaks_cycles).collect();
         let stops = self.mark_witnesses_of(&breaking_cycles);
-        let (over_a, over_b) = (self.reach(a, &stops), self.reach(b, &stops));
+        let (over_a, over_b) = (self.find_reached_states(a, &stops), self.find_reached_states(b, &stops));
         over_a.iter().any(|join| over_b.contains(join))
     }
 
     fn meets_path_condition(&self, fork: u32, a: u32, b: u32) -> bool {
         let none = vec![false; self.view.state_count()];
-        let loops = |q: u32| self.reach(q, &none).contains(&fork);
+        let loops = |q: u32| self.find_reached_states(q, &none).contains(&fork);
         let sets: Vec<[Vec<u32>; 2]> = self.profiles.iter().map(|m| [a, b].map(|q| first_of(self.view, m, q))).collect();
         if loops(a) && loops(b) {
             return sets.iter().any(|[a, b]| disjoint(a, b));

@@ -4,7 +4,7 @@
 //! edges outside a maximum spanning tree, which break every undirected cycle. D. Saha et al., section 5, figure 11: nodes derived from
 //! those edges, where edges from a fork to a join that close a diamond (*special diamonds*) are in the tree from the start.
 
-use super::eliminate::{Requirement, distinguishes, droppable, eliminate, marked, most_expensive_first};
+use super::eliminate::{Requirement, distinguishes, eliminate, mark_separators_and_list_others, marked_states, most_expensive_first};
 use super::exact::find_cheapest;
 use super::program::{NodeKind, WitnessFunction, WitnessKind, WitnessProgram};
 use super::structure::Structure;
@@ -53,14 +53,14 @@ pub struct WrongWitnessKind {
 /// The witnesses of one function.
 #[derive(Clone, Debug)]
 pub struct PlacedWitnesses {
-    /// Whether each state of the view is a witness.
+    /// Whether each state of the [`StateGraph`] is a witness.
     pub member: Vec<bool>,
     /// Whether the cost is proven to be minimal.
     pub proven: bool,
 }
 
-/// Step limit of the exact solver for a function. With 2,000, witnesses of 45 functions of each of three programs cost up to 0.5% more;
-/// with ten times as many, they cost the same (docs/benchmarks/constants.md).
+/// Step limit of the exact solver for a function. If this is 2,000, witnesses of 45 functions of each of three benchmark programs cost up
+/// to 0.5% more; if it is ten times as much, they cost the same (docs/benchmarks/constants.md).
 const EXACT_STEPS: usize = 20_000;
 
 /// Places the witnesses of a function.
@@ -81,9 +81,9 @@ pub fn place(
         (Placement::Targets, _) => plain(mark_branch_targets(view)),
         (Placement::SpanningTree, WitnessKind::Edges) => plain(mark_edges_outside_tree(view)),
         (Placement::SpanningTree, _) => Err(WrongWitnessKind { placement, needs: WitnessKind::Edges }),
-        (Placement::Paper, WitnessKind::Nodes) => plain(paper_nodes(program, structure, view, weights)),
+        (Placement::Paper, WitnessKind::Nodes) => plain(place_by_paper_algorithm(program, structure, view, weights)),
         (Placement::Repaired, WitnessKind::Nodes) => {
-            let mut member = paper_nodes(program, structure, view, weights);
+            let mut member = place_by_paper_algorithm(program, structure, view, weights);
             repair(view, &mut member);
             plain(member)
         }
@@ -110,7 +110,7 @@ pub fn eliminate_cheapest(view: &StateGraph) -> Vec<bool> {
         from_targets = from_all.clone();
     }
     for member in [&mut from_all, &mut from_targets] {
-        let order = droppable(view, member);
+        let order = mark_separators_and_list_others(view, member);
         eliminate(view, &required, member, &order);
     }
     if view.sum(&from_targets) < view.sum(&from_all) { from_targets } else { from_all }
@@ -136,7 +136,7 @@ fn repair(view: &StateGraph, member: &mut [bool]) {
     if !distinguishes(view, &required, member) {
         member.iter_mut().zip(&view.witness).for_each(|(m, w)| *m = w.is_some());
     }
-    let order = droppable(view, member);
+    let order = mark_separators_and_list_others(view, member);
     eliminate(view, &required, member, &order);
 }
 
@@ -159,15 +159,15 @@ fn mark_edges_outside_tree(view: &StateGraph) -> Vec<bool> {
         }
     }
     let mut member: Vec<bool> = view.witness.iter().map(Option::is_some).collect();
-    for state in most_expensive_first(view, &marked(&member)) {
+    for state in most_expensive_first(view, &marked_states(&member)) {
         let (Some(from), [to]) = (before[state as usize], view.next[state as usize].as_slice()) else { continue };
         member[state as usize] = !sets.join(Node(from), Node(*to));
     }
     member
 }
 
-/// Chooses nodes by the paper's algorithm, as states of the view.
-fn paper_nodes(program: &WitnessProgram, structure: &Structure, view: &StateGraph, weights: &Weights) -> Vec<bool> {
+/// Chooses nodes by the paper's algorithm. Returns, for each state of the [`StateGraph`], whether it is a witness.
+fn place_by_paper_algorithm(program: &WitnessProgram, structure: &Structure, view: &StateGraph, weights: &Weights) -> Vec<bool> {
     let function = program.function(view.function);
     let graph = &function.graph;
     let mut sets = DisjointSets::new(graph.node_count());

@@ -5,14 +5,14 @@ use super::condition::{ConditionCheck, Lookahead};
 use super::program::{Witness, WitnessKind};
 use super::weights::Weights;
 
-/// Strategy for forming and assigning jobs.
+/// How branches are grouped into jobs, and jobs assigned to profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DistributionStrategy {
-    /// Fine-grained: a job for each branch where diamonds begin, or where a cycle without diamonds is left.
+    /// A separate job for each branch where diamonds begin, or where a cycle without diamonds is left.
     Fine,
-    /// Function-wise: a job for each function.
+    /// A job for each function.
     Function,
-    /// Optimised grouping: a job for branches that share a cycle or an edge.
+    /// A job for each group of branches that share a cycle or an edge.
     Grouped,
     /// Assigns each job to the profile whose machine then has the lowest load, and takes the best result of all groupings and strategies.
     Weighted,
@@ -32,7 +32,7 @@ pub enum WitnessJobOrder {
 pub struct DistributionOptions {
     /// Number of profiles; there may be more if a limit requires it.
     pub profiles: usize,
-    /// Strategy for forming and assigning jobs.
+    /// How branches are grouped into jobs, and jobs assigned to profiles.
     pub strategy: DistributionStrategy,
     /// Order in which jobs are assigned.
     pub order: WitnessJobOrder,
@@ -40,7 +40,7 @@ pub struct DistributionOptions {
     pub limit: Option<usize>,
     /// Number of machines; one per profile if `None`.
     pub machines: Option<usize>,
-    /// Part of the traces that may be read at a branch.
+    /// Part of the traces that may be read to distinguish the successors of a branch.
     pub lookahead: Lookahead,
 }
 

@@ -23,9 +23,9 @@ pub type WitnessSet = DenseSet<Witness>;
 /// Whether witnesses are nodes or edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WitnessKind {
-    /// Nodes: breakpoints, trampolines, any probe at an address.
+    /// Nodes, which are recorded by breakpoints, trampolines or other probes at an address.
     Nodes,
-    /// Edges: compiled-in probes.
+    /// Edges, which are recorded by compiled-in probes.
     Edges,
 }
 
@@ -49,14 +49,14 @@ pub enum NodeKind {
     Virtual,
 }
 
-/// How control passes along an edge.
+/// How control takes an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WitnessEdgeKind {
-    /// At the end of the block.
+    /// Taken at the end of the block.
     Flow,
-    /// When a call of the block unwinds: to a landing pad, or to the continuation of a `setjmp` that returns again.
+    /// Taken when a call of the block unwinds: to a landing pad, or to the continuation of a `setjmp` that returns again.
     Unwind,
-    /// When a call of the block unwinds: to a landing pad that always catches, so that unwinding does not leave the frame.
+    /// Taken when a call of the block unwinds: to a landing pad that always catches, so that unwinding does not leave the frame.
     AlwaysCaught,
 }
 
@@ -67,9 +67,9 @@ pub struct Opaque {
     pub returns: bool,
     /// The run can end in it.
     pub ends_run: bool,
-    /// It can unwind: throw, or `longjmp`.
+    /// True if the code can unwind, by throwing or by `longjmp`.
     pub unwinds: bool,
-    /// It can call functions that are external entries.
+    /// True if the code can call functions that are external entries.
     pub calls_back: bool,
 }
 
@@ -134,9 +134,9 @@ impl WitnessFunction {
 /// Where a thread starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartPoint {
-    /// In a function, whose return ends the run.
+    /// Threads start in this function, whose return ends the run.
     Main(WitnessFunctionId),
-    /// Outside: external entries are called in any order, until the run ends.
+    /// Threads start in code outside, which calls external entries in any order until the run ends.
     Outside,
 }
 
@@ -146,10 +146,10 @@ pub enum WitnessError {
     /// The program has no functions.
     #[error("the program has no functions. Add at least the function in which runs start")]
     NoFunction,
-    /// A number that no function has.
+    /// An item refers to a function that does not exist.
     #[error("{what} refers to function {function}, but there are {functions} functions, numbered from 0")]
     NoSuchFunction {
-        /// The item that refers to it.
+        /// The item that refers to the function.
         what: String,
         /// The number.
         function: u32,

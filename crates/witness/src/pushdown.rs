@@ -77,8 +77,8 @@ impl Pushdown {
         self.nodes[function.index()][node.index()]
     }
 
-    /// Calls `visit` with each state that control can pass to from `state` inside the function: choices, and after a call both
-    /// continuations.
+    /// Calls `visit` with each state to which control can pass from `state` inside the function: the successors of a choice, and after a
+    /// call the states that follow its return and its unwinding.
     pub fn for_each_next(&self, state: AutomatonState, mut visit: impl FnMut(AutomatonState)) {
         match &self.state(state).action {
             StateAction::Choose(next) => next.iter().for_each(|s| visit(*s)),

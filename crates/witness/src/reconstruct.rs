@@ -22,9 +22,9 @@ use trodden_flow::graph::Node;
 /// Where the traces end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TraceEnding {
-    /// At the end of the run: each trace is complete.
+    /// The traces end at the end of the run, so each is complete.
     Complete,
-    /// At any point, because the run was killed or the traces were truncated. The execution after the last symbol is unknown.
+    /// The traces may end at any point, because the run was killed or they were truncated. The execution after the last symbol is unknown.
     Truncated,
 }
 
@@ -90,9 +90,9 @@ pub enum ReconstructError {
     UnexpectedSymbol {
         /// Index of the trace.
         profile: usize,
-        /// Number of its symbols read before.
+        /// Number of the trace's symbols that were read before.
         position: u64,
-        /// Its next symbol; `None` at its end.
+        /// The trace's next symbol; `None` at its end.
         found: Option<Witness>,
         /// The executed witness.
         expected: Witness,
@@ -107,7 +107,7 @@ pub enum ReconstructError {
     TraceContinues {
         /// Index of the trace.
         profile: usize,
-        /// Number of its symbols read before.
+        /// Number of the trace's symbols that were read before.
         position: u64,
         /// Its next symbol.
         found: Witness,
@@ -150,7 +150,7 @@ pub struct Reconstruction {
 }
 
 impl Reconstruction {
-    /// Computes the sets W of each profile.
+    /// Computes, for each profile, which witnesses can come first after each state (the sets W).
     pub fn new(program: &WitnessProgram, distribution: &Distribution) -> Reconstruction {
         let structure = Structure::new(Pushdown::new(program, distribution.kind));
         let members = condition::members(program, distribution);
@@ -208,7 +208,7 @@ impl<I: Iterator<Item = Witness>> ReadAheadTrace<I> {
         self.ahead.front().copied()
     }
 
-    fn take(&mut self) {
+    fn consume_symbol(&mut self) {
         self.ahead.pop_front();
         self.read += 1;
     }
@@ -262,8 +262,8 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
     pub fn next_event(&mut self) -> Result<Option<ExecutionEvent>, ReconstructError> {
         loop {
             let event = match self.next {
-                NextAction::Enter(state) => self.enter(state)?,
-                NextAction::Act(state) => self.act(state)?,
+                NextAction::Enter(state) => self.enter_state(state)?,
+                NextAction::Act(state) => self.perform_action(state)?,
                 NextAction::Done(_) => return Ok(None),
             };
             if event.is_some() {
@@ -307,7 +307,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
     }
 
     /// Consumes the witness of a state in all traces, and executes its block.
-    fn enter(&mut self, state: AutomatonState) -> Result<Option<ExecutionEvent>, ReconstructError> {
+    fn enter_state(&mut self, state: AutomatonState) -> Result<Option<ExecutionEvent>, ReconstructError> {
         if self.ending == TraceEnding::Truncated && self.traces.iter_mut().all(|t| t.peek().is_none()) {
             let last = (!matches!(self.pushdown().state(state).action, StateAction::End)).then_some(state);
             self.finish(ReconstructionOutcome::Truncated, last);
@@ -318,7 +318,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
             for &profile in &self.reconstruction.profiles_of[expected.index()] {
                 let trace = &mut self.traces[profile as usize];
                 match trace.peek() {
-                    Some(found) if found == expected => trace.take(),
+                    Some(found) if found == expected => trace.consume_symbol(),
                     None if self.ending == TraceEnding::Truncated => {}
                     found => {
                         let (position, blocks) = (trace.read, self.blocks);
@@ -336,7 +336,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         Ok(Some(ExecutionEvent::Block(data.function, data.node)))
     }
 
-    fn act(&mut self, state: AutomatonState) -> Result<Option<ExecutionEvent>, ReconstructError> {
+    fn perform_action(&mut self, state: AutomatonState) -> Result<Option<ExecutionEvent>, ReconstructError> {
         self.idle_steps += 1;
         if self.idle_steps > MAX_IDLE_STEPS {
             return Err(self.stuck_error(state));
@@ -347,15 +347,15 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
                 match **next {
                     [] => self.handle_stuck_node(state)?,
                     [one] => self.next = NextAction::Enter(one),
-                    _ => match self.choose(state)? {
+                    _ => match self.choose_successor(state)? {
                         Some(one) => self.next = NextAction::Enter(one),
                         None => self.finish(ReconstructionOutcome::Truncated, Some(state)),
                     },
                 }
                 Ok(None)
             }
-            StateAction::Call { callee, .. } => Ok(self.call(state, *callee)),
-            StateAction::Return | StateAction::Unwind => Ok(self.leave(data.function, data.action == StateAction::Return)),
+            StateAction::Call { callee, .. } => Ok(self.enter_call(state, *callee)),
+            StateAction::Return | StateAction::Unwind => Ok(self.leave_function(data.function, data.action == StateAction::Return)),
             StateAction::End => {
                 self.check_all_read()?;
                 let last = self.node_of(state).map(|_| state);
@@ -387,7 +387,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         }
     }
 
-    fn call(&mut self, state: AutomatonState, callee: WitnessFunctionId) -> Option<ExecutionEvent> {
+    fn enter_call(&mut self, state: AutomatonState, callee: WitnessFunctionId) -> Option<ExecutionEvent> {
         let caller = self.node_of(state);
         let tail = caller.is_some() && self.is_tail(state);
         if !tail {
@@ -407,7 +407,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         is(after, StateAction::Return) && is(unwound, StateAction::Unwind)
     }
 
-    fn leave(&mut self, function: WitnessFunctionId, returns: bool) -> Option<ExecutionEvent> {
+    fn leave_function(&mut self, function: WitnessFunctionId, returns: bool) -> Option<ExecutionEvent> {
         let call = self.frames.pop().expect("the root is left only by the end of the run");
         let StateAction::Call { after, unwound, .. } = self.pushdown().state(call).action else { unreachable!("frames are calls") };
         self.next = NextAction::Enter(if returns { after } else { unwound });

@@ -2,9 +2,9 @@
 //!
 //! For a pair of successors that no profile distinguishes, the responsible profile receives the witnesses that would come first after the
 //! cheaper successor if every node or edge were a witness. If these do not suffice, it also receives the witnesses that would come first
-//! after the other successor. With both, the profile records the same next symbol at this branch as a profile of all witnesses would, so a
-//! next symbol cannot resolve the remaining violations. An example are two callbacks from unknown code between which no known code runs.
-//! Each pass checks the complete program.
+//! after the other successor. With both, the profile records the same next symbol at this branch as a profile of all witnesses would.
+//! Violations that remain cannot be resolved by a next symbol; an example is two callbacks from unknown code between which no known code
+//! runs. Each pass checks the complete program.
 
 use super::automaton::AutomatonState;
 use super::condition::{ConditionCheck, Lookahead, Violation, check_structure, mark_witnesses};
@@ -27,7 +27,7 @@ pub struct Repair<'a> {
     pub structure: &'a Structure,
     /// Costs of witnesses.
     pub weights: &'a Weights,
-    /// For each branch, the profile that should distinguish its successors, if it is known. Other branches go to the cheapest profile.
+    /// For each branch, the profile that should distinguish its successors, if it is known. If it is not, the cheapest profile should.
     pub home: HashMap<AutomatonState, usize>,
     /// Maximum number of witnesses in a profile.
     pub limit: Option<usize>,

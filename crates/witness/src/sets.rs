@@ -64,7 +64,7 @@ impl Sets {
             [] => EMPTY,
             [one] => *one,
             _ => {
-                // Most symbols are in several of the sets. If each is added only once, little has to be sorted.
+                // Most symbols are in several of the sets, so each is added only once, which leaves little to sort.
                 self.unions += 1;
                 let mut symbols = Vec::new();
                 for set in sets.iter() {

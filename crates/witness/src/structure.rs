@@ -34,7 +34,7 @@ pub struct Structure {
 impl Structure {
     /// Analyses an automaton.
     pub fn new(pushdown: Pushdown) -> Structure {
-        let (ranges, dependents) = (ranges(&pushdown), dependents(&pushdown));
+        let (ranges, dependents) = (state_ranges(&pushdown), find_dependents(&pushdown));
         let mut structure = Structure {
             pushdown,
             exits: Vec::new(),
@@ -46,7 +46,7 @@ impl Structure {
             ranges,
         };
         structure.exits = structure.exits_without(&structure.whole(), &|_| false);
-        structure.reached = structure.reachable();
+        structure.reached = structure.find_reachable_states();
         structure.component = structure.call_components();
         structure.repeated = structure.mark_repeated();
         structure
@@ -81,7 +81,7 @@ impl Structure {
         WitnessScope { functions, states, base, whole }
     }
 
-    /// Returns the index of a state in a scope, or `None` if its function is outside.
+    /// Returns the index of a state in a scope, or `None` if its function is outside the scope.
     pub fn place(&self, scope: &WitnessScope, state: AutomatonState) -> Option<u32> {
         let function = self.pushdown.state(state).function;
         let base = scope.base[function.index()];
@@ -121,7 +121,7 @@ impl Structure {
         exits
     }
 
-    fn reachable(&self) -> Vec<bool> {
+    fn find_reachable_states(&self) -> Vec<bool> {
         let mut reached = vec![false; self.pushdown.state_count()];
         let mut work = vec![self.pushdown.root()];
         while let Some(state) = work.pop() {
@@ -214,7 +214,7 @@ impl Structure {
 
 const OUTSIDE_SCOPE: u32 = u32::MAX;
 
-fn ranges(pushdown: &Pushdown) -> Vec<(u32, u32)> {
+fn state_ranges(pushdown: &Pushdown) -> Vec<(u32, u32)> {
     let mut ranges = vec![(0, 0); pushdown.function_count()];
     for state in pushdown.states() {
         let range = &mut ranges[pushdown.state(state).function.index()];
@@ -227,7 +227,7 @@ fn ranges(pushdown: &Pushdown) -> Vec<(u32, u32)> {
 }
 
 /// Returns, for each state, the states whose exits depend on the exits of this state.
-fn dependents(pushdown: &Pushdown) -> Adjacency {
+fn find_dependents(pushdown: &Pushdown) -> Adjacency {
     let mut pairs = Vec::new();
     for state in pushdown.states() {
         pushdown.for_each_next(state, |to| pairs.push((to.0, state.0)));

@@ -20,20 +20,21 @@ use trodden_flow::graph::Node;
 pub const END: u32 = u32::MAX;
 
 /// Functions with at least this many branches have separators. Without separators, functions of 2,500 branches in a row take 4 to 10 times
-/// as long, and cost up to 0.7% less (docs/benchmarks/constants.md), because the time is quadratic.
+/// as long to plan, because the time is quadratic, and cost up to 0.7% less (docs/benchmarks/constants.md).
 const MIN_BRANCHES_FOR_SEPARATORS: usize = 1000;
-/// Number of branches on every path between two separators. With 64, the same functions cost up to 1.8% more; with 1,024, they take 2 to
-/// 3.5 times as long (docs/benchmarks/constants.md).
+/// Number of branches on every path between two separators. If this is 64, the same functions cost up to 1.8% more; if it is 1,024, they
+/// take 2 to 3.5 times as long (docs/benchmarks/constants.md).
 const BRANCHES_BETWEEN_SEPARATORS: usize = 256;
-/// Number of candidates for a separator, of which the cheapest is chosen. With 1, the same functions cost the same; with 128, 0.2% less.
+/// Number of candidates for a separator, of which the cheapest is chosen. If this is 1, the same functions cost the same; if it is 128,
+/// 0.2% less.
 const SEPARATOR_CANDIDATES: usize = 16;
 
-/// A branch of a view, and its successors.
+/// A branch of a [`StateGraph`], and its successors.
 #[derive(Clone, Debug)]
-pub struct ViewBranch {
-    /// Index of the branch's state in the view.
+pub struct StateGraphBranch {
+    /// Index of the branch's state in the graph.
     pub state: u32,
-    /// Indices of its successors.
+    /// Indices of the successors.
     pub next: Vec<u32>,
 }
 
@@ -53,15 +54,15 @@ pub struct StateGraph {
     /// Cost of a witness on each state.
     pub cost: Vec<f64>,
     /// Branches whose successors the function's witnesses can distinguish.
-    pub branches: Vec<ViewBranch>,
+    pub branches: Vec<StateGraphBranch>,
     /// The first state of the function in the automaton.
     pub first: AutomatonState,
-    /// States that are witnesses in every profile with witnesses of the function (`find_separators`).
+    /// States that are witnesses in every profile that has witnesses of the function (`find_separators`).
     pub separators: BTreeSet<u32>,
 }
 
 impl StateGraph {
-    /// Builds the view of a function.
+    /// Builds the graph of a function's states.
     pub fn new(structure: &Structure, kind: WitnessKind, weights: &Weights, function: WitnessFunctionId) -> StateGraph {
         let states: Vec<AutomatonState> = structure.states_of(function).collect();
         let first = states[0];
@@ -77,7 +78,7 @@ impl StateGraph {
             separators: BTreeSet::new(),
         };
         for (&state, place) in states.iter().zip(0usize..) {
-            view.connect(structure, state, place);
+            view.connect_state(structure, state, place);
         }
         let cost = |w: &Witness| weights.cost(kind, *w);
         view.cost = view.witness.iter().map(|w| w.as_ref().map_or(0.0, cost)).collect();
@@ -137,11 +138,11 @@ impl StateGraph {
         member
     }
 
-    fn connect(&mut self, structure: &Structure, state: AutomatonState, place: usize) {
+    fn connect_state(&mut self, structure: &Structure, state: AutomatonState, place: usize) {
         let local = |s: AutomatonState| s.0 - self.first.0;
         let entry = local(structure.pushdown.entry(self.function));
         match &structure.pushdown.state(state).action {
-            StateAction::Choose(next) => self.choose(structure, next, place),
+            StateAction::Choose(next) => self.connect_choice(structure, next, place),
             StateAction::Return | StateAction::Unwind => {
                 self.ends[place] = true;
                 if structure.repeated[self.function.index()] {
@@ -174,7 +175,7 @@ impl StateGraph {
     }
 
     /// Adds the successors of a choice; parallel edges are merged.
-    fn choose(&mut self, structure: &Structure, next: &[AutomatonState], place: usize) {
+    fn connect_choice(&mut self, structure: &Structure, next: &[AutomatonState], place: usize) {
         let mut edges: HashMap<Node, u32> = HashMap::new();
         for &state in next {
             let (data, local) = (structure.pushdown.state(state), state.0 - self.first.0);
@@ -200,7 +201,7 @@ impl StateGraph {
             let sets: Vec<Vec<u32>> = next.iter().map(|n| scratch.first_of(self, &all, *n)).collect();
             let differ = |i: usize| (0..i).all(|j| disjoint(&sets[i], &sets[j]));
             if (1..next.len()).all(differ) {
-                self.branches.push(ViewBranch { state: place, next });
+                self.branches.push(StateGraphBranch { state: place, next });
             }
         }
     }
@@ -275,7 +276,7 @@ impl Scratch {
     }
 }
 
-/// Performs a single [`Scratch::first_of`].
+/// Performs a single search like [`Scratch::first_of`], with its own working memory.
 pub fn first_of(view: &StateGraph, member: &[bool], from: u32) -> Vec<u32> {
     Scratch::default().first_of(view, member, from)
 }

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights, innermost_loops};
 use trodden_flow::graph::{Edge, Node};
 
-/// Assumed calls of a function in a recursive component for each call from outside. With 2, the slowest of four runs of three programs
-/// counted 0.67 to 1.07 times as much; with 64, 0.81 to 1.64 times (docs/benchmarks/constants.md).
+/// Assumed calls of a function in a recursive component for each call from outside. If this is 2, the slowest of four runs of three
+/// benchmark programs counted 0.67 to 1.07 times as much; if it is 64, 0.81 to 1.64 times (docs/benchmarks/constants.md).
 const RECURSION_FACTOR: f64 = 8.0;
 /// Maximum estimated number of calls, so that sums of many remain precise enough to be compared.
 const MAX_CALLS: f64 = 1e15;
@@ -54,7 +54,7 @@ impl Weights {
         weights
     }
 
-    /// Creates weights from executions per run of nodes and edges, each numbered like witnesses.
+    /// Creates weights from the executions per run of all nodes and edges, which are numbered like witnesses.
     pub fn from_executions(nodes: Vec<f64>, edges: Vec<f64>) -> Weights {
         Weights { nodes, edges }
     }
@@ -115,7 +115,8 @@ pub fn correction_points(program: &WitnessProgram) -> Vec<Witness> {
     program.function_ids().flat_map(of).collect()
 }
 
-/// Returns 1 for the entry of a function that has a single node without edges, since its frequency does not follow from edges; 0 otherwise.
+/// Returns 1 for the entry of a function that consists of a single node without edges, because edges do not give its frequency; otherwise
+/// 0.
 fn isolated_entry_frequency(function: &WitnessFunction, node: Node) -> f64 {
     let lonely = function.graph.incoming(node).is_empty() && function.graph.out(node).is_empty();
     if lonely && node == function.graph.entry() { 1.0 } else { 0.0 }
@@ -130,7 +131,8 @@ fn frequencies(function: &WitnessFunction, known: &EdgeWeights) -> Frequencies {
     }
 }
 
-/// Estimates how often each function is called in a run. If the function's edge executions are known per run, the factor is 1.
+/// Returns the factor by which the frequencies of each function are multiplied: 1 if its edge executions are known per run, otherwise the
+/// estimated number of its calls per run.
 fn estimate_calls(program: &WitnessProgram, known: &[EdgeWeights], of: &[Frequencies]) -> Vec<f64> {
     let count = program.functions().len();
     let per_run = |f: WitnessFunctionId| matches!(known[f.index()], EdgeWeights::PerRun(_));

@@ -49,13 +49,13 @@ fn check_reconstruction(program: &WitnessProgram, distribution: &Distribution, e
         let blocks = programs::blocks_of(&mut walk).unwrap_or_else(|e| panic!("{e}: {distribution:?} {program:?} {execution:?}"));
         assert_eq!(blocks, execution.blocks, "{distribution:?} {program:?}");
         assert!(matches!(walk.outcome(), Some(ReconstructionOutcome::Complete(_))));
-        check_truncated(&reconstruction, &traces, execution);
+        check_truncated_traces(&reconstruction, &traces, execution);
     }
     true
 }
 
 /// Checks that truncated traces yield a prefix of the execution.
-fn check_truncated(reconstruction: &Reconstruction, traces: &[Vec<Witness>], execution: &Execution) {
+fn check_truncated_traces(reconstruction: &Reconstruction, traces: &[Vec<Witness>], execution: &Execution) {
     for part in [0, 1, 2] {
         let short = traces.iter().enumerate().map(|(i, t)| t[..t.len() * ((part + i) % 3) / 3].iter().copied()).collect();
         let mut walk = reconstruction.start(short, TraceEnding::Truncated).unwrap();

@@ -80,7 +80,7 @@ fn figure_6_costs_no_more_than_in_the_paper() {
     let program = program(13, THREE_DIAMONDS);
     let weights = Weights::estimate(&program);
     let of = |profile: &[u32]| weights.sum(WitnessKind::Nodes, &profile.iter().map(|n| Witness(*n)).collect::<Vec<_>>());
-    // The paper has {b3, b4}, {b6, b7}, {b9, b10} on three machines, and {b3, b4, b6}, {b9, b10} on two.
+    // The paper's distributions are {b3, b4}, {b6, b7}, {b9, b10} for three machines, and {b3, b4, b6}, {b9, b10} for two.
     let papers = [(3, of(&[3, 4])), (2, of(&[3, 4, 6]))];
     for (machines, paper) in papers {
         for strategy in [DistributionStrategy::Fine, DistributionStrategy::Weighted] {
@@ -131,7 +131,7 @@ fn distribution_with_two_witnesses_per_profile_is_found() {
 }
 
 /// Returns true if every reachable node can reach the exit.
-fn ends_everywhere(program: &WitnessProgram) -> bool {
+fn can_always_reach_exit(program: &WitnessProgram) -> bool {
     let graph = &program.function(WitnessFunctionId(0)).graph;
     let closure = |from: Node, step: &dyn Fn(Node) -> Vec<Node>| {
         let (mut seen, mut work) = (vec![false; graph.node_count()], vec![from]);
@@ -156,7 +156,7 @@ fn limit_is_met_whenever_possible() {
         let mut random = Random::new(seed);
         let graph = graphs::graph(&mut random, 7, 11, Cycles::Some);
         // If no end can be reached, the run is ended from outside. The check of complete runs does not consider this.
-        let Some(program) = WitnessProgram::from_graph(graph).ok().filter(ends_everywhere) else { continue };
+        let Some(program) = WitnessProgram::from_graph(graph).ok().filter(can_always_reach_exit) else { continue };
         let all = witnesses_of(&program, WitnessKind::Nodes, WitnessFunctionId(0));
         let violated = |set: &[Witness]| {
             let distribution = Distribution::new(&program, WitnessKind::Nodes, vec![set.to_vec()]).unwrap();
@@ -191,7 +191,6 @@ fn limit_is_met_whenever_possible() {
     assert!(met > 200 && rejected > 20, "{met} met, {rejected} rejected");
 }
 
-/// The cost of profiles that run on one machine is their sum.
 #[test]
 fn weighted_strategy_is_never_more_expensive_than_published_ones() {
     for seed in 0..300 {

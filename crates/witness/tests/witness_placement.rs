@@ -67,11 +67,11 @@ fn reconstruct(program: &WitnessProgram, distribution: &Distribution, execution:
 }
 
 /// Figures 1 and 2: entry 0, b1 to b5, exit 6, and a loop over b1, b2, b3 or b4, and b5.
-const LOOP: &[(u32, u32)] = &[(0, 1), (1, 2), (1, 6), (2, 3), (2, 4), (3, 5), (4, 5), (5, 1)];
+const FIGURE_1: &[(u32, u32)] = &[(0, 1), (1, 2), (1, 6), (2, 3), (2, 4), (3, 5), (4, 5), (5, 1)];
 
 #[test]
 fn figure_1_is_realizable_only_if_profiles_order_the_targets() {
-    let program = program(LOOP, 7);
+    let program = program(FIGURE_1, 7);
     let check = check_pairwise(&program, &nodes(&program, &[&[0, 1, 2, 5], &[3, 6], &[4]]));
     assert_eq!(check.violations.len(), 1);
     assert!(check_pairwise(&program, &nodes(&program, &[&[0, 1, 2, 3, 4, 5, 6]])).is_realizable());
@@ -83,7 +83,7 @@ fn figure_1_is_realizable_only_if_profiles_order_the_targets() {
 
 #[test]
 fn figure_2_is_not_realizable_with_optimal_witnesses_in_two_profiles() {
-    let program = program(LOOP, 7);
+    let program = program(FIGURE_1, 7);
     assert!(!check_pairwise(&program, &nodes(&program, &[&[3], &[4]])).is_realizable());
     assert!(check_pairwise(&program, &nodes(&program, &[&[3, 4]])).is_realizable());
 }
@@ -228,7 +228,8 @@ fn distributions_that_satisfy_the_path_condition_are_unambiguous() {
         let paper = check_paper(&program, &distribution).unwrap();
         let holds = check_pairwise(&program, &distribution).is_realizable();
         if paper.path.is_empty() && !holds {
-            // A profile other than that of the next symbol determines that the run has not ended.
+            // The pairwise condition does not hold, but the executions are distinguished, because another profile shows that the run has
+            // not ended.
             assert!(are_distinguished(&program, &distribution), "{distribution:?} {program:?}");
             only_path += 1;
         }

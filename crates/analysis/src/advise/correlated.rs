@@ -1,10 +1,10 @@
-//! Branches that an earlier branch on the same path decides.
+//! Finds branches whose outcome follows from an earlier branch on the same path.
 //!
 //! This is the branch correlation of Mueller and Whalley ("Avoiding conditional branches by code replication", PLDI 1995) and Bodík, Gupta
-//! and Soffa ("Interprocedural conditional branch elimination", PLDI 1997). It is found from counts instead of proofs, so it holds only for
-//! the counted executions. The later branch must be undecided on its own, and an outcome of the earlier branch must decide it. If several
-//! earlier branches qualify, the one that decides the most executions is reported; ties go to the nearest. Each decided execution saves one
-//! test.
+//! and Soffa ("Interprocedural conditional branch elimination", PLDI 1997). They prove it from the code, whereas this module infers it from
+//! path counts, so it holds only for the counted executions. A branch is reported if it is hard to predict on its own, but an outcome of
+//! the earlier branch decides it. If several earlier branches qualify, the one that decides the most executions is reported; ties go to the
+//! nearest.
 
 use super::AdviseOptions;
 use super::nest::enters_loop;
@@ -15,12 +15,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{Edge, Node};
 use trodden_unit::BlockKind;
 
-/// Maximum share of one outcome for a branch that is undecided on its own.
+/// A branch is predictable on its own, and not reported, if one outcome has more than this share of its executions.
 const MAX_UNDECIDED_SHARE: f64 = 0.99;
-/// Minimum share of the later branch's executions that the earlier branch must decide, and of its entropy that it must explain.
+/// Minimum share of the later branch's executions that the earlier branch must decide. It must also explain this share of the later
+/// branch's entropy.
 const MIN_DECIDED_SHARE: f64 = 0.1;
 
-/// A branch that an earlier branch decides.
+/// A branch whose outcome is decided by an earlier branch on the same path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Correlated {
     /// The block of the earlier branch.
@@ -33,9 +34,9 @@ pub struct Correlated {
     pub together: u64,
     /// The outcomes of the later branch.
     pub outcomes: Vec<BranchOutcome>,
-    /// The outcomes of the earlier branch, each with the subsequent outcomes of the later branch.
+    /// For each outcome of the earlier branch, the outcomes of the later branch that followed it.
     pub given: Vec<ConditionalOutcomes>,
-    /// Executions of the later branch that are decided.
+    /// Executions of the later branch whose outcome the earlier branch decided.
     pub decided: u64,
     /// The outcomes of the later branch on paths where the earlier branch does not precede it.
     pub otherwise: Vec<BranchOutcome>,
@@ -85,14 +86,15 @@ impl ConditionalOutcomes {
     }
 }
 
-/// The blocks between two branches, which a transformation would copy for the decided case.
+/// The blocks between two branches. To save the later test in decided executions, a transformation would copy them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlocksBetween {
     /// The blocks after the earlier branch, up to and including the later branch.
     pub blocks: Vec<Node>,
     /// Number of instructions in these blocks.
     pub instructions: u64,
-    /// A block that cannot be copied, because it calls a function that returns twice or is the target of an indirect branch.
+    /// A block that cannot be copied, because it calls a function that returns twice (such as `setjmp`) or is the target of an indirect
+    /// branch. `None` if all blocks can be copied.
     pub obstacle: Option<Node>,
 }
 

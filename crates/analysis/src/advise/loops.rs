@@ -1,4 +1,4 @@
-//! Loops with fewer iteration patterns than independent branches would give.
+//! Finds loops whose branches depend on each other, so that the iterations follow fewer patterns than independent branches would produce.
 //!
 //! An iteration is the piece of a path from the loop's head to the back edge or to an exit edge; its *pattern* is its sequence of edges. If
 //! the branches were independent, the entropy of the patterns would be the sum of the branches' entropies. The difference, in bits per
@@ -47,7 +47,7 @@ pub struct LoopPatterns {
 /// A pattern of iterations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopPattern {
-    /// The edges that these iterations take, in order.
+    /// The edges that an iteration with this pattern takes, in order.
     pub edges: Vec<Edge>,
     /// Number of iterations with this pattern.
     pub count: u64,
@@ -63,7 +63,7 @@ pub struct Split {
 }
 
 impl LoopPatterns {
-    /// Returns an upper bound of the instructions that could be saved.
+    /// Returns an upper bound on the number of instructions that could be saved.
     pub fn saves(&self) -> u64 {
         (self.saved_bits() * self.iterations as f64) as u64 * TEST_INSTRUCTIONS
     }
@@ -74,15 +74,15 @@ impl LoopPatterns {
     }
 }
 
-/// Finds the loops that exceed the thresholds.
+/// Finds the loops whose iterations follow few patterns, and whose counts and savings exceed the thresholds.
 pub fn find(walks: &Walks, nest: &BTreeMap<Node, BTreeSet<Node>>, options: &AdviseOptions) -> Vec<LoopPatterns> {
     let hot = |head: &Node| walks.blocks.get(head.index()).is_some_and(|c| *c >= options.min_count);
-    let uncut = nest.iter().filter(|(head, body)| hot(head) && !is_cut_inside(walks, **head, body));
+    let uncut = nest.iter().filter(|(head, body)| hot(head) && !contains_cut(walks, **head, body));
     let found = uncut.filter_map(|(head, body)| count_patterns(walks, *head, body));
     found.filter(|l| l.iterations >= options.min_count && l.saved_bits() >= MIN_SAVING && l.patterns.len() <= MAX_PATTERNS).collect()
 }
 
-fn is_cut_inside(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> bool {
+fn contains_cut(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> bool {
     let edge = |e: &Edge| walks.map.graph.edge(*e);
     let inside = |e: &Edge| body.contains(&edge(e).from) && body.contains(&edge(e).to);
     let closes = |(e, reason): &(Edge, CutReason)| *reason == CutReason::Back && edge(e).to == head;
@@ -151,7 +151,8 @@ impl LoopBranches {
         self.edges.values().map(bits).sum::<f64>() / iterations as f64
     }
 
-    /// Finds the branch that best decides the pattern, among those that every iteration executes, if little entropy remains.
+    /// Finds the branch whose outcome best predicts an iteration's pattern, among the branches that every iteration executes. Returns
+    /// `None` if too much of the patterns' entropy remains once the outcome is known.
     fn find_split(&self, patterns: &[LoopPattern], uncut: f64) -> Option<Split> {
         let iterations: u64 = patterns.iter().map(|p| p.count).sum();
         let each = self.edges.iter().filter(|(_, counts)| counts.values().sum::<u64>() == iterations && counts.len() < patterns.len());

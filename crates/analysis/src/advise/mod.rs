@@ -1,4 +1,4 @@
-//! Findings about a function that path counts show and edge counts cannot: [`Correlated`] branches, [`LoopPatterns`], [`Redundant`]
+//! Finds what path counts reveal about a function and edge counts cannot: [`Correlated`] branches, [`LoopPatterns`], [`Redundant`]
 //! computations, and pairs of edges that never occur together ([`NeverTogether`]).
 //!
 //! The analyses depend only on a function's map and counts, and consider executed paths only. Paths end at back edges, so correlations
@@ -26,7 +26,7 @@ use trodden_profile::paths::FunctionPaths;
 use trodden_unit::FunctionMap;
 use trodden_unit::properties::{FunctionProperties, UnitProperties};
 
-/// Instructions saved when a branch is decided, which are a comparison and a jump.
+/// Number of instructions saved when a branch is decided: a comparison and a jump.
 const TEST_INSTRUCTIONS: u64 = 2;
 
 /// Thresholds of findings.
@@ -34,7 +34,7 @@ const TEST_INSTRUCTIONS: u64 = 2;
 pub struct AdviseOptions {
     /// A branch counts as decided if at least this share (0 to 1) of its executions have the same outcome.
     pub decided: f64,
-    /// Minimum number of executions of the code in a finding.
+    /// Minimum number of executions of the code that a finding is about.
     pub min_count: u64,
 }
 
@@ -49,11 +49,11 @@ impl Default for AdviseOptions {
 pub enum AdviceKind {
     /// A [`Correlated`] branch.
     Correlated,
-    /// A loop with [`LoopPatterns`].
+    /// A loop with few iteration patterns ([`LoopPatterns`]).
     Loop,
-    /// A [`Redundant`] computation.
+    /// Computations whose result is already available ([`Redundant`]).
     Redundant,
-    /// Edges that are [`NeverTogether`].
+    /// Two frequent edges that never occur on the same path ([`NeverTogether`]).
     Never,
 }
 
@@ -69,7 +69,7 @@ trodden_unit::spell! { AdviceKind:
 pub struct AdviceFinding {
     /// What was found.
     pub advice: Advice,
-    /// Upper bound of the executed LLVM IR instructions that could be saved, or 0 if the finding is not about speed.
+    /// Upper bound on the number of executed LLVM IR instructions that could be saved, or 0 if the finding is not about speed.
     pub saves: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The natural loops of a function.
+//! Finds the natural loops of a function.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{CutReason, Node};
@@ -20,7 +20,8 @@ pub fn natural_loops(map: &FunctionMap) -> BTreeMap<Node, BTreeSet<Node>> {
         .collect()
 }
 
-/// Returns the head, and the blocks that reach a latch without passing through the head. `stack` has the latches.
+/// Returns the blocks of a natural loop: its head, and all blocks that reach a latch without passing through the head. `stack` initially
+/// holds the latches.
 fn loop_body(head: Node, mut stack: Vec<Node>, before: &BTreeMap<Node, Vec<Node>>) -> BTreeSet<Node> {
     let mut body = BTreeSet::from([head]);
     while let Some(block) = stack.pop() {

@@ -1,9 +1,9 @@
-//! Pairs of edges that are each taken often, but never on the same path.
+//! Finds pairs of edges that are each taken often, but never on the same path.
 //!
-//! The later branch was executed after the first edge, so the graph has a path with both edges. If the two were independent, that path
-//! would have been executed many times. Either no test covers the case, or it is impossible although there is code for it; only the source
-//! can tell. For each second edge, the first edge with the least likely absence is reported. Branches with a [`Correlated`] finding are
-//! skipped.
+//! The branch of the second edge was executed after the first edge, so the graph has a path with both edges. If the two were independent,
+//! that path would have been executed many times. Either no test covers the case, or it is impossible although there is code for it; only
+//! the source can tell. For each second edge, the first edge whose absence is least likely to be chance is reported. Branches with a
+//! [`Correlated`] finding are skipped.
 
 use super::AdviseOptions;
 use super::correlated::Correlated;

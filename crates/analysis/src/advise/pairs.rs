@@ -1,18 +1,18 @@
-//! Counts how often two decisions were made on the same path.
+//! Counts, for each pair of branches, how often each combination of their outcomes occurred on the same path.
 
 use super::walks::Walks;
 use std::collections::{BTreeMap, HashMap};
 use trodden_flow::{Edge, Node};
 
 pub struct BranchPairs {
-    /// The tables by the block of the later branch, then by the block of the earlier branch.
+    /// The joint outcomes of two branches, by the block of the later branch and then by the block of the earlier branch.
     pub tables: BTreeMap<Node, BTreeMap<Node, ContingencyTable>>,
 }
 
 /// Joint outcomes of two branches on the same path.
 #[derive(Debug, Default)]
 pub struct ContingencyTable {
-    /// Executions by edge taken at the earlier and at the later branch.
+    /// Number of executions for each pair of edges: the edge taken at the earlier branch, and the edge taken at the later branch.
     pub cells: BTreeMap<(Edge, Edge), u64>,
     /// The number of blocks from the earlier to the later branch, summed over all executions.
     pub distance: u128,

@@ -1,10 +1,11 @@
-//! Computations and loads whose result nearly every execution already has from earlier on its path.
+//! Finds computations and loads whose result nearly every execution already has from earlier on its path.
 //!
-//! Compilers remove computations that are redundant on every path, or that become so by code motion without cost. The remaining ones are
-//! redundant on some paths only: the other paths do not compute the value, or write in between. If the other paths are rare, the frequent
-//! paths can be duplicated, or the value can be kept in a register. Values are compared as in `trace.rs`. Computations on all paths without
-//! writes are left to the compiler, and conversions and address arithmetic are not reported, because they are cheap or free. Each execution
-//! that already has the result saves one instruction.
+//! Compilers remove computations that are redundant on every path, or that become so by code motion without cost. What remains is redundant
+//! on some paths only: the other paths do not compute the value, or write in between. If these other paths are rare, the frequent paths can
+//! be duplicated, or the value can be kept in a register. Values are compared as in `trace.rs`.
+//!
+//! Computations on all paths without writes are left to the compiler, and conversions and address arithmetic are not reported, because they
+//! are cheap or free. Each execution that already has the result saves one instruction.
 
 use super::AdviseOptions;
 use super::trace::{StepPosition, StepResult, ValueTracer};
@@ -26,7 +27,7 @@ pub struct Redundant {
     pub block: Node,
     /// Executions of the block.
     pub executions: u64,
-    /// The block from which most of the results come.
+    /// The earlier block that computed most of the results.
     pub earlier: Node,
     /// True if every path to the block passes a block that computes the results. Only a write on some paths then keeps the compiler from
     /// reusing them.
@@ -46,7 +47,7 @@ pub struct Repeated {
     pub found: u64,
     /// Executions in which the operands were constants.
     pub constant: u64,
-    /// The operations from which the results came, with their executions, most frequent first.
+    /// The earlier operations that supplied the result, each with the number of executions that it supplied, most frequent first.
     pub from: Vec<(OperationSite, u64)>,
 }
 
@@ -62,7 +63,7 @@ pub struct OperationSite {
 }
 
 impl Redundant {
-    /// Returns an upper bound of the instructions that could be saved.
+    /// Returns an upper bound on the number of instructions that could be saved.
     pub fn saves(&self) -> u64 {
         self.repeated.iter().map(|r| r.found.saturating_add(r.constant)).sum()
     }
@@ -87,7 +88,8 @@ pub fn find(walks: &Walks, unit: &UnitProperties, properties: &FunctionPropertie
     blocks.into_iter().filter_map(|(block, repeated)| build_finding(walks, block, repeated)).collect()
 }
 
-/// A step's executions, by the earlier step that has the result, and its executions with constant operands.
+/// Counts how often a step's result was already known, by the earlier step that had computed it, and how often all of the step's operands
+/// were constant.
 #[derive(Default)]
 struct StepTally {
     found: HashMap<StepPosition, u64>,
@@ -104,7 +106,7 @@ fn tally_steps(walks: &Walks, unit: &UnitProperties, properties: &FunctionProper
         if steps > MAX_STEPS {
             break;
         }
-        tracer.follow(walk, |place, finds| match finds {
+        tracer.trace_path(walk, |place, finds| match finds {
             StepResult::New => {}
             StepResult::Known(from) => *tallies.entry(place).or_default().found.entry(from).or_default() += walk.count,
             StepResult::Constant => tallies.entry(place).or_default().constant += walk.count,
@@ -113,7 +115,8 @@ fn tally_steps(walks: &Walks, unit: &UnitProperties, properties: &FunctionProper
     tallies
 }
 
-/// Builds the finding for a block, without values that every path computes and no write can change (the compiler's task).
+/// Builds the finding for a block. Values that every path computes and no write can change are omitted, because the compiler reuses them
+/// itself.
 fn build_finding(walks: &Walks, block: Node, mut repeated: Vec<Repeated>) -> Option<Redundant> {
     repeated.retain(|r| r.operation.starts_with("load ") || !is_computed_on_every_path(walks, block, [r]));
     repeated.sort_by_key(|r| r.at.step);

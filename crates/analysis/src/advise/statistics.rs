@@ -1,4 +1,4 @@
-//! Entropy, and the probability of an empty intersection.
+//! Entropy of a distribution, and the probability that a random draw contains no marked item.
 
 /// Returns the entropy in bits of a distribution that is given by counts.
 pub fn entropy(counts: impl IntoIterator<Item = u64>) -> f64 {

@@ -10,19 +10,19 @@ use std::collections::HashMap;
 use trodden_flow::Node;
 use trodden_unit::properties::*;
 
-/// A step: its block, and its index among the block's steps.
+/// Identifies a step, which is a computation, a load or a store, by its block and its index among the block's steps.
 pub type StepPosition = (Node, u32);
 
-/// The number of a value on the current path.
-type Number = u32;
+/// A value number: two values with the same number are equal whenever the current path is executed.
+type ValueNumber = u32;
 
-/// What a step computes, relative to earlier steps of the path.
+/// Whether the result of a step was already known from earlier steps of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepResult {
     New,
-    /// The result of this earlier step.
+    /// This earlier step had computed the same result.
     Known(StepPosition),
-    /// A result computed from operands that are constant on this path.
+    /// All operands are constant on this path, and so is the result.
     Constant,
 }
 
@@ -32,12 +32,12 @@ pub struct ValueTracer<'a> {
     function: &'a FunctionProperties,
     commutes: Vec<bool>,
     /// The number of each value on this path, or `None` if the value's index is its number.
-    numbers: Vec<Option<Number>>,
+    numbers: Vec<Option<ValueNumber>>,
     assigned: Vec<ValueId>,
-    /// Properties of each number. The function's values come first.
+    /// Properties of each value number. The first numbers belong to the function's own values.
     known: Vec<NumberProperties>,
-    computed: HashMap<(OperationId, Vec<Number>), (Number, StepPosition)>,
-    addresses: HashMap<(Number, i64), Number>,
+    computed: HashMap<(OperationId, Vec<ValueNumber>), (ValueNumber, StepPosition)>,
+    addresses: HashMap<(ValueNumber, i64), ValueNumber>,
     memory: Vec<MemoryCell>,
 }
 
@@ -45,7 +45,7 @@ pub struct ValueTracer<'a> {
 struct NumberProperties {
     constant: bool,
     /// If the value is an address, these are its root and, if known, its offset from the root in bytes.
-    root: Number,
+    root: ValueNumber,
     bytes: Option<i64>,
     /// Whether the value is the address of a distinct object, which overlaps no other such object.
     object: bool,
@@ -53,10 +53,10 @@ struct NumberProperties {
 
 /// A memory location whose content is known.
 struct MemoryCell {
-    address: Number,
+    address: ValueNumber,
     operation: OperationId,
     access: AccessedMemory,
-    content: Number,
+    content: ValueNumber,
     from: StepPosition,
     constant: bool,
 }
@@ -64,7 +64,7 @@ struct MemoryCell {
 impl<'a> ValueTracer<'a> {
     pub fn new(unit: &'a UnitProperties, function: &'a FunctionProperties) -> ValueTracer<'a> {
         let commutes = unit.operations.iter().map(|name| is_commutative(name)).collect();
-        let known = function.values.iter().enumerate().map(|(i, value)| NumberProperties::new(i as Number, value)).collect();
+        let known = function.values.iter().enumerate().map(|(i, value)| NumberProperties::new(i as ValueNumber, value)).collect();
         ValueTracer {
             unit,
             function,
@@ -78,7 +78,7 @@ impl<'a> ValueTracer<'a> {
         }
     }
 
-    pub fn follow(&mut self, walk: &BlockWalk, mut visit: impl FnMut(StepPosition, StepResult)) {
+    pub fn trace_path(&mut self, walk: &BlockWalk, mut visit: impl FnMut(StepPosition, StepResult)) {
         self.reset();
         let function = self.function;
         for (at, &block) in walk.blocks.iter().enumerate() {
@@ -107,7 +107,7 @@ impl<'a> ValueTracer<'a> {
     /// Assigns the phi nodes of a block. All incoming values are read before any node is assigned.
     fn assign_phis(&mut self, phis: &[Phi], before: Node) {
         let incoming = |p: &Phi| p.incoming.iter().find(|(from, _)| *from == before).map(|(_, value)| (p.result, *value));
-        let values: Vec<(ValueId, Number)> = phis.iter().filter_map(incoming).map(|(result, v)| (result, self.number_of(v))).collect();
+        let values: Vec<(ValueId, ValueNumber)> = phis.iter().filter_map(incoming).map(|(result, v)| (result, self.number_of(v))).collect();
         values.into_iter().for_each(|(result, number)| self.assign(result, number));
     }
 
@@ -134,7 +134,7 @@ impl<'a> ValueTracer<'a> {
     }
 
     fn number_computation(&mut self, result: ValueId, operation: OperationId, operands: &[ValueId], place: StepPosition) -> StepResult {
-        let mut key: Vec<Number> = operands.iter().map(|o| self.number_of(*o)).collect();
+        let mut key: Vec<ValueNumber> = operands.iter().map(|o| self.number_of(*o)).collect();
         if self.commutes[operation.0 as usize] {
             key.sort_unstable();
         }
@@ -154,7 +154,7 @@ impl<'a> ValueTracer<'a> {
     }
 
     /// Numbers an address with a constant offset. Equal offsets from the same root get the same number.
-    fn number_address(&mut self, base: ValueId, bytes: i64) -> Number {
+    fn number_address(&mut self, base: ValueId, bytes: i64) -> ValueNumber {
         let from = self.number_of(base);
         let NumberProperties { root, bytes: so_far, constant, .. } = self.known[from as usize];
         let (root, distance) = so_far.map_or((from, bytes), |b| (root, b.wrapping_add(bytes)));
@@ -181,7 +181,7 @@ impl<'a> ValueTracer<'a> {
     ) -> StepResult {
         let address = self.number_of(access.address);
         let is_known = |c: &&MemoryCell| {
-            c.operation == operation && self.same_address(c.address, address) && self.survives_as(c.access.class, access.class)
+            c.operation == operation && self.is_same_address(c.address, address) && self.remains_valid_for(c.access.class, access.class)
         };
         if let Some(cell) = self.memory.iter().find(is_known) {
             let (content, from) = (cell.content, cell.from);
@@ -203,12 +203,12 @@ impl<'a> ValueTracer<'a> {
         self.memory = memory;
     }
 
-    fn same_address(&self, a: Number, b: Number) -> bool {
+    fn is_same_address(&self, a: ValueNumber, b: ValueNumber) -> bool {
         let (x, y) = (self.known[a as usize], self.known[b as usize]);
         a == b || (x.root == y.root && x.bytes.is_some() && x.bytes == y.bytes)
     }
 
-    fn may_alias(&self, (a, one): (Number, AccessedMemory), (b, other): (Number, AccessedMemory)) -> bool {
+    fn may_alias(&self, (a, one): (ValueNumber, AccessedMemory), (b, other): (ValueNumber, AccessedMemory)) -> bool {
         let (x, y) = (self.known[a as usize], self.known[b as usize]);
         if x.root != y.root && self.known[x.root as usize].object && self.known[y.root as usize].object {
             return false;
@@ -220,35 +220,38 @@ impl<'a> ValueTracer<'a> {
         one.class.zip(other.class).is_none_or(|(c, d)| self.classes_may_alias(c, d))
     }
 
-    /// Returns true if a store that cannot affect an access with class `known` cannot affect an access with class `wanted` either.
-    fn survives_as(&self, known: Option<ClassId>, wanted: Option<ClassId>) -> bool {
+    /// Returns true if every store that cannot affect an access of type class `known` cannot affect an access of type class `wanted`
+    /// either. Type classes form a tree, as LLVM's type-based alias metadata does; `None` may alias everything.
+    fn remains_valid_for(&self, known: Option<ClassId>, wanted: Option<ClassId>) -> bool {
         known.is_none_or(|known| wanted.is_some_and(|wanted| self.enclosing_classes(wanted).any(|c| c == known)))
     }
 
-    /// Iterates over a class and its ancestors. The iteration is bounded, because corrupt input may make classes contain themselves.
+    /// Iterates over a type class and its ancestors. The iteration is bounded, because corrupt input may make classes contain themselves.
     fn enclosing_classes(&self, class: ClassId) -> impl Iterator<Item = ClassId> {
         std::iter::successors(Some(class), |c| self.unit.classes[c.0 as usize]).take(self.unit.classes.len())
     }
 
-    /// Returns true if one class contains the other, or if their roots differ (other languages), so that nothing is known about aliasing.
+    /// Returns true if accesses of two type classes may overlap: if one class contains the other, or if their roots differ because they
+    /// come from different languages, so that nothing is known.
     fn classes_may_alias(&self, a: ClassId, b: ClassId) -> bool {
         self.enclosing_classes(a).any(|c| c == b)
             || self.enclosing_classes(b).any(|c| c == a)
             || self.enclosing_classes(a).last() != self.enclosing_classes(b).last()
     }
 
-    fn number_of(&self, value: ValueId) -> Number {
+    fn number_of(&self, value: ValueId) -> ValueNumber {
         self.numbers[value.0 as usize].unwrap_or(value.0)
     }
 
-    fn assign(&mut self, value: ValueId, number: Number) {
+    fn assign(&mut self, value: ValueId, number: ValueNumber) {
         self.numbers[value.0 as usize] = Some(number);
         self.assigned.push(value);
     }
 
-    /// Creates a number that no other value has. If it is an address, it has the root of `base` at an unknown offset.
-    fn new_number(&mut self, constant: bool, base: Option<NumberProperties>) -> Number {
-        let number = self.known.len() as Number;
+    /// Creates a value number that no other value has. If `base` is given, the value is an address at an unknown offset from the root of
+    /// `base`.
+    fn new_number(&mut self, constant: bool, base: Option<NumberProperties>) -> ValueNumber {
+        let number = self.known.len() as ValueNumber;
         let (root, bytes) = base.map_or((number, Some(0)), |b| (b.root, None));
         self.known.push(NumberProperties { constant, root, bytes, object: false });
         number
@@ -256,7 +259,7 @@ impl<'a> ValueTracer<'a> {
 }
 
 impl NumberProperties {
-    fn new(number: Number, value: &ValueProperties) -> NumberProperties {
+    fn new(number: ValueNumber, value: &ValueProperties) -> NumberProperties {
         let constant = matches!(value.kind, ValueKind::Integer(_) | ValueKind::Constant);
         let (root, bytes) = value.object.map_or((number, Some(0)), |(object, bytes)| (object.0, bytes));
         NumberProperties { constant, root, bytes, object: value.kind == ValueKind::Object }

@@ -14,7 +14,7 @@ pub struct Walks<'a> {
     pub blocks: Vec<u64>,
     /// Executions of each edge.
     pub edges: Vec<u64>,
-    /// The edges that are one of several executed outcomes of their block.
+    /// The edges taken out of a block from which at least one other edge was taken, too.
     deciding: EdgeSet,
 }
 
@@ -27,9 +27,10 @@ pub struct BlockWalk {
     pub count: u64,
     /// The path's blocks.
     pub blocks: Vec<Node>,
-    /// The edges that leave the blocks, in order. There is one edge fewer than blocks if the last block was not left.
+    /// The edge taken out of each block, in order. An unfinished path has no edge for its last block.
     pub edges: Vec<Edge>,
-    /// For each block, the sum of edge values before it. Two paths reach a block with the same sum only if they are equal up to the block.
+    /// For each block, the sum of the Ball-Larus edge values before it. Two paths reach a block with the same sum only if they are equal up
+    /// to the block.
     pub sums: Vec<i64>,
 }
 
@@ -67,7 +68,7 @@ impl<'a> Walks<'a> {
         self.map.graph.from(edge)
     }
 
-    /// Returns the executed outcomes of a block, or no edges unless there are several outcomes.
+    /// Returns the edges that were taken out of a block if there are at least two, and no edges otherwise.
     pub fn taken_edges(&self, block: Node) -> Vec<Edge> {
         self.deciding.iter().filter(|e| self.source_block(*e) == block).collect()
     }

@@ -1,10 +1,11 @@
-//! Path expressions for functions whose paths are cut: consecutive pieces form one path.
+//! Matches path expressions in functions that have too many paths to be counted whole.
 //!
-//! A function with too many paths is cut at chosen edges ([`CutReason::Limit`]), and each piece is counted separately. A path is a *chain*
-//! of pieces, each of which begins where its predecessor was cut. These edges close no loop, so chains are finite. The counts do not tell
-//! which pieces followed each other, but there is a lower bound: if `total` executions pass from piece to piece at a block, `a` of them
-//! along the chain so far and `b` along its next piece, then at least `a + b - total` take both. If no chain of executed pieces matches, no
-//! path did. After `MAX_CHAINS` chains, the search ends undecided.
+//! Such a function is cut at chosen edges ([`CutReason::Limit`]), and the pieces of its paths are counted separately. A path is then a
+//! *chain* of pieces, each of which begins where its predecessor was cut. Chains are finite, because these edges close no loop.
+//!
+//! The counts do not tell which pieces followed each other, but they give a lower bound: if `total` executions pass from piece to piece at
+//! a block, `a` of them along the chain so far and `b` along its next piece, then at least `a + b - total` take both. If no chain of
+//! executed pieces matches, no path did. After `MAX_CHAINS` chains, the search ends undecided.
 
 use super::{ExpressionSequence, Gap, Matcher, PathExpression};
 use std::collections::HashMap;
@@ -14,21 +15,21 @@ use trodden_unit::FunctionMap;
 
 const MAX_CHAINS: usize = 200_000;
 
-/// A piece, given by whether it was completed and by its number.
+/// Identifies a piece of a path by whether it was completed and by its path number.
 pub type PathPiece = (bool, u64);
 
-/// Pieces that are executed one after the other.
+/// Pieces of a path that were executed one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chain {
     /// The pieces in order.
     pub pieces: Vec<PathPiece>,
-    /// Lower bound of the number of executions.
+    /// Lower bound on the number of executions of the whole chain.
     pub min_count: u64,
     /// Blocks of all pieces.
     pub blocks: Vec<Node>,
 }
 
-/// The result for one expression in one function.
+/// The result of matching one path expression in one function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JoinedPaths {
     /// Matching chains that were certainly executed.
@@ -39,30 +40,32 @@ pub struct JoinedPaths {
 
 /// Returns true if a function has too many paths and is therefore cut, so that a path may consist of several pieces.
 pub fn is_cut(function: &FunctionMap) -> bool {
-    function.cuts.iter().any(|(_, reason)| is_join(*reason))
+    function.cuts.iter().any(|(_, reason)| separates_pieces(*reason))
 }
 
-fn is_join(reason: CutReason) -> bool {
+fn separates_pieces(reason: CutReason) -> bool {
     matches!(reason, CutReason::Limit | CutReason::EachEdge)
 }
 
-/// Returns whether joins lead to a block, and a cut edge of a different kind that leads to the block, preferably a back edge.
+/// Describes the cut edges that lead to a block: whether one of them joins two pieces of a path, and an edge that was cut for another
+/// reason, preferably a back edge.
 fn find_cuts_to(function: &FunctionMap, block: Node) -> (bool, Option<Edge>) {
     let cuts = || function.cuts.iter().filter(|(cut, _)| function.graph.get_edge(*cut).is_some_and(|e| e.to == block));
-    let others = || cuts().filter(|(_, reason)| !is_join(*reason));
+    let others = || cuts().filter(|(_, reason)| !separates_pieces(*reason));
     let other = others().find(|(_, reason)| *reason == CutReason::Back).or_else(|| others().next());
-    (cuts().any(|(_, reason)| is_join(*reason)), other.map(|(cut, _)| *cut))
+    (cuts().any(|(_, reason)| separates_pieces(*reason)), other.map(|(cut, _)| *cut))
 }
 
 /// Returns true if a counted path is certain to be a complete path of the function, not a piece.
 pub fn is_whole(function: &FunctionMap, blocks: &[Node], end: Option<PathEnd>) -> bool {
     let begins = blocks.first().is_some_and(|first| !find_cuts_to(function, *first).0);
-    begins && !matches!(end, Some(PathEnd::Cut(edge)) if function.cuts.iter().any(|(cut, reason)| *cut == edge && is_join(*reason)))
+    begins
+        && !matches!(end, Some(PathEnd::Cut(edge)) if function.cuts.iter().any(|(cut, reason)| *cut == edge && separates_pieces(*reason)))
 }
 
 impl PathExpression {
-    /// Returns true if one piece of a path cannot decide a match. An excluded place may be on a different piece, or a piece that begins
-    /// where loops or function calls begin may be the rest of a different path.
+    /// Returns true if one piece of a path is not enough to decide a match. An excluded place may be on a different piece, and a piece that
+    /// begins at a loop head or at the function's entry may also be the rest of a different path.
     pub fn needs_whole_paths(&self, function: &FunctionMap) -> bool {
         let excludes = |gap: &Gap| matches!(gap, Gap::Without(places) if !places.is_empty());
         let is_uncertain = |(cut, _): &(Edge, CutReason)| {
@@ -110,11 +113,11 @@ pub fn join(matcher: &Matcher, function: &FunctionMap, paths: &FunctionPaths) ->
     search.found
 }
 
-/// Returns the block to which the cut at the end of a piece leads, and whether the path continues there.
+/// Returns the block to which the cut edge at the end of a piece leads, and whether the same path continues there.
 fn cut_target(function: &FunctionMap, end: Option<PathEnd>) -> Option<(Node, bool)> {
     let Some(PathEnd::Cut(edge)) = end else { return None };
     let reason = function.cuts.iter().find(|(cut, _)| *cut == edge).map(|(_, reason)| *reason);
-    function.graph.get_edge(edge).map(|e| (e.to, reason.is_some_and(is_join)))
+    function.graph.get_edge(edge).map(|e| (e.to, reason.is_some_and(separates_pieces)))
 }
 
 struct JoinSearch<'s> {
@@ -123,9 +126,10 @@ struct JoinSearch<'s> {
     pieces: Vec<CountedPath<'s>>,
     /// The pieces that begin after a cut, by first block.
     starting_at: HashMap<Node, Vec<usize>>,
-    /// Executions that pass from piece to piece, by block.
+    /// Executions that pass from one piece to the next at each block: the larger of the executions of pieces that end there and of pieces
+    /// that begin there.
     total: HashMap<Node, i128>,
-    /// The part of `total` in which a path continues rather than begins, by block.
+    /// The part of `total` in which the same path continues, by block.
     joined: HashMap<Node, i128>,
     remaining_chains: usize,
     found: JoinedPaths,

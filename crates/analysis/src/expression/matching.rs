@@ -9,12 +9,12 @@ use trodden_flow::{CutReason, Edge, Node};
 use trodden_profile::paths::{PathEnd, PathStart};
 use trodden_unit::{FunctionMap, SourcePosition, UnitMap};
 
-/// An expression prepared for the paths of one function.
+/// A path expression, prepared for matching the paths of one function.
 #[derive(Debug)]
 pub struct Matcher<'a> {
     expression: &'a PathExpression,
     function: &'a FunctionMap,
-    /// For each place, whether it contains each block.
+    /// For each place in the expression, whether each block of the function belongs to it.
     places: HashMap<&'a BlockSet, Vec<bool>>,
 }
 
@@ -22,15 +22,15 @@ impl<'a> Matcher<'a> {
     /// Determines to which blocks of a function the expression's places belong.
     pub fn new(expression: &'a PathExpression, unit: &UnitMap, function: &'a FunctionMap) -> Matcher<'a> {
         let mut places = HashMap::new();
-        for place in expression.patterns.iter().flatten().flat_map(places_of) {
+        for place in expression.patterns.iter().flatten().flat_map(all_places) {
             places.entry(place).or_insert_with(|| (0..function.blocks.len()).map(|at| is_at_block(unit, function, place, at)).collect());
         }
         Matcher { expression, function, places }
     }
 
-    /// Returns the places of the expression that no block of the function belongs to.
+    /// Returns the places in the expression to which no block of the function belongs.
     pub fn unmatched_places(&self) -> Vec<&'a BlockSet> {
-        let all = self.expression.patterns.iter().flatten().flat_map(places_of);
+        let all = self.expression.patterns.iter().flatten().flat_map(all_places);
         all.filter(|place| !self.places[place].contains(&true)).collect()
     }
 
@@ -54,7 +54,7 @@ impl<'a> Matcher<'a> {
     fn begin_matches(&self, expected: Begin, beginning: PathStart) -> bool {
         match (expected, beginning) {
             (Begin::Entry, PathStart::Entry) => true,
-            (Begin::Head, PathStart::After(edge)) => self.is_back(edge),
+            (Begin::Head, PathStart::After(edge)) => self.is_back_edge(edge),
             _ => false,
         }
     }
@@ -62,12 +62,12 @@ impl<'a> Matcher<'a> {
     fn end_matches(&self, expected: End, end: Option<PathEnd>) -> bool {
         match (expected, end) {
             (End::Exit, Some(PathEnd::Exit(_) | PathEnd::Stop)) | (End::Call, None) => true,
-            (End::Back, Some(PathEnd::Cut(edge))) => self.is_back(edge),
+            (End::Back, Some(PathEnd::Cut(edge))) => self.is_back_edge(edge),
             _ => false,
         }
     }
 
-    fn is_back(&self, edge: Edge) -> bool {
+    fn is_back_edge(&self, edge: Edge) -> bool {
         self.function.cuts.iter().any(|(cut, reason)| *cut == edge && *reason == CutReason::Back)
     }
 
@@ -84,7 +84,7 @@ impl<'a> Matcher<'a> {
             return false;
         }
         let Some((first, _)) = sequence.steps.first() else {
-            // The gap is the whole path.
+            // The sequence has no places, so the whole path is its gap.
             return match &sequence.before {
                 Gap::Nothing => true,
                 Gap::Without(places) => !blocks.iter().any(|b| self.is_in_any(places, *b)),
@@ -98,7 +98,7 @@ impl<'a> Matcher<'a> {
         let last = |at: &[bool]| at.iter().rposition(|can| *can);
         match last_gap {
             Gap::Nothing => at.last() == Some(&true),
-            // The last possible position has the fewest blocks after it.
+            // Try only the last possible position: it has the fewest blocks after it that could be excluded.
             Gap::Without(places) => last(&at).is_some_and(|p| !blocks[p + 1..].iter().any(|b| self.is_in_any(places, *b))),
         }
     }
@@ -134,15 +134,15 @@ impl<'a> Matcher<'a> {
     }
 }
 
-fn places_of(sequence: &ExpressionSequence) -> impl Iterator<Item = &BlockSet> {
-    fn of_gap(gap: &Gap) -> std::slice::Iter<'_, BlockSet> {
+fn all_places(sequence: &ExpressionSequence) -> impl Iterator<Item = &BlockSet> {
+    fn excluded_places(gap: &Gap) -> std::slice::Iter<'_, BlockSet> {
         match gap {
             Gap::Nothing => [].iter(),
             Gap::Without(places) => places.iter(),
         }
     }
-    let steps = sequence.steps.iter().flat_map(|(place, gap)| std::iter::once(place).chain(of_gap(gap)));
-    of_gap(&sequence.before).chain(steps).chain(&sequence.never)
+    let steps = sequence.steps.iter().flat_map(|(place, gap)| std::iter::once(place).chain(excluded_places(gap)));
+    excluded_places(&sequence.before).chain(steps).chain(&sequence.never)
 }
 
 fn is_at_block(unit: &UnitMap, function: &FunctionMap, place: &BlockSet, at: usize) -> bool {

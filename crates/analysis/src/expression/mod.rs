@@ -36,7 +36,7 @@ pub struct PathExpression {
     pub patterns: Vec<Vec<ExpressionSequence>>,
 }
 
-/// Places in order, on one path.
+/// Places that a path must pass in this order, with the gaps between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExpressionSequence {
     /// How the path must begin.
@@ -56,18 +56,18 @@ pub struct ExpressionSequence {
 pub enum Begin {
     /// At the function's entry.
     Entry,
-    /// At the head of a loop, in its second iteration or later.
+    /// The path begins at the head of a loop, in its second iteration or later.
     Head,
 }
 
 /// How a path must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// With an exit from the function.
+    /// The path ends at an exit from the function.
     Exit,
-    /// With a back edge to a loop head.
+    /// The path ends with a back edge to a loop head.
     Back,
-    /// With a call that did not return.
+    /// The path ends at a call that did not return.
     Call,
 }
 
@@ -77,7 +77,7 @@ pub enum Gap {
     /// No block.
     #[default]
     Nothing,
-    /// Any number of blocks, except these places.
+    /// Any number of blocks that belong to none of these places.
     Without(Vec<BlockSet>),
 }
 

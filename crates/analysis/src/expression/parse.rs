@@ -54,7 +54,8 @@ impl FromStr for PathExpression {
     }
 }
 
-/// Returns the function before a colon that is followed by white space, and where the rest begins. Names may contain other colons.
+/// Splits off the function name, which ends at the first colon before white space; names may contain other colons. Also returns the
+/// position where the rest begins.
 fn split_function(text: &[char]) -> (Option<String>, usize) {
     let ends = |at: &usize| text[*at] == ':' && text.get(at + 1).is_none_or(|c| c.is_whitespace());
     match (0..text.len()).find(ends) {
@@ -153,7 +154,7 @@ impl ExpressionParser<'_> {
         }
         sequence.end = self.take_word(parse_end);
         if sequence.end.is_none() {
-            // If the sequence has no end, the path may continue after the last place.
+            // Without an explicit end, such as `exit`, the path may continue after the last place.
             match sequence.steps.last_mut() {
                 Some((_, gap)) if *gap == Gap::Nothing => *gap = Gap::Without(Vec::new()),
                 _ => {}
@@ -266,7 +267,7 @@ mod tests {
             never: vec![line(56)],
         };
         assert_eq!(found.patterns, [[expected]]);
-        // After a gap, `!` belongs to the gap.
+        // A `!` after a gap excludes a place from that gap only.
         let between = &read("b1..!b2!a.c:3 _ back | g()&!7").patterns;
         let file = BlockSet::Lines { file: Some("a.c".into()), first: 3, last: 3 };
         assert_eq!(

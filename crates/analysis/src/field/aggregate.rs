@@ -16,7 +16,7 @@ use trodden_unit::Identity;
 
 /// Buffer size for reading reports, in bytes.
 const BUFFER_SIZE: usize = 1 << 20;
-/// Divisor of the memory limit that gives the memory for sorting pairs of a user and a copy. Such pairs are few compared with paths.
+/// The memory limit is divided by this to get the memory for sorting pairs of a user and a copy. There are far fewer such pairs than paths.
 const COPIES_MEMORY_DIVISOR: usize = 8;
 
 /// A path, and the sums over its users.
@@ -73,7 +73,7 @@ pub struct FieldAggregate {
     pub reports: u64,
     /// Number of distinct paths.
     pub paths: u64,
-    /// The first paths, ordered by number of users, then by executions.
+    /// The highest-ranking paths, ordered by number of users, then by executions.
     pub top: Vec<AggregatedPath>,
     /// For distributed copies, the reporting users.
     pub reporting: Option<ReportingUsers>,
@@ -118,7 +118,7 @@ impl Aggregator {
         let mut last: Option<(UnitKey, u32)> = None;
         loop {
             let Aggregator { sorter, numbers, copies, unmatched, reports: number, .. } = self;
-            // Units of one copy are consecutive, so the copy is recorded once.
+            // The units of a copy are consecutive, so remembering the last copy is enough to record each copy once.
             let mut noted = None;
             let more = reports.next(|user, image, unit, path| {
                 let mut key = UnitKey { image, unit };
@@ -178,7 +178,7 @@ impl Aggregator {
             ranking.add(&user_path);
             each(&user_path)
         })?;
-        ranking.close();
+        ranking.finish_path();
         let (reports, paths) = (self.reports, ranking.paths);
         let top = ranking.best.into_values().rev().collect();
         Ok(FieldAggregate { reports, paths, top, reporting: ranking.copies.map(|(_, reporting)| reporting), unmatched: self.unmatched })
@@ -189,7 +189,7 @@ impl Aggregator {
 type Rank = (u128, u128, Reverse<(UnitKey, u64)>);
 
 fn rank(path: &AggregatedPath) -> Rank {
-    // The share of users, rather than their number, is fair to paths that few copies count.
+    // Ranks by the share of the counting users who took the path. Their number would put paths that few copies count at a disadvantage.
     let share = |n: u64| path.counting_users.map_or(n.into(), |watching| (u128::from(n) << 64) / u128::from(watching.max(1)));
     (share(path.users), share(path.count), Reverse((path.unit, path.counter)))
 }
@@ -206,7 +206,7 @@ struct PathRanking {
 impl PathRanking {
     fn add(&mut self, user_path: &UserPath) {
         if self.current.as_ref().is_none_or(|c| (c.unit, c.counter) != (user_path.unit, user_path.counter)) {
-            self.close();
+            self.finish_path();
             let (unit, counter) = (user_path.unit, user_path.counter);
             self.current = Some(AggregatedPath {
                 unit,
@@ -231,7 +231,7 @@ impl PathRanking {
         }
     }
 
-    fn close(&mut self) {
+    fn finish_path(&mut self) {
         let Some(mut path) = self.current.take() else { return };
         if let Some((copies, reporting)) = &mut self.copies {
             path.counting_users = Some(reporting.users_with_any(&copies.copies_counting(path.unit, path.counter)));

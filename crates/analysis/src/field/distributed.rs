@@ -11,7 +11,7 @@ use trodden_unit::{FunctionMap, Identity, UnitMap, parts};
 /// A unit of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UnitKey {
-    /// Identity of the image, which identifies the build.
+    /// Identity of the executable or library, which differs from build to build.
     pub image: Identity,
     /// Identity of the unit.
     pub unit: Identity,
@@ -20,7 +20,7 @@ pub struct UnitKey {
 /// A distributed copy.
 #[derive(Clone, Debug)]
 pub struct DistributedCopy {
-    /// Identity of the copy's image.
+    /// Identity of the copy's executable or library.
     pub image: Identity,
     /// The copy's units.
     pub units: Vec<(Identity, Arc<UnitMap>)>,
@@ -39,7 +39,7 @@ pub struct DistributedCopies {
     graphs: HashMap<(UnitKey, usize), Option<(Dag, Numbering)>>,
 }
 
-/// A copy does not belong to the program.
+/// Error: a copy was made from a different build of the program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "copy {copy} was made from a different build of the program: function `{function}` differs. Pass the folder with the copies of this \
@@ -53,7 +53,7 @@ pub struct OtherProgram {
 }
 
 impl DistributedCopies {
-    /// Matches copies with their program.
+    /// Maps the counters of copies to the counters of their program. Fails if a copy was made from a different build.
     pub fn new(program: PartitionedProgram, copies: Vec<DistributedCopy>) -> Result<DistributedCopies, OtherProgram> {
         let maps: HashMap<Identity, Arc<UnitMap>> = program.units.iter().cloned().collect();
         let mut copies_with = HashMap::<(Identity, String), Vec<(u32, CopyEdges)>>::new();
@@ -62,7 +62,7 @@ impl DistributedCopies {
             for (unit, map) in &copy.units {
                 let Some(origin) = parts::origin(map) else { continue };
                 let key = UnitKey { image: copy.image, unit: *unit };
-                // A program may contain the same unit twice.
+                // A program may contain the same unit twice. Only the first one counts.
                 if origins.insert(key, (origin, map.clone())).is_some() {
                     continue;
                 }

@@ -49,7 +49,7 @@ impl UserSample {
         let square = Z_95 * Z_95;
         let centre = (share + square / (2.0 * size)) / (1.0 + square / size);
         let half = Z_95 / (1.0 + square / size) * (share * (1.0 - share) / size + square / (4.0 * size * size)).sqrt();
-        // The users in the sample are certain, so they bound the interval.
+        // How many users of the sample take the path, and how many do not, is certain. These numbers bound the interval.
         let (min, max) = (saw, all - (watching - saw));
         UsersEstimate { value, low: (all * (centre - half)).clamp(min, value), high: (all * (centre + half)).clamp(value, max) }
     }
@@ -76,17 +76,17 @@ mod tests {
     use super::*;
 
     /// Executions by twelve users, the population.
-    const TRUTH: [u64; 12] = [0, 0, 0, 5, 1, 0, 90, 7, 7, 0, 0, 31];
+    const EXECUTIONS_BY_USER: [u64; 12] = [0, 0, 0, 5, 1, 0, 90, 7, 7, 0, 0, 31];
 
     fn samples(size: u32) -> impl Iterator<Item = Vec<u64>> {
-        let chosen = (0u32..1 << TRUTH.len()).filter(move |set| set.count_ones() == size);
-        chosen.map(|set| (0..TRUTH.len()).filter(|at| set >> at & 1 == 1).map(|at| TRUTH[at]).collect())
+        let chosen = (0u32..1 << EXECUTIONS_BY_USER.len()).filter(move |set| set.count_ones() == size);
+        chosen.map(|set| (0..EXECUTIONS_BY_USER.len()).filter(|at| set >> at & 1 == 1).map(|at| EXECUTIONS_BY_USER[at]).collect())
     }
 
     #[test]
     fn estimates_are_unbiased_over_all_samples() {
-        let total: u64 = TRUTH.iter().sum();
-        let takers = TRUTH.iter().filter(|n| **n > 0).count() as f64;
+        let total: u64 = EXECUTIONS_BY_USER.iter().sum();
+        let takers = EXECUTIONS_BY_USER.iter().filter(|n| **n > 0).count() as f64;
         let mut coverage = 0.0;
         for size in 2..=12 {
             let (mut number, mut sums, mut squares, mut errors, mut users, mut covered) = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0);

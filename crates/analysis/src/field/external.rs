@@ -16,7 +16,7 @@ const BUFFER_SIZE: usize = 1 << 16;
 /// Executions of one path by one user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UserPathRow {
-    /// Number that the aggregation gave to the path's unit, which is a unit in a certain image.
+    /// Number that the aggregator assigned to the path's unit. A unit that is part of two images has two numbers.
     pub unit: u32,
     pub counter: u64,
     pub user: [u8; 16],
@@ -47,7 +47,7 @@ impl UserPathRow {
     fn read(input: &mut BufReader<File>) -> io::Result<Option<UserPathRow>> {
         let mut bytes = [0; ROW_SIZE];
         match input.read_exact(&mut bytes) {
-            // Files contain whole rows only.
+            // Files contain whole rows only, so the file has ended.
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
             other => other?,
         }

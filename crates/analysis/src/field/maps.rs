@@ -17,7 +17,7 @@ pub struct UnitMaps {
 const MAX_MAPS: usize = 64;
 
 impl UnitMaps {
-    /// Creates a lookup in the maps of `program`, a program that was distributed as copies, and of `store`.
+    /// Creates a lookup of unit maps in `store` and in `program`, which has the maps of a program that was distributed as copies.
     pub fn new(store: UnitCache, program: BTreeMap<UnitKey, Arc<UnitMap>>) -> UnitMaps {
         UnitMaps { store, program, known: BTreeMap::new() }
     }

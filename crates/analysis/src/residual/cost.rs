@@ -1,5 +1,5 @@
-//! Cost of finding untested paths and segments: code size, and processor time of the field's runs (as in tables 3.4 and 3.5 and figure 3.19
-//! of Vaswani's thesis).
+//! Measures what finding untested paths and segments costs: code size, and processor time of production runs (as in tables 3.4 and 3.5 and
+//! figure 3.19 of Vaswani's thesis).
 
 use anyhow::{Context, Result, ensure};
 use object::{Object, ObjectSection};
@@ -26,7 +26,8 @@ pub struct BuildCost {
 }
 
 impl BuildCosts {
-    /// Measures `builds` in `rounds` runs each of the command from `field`. The first build counts nothing. `cpu_time` returns nanoseconds.
+    /// Measures `builds`, the first of which counts nothing. `field` returns the command that runs a build as in production; each build is
+    /// run `rounds` times. `cpu_time` returns the processor time of terminated child processes, in nanoseconds.
     pub fn measure(
         builds: &[(&'static str, &Path)],
         field: impl Fn(&Path) -> Result<String>,

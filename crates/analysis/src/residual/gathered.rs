@@ -12,7 +12,7 @@ use trodden_stored::Folders;
 pub struct FieldProfiles {
     /// The counted paths, without known paths unless [`FieldProfiles::gather`] kept them.
     pub profile: Profile,
-    /// The counted segments across calls.
+    /// The counted segments, each a caller's path followed by its callee's path.
     pub across: Option<ObservedSegments>,
     /// The runs that took each untested path.
     pub sightings: Sightings,

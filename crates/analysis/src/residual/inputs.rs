@@ -1,6 +1,6 @@
 //! Profiles from the field: stored profiles, and raw files of deployed programs.
 
-use crate::segments::knows_tests;
+use crate::segments::counts_untested_segments;
 use anyhow::{Result, bail};
 use std::collections::BTreeSet;
 use std::fs;
@@ -71,7 +71,7 @@ impl ProfileInput {
 fn describe_raw_file(file: &Path, raw: &RawProfile) -> String {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let pid = raw.pid.to_string();
-    // Digits that are part of an image's identity (`%m`) do not count.
+    // Compare whole words, because the digits may also occur within the identity of an image (`%m`).
     let is_single_process = name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == pid);
     match is_single_process {
         true => format!("{} (pid {pid}), {}", raw.image_path.display(), file.display()),
@@ -95,7 +95,7 @@ pub fn find_inputs(wanted: &[String], folders: &Folders) -> Result<Vec<ProfileIn
         let raws = if path.is_dir() { raw_files(path)? } else { Vec::new() };
         let entries = RunStore::find(Path::new(".")).and_then(|store| store.select(name));
         match entries {
-            // A suite may have the name of a folder.
+            // A suite takes precedence over a folder of the same name.
             Ok(entries) => out.extend(entries.into_iter().map(|e| ProfileInput::Stored(e.profile, Some(e.number)))),
             Err(_) if !raws.is_empty() => out.extend(raws.into_iter().map(ProfileInput::Raw)),
             Err(_) if path.is_dir() => bail!("folder {name} has no raw files (*.raw), and there is no run or suite called {name}"),
@@ -127,8 +127,8 @@ fn inputs_of_residual_builds(folders: &Folders) -> Result<Vec<ProfileInput>> {
         let unknown = |i: &trodden_profile::store::RunImage| !residual.contains(&i.identity) && !others.contains(&i.identity);
         if entry.images.iter().any(unknown) {
             for image in store.load(&entry)?.images {
-                let is_residual =
-                    image.units.iter().any(|u| u.map.has_times() && !u.map.experiment.is_watched()) || knows_tests(&image, folders);
+                let is_residual = image.units.iter().any(|u| u.map.has_times() && !u.map.experiment.is_watched())
+                    || counts_untested_segments(&image, folders);
                 if is_residual {
                     residual.insert(image.identity)
                 } else {

@@ -1,4 +1,4 @@
-//! The known paths, which are removed from the profiles from the field.
+//! Collects the known paths, which are removed from the profiles of deployed programs.
 //!
 //! The experiments of a build's units contain the identity of the set of paths that were known at build time. The set itself is in the unit
 //! cache (`inputs/`), where `--residual` stored it.
@@ -24,7 +24,7 @@ use trodden_wire::{COUNTERS_SECTION, KNOWN_VERSION, KnownHeader, checksum};
 pub struct KnownInput {
     /// All known paths.
     pub paths: KnownPaths,
-    /// Identities of the builds' sets that were looked up.
+    /// Identities of the sets of known paths that builds refer to and that were looked up.
     added: BTreeSet<Identity>,
     /// The sets in `added` that are not in the cache.
     missing: BTreeSet<Identity>,

@@ -1,6 +1,6 @@
-//! Untested paths in the field: reading profiles (`inputs.rs`), removing known paths (`known.rs`, `gathered.rs`), and the cost of both
-//! schemes of finding segments across calls (`schemes.rs`, `cost.rs`). [`crate::untested`] decides which paths are untested,
-//! [`crate::segments`] which segments.
+//! Finds untested paths in the profiles of deployed programs: `inputs.rs` reads the profiles, `known.rs` and `gathered.rs` remove the known
+//! paths, and `schemes.rs` and `cost.rs` compare two schemes for finding path segments across calls. [`crate::untested`] decides which
+//! paths are untested, [`crate::segments`] which segments.
 
 mod cost;
 mod gathered;

@@ -32,7 +32,7 @@ pub struct SchemeResults {
 
 /// Results of one scheme.
 pub struct Scheme {
-    /// Name of the scheme's stages before the field.
+    /// How the scheme finds the tested segments: `whole program path` or `three stages`.
     pub stages: &'static str,
     /// Number of runs of the tests.
     pub runs: usize,
@@ -40,21 +40,21 @@ pub struct Scheme {
     pub time: Duration,
     /// Number of segments that the tests executed.
     pub tested: usize,
-    /// Segments that the field executed and the tests did not.
+    /// Segments that production runs executed and the tests did not.
     pub untested: BTreeSet<Vec<NamedPath>>,
     /// Executions of the untested segments.
     pub executions: u64,
 }
 
-/// The parameters of a comparison.
+/// The parameters of a comparison of both schemes.
 pub struct SchemeJob<'a> {
     /// The program. Its bitcode must be available.
     pub program: &'a Path,
     /// A shell command that runs the tests.
     pub tests: &'a str,
-    /// A shell command that runs the program as the field does.
+    /// A shell command that runs the program as in production.
     pub field: &'a str,
-    /// Number of runs of the field's command with each build, to measure processor time.
+    /// Number of runs of the production command with each build, to measure processor time.
     pub rounds: u32,
     /// The `trodden` executable, which instruments and records the builds.
     pub trodden: &'a Path,
@@ -63,7 +63,7 @@ pub struct SchemeJob<'a> {
 }
 
 impl SchemeResults {
-    /// Builds the variants of the program in a folder and runs them. Also returns the field's profiles that are to be reported.
+    /// Builds the variants of the program in a folder and runs them. Also returns the files of the profiles to report.
     pub fn compare(job: &SchemeJob, folder: &Path, folders: &Folders) -> Result<(SchemeResults, Vec<String>)> {
         for (option, command) in [("--tests", job.tests), ("--field", job.field)] {
             ensure!(
@@ -74,7 +74,7 @@ impl SchemeResults {
         let stages = Stages { job, folder, folders };
         let (first, segments) = stages.run_whole_program_path()?;
         let (second, paths) = stages.run_three_stages()?;
-        let known = stages.instrument("residual", &["--residual", path_str(&paths)?], REACHES_CALLS)?;
+        let known = stages.instrument("residual", &["--residual", path_str(&paths)?], REACH_CALLS_OPTION)?;
         let unknown = stages.record(&known, job.field, &[])?;
         let (counts_segments, across_calls) = (stages.build_path("segments")?, stages.build_path("stage-2")?);
         let (plain, every) = (stages.instrument("plain", &["--addresses"], "")?, stages.instrument("paths", &[], "")?);
@@ -92,7 +92,7 @@ impl SchemeResults {
     }
 }
 
-const REACHES_CALLS: &str = "--reach calls";
+const REACH_CALLS_OPTION: &str = "--reach calls";
 
 struct Stages<'a> {
     job: &'a SchemeJob<'a>,
@@ -101,7 +101,7 @@ struct Stages<'a> {
 }
 
 impl Stages<'_> {
-    /// Runs scheme 1. Also returns the field's profile.
+    /// Runs scheme 1. Also returns the profile of the production run.
     fn run_whole_program_path(&self) -> Result<(Scheme, PathBuf)> {
         let writes = self.instrument("stream", &["--stream"], "")?;
         let (tests, time) = self.record(&writes, self.job.tests, &["--whole-program"])?;
@@ -111,9 +111,9 @@ impl Stages<'_> {
         Ok((Scheme::new("whole program path", 1, time, (&profile, self.folders))?, profile))
     }
 
-    /// Runs scheme 2. Also returns the profile of the tests' paths.
+    /// Runs scheme 2. Also returns the profile of the paths that the tests took.
     fn run_three_stages(&self) -> Result<(Scheme, PathBuf)> {
-        let counts_paths = self.instrument("stage-1", &[], REACHES_CALLS)?;
+        let counts_paths = self.instrument("stage-1", &[], REACH_CALLS_OPTION)?;
         let (paths, first) = self.record(&counts_paths, self.job.tests, &[])?;
         let follows = self.instrument("stage-2", &["--segments", &format!("calls:{}", path_str(&paths)?)], "")?;
         let (segments, second) = self.record(&follows, self.job.tests, &[])?;
@@ -133,7 +133,7 @@ impl Stages<'_> {
         ))
     }
 
-    /// Instruments the program; `choices` are laboratory options.
+    /// Instruments the program. `choices` is the value of `TRODDEN_LABORATORY`, the options of `trodden-lab`.
     fn instrument(&self, name: &str, options: &[&str], choices: &str) -> Result<PathBuf> {
         let output = self.build_path(name)?;
         trodden_profile::temporary::create_folders(output.parent().unwrap_or(self.folder))?;
@@ -143,7 +143,7 @@ impl Stages<'_> {
         Ok(output)
     }
 
-    /// Records a command with a build, and returns the profile and the wall time.
+    /// Runs a command under `trodden record`, and returns the profile and the wall time.
     fn record(&self, build: &Path, command: &str, options: &[&str]) -> Result<(PathBuf, Duration)> {
         let kind = if command == self.job.field { "field" } else { "tests" };
         let output = build.with_file_name(format!("{kind}.trodden"));

@@ -10,7 +10,7 @@ use trodden_unit::{EdgeKind, FunctionMap};
 
 pub struct Callees<'a> {
     image: &'a ImageProfile,
-    /// Functions by name, and by unit if only their own unit can name them.
+    /// Functions by name. The key of a local function includes its unit, because other units cannot call it by name.
     names: HashMap<(Option<usize>, &'a str), FunctionIndex>,
     /// Functions that were called through pointers. Any call through a pointer may call any of them.
     by_pointer: BTreeSet<FunctionIndex>,
@@ -63,7 +63,7 @@ impl<'a> Callees<'a> {
     }
 
     /// Records the functions that segments show to have been called through pointers.
-    pub fn observe<'s>(&mut self, segments: impl Iterator<Item = &'s Segment>) {
+    pub fn record_pointer_calls<'s>(&mut self, segments: impl Iterator<Item = &'s Segment>) {
         let pairs: BTreeSet<(FunctionPath, FunctionIndex)> =
             segments.flat_map(|s| s.windows(2).map(|pair| (pair[0], pair[1].function)).collect::<Vec<_>>()).collect();
         let is_by_pointer = |(caller, callee): &(FunctionPath, FunctionIndex)| !self.direct_callees(*caller).0.contains(callee);

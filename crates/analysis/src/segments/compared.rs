@@ -1,22 +1,22 @@
-//! Comparison of counted segments with those in a stream of the same execution.
+//! Compares counted segments with those in a stream of the same execution.
 
 use super::observed::{NamedCounts, NamedPath, ObservedSegments};
 use anyhow::{Result, ensure};
 use std::collections::BTreeSet;
 use trodden_stored::Folders;
 
-/// The result for segments of one depth.
+/// The result of comparing the segments of one depth.
 #[derive(Debug)]
 pub struct ComparedSegments {
     /// Number of calls in each segment.
     pub depth: usize,
     /// Number of segments compared.
     pub compared: usize,
-    /// Total number of executions.
+    /// Total number of executions of the compared segments, according to the stream.
     pub executions: u128,
     /// Segments with different counts, each with the count and the executions expected from the stream.
     pub differing: Vec<(Vec<NamedPath>, u64, u64)>,
-    /// Number of segments that were not compared, because no code of the caller makes the call.
+    /// Number of segments that were not compared, because uninstrumented code makes one of their calls.
     pub left_out: usize,
 }
 

@@ -16,5 +16,5 @@ pub(crate) use observed::find_logs;
 pub use compared::{ComparedSegments, compare};
 pub use observed::{NamedCounts, NamedPath, ObservedSegments, to_names};
 pub use select::{requested_segments, tested_contexts};
-pub use untested::{SegmentProfiles, UntestedOfDepth, UntestedSegmentSelection, UntestedSegments, knows_tests};
+pub use untested::{SegmentProfiles, UntestedOfDepth, UntestedSegmentSelection, UntestedSegments, counts_untested_segments};
 pub use variant::check_variant;

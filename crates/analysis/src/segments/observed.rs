@@ -61,13 +61,13 @@ impl ObservedSegments {
         all.map(|segment| segment.len() - 1).max().unwrap_or(0)
     }
 
-    /// Returns all segments of a depth with their image and count.
+    /// Returns all segments with `depth` calls, each with its image and its count.
     pub fn of_depth(&self, depth: usize) -> Vec<(&ImageProfile, Segment, u64)> {
         let all = self.profile.images.iter().zip(&self.images);
         all.flat_map(|(image, found)| segments::sum_to_depth(&found.counts, depth).into_iter().map(move |(s, n)| (image, s, n))).collect()
     }
 
-    /// Returns all segments of a depth by name.
+    /// Returns the counts of all segments with `depth` calls, by name.
     pub fn by_name(&self, depth: usize) -> NamedCounts {
         let mut out = NamedCounts::new();
         for (image, segment, count) in self.of_depth(depth) {
@@ -76,8 +76,8 @@ impl ObservedSegments {
         out
     }
 
-    /// Returns, by name, the segments that programs were built to count, and those of them that no code counts. Suffixes of longer segments
-    /// are included unless `exact_depth_only` is true.
+    /// Returns, by name, the segments that programs were built to count, and those of them that cannot be counted, because uninstrumented
+    /// code makes one of their calls. Suffixes of longer segments are included unless `exact_depth_only` is true.
     pub fn requested(&self, depth: usize, exact_depth_only: bool) -> (BTreeSet<Vec<NamedPath>>, BTreeSet<Vec<NamedPath>>) {
         let (mut requested, mut unplaced) = (BTreeSet::new(), BTreeSet::new());
         for (image, found) in self.profile.images.iter().zip(&self.images) {
@@ -92,7 +92,7 @@ impl ObservedSegments {
     }
 }
 
-/// Converts a segment to names.
+/// Returns the names of a segment's paths, which are the same in all builds of the same code.
 pub fn to_names(image: &ImageProfile, segment: &[FunctionPath]) -> Vec<NamedPath> {
     let name = |at: &FunctionPath| (unit_map(image, at.function).source.clone(), function_map(image, at.function).name.clone(), at.path);
     segment.iter().map(name).collect()

@@ -55,14 +55,14 @@ pub fn requested_segments(depth: usize, only: &[String], wanted: &str, folders: 
     Ok(set)
 }
 
-/// Returns the set for a build that counts everything in the contexts of the tested segments, and in contexts with other functions that the
-/// same paths may call, by name or through a pointer.
+/// Returns the segments for a build that counts all paths in the contexts of the tested segments, and in the contexts that arise if the
+/// same paths call other functions, by name or through a pointer.
 pub fn tested_contexts(wanted: &str, depth: usize, folders: &Folders) -> Result<SegmentSet> {
     let observed = ObservedSegments::load(wanted, depth, folders)?;
     let mut builder = SegmentSetBuilder::default();
     for (image, found) in observed.profile.images.iter().zip(&observed.images) {
         let mut callees = Callees::from_image(image);
-        callees.observe(found.counts.keys());
+        callees.record_pointer_calls(found.counts.keys());
         let mut numbers = FunctionNumbers::default();
         for segment in (1..=depth).flat_map(|depth| sum_to_depth(&found.counts, depth).into_keys()) {
             numbers.insert_segment(&mut builder, image, &segment);
@@ -78,7 +78,7 @@ pub fn tested_contexts(wanted: &str, depth: usize, folders: &Folders) -> Result<
     Ok(builder.finish(true))
 }
 
-/// Returns everything that can follow the calls that the paths of a run reached.
+/// Returns the set of all segments that may follow the calls that a run's paths reached.
 fn following_calls(profile: &Profile) -> Result<SegmentSet> {
     let mut builder = SegmentSetBuilder::default();
     for image in &profile.images {
@@ -107,7 +107,7 @@ fn following_calls(profile: &Profile) -> Result<SegmentSet> {
 fn set_from_rows(rows: &SegmentRows, run: &str) -> SegmentSet {
     let mut builder = SegmentSetBuilder::default();
     let mut numbers: HashMap<*const ImageProfile, FunctionNumbers> = HashMap::new();
-    // The set of a shortest segment includes the counts of all longer segments that end with it.
+    // The count of a shortest segment includes those of all longer segments that end with it, so only the shortest segments are added up.
     let shortest = rows.iter().map(|(_, segment, _)| segment.len()).min();
     for (image, segment, executions) in rows {
         let numbers = numbers.entry(std::ptr::from_ref(*image)).or_default();
@@ -125,7 +125,8 @@ fn set_from_rows(rows: &SegmentRows, run: &str) -> SegmentSet {
 fn add_edge_counts(builder: &mut SegmentSetBuilder, run: &str) {
     let Ok(profile) = named::load(run) else { return };
     let Ok(known) = profile.known_paths() else { return };
-    // The set identifies a streamed function by the graph of its events, but the execution counts belong to the function's own graph.
+    // For a function whose events were streamed, the set refers to the graph of these events, whereas execution counts refer to the
+    // function's own graph.
     let mut streamed = HashMap::new();
     for (_, unit, function) in profile.functions() {
         if let Some(words) = function.event_words() {
@@ -146,7 +147,7 @@ fn add_edge_counts(builder: &mut SegmentSetBuilder, run: &str) {
     });
 }
 
-/// The numbers that an image's functions have in a set.
+/// Maps the functions of an image to their numbers in a `SegmentSet`.
 #[derive(Default)]
 struct FunctionNumbers {
     known: HashMap<FunctionIndex, u32>,
@@ -193,7 +194,7 @@ fn parse_top(number: &str) -> Result<usize> {
     Ok(parsed)
 }
 
-/// Returns how many of the most frequent segments make up a share of all executions.
+/// Parses a percentage, and returns how many of the most frequent segments make up this share of all executions.
 fn parse_share(text: &str, rows: &SegmentRows) -> Result<usize> {
     let number: Option<f64> = text.strip_suffix('%').and_then(|n| n.parse().ok());
     let Some(percent) = number.filter(|n| *n > 0.0 && *n <= 100.0) else {

@@ -16,7 +16,7 @@ pub struct SegmentProfiles {
 }
 
 /// Returns true if an image was built with tested segments, so that it counts all other segments that begin with tested paths.
-pub fn knows_tests(image: &ImageProfile, folders: &Folders) -> bool {
+pub fn counts_untested_segments(image: &ImageProfile, folders: &Folders) -> bool {
     let sets = image.units.iter().filter_map(|unit| unit.map.experiment.segments());
     let every = |set| {
         let bytes = folders.inputs().ok()?.get(InputPurpose::Segments, set).ok()?;
@@ -75,7 +75,8 @@ pub struct UntestedSegments<'a> {
 }
 
 impl<'a> UntestedSegments<'a> {
-    /// Removes the segments that were known when the build was made, the segments of the known tests, and segments that are filtered out.
+    /// Collects the untested segments. Segments that were known when the program was built, segments of the known tests, and segments that
+    /// are filtered out are omitted.
     pub fn new(observed: &'a ObservedSegments, wanted: &UntestedSegmentSelection, folders: &Folders) -> Result<UntestedSegments<'a>> {
         let mut depths = Vec::new();
         for depth in 1..=observed.deepest() {

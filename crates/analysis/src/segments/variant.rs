@@ -1,4 +1,4 @@
-//! Checks that a variant counts the segments that it was built for.
+//! Checks that an instrumented build counts the segments that it was built for.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -8,7 +8,7 @@ use trodden_text::words::plural;
 use trodden_unit::experiment::{InputFolder, InputPurpose};
 use trodden_unit::{Identity, InstrumentedImage, SegmentFunction, SegmentSet, UnitMap};
 
-const MAX_NAMED: usize = 5;
+const MAX_NAMED_FUNCTIONS: usize = 5;
 
 /// Warns about functions in a set that a variant of `program` does not contain. If the variant contains none of the functions and would
 /// count nothing, the variant is removed and the check fails.
@@ -30,8 +30,8 @@ pub fn check_variant(made: &InstrumentedImage, set: Identity, program: &Path, ou
         );
     }
     if !missing.is_empty() {
-        let names: Vec<String> = missing.iter().take(MAX_NAMED).map(|f| Name::from_linkage(&f.name).short).collect();
-        let more = if missing.len() > MAX_NAMED { ", ..." } else { "" };
+        let names: Vec<String> = missing.iter().take(MAX_NAMED_FUNCTIONS).map(|f| Name::from_linkage(&f.name).short).collect();
+        let more = if missing.len() > MAX_NAMED_FUNCTIONS { ", ..." } else { "" };
         let functions = plural(missing.len() as u128, "function", "functions");
         log::warn!(
             "skipping {functions} of these segments: missing from or changed in {program} ({}{more}). Record again with this build",

@@ -1,4 +1,4 @@
-//! Differences between two recordings, aligned by calls (`trodden diff --sequence`).
+//! Finds the differences between two recordings, aligned by calls (`trodden diff --sequence`).
 
 use super::recording::EventTable;
 use serde::Serialize;
@@ -20,20 +20,20 @@ pub struct SequenceDifferences {
     pub first_difference: Option<u64>,
     /// The differences.
     pub differences: Vec<DifferenceRow>,
-    /// Source locations of the paths.
+    /// Source locations of the paths, by label.
     pub sources: BTreeMap<String, String>,
 }
 
 /// A difference.
 #[derive(Serialize)]
 pub struct DifferenceRow {
-    /// Functions whose calls are open at the difference, outermost first.
+    /// Functions with an active call at the difference, outermost first.
     pub open_calls: Vec<String>,
     /// The differing range on the left.
     pub left: LabelledRange,
     /// The differing range on the right.
     pub right: LabelledRange,
-    /// Whether the frame's contents were aligned by calls.
+    /// True if the two ranges were aligned call by call. If false, they may have common parts.
     pub aligned: bool,
 }
 
@@ -48,7 +48,7 @@ pub struct LabelledRange {
     pub events: Vec<String>,
 }
 
-/// Compares two sequences of events of one table. Returns at most `top` differences, or all if `top` is 0.
+/// Compares two sequences whose events are in the same table. Returns at most `top` differences, or all if `top` is 0.
 pub fn diff(left: &Grammar, right: &Grammar, table: &EventTable, top: usize) -> SequenceDifferences {
     let first = first_difference(&Fingerprints::new(left), &Fingerprints::new(right));
     let limit = if top == 0 { usize::MAX } else { top };

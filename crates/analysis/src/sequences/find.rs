@@ -21,7 +21,7 @@ pub struct FoundEvents {
 pub struct FoundPosition {
     /// Position of the first event.
     pub position: u64,
-    /// Functions whose calls are open there, outermost first.
+    /// Functions with an active call at this position, outermost first.
     pub open_calls: Vec<String>,
 }
 

@@ -1,4 +1,5 @@
-//! Minimal hot subpaths (`trodden-lab patterns hot`) of the sequence of completed paths. The cost of each path is 1.
+//! Finds minimal hot subpaths (`trodden-lab patterns hot`) in the sequence of completed paths. A subpath is hot if its length in paths
+//! times its frequency reaches a threshold.
 
 use super::numbers::{percent, take_top};
 use super::recording::OpenedSequence;
@@ -29,7 +30,7 @@ pub struct HotSubpaths {
     pub threshold: u64,
     /// The subpaths.
     pub subpaths: Vec<HotSubpathRow>,
-    /// Source locations of the paths.
+    /// Source locations of the paths, by label.
     pub sources: BTreeMap<String, String>,
 }
 
@@ -40,7 +41,7 @@ pub struct HotSubpathRow {
     pub events: Vec<String>,
     /// Number of executions.
     pub frequency: u64,
-    /// Number of paths times frequency.
+    /// Number of paths in the subpath times its number of occurrences.
     pub cost: u64,
     /// Cost in percent of all paths.
     pub percent: f64,
@@ -60,7 +61,7 @@ impl HotQuery {
     }
 }
 
-/// Finds the minimal hot subpaths.
+/// Finds the minimal hot subpaths of a sequence. Fails if a parameter is out of range.
 pub fn find_hot_subpaths(opened: &OpenedSequence, question: HotQuery) -> Result<HotSubpaths> {
     question.check()?;
     let paths = opened.path_events();

@@ -34,7 +34,7 @@ pub struct IterationDocument {
     pub paths: Vec<IterationRow>,
     /// Repeating patterns of iterations.
     pub patterns: Vec<IterationPattern>,
-    /// Source locations of the paths.
+    /// Source locations of the paths, by label.
     pub sources: BTreeMap<String, String>,
     /// If a program counted the paths, the executions of all other paths, which the program did not distinguish.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,8 +69,8 @@ pub struct IterationPattern {
     pub iterations: Vec<Vec<String>>,
 }
 
-/// Counts paths of consecutive iterations of a run in which several copies share the functions. `copies` has the sequences of each copy's
-/// threads. A function in several copies is counted in the first copy only.
+/// Counts paths of consecutive iterations in a run of several instrumented copies of a program, each of which records some of the
+/// functions. `copies` has the sequences of each copy's threads. A function in several copies is counted in the first copy only.
 pub fn iterations_of_copies(copies: &[Vec<Grammar>], table: &EventTable, question: IterationQuery) -> Result<IterationDocument> {
     let mut profile = IterationProfile::new(question.iterations)?;
     let mut counted_by: BTreeMap<u32, usize> = BTreeMap::new();
@@ -141,7 +141,7 @@ fn unrolling_advice(period: usize) -> String {
     }
 }
 
-/// Paths of the last k branches.
+/// The paths of the last k branches before each point of an execution.
 #[derive(Serialize)]
 pub struct BranchPathDocument {
     /// Maximum number of branches in a path.
@@ -157,7 +157,7 @@ pub struct BranchPathDocument {
 pub struct BranchPath {
     /// Number of executions.
     pub count: u64,
-    /// Edges between blocks, by block names.
+    /// The branches, each as the names of its source block and its target block.
     pub branches: Vec<(String, String)>,
 }
 
@@ -175,7 +175,7 @@ pub fn last_branches(opened: &OpenedSequence, k: usize, top: usize, max_symbols:
             EventClass::Subpath { .. } if opened.table.entry(symbol).is_prefix => {}
             EventClass::Subpath { end, .. } => {
                 if let Some((position, last)) = frames.last_mut() {
-                    follow_blocks(&mut paths, position, last, &mut edges, &opened.table, symbol)?;
+                    add_path_edges(&mut paths, position, last, &mut edges, &opened.table, symbol)?;
                     if end == SubpathEnd::Return {
                         *last = None;
                     }
@@ -200,8 +200,8 @@ struct EdgeNumbers {
     numbers: std::collections::HashMap<(u64, u64), u64>,
 }
 
-/// Follows the edges of a path, beginning with the edge from the block before the path.
-fn follow_blocks(
+/// Appends the edges of a path, beginning with the edge that leads to it from the block `last`.
+fn add_path_edges(
     paths: &mut GeneralPaths,
     position: &mut GeneralPathState,
     last: &mut Option<u64>,

@@ -17,14 +17,14 @@ pub struct PhaseDocument {
     pub by_paths: FoundPhases,
     /// Phases by the frequencies of basic blocks, or `None` if the events do not name blocks.
     pub by_blocks: Option<FoundPhases>,
-    /// Source locations of the paths.
+    /// Source locations of the paths, by label.
     pub sources: BTreeMap<String, String>,
 }
 
-/// Phases by one kind of frequency vector.
+/// The phases that one kind of frequency vector yields: of paths, or of basic blocks.
 #[derive(Serialize)]
 pub struct FoundPhases {
-    /// The index of each interval's phase.
+    /// For each interval, the index of its phase in `phases`.
     pub phase_of_interval: Vec<usize>,
     /// Intervals with a different phase than the previous interval.
     pub changes: Vec<usize>,

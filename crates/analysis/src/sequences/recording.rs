@@ -13,7 +13,7 @@ use trodden_sequence::{CompressionMethod, Grammar, WindowLimits, WindowWriter};
 pub struct EventEntry {
     /// The event's class.
     pub class: EventClass,
-    /// `FUNCTION:PATH`, `enter FUNCTION` or `leave`.
+    /// The event as text: `FUNCTION:PATH`, `enter FUNCTION` or `leave`.
     pub label: String,
     /// Blocks of a path. Empty if unknown.
     pub blocks: Vec<u64>,
@@ -174,7 +174,7 @@ pub struct ThreadSequence {
 
 /// The sequences of all threads of a run.
 pub struct SequenceRecording {
-    /// How paths with calls are represented.
+    /// How the events represent a path that is interrupted by calls.
     pub convention: Convention,
     /// The threads.
     pub threads: Vec<ThreadSequence>,
@@ -231,7 +231,7 @@ impl RecordingWriter {
 pub struct OpenedSequence {
     /// The meaning of symbols.
     pub table: EventTable,
-    /// How paths with calls are represented.
+    /// How the events represent a path that is interrupted by calls.
     pub convention: Convention,
     /// The sequence.
     pub grammar: Grammar,

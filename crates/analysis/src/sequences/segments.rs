@@ -10,7 +10,7 @@ use trodden_sequence::segments::{StringCounts, call_segments, supergraph_paths};
 /// Segments of a sequence, most frequent first.
 #[derive(Serialize)]
 pub struct SequenceSegments {
-    /// `call segments` or `supergraph paths`.
+    /// Kind of the segments: `call segments` or `supergraph paths`.
     pub kind: &'static str,
     /// Maximum number of calls that a segment spans.
     pub depth: usize,
@@ -22,7 +22,7 @@ pub struct SequenceSegments {
     pub unfinished: usize,
     /// The most frequent segments.
     pub segments: Vec<CountedSegment>,
-    /// Source locations of the paths.
+    /// Source locations of the paths, by label.
     pub sources: BTreeMap<String, String>,
 }
 

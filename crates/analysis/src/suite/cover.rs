@@ -31,7 +31,7 @@ pub struct Cover {
     pub selected: Vec<usize>,
     /// Sum of the selected sets' costs.
     pub cost: u64,
-    /// Lower bound of the cost of any cover.
+    /// Lower bound on the cost of any cover.
     pub bound: u64,
 }
 
@@ -42,7 +42,7 @@ impl Cover {
     }
 }
 
-/// For each row, the sets that contain its elements. Elements that are in the same sets share a row.
+/// The rows of the problem: for each row, the sets that contain its elements. Elements that are in the same sets share a row.
 type SetsByElement = Vec<Vec<u32>>;
 
 /// Returns the greedy cover, with a lower bound for any cover.
@@ -111,7 +111,7 @@ fn cover_greedily(rows: &SetsByElement, costs: &[u64]) -> Vec<u32> {
     let mut left = rows.len();
     while left > 0 {
         columns.values_mut().for_each(|c| c.retain(|row| open[*row as usize]));
-        // The best set has the most open rows for its cost. Of equal sets, it is the first.
+        // The best set covers the most uncovered rows relative to its cost. Of equal sets, it is the first.
         let better = |a: (&u32, &Vec<u32>), b: (&u32, &Vec<u32>)| {
             let weigh = |n: usize, other: u32| n as u128 * u128::from(costs[other as usize]);
             weigh(b.1.len(), *a.0) > weigh(a.1.len(), *b.0)
@@ -142,7 +142,8 @@ fn drop_redundant_sets(rows: &SetsByElement, mut selected: Vec<u32>, costs: &[u6
     selected
 }
 
-/// Makes the forced decisions on `rows`, and returns the sets that they select. Some cheapest cover contains all of these sets.
+/// Reduces `rows` by the decisions that are forced, and returns the sets that these decisions select. Some cheapest cover contains all of
+/// these sets.
 fn reduce_rows(rows: &mut SetsByElement, costs: &[u64]) -> Vec<u32> {
     let mut selected = Vec::new();
     loop {
@@ -230,15 +231,15 @@ struct CoverPart<'a> {
 }
 
 impl CoverPart<'_> {
-    /// Returns a lower bound of the cost of a cover, which is the Lagrangian bound improved by subgradient steps (Held and Karp, 1971).
-    /// `multipliers`, by the row's sets, are the starting point, and are replaced by the best multipliers found.
+    /// Returns a lower bound on the cost of a cover, which is the Lagrangian bound improved by subgradient steps (Held and Karp, 1971).
+    /// `multipliers` maps a row, given by its sets, to its starting multiplier. The best multipliers found replace it.
     fn find_lower_bound(&self, multipliers: &mut BTreeMap<Vec<u32>, i128>, steps: u32, upper: u64) -> u64 {
         if self.rows.is_empty() {
             return 0;
         }
         let columns = rows_by_set(&self.rows);
         let scaled = |set: &u32| i128::from(self.costs[*set as usize]) * SCALE;
-        // A row's initial price is an even share of the cost of its cheapest set.
+        // A row's initial multiplier, which is its price, is an even share of the cost of its cheapest set.
         let share = |row: &Vec<u32>| row.iter().map(|s| scaled(s) / columns[s].len() as i128).min().unwrap_or(0);
         let mut prices: Vec<i128> = self.rows.iter().map(|row| multipliers.get(row).copied().unwrap_or_else(|| share(row))).collect();
         let (mut best, mut best_prices) = (0, prices.clone());

@@ -56,7 +56,7 @@ pub struct Suite {
     index: HashMap<SuitePathKey, PathIndex>,
     names: HashMap<String, usize>,
     units: HashMap<Identity, Arc<UnitMap>>,
-    /// For each path of an image, the image's identity and a test that ran the image.
+    /// For the file path of each image, the image's identity and a test that ran the image.
     builds: BTreeMap<String, (Identity, String)>,
 }
 
@@ -66,7 +66,7 @@ pub enum SuiteError {
     /// A unit map is corrupt.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// The run is of a different build.
+    /// The run executed a different build of an image than an earlier run.
     #[error(
         "cannot compare tests `{test}` and `{other}`: they ran different builds of {image}. Record the suite again, or remove its old \
          runs with `trodden runs remove`"

@@ -38,14 +38,15 @@ pub fn order_tests(tests: &[SuiteTest], interesting: Option<&BTreeSet<PathIndex>
     };
     let sets_of_interest = sets(interesting);
     let (first, last): (Vec<usize>, Vec<usize>) = (0..tests.len()).partition(|t| interesting.is_none() || !sets_of_interest[*t].is_empty());
-    let mut placed = order_by_additional(tests, first, &sets_of_interest, by);
-    let rest = order_by_additional(tests, last, &sets(None), by);
+    let mut placed = order_by_new_paths(tests, first, &sets_of_interest, by);
+    let rest = order_by_new_paths(tests, last, &sets(None), by);
     placed.extend(rest.into_iter().map(|p| OrderedTest { paths: 0, new_paths: 0, ..p }));
     placed
 }
 
-/// Orders tests greedily. A test's value only decreases, so an outdated value is an upper bound, updated when it reaches the top.
-fn order_by_additional(tests: &[SuiteTest], mut remaining: Vec<usize>, sets: &[Vec<PathIndex>], by: OrderBy) -> Vec<OrderedTest> {
+/// Orders tests greedily. A test's value only decreases, so a value in the heap is an upper bound, and is updated only when it reaches the
+/// top.
+fn order_by_new_paths(tests: &[SuiteTest], mut remaining: Vec<usize>, sets: &[Vec<PathIndex>], by: OrderBy) -> Vec<OrderedTest> {
     let (mut placed, mut pass) = (Vec::new(), 0);
     while !remaining.is_empty() {
         let mut covered: BTreeSet<PathIndex> = BTreeSet::new();

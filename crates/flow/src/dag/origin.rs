@@ -18,7 +18,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Returns the edge of the graph, or `None` for [`Origin::Stop`].
+    /// Returns the edge of the graph that the origin names, or `None` for [`Origin::Stop`].
     pub fn edge(self) -> Option<Edge> {
         match self {
             Origin::Real(edge) | Origin::Enter(edge) | Origin::Leave(edge) => Some(edge),
@@ -26,7 +26,7 @@ impl Origin {
         }
     }
 
-    /// Returns the DAG's edge. The origin must belong to `graph`.
+    /// Returns the edge of the DAG that has this origin. The origin must belong to `graph`.
     pub fn dag_edge(self, graph: &Graph) -> DagEdge {
         let (from, to) = match self {
             Origin::Real(edge) => (graph.from(edge), graph.to(edge)),
@@ -47,7 +47,7 @@ pub enum CutReason {
     FromExit,
     /// Control may take the edge a second time without entering its tail again (`setjmp`, `vfork`).
     ReturnsTwice,
-    /// No code can be inserted on the edge (one of several indirect jumps to the same target).
+    /// No code can be inserted on the edge, because it is one of several indirect jumps to the same target.
     Unsplittable,
     /// The function would have more paths than the limit.
     Limit,

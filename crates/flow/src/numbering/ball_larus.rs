@@ -6,7 +6,7 @@
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
 
-/// A graph has too many paths to number them.
+/// A graph has too many paths to number them: at least 2^63 paths begin at the node with this number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.with_name(.0))]
 pub struct TooManyPaths(pub u32);
@@ -78,8 +78,8 @@ impl Numbering {
         path.iter().map(|e| self.values[e.index()]).sum::<i64>() as u64
     }
 
-    /// Returns the path with a number, or `None` if the number is too large. At each node, the path takes the out-edge with the greatest
-    /// value that does not exceed the remaining number.
+    /// Returns the path with the given number, or `None` if the number is too large. At each node, the path takes the out-edge with the
+    /// greatest value that does not exceed the remaining number.
     pub fn path(&self, dag: &Dag, id: u64) -> Option<Vec<DagEdgeId>> {
         if id >= self.paths {
             return None;

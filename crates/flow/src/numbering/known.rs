@@ -1,15 +1,15 @@
 //! A perfect hash of the numbers of known paths: `slot = (number * M) >> S`. A search finds the multiplier M.
 //!
-//! A multiplication, a shift and a comparison classify a path exactly, and the set of known paths is a table. The hash function is by
-//! Dietzfelbinger and others (1997). By the birthday bound, n keys are unlikely to have different slots among 2^k if n^2 is much larger
-//! than 2^k, so tables grow with the square of the number of keys: hundreds of keys take about ten thousand slots, although thousands of
-//! multipliers are tried.
+//! A multiplication, a shift and a comparison with the number in the slot exactly determine whether a path is known, and the set of known
+//! paths is a table. The hash function is by Dietzfelbinger and others (1997). By the birthday bound, n keys are unlikely to have different
+//! slots among 2^k unless 2^k is of the order of n^2, so tables grow with the square of the number of keys: hundreds of keys take about ten
+//! thousand slots, although thousands of multipliers are tried.
 
 use super::sequence::Shuffle;
 
 pub const MAX_SLOTS: u64 = 1 << 24;
 /// Number of multiplications that are tried with one table size before the size is doubled.
-const WORK_PER_SIZE: usize = 1 << 21;
+const MULTIPLICATIONS_PER_SIZE: usize = 1 << 21;
 
 /// No multiplier without collisions was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,12 +40,12 @@ impl PerfectHash {
         while 1 << bits <= MAX_SLOTS {
             taken.resize(1 << bits, 0);
             let shift = 64 - bits;
-            for _ in 0..(WORK_PER_SIZE / keys.len().max(1)).max(4) {
+            for _ in 0..(MULTIPLICATIONS_PER_SIZE / keys.len().max(1)).max(4) {
                 let multiplier = random.number() | 1;
                 time += 1;
                 let free = |k: &u64| std::mem::replace(&mut taken[(k.wrapping_mul(multiplier) >> shift) as usize], time) != time;
                 if keys.iter().all(free) {
-                    return Ok(PerfectHash::fill(keys, multiplier, shift));
+                    return Ok(PerfectHash::place_keys(keys, multiplier, shift));
                 }
             }
             bits += 1;
@@ -53,7 +53,7 @@ impl PerfectHash {
         Err(NoHash { keys: keys.len(), slots: MAX_SLOTS })
     }
 
-    fn fill(keys: &[u64], multiplier: u64, shift: u32) -> PerfectHash {
+    fn place_keys(keys: &[u64], multiplier: u64, shift: u32) -> PerfectHash {
         let mut table = PerfectHash { multiplier, shift, keys: vec![None; 1 << (64 - shift)] };
         for key in keys {
             let slot = table.slot(*key) as usize;

@@ -1,4 +1,4 @@
-//! Numberings that treat marked edges differently, from which precise selective labels are built (P3 paper, algorithm 1).
+//! Numberings that treat marked edges differently. Precise selective labels are built from them (Afraz, Saha and Kanade 2015, algorithm 1).
 
 use super::TooManyPaths;
 use crate::dag::{Dag, DagEdgeId, DagEdgeSet};
@@ -31,7 +31,7 @@ pub fn number_marked_last(dag: &Dag, interesting: &DagEdgeSet, sorted: bool) -> 
     least[dag.exit().index()] = 0;
     for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
         let mut out = dag.out(node).to_vec();
-        // Stable sorts: ties keep the order of the graph.
+        // The sorts are stable, so ties keep the order of the graph.
         out.sort_by_key(|e| interesting.contains(*e));
         if sorted {
             out.sort_by_key(|e| {

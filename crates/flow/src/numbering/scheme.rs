@@ -14,9 +14,9 @@ pub enum NumberingScheme {
     Mspp,
     /// Compact numbers for the paths of interesting edges. All other paths have higher numbers.
     Pertinent,
-    /// Precise selective path profiling.
+    /// Precise selective path profiling: each interesting path has a number that no other path has.
     Pspp,
-    /// Preferential path profiling, checked against the Ball-Larus number.
+    /// Preferential path profiling: interesting paths have compact numbers, and a path's Ball-Larus number confirms that it is interesting.
     Ppp,
     /// Ball-Larus numbers, looked up in a table of interesting paths.
     KnownTable,

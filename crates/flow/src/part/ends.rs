@@ -13,7 +13,7 @@ use crate::graph::{Node, NodeSet};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ends {
     edges: Vec<DagEdgeId>,
-    /// Nodes at which paths have passed their end.
+    /// Nodes that a path reaches only after its end.
     decided: NodeSet,
 }
 
@@ -28,7 +28,7 @@ impl Ends {
             paths_to_exit[node.index()] = sum.min(2) as u8;
         }
         let decided = NodeSet::from_fn(dag.node_count(), |node| paths_to_exit[node.index()] == 1);
-        Ends::after_decision(dag, decided)
+        Ends::from_decided_nodes(dag, decided)
     }
 
     /// Finds the ends if no path may be counted on the dummy edge where it begins. Nodes where paths begin are then undecided.
@@ -41,11 +41,11 @@ impl Ends {
                 decided.remove(node);
             }
         }
-        Ends::after_decision(dag, decided)
+        Ends::from_decided_nodes(dag, decided)
     }
 
     /// Returns the edges from undecided to decided nodes.
-    fn after_decision(dag: &Dag, mut decided: NodeSet) -> Ends {
+    fn from_decided_nodes(dag: &Dag, mut decided: NodeSet) -> Ends {
         // In a function with a single path, the out-edge of the entry is the end.
         decided.remove(dag.entry());
         let is_end = |e: &DagEdgeId| decided.contains(dag.edge(*e).to) && !decided.contains(dag.edge(*e).from);

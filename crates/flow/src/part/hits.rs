@@ -1,13 +1,13 @@
-//! The cost of a part's probes: the number of their executions, by two measures.
+//! The cost of the probes of one copy of a program: the number of their executions, by two measures.
 
 use super::Measure;
 
 /// Executions of probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hits {
-    /// Executions by [`Measure::Labels`].
+    /// Executions of increments of the path register ([`Measure::Labels`]).
     pub labels: u64,
-    /// Executions by [`Measure::All`].
+    /// Executions of increments and counts ([`Measure::All`]).
     pub all: u64,
 }
 

@@ -27,13 +27,13 @@ pub struct LabelSums<'a> {
 }
 
 impl<'a> LabelSums<'a> {
-    /// Prepares the search. `labels` has an element for each edge.
+    /// Prepares the search for paths of `interesting` edges. `labels` has an element for each edge.
     pub fn new(dag: &'a Dag, labels: &'a [i64], interesting: &'a DagEdgeSet) -> LabelSums<'a> {
         let ranges = dag.sums_to_exit(|e| interesting.contains(e).then_some(labels[e.index()]));
         LabelSums { dag, labels, interesting, ranges }
     }
 
-    /// Finds the interesting path with a sum, or returns `None` if there is no such path.
+    /// Finds the interesting path with the given sum, or returns `None` if there is no such path.
     pub fn path(&self, sum: i64) -> Option<Vec<DagEdgeId>> {
         let (mut path, mut node, mut left) = (Vec::new(), self.dag.entry(), i128::from(sum));
         while node != self.dag.exit() {

@@ -17,7 +17,7 @@ pub use labels::{LabelSums, precise_selective_labels};
 use crate::dag::{Dag, DagEdgeId, DagEdgeSet};
 use crate::graph::NodeSet;
 use crate::numbering::{Numbering, number_marked};
-use crate::placement::on_chords;
+use crate::placement::move_to_chords;
 use serde::{Deserialize, Serialize};
 
 /// Which executions count as hits of a probe.
@@ -30,14 +30,15 @@ pub enum Measure {
     All,
 }
 
-/// A copy's part of a function. The vectors have an element for each edge of the DAG, and the sets are sets of its edges.
+/// The paths of a function that one of several copies of a program counts, and the copy's probes. The vectors have an element for each edge
+/// of the DAG, and the sets are sets of its edges.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// The edges on interesting paths.
     pub interesting: DagEdgeSet,
-    /// The edge's label before labels are moved to chords. A path's number is the sum of its labels.
+    /// For each edge, its label before labels are moved to chords. A path's number is the sum of its labels.
     pub values: Vec<i64>,
-    /// The increment of the path register on the edge.
+    /// For each edge, the increment of the path register.
     pub increments: Vec<i64>,
     /// A path's number minus the sum of its increments, which is the same for all paths. It is part of the counters' base address.
     pub offset: i64,
@@ -59,19 +60,20 @@ impl Part {
     pub fn whole(dag: &Dag, frequencies: &[u64], measure: Measure) -> Option<Part> {
         let numbering = Numbering::ball_larus(dag).ok()?;
         let all = DagEdgeSet::full(dag.edges().len());
-        Some(Part::counting_all(dag, all, numbering.values().to_vec(), frequencies, measure))
+        Some(Part::with_counts_on_all_ends(dag, all, numbering.values().to_vec(), frequencies, measure))
     }
 
-    /// Creates the part that counts the paths of `interesting_edges`. All ends have counts. The DAG must have fewer than 2^63 paths.
+    /// Creates the part that counts the paths of `interesting_edges` with unique numbers. Other paths are also counted, since all ends have
+    /// counts. The DAG must have fewer than 2^63 paths.
     pub fn selective(dag: &Dag, interesting_edges: &DagEdgeSet, frequencies: &[u64], measure: Measure) -> Part {
         let interesting = dag.on_marked_paths(|e| interesting_edges.contains(e));
         let values = precise_selective_labels(dag, &interesting);
-        Part::counting_all(dag, interesting, values, frequencies, measure)
+        Part::with_counts_on_all_ends(dag, interesting, values, frequencies, measure)
     }
 
     /// Creates the part that counts the paths with one of the interesting ends. The DAG must have fewer than 2^63 paths.
     pub fn by_ends(dag: &Dag, interesting_ends: &[DagEdgeId], frequencies: &[u64], measure: Measure) -> Part {
-        let interesting = on_paths_with_ends(dag, interesting_ends);
+        let interesting = edges_on_paths_with_ends(dag, interesting_ends);
         let (values, _) = number_marked(dag, &interesting);
         let mut part =
             Part::place_increments(dag, &Chords { live: &interesting, free_exit: true }, interesting.clone(), values, frequencies, measure);
@@ -131,12 +133,12 @@ impl Part {
         path.iter().all(|e| self.interesting.contains(*e))
     }
 
-    /// Returns the interesting path with a number, or `None` if there is no such path.
+    /// Returns the interesting path with the given number, or `None` if there is no such path.
     pub fn path(&self, dag: &Dag, id: i64) -> Option<Vec<DagEdgeId>> {
         LabelSums::new(dag, &self.values, &self.interesting).path(id)
     }
 
-    fn counting_all(dag: &Dag, interesting: DagEdgeSet, values: Vec<i64>, frequencies: &[u64], measure: Measure) -> Part {
+    fn with_counts_on_all_ends(dag: &Dag, interesting: DagEdgeSet, values: Vec<i64>, frequencies: &[u64], measure: Measure) -> Part {
         let live = DagEdgeSet::full(dag.edges().len());
         let mut part = Part::place_increments(dag, &Chords { live: &live, free_exit: false }, interesting, values, frequencies, measure);
         part.counted.clone_from(&part.ends);
@@ -161,7 +163,7 @@ impl Part {
         inner.sort_by_key(|e| (std::cmp::Reverse(weight(*e)), *e));
         // Only one path continues after an end, so the spanning tree treats ends as edges to the exit.
         let head = |e: DagEdgeId| if found.is_decided(dag.edge(e).to) { dag.exit() } else { dag.edge(e).to };
-        let (chords, offset) = on_chords(dag, &inner, &direct, head, !chords.free_exit);
+        let (chords, offset) = move_to_chords(dag, &inner, &direct, head, !chords.free_exit);
         let cost = |increments: &[i64]| {
             let labelled = || dag.edge_ids().filter(|e| increments[e.index()] != 0);
             (labelled().map(weight).sum::<u64>(), labelled().count())
@@ -184,7 +186,7 @@ fn move_values_to_ends(dag: &Dag, ends: &Ends, values: &[i64]) -> Vec<i64> {
     resolved
 }
 
-fn on_paths_with_ends(dag: &Dag, interesting_ends: &[DagEdgeId]) -> DagEdgeSet {
+fn edges_on_paths_with_ends(dag: &Dag, interesting_ends: &[DagEdgeId]) -> DagEdgeSet {
     let mut marked = DagEdgeSet::full(dag.edges().len());
     for end in Ends::from_dag(dag).edges() {
         marked.remove(*end);

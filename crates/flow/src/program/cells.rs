@@ -1,4 +1,4 @@
-//! The paths that a program's counters count.
+//! How a program's counters correspond to paths.
 
 use crate::interesting::{NumberAliases, PathEnding};
 use crate::part::Part;
@@ -14,13 +14,13 @@ pub enum Cells {
         labels: Vec<i64>,
         /// Number of counters.
         cells: u64,
-        /// Increments and counting edges, by edge of the acyclic graph of all paths.
+        /// The copy's increments and the edges on which it counts, by edge of the acyclic graph of all paths.
         part: Part,
     },
     /// Each interesting path has a counter, and the last counter counts all other paths.
     Interesting(InterestingCells),
     /// The lower bits of the sum are both the path's number and the index of its counter. When paths are looked up, a path is known if the
-    /// [`PathEnding`] has a word for it (thesis, section 3.5.1).
+    /// [`PathEnding`] gives it a counter of its own (thesis, section 3.5.1).
     Preferential(PathEnding),
 }
 
@@ -37,11 +37,11 @@ impl Cells {
 /// Counters of interesting paths.
 #[derive(Clone, Debug)]
 pub struct InterestingCells {
-    /// Maps the sum to a counter.
+    /// How the sum determines the counter.
     pub ending: PathEnding,
-    /// Counters of interesting paths, each with the number of its path, ascending. All other counters count uninteresting paths.
+    /// Pairs of a counter and the number of the interesting path that it counts, ascending. All other counters count uninteresting paths.
     pub paths: Vec<(u64, u64)>,
-    /// Number of uninteresting paths that are counted by the counter of an interesting path.
+    /// How many uninteresting paths are counted by the counter of an interesting path.
     pub aliases: NumberAliases,
     /// Whether the numbering was verified for all paths. If false, it was only tested on some paths.
     pub proven: bool,

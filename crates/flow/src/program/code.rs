@@ -1,4 +1,4 @@
-//! The code of a probe program, which passes change: the operations on each edge, and the loops that they refer to.
+//! The code of a probe program: the operations on each edge, and the loops that they refer to. Passes change it.
 
 use super::operation::{LoopId, Operation, reads_register};
 use crate::dag::{Cut, CutReason, Dag};
@@ -16,13 +16,13 @@ pub struct TripCountedLoop {
     pub nodes: Vec<Node>,
     /// The register at the beginning of each iteration except the first.
     pub start: i64,
-    /// The sum of increments in an iteration, up to the count.
+    /// The sum of increments in an iteration, including that of its count: the iteration's counter has the index `start + increment`.
     pub increment: i64,
     /// Executions of the back edge per entry if they are constant, or `None`. A constant count needs no code inside the loop.
     pub trip_count: Option<NonZeroU64>,
 }
 
-/// The dominant iteration of a loop.
+/// The dominant iteration of a loop, which is the one that nearly all iterations repeat, and how it is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DominantIterationCode {
     /// The back edge that ends the iteration.
@@ -50,9 +50,9 @@ pub(crate) struct ProgramFrame {
     pub graph: Graph,
     /// The nodes except the exit, in topological order of the paths.
     pub order: Vec<Node>,
-    /// The acyclic graph of the function's graph.
+    /// The acyclic graph of the function's paths.
     pub dag: Dag,
-    /// For a graph with several versions of a function, the function's edge to which each edge corresponds.
+    /// If `graph` has several versions of the function's code, the function's edge to which each edge corresponds.
     pub origins: Option<Vec<Edge>>,
 }
 
@@ -89,35 +89,35 @@ impl EdgeCode {
     }
 
     /// Returns the operations on an edge, in order.
-    pub fn on(&self, edge: Edge) -> &[Operation] {
+    pub fn operations_on(&self, edge: Edge) -> &[Operation] {
         &self.operations[edge.index()]
     }
 
-    /// Returns the operations on an edge after the flushes at their start.
+    /// Returns the operations on an edge without the flushes at its start, which add the counts of the loops that control leaves.
     pub fn after_flushes(&self, edge: Edge) -> &[Operation] {
-        let operations = self.on(edge);
+        let operations = self.operations_on(edge);
         let flushes = operations.iter().take_while(|o| matches!(o, Operation::Flush { .. } | Operation::FlushDominant(_)));
         &operations[flushes.count()..]
     }
 
     pub fn is_dead(&self, edge: Edge) -> bool {
-        self.on(edge) == [Operation::Unreachable]
+        self.operations_on(edge) == [Operation::Unreachable]
     }
 
     /// Iterates over those of the given edges that may be taken.
-    pub fn live<'a>(&'a self, edges: &'a [Edge]) -> impl Iterator<Item = Edge> + 'a {
+    pub fn live_edges<'a>(&'a self, edges: &'a [Edge]) -> impl Iterator<Item = Edge> + 'a {
         edges.iter().copied().filter(|e| !self.is_dead(*e))
     }
 
     pub fn has_code(&self, edge: Edge) -> bool {
-        self.on(edge).iter().any(|o| o.needs_code())
+        self.operations_on(edge).iter().any(|o| o.needs_code())
     }
 
     pub fn reads_register(&self, edge: Edge) -> bool {
-        reads_register(self.on(edge))
+        reads_register(self.operations_on(edge))
     }
 
-    pub fn next_loop(&self) -> LoopId {
+    pub fn next_loop_id(&self) -> LoopId {
         LoopId(self.loops.len())
     }
 }

@@ -14,24 +14,24 @@ use crate::frequency::{Frequencies, innermost_loops};
 use crate::graph::{Edge, Node};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Maximum number of instructions of an iteration. A longer iteration takes as long as the addition to memory. With 100, three programs
-/// execute 0 to 0.6% more instructions (docs/benchmarks/constants.md).
+/// Maximum number of instructions of an iteration. Longer iterations hide the latency of the addition to memory. If this is 100, three
+/// benchmark programs execute 0 to 0.6% more instructions (docs/benchmarks/constants.md).
 const MAX_SIZE: u32 = 24;
-/// Minimum number of dominant iterations per write of their register. With 0.5, three programs built with measured weights execute 0 to
-/// 1.8% more instructions; with 8, 0 to 0.2% fewer, and fewer loops qualify (docs/benchmarks/constants.md).
+/// Minimum number of dominant iterations per write of their register. If this is 0.5, three benchmark programs built with measured weights
+/// execute 0 to 1.8% more instructions; if it is 8, 0 to 0.2% fewer, and fewer loops qualify (docs/benchmarks/constants.md).
 const MIN_ITERATIONS_PER_WRITE: f64 = 2.0;
-/// Maximum number of edges on which a loop's register is written, each of which needs code. With 2, three programs execute 0 to 0.2% fewer
-/// instructions; with 64, the same number.
+/// Maximum number of edges on which a loop's register is written, each of which needs code. If this is 2, three benchmark programs execute
+/// 0 to 0.2% fewer instructions; if it is 64, the same number.
 const MAX_WRITES: usize = 8;
 
 /// How the dominant iterations of loops are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DominantCounting {
-    /// By the instruction that also counts all other iterations.
+    /// They are counted by the same instruction as all other iterations.
     Shared,
-    /// By a separate instruction.
+    /// They are counted by a separate instruction.
     Split,
-    /// In a register if that is profitable, otherwise by a separate instruction.
+    /// They are counted in a register if that is profitable, otherwise by a separate instruction.
     Register,
 }
 
@@ -120,9 +120,9 @@ impl LoopSearch<'_> {
 
     /// Extends a node's prefix along the out-edges that stay in the loop, unless a more frequent prefix is known.
     fn extend_prefix(&self, node: Node, head: Node, prefix: DominantPrefix, prefixes: &mut HashMap<Node, DominantPrefix>) {
-        for edge in self.code.live(self.frame.graph.out(node)) {
+        for edge in self.code.live_edges(self.frame.graph.out(node)) {
             let to = self.frame.graph.to(edge);
-            let increment = match self.code.on(edge) {
+            let increment = match self.code.operations_on(edge) {
                 [] => 0,
                 [Operation::Add(increment)] => *increment,
                 _ => continue,
@@ -146,10 +146,10 @@ impl LoopSearch<'_> {
         let body = self.find_loop_nodes(head)?;
         let nodes = self.find_register_nodes(head, &body);
         let stays = |e: Edge| self.frame.graph.to(e) == head || (nodes.contains(&self.frame.graph.to(e)) && self.frame.cut(e).is_none());
-        let all = nodes.iter().flat_map(|n| self.code.live(self.frame.graph.out(*n)));
+        let all = nodes.iter().flat_map(|n| self.code.live_edges(self.frame.graph.out(*n)));
         let writes: Vec<Edge> = all.filter(|e| !stays(*e)).collect();
         let written: f64 = writes.iter().map(|e| self.frequencies.edge(*e)).sum();
-        // A loop without writes is infinite.
+        // A loop whose register is never written has no exit, so it is infinite.
         let is_possible = !writes.is_empty()
             && nodes.contains(&self.frame.graph.from(back))
             && writes.iter().all(|e| self.blocks.can_carry_code.contains(*e));
@@ -160,7 +160,7 @@ impl LoopSearch<'_> {
     /// Returns the nodes of a loop, including those of inner loops, or `None` if the loop has an entry other than its head.
     fn find_loop_nodes(&self, head: Node) -> Option<BTreeSet<Node>> {
         let closes = |e: &Edge| self.frame.cut(*e).is_some_and(|c| c.reason == CutReason::Back);
-        let before = |node: Node| self.code.live(self.frame.graph.incoming(node));
+        let before = |node: Node| self.code.live_edges(self.frame.graph.incoming(node));
         let mut body = BTreeSet::from([head]);
         let mut stack: Vec<Node> = before(head).filter(closes).map(|e| self.frame.graph.from(e)).collect();
         while let Some(node) = stack.pop() {
@@ -180,7 +180,7 @@ impl LoopSearch<'_> {
         let may = |n: Node| n != head && body.contains(&n) && self.innermost[n.index()] == Some(head) && self.blocks.quiet.contains(n);
         for &node in self.frame.order.iter().filter(|n| may(**n)) {
             let comes = |e: Edge| nodes.contains(&self.frame.graph.from(e)) && self.frame.cut(e).is_none();
-            if self.code.live(self.frame.graph.incoming(node)).any(comes) {
+            if self.code.live_edges(self.frame.graph.incoming(node)).any(comes) {
                 nodes.push(node);
             }
         }

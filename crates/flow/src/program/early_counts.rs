@@ -1,8 +1,8 @@
 //! Pass: moves the count at the end of a path to the edges into a node from which only one path continues, if the register has different
 //! values on these edges.
 //!
-//! On these edges the counters' addresses are constants, so the register does not have to be set. The node's size does not change, which
-//! affects whether the code generator duplicates the node (as it does with an interpreter's indirect branch).
+//! On these edges the counters' addresses are constants, so the register does not have to be set. Besides, the node does not grow, so the
+//! code generator still duplicates it if it is small (as it does with an interpreter's indirect branch).
 //!
 //! Counts of a block that only returns the result of a tail call must always be moved: the callee may not return, and the path ends at the
 //! call.
@@ -13,7 +13,8 @@ use super::{BlockProperties, EarlyCounting};
 use crate::frequency::Frequencies;
 use crate::graph::{Edge, Node};
 
-/// Moves the chosen counts from a node's out-edge to its in-edges, in reverse topological order so that a count can move repeatedly.
+/// Moves the chosen counts from a node's out-edge to its in-edges. Visits nodes in reverse topological order, so that a count can move
+/// repeatedly.
 pub fn run(frame: &ProgramFrame, code: &mut EdgeCode, frequencies: &Frequencies, blocks: &BlockProperties, which: EarlyCounting) {
     if which == EarlyCounting::Never {
         return;
@@ -23,19 +24,19 @@ pub fn run(frame: &ProgramFrame, code: &mut EdgeCode, frequencies: &Frequencies,
     let known = find_register_constants(frame, code);
     let in_loops: Vec<Node> = code.loops.iter().flat_map(|l| l.nodes.iter().copied()).collect();
     for &node in frame.order.iter().rev().filter(|n| **n != graph.entry()) {
-        let mut out = code.live(graph.out(node));
+        let mut out = code.live_edges(graph.out(node));
         let (Some(end), None) = (out.next(), out.next()) else { continue };
         drop(out);
-        let Some(count) = count_at_end(code.on(end)) else { continue };
-        let into: Vec<Edge> = code.live(graph.incoming(node)).collect();
+        let Some(count) = count_at_end(code.operations_on(end)) else { continue };
+        let into: Vec<Edge> = code.live_edges(graph.incoming(node)).collect();
         let is_possible = blocks.quiet.contains(node)
             && !in_loops.contains(&node)
             && graph.to(end) != node
-            && into.iter().all(|e| blocks.can_carry_code.contains(*e) && !counts_continuing_path(code.on(*e)));
+            && into.iter().all(|e| blocks.can_carry_code.contains(*e) && !counts_continuing_path(code.operations_on(*e)));
         if is_possible
             && (blocks.must_count_early.contains(node) || (if_profitable && is_profitable(code, &into, &known, frequencies, blocks)))
         {
-            let set = value_set(code.on(end)).map_or(Operation::Discard, Operation::Set);
+            let set = value_set(code.operations_on(end)).map_or(Operation::Discard, Operation::Set);
             code.operations[end.index()] = vec![set];
             into.iter().for_each(|e| code.operations[e.index()].push(count));
         }
@@ -70,15 +71,15 @@ fn is_profitable(code: &EdgeCode, into: &[Edge], known: &[Option<i64>], frequenc
 /// Returns the register's value after each edge, or `None` if different paths have different values.
 fn find_register_constants(frame: &ProgramFrame, code: &EdgeCode) -> Vec<Option<i64>> {
     let graph = &frame.graph;
-    let mut known: Vec<Option<i64>> = graph.edges().map(|e| value_set(code.on(e))).collect();
+    let mut known: Vec<Option<i64>> = graph.edges().map(|e| value_set(code.operations_on(e))).collect();
     for &node in &frame.order {
-        let mut into = code.live(graph.incoming(node)).map(|e| known[e.index()]);
+        let mut into = code.live_edges(graph.incoming(node)).map(|e| known[e.index()]);
         let arriving = match (node == graph.entry(), into.next().flatten()) {
             (true, _) => Some(0),
             (false, first) => first.filter(|_| into.all(|k| k == first)),
         };
         for &edge in graph.out(node) {
-            match code.on(edge) {
+            match code.operations_on(edge) {
                 [] => known[edge.index()] = arriving,
                 [Operation::Add(increment)] => known[edge.index()] = arriving.map(|a| a.wrapping_add(*increment)),
                 _ => {}

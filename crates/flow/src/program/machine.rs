@@ -44,13 +44,13 @@ pub struct Machine {
     pub register: Option<i64>,
     /// Nonzero counts by index.
     pub counts: BTreeMap<i64, u64>,
-    /// Known paths, which [`Operation::Check`] does not count.
+    /// Numbers of the known paths, which [`Operation::Check`] does not count.
     pub known: BTreeSet<i64>,
     /// The items that were appended to the stream.
     pub stream: Vec<StreamItem>,
-    /// The path noted in the frame of the current call.
+    /// The path that [`Operation::NoteCall`] wrote to the frame of the current call.
     pub noted: Option<i64>,
-    /// Hits that the program counted itself.
+    /// Executions of probes that the program itself counted ([`Operation::CountHits`]).
     pub hits: Hits,
     /// Pending iterations of loops that are counted by trip count.
     iterations: BTreeMap<LoopId, u64>,
@@ -74,7 +74,7 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// Creates a machine with known paths.
+    /// Creates a machine to which the paths with the given numbers are known.
     pub fn with_known(known: impl IntoIterator<Item = i64>) -> Machine {
         Machine { known: known.into_iter().collect(), ..Machine::default() }
     }
@@ -90,7 +90,7 @@ impl Machine {
         for operation in program.operations(edge) {
             self.execute(program, edge, *operation)?;
         }
-        self.check_lost(program, edge)
+        self.check_pending_counts(program, edge)
     }
 
     fn execute(&mut self, program: &ProbeProgram, edge: Edge, operation: Operation) -> Result<(), MachineFault> {
@@ -142,7 +142,7 @@ impl Machine {
         }
     }
 
-    fn check_lost(&self, program: &ProbeProgram, edge: Edge) -> Result<(), MachineFault> {
+    fn check_pending_counts(&self, program: &ProbeProgram, edge: Edge) -> Result<(), MachineFault> {
         let (from, to) = (program.graph().from(edge), program.graph().to(edge));
         for id in self.iterations.keys() {
             let it = program.loop_by_id(*id);

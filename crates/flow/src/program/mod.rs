@@ -46,7 +46,7 @@ pub use stream::StreamEdges;
 pub struct BlockProperties {
     /// Nodes whose code has no effect that can be observed from outside (it makes no calls).
     pub quiet: NodeSet,
-    /// Nodes whose count must be moved to their in-edges.
+    /// Nodes that only return the result of a tail call. The callee may not return, so their count must be moved to their in-edges.
     pub must_count_early: NodeSet,
     /// Edges on which code can be inserted.
     pub can_carry_code: EdgeSet,
@@ -78,11 +78,11 @@ pub enum TripCounting {
 /// Which counts are moved to earlier edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EarlyCounting {
-    /// No counts, because the scheme itself counts early.
+    /// No count is moved, because the scheme itself counts early.
     Never,
-    /// Counts that must be moved to be exact.
+    /// Counts are moved only if they would otherwise be wrong.
     IfNecessary,
-    /// Counts that must be moved to be exact, and counts that are profitable to move.
+    /// Counts are moved if they would otherwise be wrong, or if that is profitable.
     IfProfitable,
 }
 
@@ -91,7 +91,7 @@ pub enum EarlyCounting {
 pub struct PassChoices {
     /// Which loops are counted by trip count.
     pub trip_counts: TripCounting,
-    /// Which paths are counted early.
+    /// Which counts are moved to earlier edges.
     pub early: EarlyCounting,
     /// How the dominant iterations of short loops are counted.
     pub dominant: DominantCounting,
@@ -102,7 +102,7 @@ impl PassChoices {
     pub const AT_PATH_ENDS: PassChoices =
         PassChoices { trip_counts: TripCounting::Off, early: EarlyCounting::IfNecessary, dominant: DominantCounting::Shared };
 
-    /// Returns the passes that both choices contain.
+    /// Restricts each of these passes to what `limit` allows.
     #[must_use]
     pub fn limited_to(self, limit: PassChoices) -> PassChoices {
         PassChoices {
@@ -136,7 +136,7 @@ impl Pass {
     pub const ALL: [Pass; 3] = [Pass::TripCounts, Pass::EarlyCounts, Pass::DominantIterations];
 }
 
-/// A program that miscounts its paths was found.
+/// The verifier found that a program miscounts its paths.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct PassFault {
     /// The pass after which the fault was found, or `None` if it was found before the first pass.
@@ -166,7 +166,7 @@ pub struct ProbeProgram {
     /// Numbers of the known paths, which are not counted, or `None` if all paths are counted.
     known: Option<Vec<u64>>,
     versions: Option<CodeVersions>,
-    /// `None` if paths are counted instead of appended to a stream.
+    /// The edges on which calls end if paths are appended to a stream, or `None` if paths are counted.
     stream: Option<StreamEdges>,
 }
 
@@ -180,7 +180,7 @@ pub(crate) struct CodeVersions {
 }
 
 impl ProbeProgram {
-    /// Creates a plan's program without running passes.
+    /// Creates the program of a plan, without running passes.
     pub fn from_plan(graph: &Graph, plan: &Plan) -> ProbeProgram {
         match (&plan.part, &plan.partial) {
             (Some(part), _) => ProbeProgram::from_part(graph, plan, part),
@@ -198,7 +198,7 @@ impl ProbeProgram {
         ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), actions(graph, plan), plan)
     }
 
-    /// Creates the program that counts a copy's part of the paths, each at its end ([`crate::part::Ends`]).
+    /// Creates the program that counts the paths of one of several copies, each at its end ([`crate::part::Ends`]).
     fn from_part(graph: &Graph, plan: &Plan, part: &PartPlan) -> ProbeProgram {
         let operations = part::operations(graph, &plan.dag, &part.part);
         let cells = Cells::Labels { labels: part.labels.clone(), cells: part.words, part: part.part.clone() };
@@ -217,7 +217,8 @@ impl ProbeProgram {
         ProbeProgram { cells, ..program }
     }
 
-    /// Creates the program that counts each interesting path separately, and all others in one counter. Numbers are among all paths.
+    /// Creates the program that counts each interesting path separately, and all others in one counter. A path's number is its number among
+    /// all paths.
     pub fn from_interesting(graph: &Graph, planned: InterestingPlan) -> ProbeProgram {
         let program = ProbeProgram::from_plan(graph, &planned.plan);
         let InterestingPlan { dag, numbering, ending, paths, aliases, proven, .. } = planned;
@@ -225,14 +226,15 @@ impl ProbeProgram {
         ProbeProgram { paths: NumberedPaths { dag, numbering }, increments: None, cells, ..program }
     }
 
-    /// Creates the program that counts a plan's unknown paths in a single version of the code. Paths are looked up at their end.
+    /// Creates the program that counts the paths of a plan that are not in `known`, in a single version of the code. Each path is looked up
+    /// at its end.
     pub(crate) fn from_lookups(graph: &Graph, plan: &Plan, operations: Vec<Vec<Operation>>, known: Vec<u64>) -> ProbeProgram {
         let program = ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), operations, plan);
         ProbeProgram { increments: Some(plan.probes.clone()), known: Some(known), ..program }
     }
 
-    /// Creates the program that counts a plan's unknown paths, which are recognised at their end by preferential numbers. The plan's
-    /// increments must belong to `ending`, and its numbering to all paths.
+    /// Creates the program that counts the paths of a plan that are not in `known`. Known paths are recognised at their end by preferential
+    /// numbers. The plan's increments must belong to `ending`, and its numbering to all paths.
     pub fn from_preferential(graph: &Graph, plan: &Plan, ending: PathEnding, known: Vec<u64>) -> ProbeProgram {
         let looked_up = |operation: Operation| match operation {
             Operation::Count { increment } => Operation::Check { increment },
@@ -243,12 +245,13 @@ impl ProbeProgram {
         ProbeProgram { increments: None, cells: Cells::Preferential(ending), ..program }
     }
 
-    /// Creates the program that counts all paths by `ending`, to which the plan's increments must belong. The numbering is of all paths.
+    /// Creates the program that counts all paths, and finds each path's counter by `ending`, to which the plan's increments must belong.
+    /// The numbering is of all paths.
     pub fn from_register_ending(graph: &Graph, plan: &Plan, ending: PathEnding) -> ProbeProgram {
         ProbeProgram { increments: None, cells: Cells::Preferential(ending), ..ProbeProgram::from_complete(graph, plan) }
     }
 
-    /// Creates the program that counts a plan's unknown paths in a graph with several versions of the function.
+    /// Creates the program that counts the paths of a plan that are not in `known`, in a graph with several versions of the function.
     pub(crate) fn from_versions(
         frame: ProgramFrame,
         plan: &Plan,
@@ -266,7 +269,7 @@ impl ProbeProgram {
         ProbeProgram { frame, code, paths, increments: None, cells, known: None, versions: None, stream: None }
     }
 
-    /// Creates a plan's program and runs the passes.
+    /// Creates the program of a plan and runs the passes.
     pub fn from_graph(
         graph: &Graph,
         plan: &Plan,
@@ -302,7 +305,8 @@ impl ProbeProgram {
         Ok(())
     }
 
-    /// Returns the frequencies of this graph's edges, or `None` if the graph is the function's own.
+    /// Returns the frequencies of the edges of the program's graph, or `None` if that is the function's graph, to which `frequencies`
+    /// belongs.
     fn own_frequencies(&self, frequencies: &Frequencies) -> Option<Frequencies> {
         let edges = self.frame.origins.as_ref()?.iter().map(|e| frequencies.edge(*e)).collect();
         Some(Frequencies::measured(&self.frame.graph, edges))
@@ -322,11 +326,12 @@ impl ProbeProgram {
         self.code.operations[edge.index()] = operations;
     }
 
-    /// If this is the program of a copy, makes it also count the hits of its probes, for comparison with the prediction.
+    /// Makes the program of an instrumented copy also count the executions of its probes, to compare them with the prediction. Does not
+    /// change other programs.
     pub fn count_hits(&mut self) {
         let Cells::Labels { part, .. } = &self.cells else { return };
         for edge in self.frame.graph.edges() {
-            let hits = part::hits(&self.frame.dag, part, edge);
+            let hits = part::probe_hits(&self.frame.dag, part, edge);
             if hits != Hits::default() {
                 self.code.operations[edge.index()].push(Operation::CountHits(hits));
             }
@@ -348,7 +353,7 @@ impl ProbeProgram {
         &self.frame.dag
     }
 
-    /// Returns the numbered paths.
+    /// Returns the acyclic graph of the numbered paths, with their numbering.
     pub fn paths(&self) -> &NumberedPaths {
         &self.paths
     }
@@ -390,7 +395,7 @@ impl ProbeProgram {
 
     /// Returns the operations on an edge, in order.
     pub fn operations(&self, edge: Edge) -> &[Operation] {
-        self.code.on(edge)
+        self.code.operations_on(edge)
     }
 
     /// Returns the loops that are counted by trip count.
@@ -398,7 +403,7 @@ impl ProbeProgram {
         &self.code.loops
     }
 
-    /// Returns the loop with an ID.
+    /// Returns the loop with the given ID.
     pub fn loop_by_id(&self, id: LoopId) -> &TripCountedLoop {
         &self.code.loops[id.0]
     }
@@ -408,7 +413,7 @@ impl ProbeProgram {
         &self.code.dominant
     }
 
-    /// Returns the dominant iteration with an ID.
+    /// Returns the dominant iteration with the given ID.
     pub fn dominant_by_id(&self, id: DominantId) -> &DominantIterationCode {
         &self.code.dominant[id.0]
     }
@@ -441,7 +446,7 @@ impl ProbeProgram {
     /// Returns whether an edge counts a path that continues after it.
     pub fn counts_early(&self, edge: Edge) -> bool {
         use Operation::{Check, Count, CountHits, Emit, LeaveCall, NoteCall};
-        let last = self.code.on(edge).iter().rev().find(|o| !matches!(o, CountHits(_) | NoteCall | LeaveCall));
+        let last = self.code.operations_on(edge).iter().rev().find(|o| !matches!(o, CountHits(_) | NoteCall | LeaveCall));
         self.frame.graph.to(edge) != self.frame.graph.exit() && matches!(last, Some(Count { .. } | Check { .. } | Emit { .. }))
     }
 }

@@ -14,7 +14,7 @@ pub struct LoopId(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DominantId(pub usize);
 
-/// An operation on path register, counters and stream.
+/// An operation on the path register, the counters and the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Control never takes this edge. The edge has no other operation.
@@ -44,8 +44,8 @@ pub enum Operation {
     },
     /// Adds one pending iteration of a loop that is counted by trip count.
     Iterate(LoopId),
-    /// Leaves a loop that is counted by trip count, after `n` pending iterations. If `n > 0`: `count[r + l.increment] += 1`, `count[l.start
-    /// + l.increment] += n - 1`, `r = l.start`. Then, for any `n`: `r += partial`, `n = 0`.
+    /// Leaves a loop `l` that is counted by trip count, after `n` pending iterations. If `n > 0`: `count[r + l.increment] += 1`,
+    /// `count[l.start + l.increment] += n - 1`, `r = l.start`. Then, for any `n`: `r += partial`, `n = 0`.
     Flush {
         /// The loop `l`.
         of: LoopId,
@@ -54,7 +54,7 @@ pub enum Operation {
     },
     /// Adds the executions of a dominant iteration that is counted in a register: `count[index] += register`, `register = 0`.
     FlushDominant(DominantId),
-    /// Counts the hits of a copy's probes, for comparison with the prediction.
+    /// Counts the executions of the probes on this edge, to compare them with the prediction for a copy of the program.
     CountHits(Hits),
     /// Appends path `r + increment` to the stream.
     Emit {

@@ -1,7 +1,8 @@
-//! Creates the operations for a copy's part of the paths: each path of the part is counted on its end ([`crate::part::Ends`]).
+//! Creates the operations for the paths that one of several copies of a program counts. Each of these paths is counted on its end
+//! ([`crate::part::Ends`]).
 //!
-//! After its end, a path has only one continuation, without a call that may not return, so a count on the end is exact. If no path of the
-//! part can follow, edges have no operations until the next path begins.
+//! After its end, a path has only one continuation, without a call that may not return, so a count on the end is exact. Edges after which
+//! none of these paths can follow have no operations until the next path begins.
 //!
 //! If a path's first edge is its end, it is counted on the cut edge where it begins, after the register is set. But after a call that
 //! returns twice, a path may begin again without the cut edge being taken, so such paths are counted on the next edge.
@@ -20,11 +21,11 @@ pub fn operations(graph: &Graph, dag: &Dag, part: &Part) -> Vec<Vec<Operation>> 
         };
     }
     let counting = PartCounting { graph, dag, part, nodes_before_counts: part.nodes_before_counts(dag), returning };
-    graph.edges().map(|e| counting.on(e)).collect()
+    graph.edges().map(|e| counting.operations_on(e)).collect()
 }
 
-/// Returns the hits of an edge's probes per execution, including those on the dummy edges that replace it.
-pub fn hits(dag: &Dag, part: &Part, edge: Edge) -> Hits {
+/// Returns the number of probes that are executed each time control takes an edge, including those on the dummy edges that replace it.
+pub fn probe_hits(dag: &Dag, part: &Part, edge: Edge) -> Hits {
     let of = |id: DagEdgeId| {
         let (labelled, counted, end) = (part.increments[id.index()] != 0, part.counted.contains(id), part.ends.contains(id));
         Hits { labels: labelled.into(), all: (counted || labelled && !end).into() }
@@ -39,12 +40,12 @@ struct PartCounting<'a> {
     part: &'a Part,
     /// The nodes from which a counting edge is reachable.
     nodes_before_counts: NodeSet,
-    /// The nodes at which a call returns twice, if the part counts the path that begins there on its first edge.
+    /// The nodes at which a call returns twice, if the path that begins there is counted on its first edge.
     returning: NodeSet,
 }
 
 impl PartCounting<'_> {
-    fn on(&self, edge: Edge) -> Vec<Operation> {
+    fn operations_on(&self, edge: Edge) -> Vec<Operation> {
         let pending = self.returning.contains(self.graph.from(edge)).then_some(self.part.offset);
         if let Some(id) = self.dag.real(edge) {
             return match self.counted_increment(id).or(pending) {
@@ -55,11 +56,11 @@ impl PartCounting<'_> {
         }
         match self.dag.cut(edge) {
             None => vec![Operation::Unreachable],
-            Some(cut) => self.on_cut(cut, pending),
+            Some(cut) => self.operations_on_cut(cut, pending),
         }
     }
 
-    fn on_cut(&self, cut: &Cut, pending: Option<i64>) -> Vec<Operation> {
+    fn operations_on_cut(&self, cut: &Cut, pending: Option<i64>) -> Vec<Operation> {
         let ends = cut.leave.and_then(|id| self.counted_increment(id)).or(pending).map(|increment| Operation::Count { increment });
         let start = Operation::Set(cut.enter.map_or(0, |id| self.part.increments[id.index()]));
         let is_decided = cut.enter.is_some_and(|id| self.part.counted.contains(id)) && cut.reason != CutReason::ReturnsTwice;

@@ -5,9 +5,9 @@ use crate::graph::Node;
 /// A version of a node's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CodeVersion {
-    /// A copy of the node in the known-path region. Copy 0 is the original.
+    /// A copy of the node in the known-path region, the code for known paths. Copy 0 is the original.
     Known(u32),
-    /// In the instrumented code, which control enters when it leaves the region.
+    /// The node in the instrumented code, which control enters when it leaves the known-path region.
     Instrumented,
 }
 

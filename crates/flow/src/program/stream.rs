@@ -10,7 +10,7 @@ use super::operation::Operation;
 use crate::graph::{Edge, EdgeSet};
 use std::mem::take;
 
-/// The edges on which calls end.
+/// The edges on which a call of the function ends, and the edges on which the function calls another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamEdges {
     /// Edges to the exit that end the call.
@@ -44,7 +44,8 @@ impl ProbeProgram {
         self.stream = Some(edges);
     }
 
-    /// Returns the edge on which all paths that take `edge` end (`edge` itself if it leads to the exit), or `None` if there are several.
+    /// Returns the edge on which all paths that take `edge` end (`edge` itself if it leads to the exit), or `None` if they end on several
+    /// edges.
     fn find_only_end_after(&self, edge: Edge) -> Option<Edge> {
         let graph = &self.frame.graph;
         let mut last = edge;
@@ -53,7 +54,7 @@ impl ProbeProgram {
             if graph.to(last) == graph.exit() || (last != edge && self.frame.cut(last).is_some()) {
                 return Some(last);
             }
-            let mut out = self.code.live(graph.out(graph.to(last)));
+            let mut out = self.code.live_edges(graph.out(graph.to(last)));
             let (Some(only), None) = (out.next(), out.next()) else { return None };
             last = only;
         }

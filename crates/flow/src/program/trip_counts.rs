@@ -10,13 +10,14 @@ use crate::graph::{Edge, Graph, Node};
 use std::num::NonZeroU64;
 
 /// Minimum number of iterations per entry with which the code on the exit edges costs less than counting each iteration. This is a rough
-/// estimate: with 2, three programs do not change; with 20, they execute 0 to 0.3% fewer instructions (docs/benchmarks/constants.md).
+/// estimate: if it is 2, three benchmark programs do not change; if it is 20, they execute 0 to 0.3% fewer instructions
+/// (docs/benchmarks/constants.md).
 const MIN_ITERATIONS: f64 = 5.0;
-/// Maximum number of instructions in an iteration of a [tight](TripCounting::Tight) loop. With 0, three programs execute 0.9% fewer to 1.1%
-/// more instructions; with 24, 0.9% fewer to 4.3% more (docs/benchmarks/constants.md).
+/// Maximum number of instructions in an iteration of a [tight](TripCounting::Tight) loop. If this is 0, three benchmark programs execute
+/// 0.9% fewer to 1.1% more instructions; if it is 24, 0.9% fewer to 4.3% more (docs/benchmarks/constants.md).
 const MAX_TIGHT_SIZE: u32 = 6;
-/// Maximum number of exit edges, each of which needs code that adds the trip count. With 8, three programs do not change; with 1, they
-/// execute 0 to 0.3% fewer instructions (docs/benchmarks/constants.md).
+/// Maximum number of exit edges, each of which needs code that adds the trip count. If this is 8, three benchmark programs do not change;
+/// if it is 1, they execute 0 to 0.3% fewer instructions (docs/benchmarks/constants.md).
 const MAX_EXITS: usize = 3;
 
 /// Counts loops by their trip counts if that is profitable. Linear in the size of the graph and of its loops.
@@ -49,10 +50,10 @@ impl CountableLoop {
         if blocks.changes_version.contains(&back) {
             return None;
         }
-        let nodes = find_only_path(frame, code, blocks, back)?;
-        let start = value_set(code.on(back)).filter(|_| is_counted_once(code, graph, &nodes, back))?;
+        let nodes = find_single_path_loop(frame, code, blocks, back)?;
+        let start = value_set(code.operations_on(back)).filter(|_| is_counted_once(code, graph, &nodes, back))?;
         let exits: Vec<Edge> =
-            nodes.iter().flat_map(|n| code.live(graph.out(*n))).filter(|e| !stays_in_loop(graph, &nodes, back, *e)).collect();
+            nodes.iter().flat_map(|n| code.live_edges(graph.out(*n))).filter(|e| !stays_in_loop(graph, &nodes, back, *e)).collect();
         // A loop without exits is infinite, and must be counted inside.
         if exits.is_empty() || exits.len() > MAX_EXITS || exits.iter().any(|e| !blocks.can_carry_code.contains(*e)) {
             return None;
@@ -77,21 +78,21 @@ impl CountableLoop {
         let graph = &frame.graph;
         let is_counted_by_program = self.exits.len() == 1 && blocks.counted.contains(&self.back);
         let is_short = || self.nodes.iter().map(|n| blocks.sizes[n.index()]).sum::<u32>() <= MAX_TIGHT_SIZE;
-        let entering = code.live(graph.incoming(self.nodes[0])).filter(|e| *e != self.back);
+        let entering = code.live_edges(graph.incoming(self.nodes[0])).filter(|e| *e != self.back);
         let outside: f64 = entering.map(|e| frequencies.edge(e)).sum();
         let iterates = frequencies.edge(self.back) >= MIN_ITERATIONS * outside;
         self.trip_count.is_some() || (which == TripCounting::On || is_counted_by_program || is_short()) && iterates
     }
 
     fn rewrite(self, frame: &ProgramFrame, code: &mut EdgeCode) {
-        let (graph, of) = (&frame.graph, code.next_loop());
+        let (graph, of) = (&frame.graph, code.next_loop_id());
         let (mut partial, mut whole) = (0i64, 0);
         for node in &self.nodes {
             let (region, leaving): (Vec<Edge>, Vec<Edge>) =
                 graph.out(*node).iter().partition(|e| stays_in_loop(graph, &self.nodes, self.back, **e));
-            let exits: Vec<Edge> = code.live(&leaving).collect();
+            let exits: Vec<Edge> = code.live_edges(&leaving).collect();
             exits.iter().for_each(|e| code.operations[e.index()].insert(0, Operation::Flush { of, partial }));
-            for operation in code.on(region[0]) {
+            for operation in code.operations_on(region[0]) {
                 match operation {
                     Operation::Add(increment) => partial = partial.wrapping_add(*increment),
                     Operation::Count { increment } => whole = partial.wrapping_add(*increment),
@@ -112,11 +113,11 @@ fn stays_in_loop(graph: &Graph, nodes: &[Node], back: Edge, edge: Edge) -> bool 
 
 /// Returns whether an iteration's path is counted on the back edge, or on an earlier edge after which only one path continues.
 fn is_counted_once(code: &EdgeCode, graph: &Graph, nodes: &[Node], back: Edge) -> bool {
-    let counts = |e: Edge| code.on(e).iter().any(|o| matches!(o, Operation::Count { .. }));
+    let counts = |e: Edge| code.operations_on(e).iter().any(|o| matches!(o, Operation::Count { .. }));
     match code.after_flushes(back) {
         [Operation::Count { .. }, Operation::Set(_)] => true,
         [Operation::Set(_)] => {
-            let region = |pair: &[Node]| code.live(graph.out(pair[0])).find(|e| graph.to(*e) == pair[1]);
+            let region = |pair: &[Node]| code.live_edges(graph.out(pair[0])).find(|e| graph.to(*e) == pair[1]);
             nodes.windows(2).filter_map(region).any(counts)
         }
         _ => false,
@@ -125,16 +126,16 @@ fn is_counted_once(code: &EdgeCode, graph: &Graph, nodes: &[Node], back: Edge) -
 
 /// Returns the nodes of the loop with this back edge. Returns `None` unless the loop has a single path, is entered only at its head,
 /// contains no other loop, and has only [quiet](BlockProperties::quiet) nodes.
-fn find_only_path(frame: &ProgramFrame, code: &EdgeCode, blocks: &BlockProperties, back: Edge) -> Option<Vec<Node>> {
+fn find_single_path_loop(frame: &ProgramFrame, code: &EdgeCode, blocks: &BlockProperties, back: Edge) -> Option<Vec<Node>> {
     let graph = &frame.graph;
     let (latch, head) = (graph.from(back), graph.to(back));
-    if head == graph.entry() || code.live(graph.incoming(head)).any(|e| e != back && frame.cut(e).is_some()) {
+    if head == graph.entry() || code.live_edges(graph.incoming(head)).any(|e| e != back && frame.cut(e).is_some()) {
         return None;
     }
     let mut nodes = vec![latch];
     while nodes[nodes.len() - 1] != head {
         let node = nodes[nodes.len() - 1];
-        let mut into = code.live(graph.incoming(node));
+        let mut into = code.live_edges(graph.incoming(node));
         let (Some(only), None) = (into.next(), into.next()) else { return None };
         if frame.cut(only).is_some() {
             return None;
@@ -143,7 +144,7 @@ fn find_only_path(frame: &ProgramFrame, code: &EdgeCode, blocks: &BlockPropertie
     }
     nodes.reverse();
     let follows = |i: usize| nodes.get(i + 1).copied().unwrap_or(head);
-    let stays = |n: Node, to: Node| code.live(graph.out(n)).filter(|e| graph.to(*e) == to).count() == 1;
+    let stays = |n: Node, to: Node| code.live_edges(graph.out(n)).filter(|e| graph.to(*e) == to).count() == 1;
     let is_only_path = (0..nodes.len()).all(|i| blocks.quiet.contains(nodes[i]) && stays(nodes[i], follows(i)));
     is_only_path.then_some(nodes)
 }

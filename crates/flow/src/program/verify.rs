@@ -74,9 +74,9 @@ pub enum ProgramFault {
     },
 }
 
-/// Verifies that a program's paths are numbered consecutively from 0 and, if their increments should sum to the numbers, that they do. The
-/// interesting paths of a copy's part only need to have different numbers. Linear in the size of the graph. The error describes the first
-/// fault.
+/// Verifies that a program's paths are numbered consecutively from 0 and, if their increments should sum to the numbers, that they do. If
+/// the program counts by labels ([`Cells::Labels`]), verifies instead that its interesting paths have different numbers, and that each is
+/// counted once. Linear in the size of the graph. The error describes the first fault.
 pub fn verify_numbering(program: &ProbeProgram) -> Result<(), String> {
     if let Cells::Labels { part, .. } = program.cells() {
         return verify_part(program.dag(), part).map_err(|fault| fault.to_string());
@@ -119,7 +119,7 @@ fn distances_to_exit(program: &ProbeProgram) -> Vec<Option<usize>> {
     distances
 }
 
-/// Returns the pseudo-random walk with a number, from entry to exit, or `None` if the exit is unreachable.
+/// Returns the pseudo-random walk that `number` selects, from entry to exit, or `None` if the exit is unreachable.
 fn random_walk(program: &ProbeProgram, distances: &[Option<usize>], number: u64, max_edges: usize) -> Option<Vec<Edge>> {
     let graph = program.graph();
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -209,7 +209,7 @@ impl<'a> ExpectedCounters<'a> {
         Ok(())
     }
 
-    /// Checks that the path that led to a call is noted there.
+    /// Checks that the program has noted the path that led to a call.
     fn verify_note(&self, walk: &[Edge], machine: &Machine) -> Result<(), ProgramFault> {
         let is_call = |edge: &Edge| self.program.stream().is_some_and(|s| s.calls.contains(*edge));
         if !walk.last().is_some_and(is_call) {

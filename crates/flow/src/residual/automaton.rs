@@ -1,6 +1,6 @@
 //! The known-path region as a finite automaton over edges.
 //!
-//! A state is a node of the path graph in a context, which summarises the edges before it. A path is known if the automaton has a
+//! A state is a node of the acyclic graph in a context, which summarises the edges before it. A path is known if the automaton has a
 //! transition for each of its edges, and the last transition is not *unclear*.
 //!
 //! Invariants: state 0 is the entry; a transition leads to a state of its edge's head.

@@ -1,10 +1,10 @@
 //! Known-path regions in which a node is copied for each context after which known paths continue differently.
 //!
-//! In a region that contains each node once ([`super::region`]), parts of known paths can form unknown paths. Copies of nodes prevent that,
-//! because the code then is an automaton of the known paths. The minimal automaton (Myhill-Nerode: one state for all prefixes with the same
-//! continuations) needs the register at joins of edges with different values; a trie has no joins, but is large. Frequently executed
-//! prefixes therefore get separate states, and all others share the states of the minimal automaton. Several sets of paths and thresholds
-//! of executions are tried, and the cheapest result is used ([`super::prices`]).
+//! In a region that contains each node once ([`super::region`]), parts of different known paths can combine to unknown paths. Copies of
+//! nodes prevent that, because the code then is an automaton of the known paths. The minimal automaton (Myhill-Nerode: one state for all
+//! prefixes with the same continuations) needs the register at joins of edges with different values; a trie has no joins, but is large.
+//! Frequently executed prefixes therefore get separate states, and all others share the states of the minimal automaton. Several sets of
+//! paths and thresholds of executions are tried, and the cheapest result is used ([`super::prices`]).
 
 use super::KnownPath;
 use super::automaton::{Automaton, RegionState, RegionTransition};
@@ -14,21 +14,21 @@ use crate::graph::Node;
 use std::collections::{BTreeSet, HashMap};
 
 /// Shares of all executions. For each share, the most frequent paths that make up the share are tried as a region. With only the last
-/// share, three programs execute 1.0 to 8.2% more instructions; with only the first and the last, 0.2% fewer to 2.7% more
+/// share, three benchmark programs execute 1.0 to 8.2% more instructions; with only the first and the last, 0.2% fewer to 2.7% more
 /// (docs/benchmarks/constants.md).
 const REGION_SHARES: [f64; 6] = [0.9, 0.97, 0.99, 0.997, 0.999, 1.0];
-/// Divisors of the number of all executions. A quotient is the minimum number of executions of a prefix with a separate state; with the
-/// divisor 0, no prefix has a separate state. With only 0, three programs execute 0.6 to 5.1% more instructions; with only 64 and 0, 0 to
-/// 1.4% more (docs/benchmarks/constants.md).
+/// The number of all executions is divided by each of these. The quotient is the minimum number of executions of a prefix with a separate
+/// state; with the divisor 0, no prefix has a separate state. With only 0, three benchmark programs execute 0.6 to 5.1% more instructions;
+/// with only 64 and 0, 0 to 1.4% more (docs/benchmarks/constants.md).
 const DISTINCT_DIVISORS: [u64; 5] = [4, 16, 64, 256, 0];
-/// Maximum number of states of a region in excess of twice its nodes. With 0, two of three programs execute 6% more instructions; with 160,
-/// one executes 1.3% fewer and has 3% more code (docs/benchmarks/constants.md).
+/// Maximum number of states of a region in excess of twice its nodes. If this is 0, two of three benchmark programs execute 6% more
+/// instructions; if it is 160, one executes 1.3% fewer and has 3% more code (docs/benchmarks/constants.md).
 const MAX_EXTRA_STATES: usize = 16;
 /// Maximum total number of edges of a region's paths, which bounds the time and memory of a build.
 const MAX_EDGES: usize = 200_000;
 
 /// Finds the cheapest region with contexts, or `None` if none costs less than `cost`, the cost of the region of `nodes` uncopied nodes.
-pub fn find_cheapest(dag: &Dag, paths: &[KnownPath], prices: Prices, cost: f64, nodes: usize) -> Option<Automaton> {
+pub fn find_cheapest_region(dag: &Dag, paths: &[KnownPath], prices: Prices, cost: f64, nodes: usize) -> Option<Automaton> {
     let all: u64 = paths.iter().map(|p| p.executions).fold(0, u64::saturating_add);
     let mut ranked: Vec<&KnownPath> = paths.iter().collect();
     ranked.sort_by_key(|p| std::cmp::Reverse(p.executions));
@@ -61,7 +61,7 @@ pub fn find_cheapest(dag: &Dag, paths: &[KnownPath], prices: Prices, cost: f64, 
 
 struct KnownPrefix {
     node: Node,
-    /// The prefix without its last edge, and the last edge.
+    /// The index of the prefix without its last edge, and the last edge. `None` for the empty prefix.
     before: Option<(usize, DagEdgeId)>,
     executions: u64,
     /// The edges that may follow, each with the extended prefix, or with `None` if the path ends.
@@ -152,7 +152,7 @@ impl PrefixTrie {
     }
 }
 
-/// An automaton between the minimal one and the trie.
+/// An automaton with more states than the minimal one, but fewer than the trie.
 struct ContextAutomaton {
     /// One of the prefixes that lead to each state.
     states: Vec<usize>,

@@ -4,18 +4,19 @@
 //! (docs/benchmarks/constants.md lists the programs). A price for instruction cache pressure, estimated from the number of hot paths, was
 //! removed: of eight programs, one had fewer cache misses with it, two had more, and one of these executed 1.3% more instructions.
 
-/// Price of a lookup at the end of a path. With 0 or 8, the number of instructions changes by at most 0.1%.
+/// Price of a lookup at the end of a path. If this is 0 or 8, the number of instructions changes by at most 0.1%.
 const LOOKUP_PRICE: f64 = 2.0;
-/// Price of the register at a join of edges with different values: it is set on each edge, and a different value is spilled. With 0, 4 to
-/// 15% more instructions; with 12, 0 to 6% more.
+/// Price of the register at a join of edges with different values: it is set on each edge, and a different value is spilled. If this is 0,
+/// the programs execute 4 to 15% more instructions; if it is 12, 0 to 6% more.
 const REGISTER_PRICE: f64 = 3.0;
-/// Price of a path through the instrumented code instead of the region. With 3, 0 to 6% more instructions; with 48, 0 to 6% more.
+/// Price of a path through the instrumented code instead of the region. If this is 3, the programs execute 0 to 6% more instructions; if it
+/// is 48, also 0 to 6% more.
 const DETOUR_PRICE: f64 = 12.0;
-/// Price of an additional state, as a fraction of all executions. With a tenth, 0 to 4% more instructions; with ten times as much, 0 to 2%
-/// more.
+/// Price of an additional state, as a fraction of all executions. If this is a tenth, the programs execute 0 to 4% more instructions; if it
+/// is ten times as much, 0 to 2% more.
 const STATE_PRICE_SHARE: f64 = 3e-3;
-/// Minimum price of an additional state, so that cold functions are not copied. With 0 or 2,000, instructions change by up to 0.2%, and
-/// code size by up to 5%.
+/// Minimum price of an additional state, so that cold functions are not copied. If this is 0 or 2,000, instructions change by up to 0.2%,
+/// and code size by up to 5%.
 const MIN_STATE_PRICE: f64 = 200.0;
 
 #[derive(Clone, Copy, Debug)]

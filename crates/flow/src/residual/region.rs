@@ -11,8 +11,8 @@ use super::prices::Prices;
 use crate::dag::{Dag, DagEdgeId, DagEdgeSet};
 use crate::graph::{Node, NodeSet};
 
-/// Minimum relative improvement of a move. With 1e-5, three programs execute 0 to 0.3% more instructions; with 3e-2, the difference is
-/// within 0.2% (docs/benchmarks/constants.md).
+/// Minimum relative improvement of a move. If this is 1e-5, three benchmark programs execute 0 to 0.3% more instructions; if it is 3e-2,
+/// the difference is within 0.2% (docs/benchmarks/constants.md).
 const MIN_IMPROVEMENT: f64 = 1e-3;
 /// Maximum number of search steps for a function, which bounds the build time. The best region found until then is used.
 const MAX_STEPS: usize = 300_000_000;
@@ -45,13 +45,13 @@ impl<'a> KnownPathRegion<'a> {
         let region = DagEdgeSet::from_fn(edges, |e| !paths_with[e.index()].is_empty());
         let (outside, flow, ends) = (vec![0; paths.len()], vec![0.0; edges], vec![0; edges]);
         let mut all = KnownPathRegion { dag, edges: region, paths, prices, paths_with, outside, flow, ends, steps: 0 };
-        (0..all.paths.len()).for_each(|at| all.account_path(at, 1.0));
+        (0..all.paths.len()).for_each(|at| all.add_or_remove_path(at, 1.0));
         all
     }
 
     /// Removes edges as long as that lowers the cost, and then the edges that no known path in the region takes.
     pub fn improve(&mut self) {
-        self.make_cheaper();
+        self.remove_unprofitable_edges();
         for edge in self.dag.edge_ids() {
             if self.edges.contains(edge) && self.paths_with[edge.index()].iter().all(|at| self.outside[*at] > 0) {
                 self.remove_edge(edge);
@@ -59,7 +59,7 @@ impl<'a> KnownPathRegion<'a> {
         }
     }
 
-    fn make_cheaper(&mut self) {
+    fn remove_unprofitable_edges(&mut self) {
         let mut cost = self.cost();
         while cost > 0.0 && self.steps < MAX_STEPS {
             let mut best: Option<(f64, Vec<DagEdgeId>)> = None;
@@ -88,7 +88,7 @@ impl<'a> KnownPathRegion<'a> {
     }
 
     /// Returns the edges with which unknown paths in the region may end.
-    pub fn unclear(&self) -> DagEdgeSet {
+    pub fn find_unclear_ends(&self) -> DagEdgeSet {
         let path_counts = self.path_counts();
         DagEdgeSet::from_fn(self.dag.edges().len(), |e| self.is_unclear(&path_counts, e))
     }
@@ -149,7 +149,7 @@ impl<'a> KnownPathRegion<'a> {
         let mut from = vec![0u64; dag.node_count()];
         from[tail.index()] = 1;
         for &node in dag.order().iter().rev() {
-            from[node.index()] += self.inner_out(node).map(|e| from[dag.edge(e).to.index()]).sum::<u64>();
+            from[node.index()] += self.out_edges_in_region(node).map(|e| from[dag.edge(e).to.index()]).sum::<u64>();
         }
         let mut known = vec![0u64; dag.edges().len()];
         for &at in self.paths_with[end.index()].iter().filter(|at| self.outside[**at] == 0) {
@@ -163,7 +163,7 @@ impl<'a> KnownPathRegion<'a> {
         dag.edge_ids().filter(|e| unknown(*e) > 0).max_by(|a, b| worth(a).total_cmp(&worth(b)).then(b.cmp(a)))
     }
 
-    fn inner_out(&self, node: Node) -> impl Iterator<Item = DagEdgeId> + '_ {
+    fn out_edges_in_region(&self, node: Node) -> impl Iterator<Item = DagEdgeId> + '_ {
         self.dag.out(node).iter().copied().filter(|e| self.edges.contains(*e))
     }
 
@@ -171,7 +171,7 @@ impl<'a> KnownPathRegion<'a> {
         self.edges.remove(edge);
         for at in self.paths_with[edge.index()].clone() {
             if self.outside[at] == 0 {
-                self.account_path(at, -1.0);
+                self.add_or_remove_path(at, -1.0);
             }
             self.outside[at] += 1;
         }
@@ -182,13 +182,13 @@ impl<'a> KnownPathRegion<'a> {
         for at in self.paths_with[edge.index()].clone() {
             self.outside[at] -= 1;
             if self.outside[at] == 0 {
-                self.account_path(at, 1.0);
+                self.add_or_remove_path(at, 1.0);
             }
         }
     }
 
-    /// Adds a path to the paths in the region (`sign` 1), or removes it (`sign` -1).
-    fn account_path(&mut self, at: usize, sign: f64) {
+    /// Updates the members for a path that is added to the paths in the region (`sign` 1) or removed from them (`sign` -1).
+    fn add_or_remove_path(&mut self, at: usize, sign: f64) {
         let path = &self.paths[at];
         self.steps += path.edges.len();
         path.edges.iter().for_each(|e| self.flow[e.index()] += sign * path.own_executions() as f64);
@@ -242,7 +242,7 @@ impl<'a> KnownPathRegion<'a> {
         let mut path_counts = vec![0u64; self.dag.node_count()];
         path_counts[self.dag.entry().index()] = 1;
         for &node in self.dag.order() {
-            for edge in self.inner_out(node) {
+            for edge in self.out_edges_in_region(node) {
                 path_counts[self.dag.edge(edge).to.index()] += path_counts[node.index()];
             }
         }

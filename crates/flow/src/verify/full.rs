@@ -11,7 +11,7 @@ use crate::dag::{Dag, DagEdgeId};
 
 /// A fault of a numbering of all paths.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum NumberingFault {
     /// Two paths have the same number, or a number is missing.
     #[error("the numbers of the paths from node {0} to the exit are not contiguous")]
     Numbers(u32),
@@ -24,7 +24,7 @@ pub enum Fault {
 }
 
 /// Verifies that the values number all paths from 0 on, and that increments have the same sums. Returns the number of paths.
-pub fn verify_full(dag: &Dag, values: &[i64], increments: &[i64]) -> Result<u64, Fault> {
+pub fn verify_full(dag: &Dag, values: &[i64], increments: &[i64]) -> Result<u64, NumberingFault> {
     let mut paths_from = vec![0u64; dag.node_count()];
     paths_from[dag.exit().index()] = 1;
     for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
@@ -33,9 +33,9 @@ pub fn verify_full(dag: &Dag, values: &[i64], increments: &[i64]) -> Result<u64,
         let mut sum = 0u64;
         for (value, paths) in out {
             if u64::try_from(value) != Ok(sum) {
-                return Err(Fault::Numbers(node.0));
+                return Err(NumberingFault::Numbers(node.0));
             }
-            sum = sum.checked_add(paths).filter(|s| i64::try_from(*s).is_ok()).ok_or(Fault::TooMany(node.0))?;
+            sum = sum.checked_add(paths).filter(|s| i64::try_from(*s).is_ok()).ok_or(NumberingFault::TooMany(node.0))?;
         }
         paths_from[node.index()] = sum;
     }
@@ -44,7 +44,7 @@ pub fn verify_full(dag: &Dag, values: &[i64], increments: &[i64]) -> Result<u64,
 }
 
 /// Checks that the increments have the same sums as the values on every path.
-fn check_sums(dag: &Dag, values: &[i64], increments: &[i64]) -> Result<(), Fault> {
+fn check_sums(dag: &Dag, values: &[i64], increments: &[i64]) -> Result<(), NumberingFault> {
     let ahead = |e: &DagEdgeId| values[e.index()].wrapping_sub(increments[e.index()]);
     let mut potential: Vec<Option<i64>> = vec![None; dag.node_count()];
     potential[dag.entry().index()] = Some(0);
@@ -53,12 +53,12 @@ fn check_sums(dag: &Dag, values: &[i64], increments: &[i64]) -> Result<(), Fault
         for edge in dag.out(node) {
             let there = here.wrapping_add(ahead(edge));
             if *potential[dag.edge(*edge).to.index()].get_or_insert(there) != there {
-                return Err(Fault::Increments(edge.0));
+                return Err(NumberingFault::Increments(edge.0));
             }
         }
     }
     match potential[dag.exit().index()] {
         Some(0) | None => Ok(()),
-        Some(_) => Err(Fault::Increments(dag.incoming(dag.exit()).first().map_or(0, |e| e.0))),
+        Some(_) => Err(NumberingFault::Increments(dag.incoming(dag.exit()).first().map_or(0, |e| e.0))),
     }
 }

@@ -1,4 +1,4 @@
-//! Verifies one copy's part of a function's paths, in two passes.
+//! Verifies the paths of a function that one of several copies of a program counts, in two passes.
 //!
 //! Interesting paths have different numbers if, at each node, the intervals of the numbers through its interesting out-edges do not
 //! overlap. Each path is counted once, with its number, under two conditions. On all paths to a node, the sum of values exceeds the
@@ -48,7 +48,7 @@ pub fn verify_part(dag: &Dag, part: &Part) -> Result<(), PartFault> {
     check_counts(dag, part, &numbers_to_exit)
 }
 
-/// The state of all interesting paths to a node.
+/// What is true of all interesting paths from the entry to a node.
 #[derive(Clone, Copy, PartialEq)]
 enum InterestingProgress {
     /// The paths are not counted yet. The sum of values exceeds the register by this amount.

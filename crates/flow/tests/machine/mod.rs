@@ -7,13 +7,13 @@ use trodden_flow::{Edge, EdgeSet, Graph, Node, NodeSet};
 use trodden_testkit::Random;
 
 /// Draws random frequencies that favour back edges, so that loops iterate often.
-pub fn frequencies(random: &mut Random, graph: &Graph) -> Frequencies {
+pub fn random_frequencies(random: &mut Random, graph: &Graph) -> Frequencies {
     let mut weight = |e: Edge| random.below(40) * if graph.to(e) <= graph.from(e) { 20 } else { 1 };
     let weights: Vec<f64> = graph.edges().map(|e| weight(e) as f64).collect();
     Frequencies::estimate(graph, &weights)
 }
 
-pub fn blocks(random: &mut Random, graph: &Graph) -> BlockProperties {
+pub fn random_block_properties(random: &mut Random, graph: &Graph) -> BlockProperties {
     let (nodes, edges) = (graph.node_count(), graph.edge_count());
     let open = EdgeSet::from_fn(edges, |_| random.chance(90));
     let can_be_early = |n: Node| n != graph.entry() && graph.incoming(n).iter().all(|e| open.contains(*e));

@@ -22,7 +22,7 @@ pub struct VerifyBudget {
     pub paths: u64,
     /// Maximum number of states of the search for two paths with the same sums.
     pub states: usize,
-    /// Number of paths to draw at random if neither suffices.
+    /// Number of paths to draw at random if neither enumeration nor the search is possible.
     pub samples: u64,
 }
 
@@ -37,13 +37,13 @@ impl Default for VerifyBudget {
 pub enum VerifyMethod {
     /// By enumerating all paths.
     Enumerated,
-    /// By an exact search for pairs of paths with the same sums.
+    /// An exact search for pairs of paths with the same sums.
     Searched,
-    /// By trying this number of random paths, which is not a proof.
+    /// A trial of this number of random paths, which is not a proof.
     Sampled(u64),
 }
 
-/// A finding about one property.
+/// What the verifier found out about one property: uniqueness, validity or compactness.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VerifyFinding {
     /// The property holds.
@@ -71,7 +71,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Returns true if the labelling was not refuted. Validity is only considered if `exact`.
+    /// Returns true if the labelling was not refuted. Validity is only considered if `exact` is true.
     pub fn is_not_refuted(&self, exact: bool) -> bool {
         let good = |f: &VerifyFinding| !matches!(f, VerifyFinding::Fails(..));
         good(&self.uniqueness) && good(&self.compactness) && (!exact || good(&self.validity))

@@ -27,7 +27,7 @@ type RegisterSums = [i128; 2];
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct PairState {
-    /// The interesting path's node and automaton state.
+    /// The interesting path's node, and its automaton state ([`MarkedPaths::step`]).
     first: (Node, u32),
     /// The other path's node, and its automaton state as long as the path may be interesting.
     second: (Node, Option<u32>),
@@ -60,7 +60,7 @@ pub fn search_pairs(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max
         if state.differ && state.first.0 == dag.exit() && state.second.0 == dag.exit() {
             let of = if state.second.1.is_some() { &mut found.interesting } else { &mut found.other };
             if of.is_none() {
-                *of = Some(paths_to(&visits, at));
+                *of = Some(trace_back_paths(&visits, at));
             }
             if found.interesting.is_some() && found.other.is_some() {
                 break;
@@ -129,7 +129,7 @@ fn for_each_successor(
     ControlFlow::Continue(())
 }
 
-fn paths_to(visits: &[Visit], mut at: usize) -> InterestingPair {
+fn trace_back_paths(visits: &[Visit], mut at: usize) -> InterestingPair {
     let (mut first, mut second) = (Vec::new(), Vec::new());
     while at != 0 {
         first.extend(visits[at].edges.0);
@@ -167,7 +167,7 @@ type PathsBySums = HashMap<([i64; 2], Option<u32>), u128>;
 
 /// Returns the number of uninteresting paths recognised as interesting, or `None` if there are more than `max_states` sums.
 pub fn count_aliases(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max_states: usize) -> Option<u128> {
-    // The automaton state determines which of the paths with a sum are interesting.
+    // A path's automaton state is `None` if the path is not interesting, so paths with the same sums are counted separately.
     let mut states: Vec<PathsBySums> = vec![PathsBySums::new(); dag.node_count()];
     states[dag.entry().index()].insert(([0, 0], Some(0)), 1);
     let mut size = 1;

@@ -1,7 +1,7 @@
 //! Decides which successor of a branch agrees with all traces.
 //!
-//! The sets W of a branch's successors are collected when the branch is first reached. The last few answers for each profile are cached, so
-//! that a branch in a loop usually costs one comparison per trace.
+//! The sets of the witnesses that can come first after each successor (the sets W) are collected when the branch is first reached. The last
+//! few answers for each profile are cached, so that a branch in a loop usually costs one comparison per trace.
 
 use super::{ReadAheadTrace, ReconstructError, Reconstruction, Reconstructor, TraceEnding};
 use crate::automaton::AutomatonState;
@@ -22,7 +22,7 @@ pub(super) struct DecisionTables {
     components: HashMap<u32, ComponentSets>,
 }
 
-/// A branch that was reached: its successors and, for each profile, the successors' sets W.
+/// A branch that was reached: its successors and, for each profile, the sets of the witnesses that can come first after each successor.
 struct KnownBranch {
     next: Vec<AutomatonState>,
     parts: Vec<Vec<SymbolSets>>,
@@ -43,7 +43,7 @@ fn next_symbol(next: Option<Witness>, ending: TraceEnding) -> Option<u32> {
 impl KnownBranch {
     /// Returns the only successor that agrees with the next symbols of all traces. Returns `None` if no or several successors agree, or if
     /// there are too many successors for a bit mask.
-    fn only_agreeing<I: Iterator<Item = Witness>>(
+    fn find_only_agreeing_successor<I: Iterator<Item = Witness>>(
         &mut self,
         sets: &[FirstSets],
         traces: &mut [ReadAheadTrace<I>],
@@ -68,10 +68,10 @@ impl KnownBranch {
 
 impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
     /// Returns the successor of a branch that agrees with all traces, or `None` if truncated traces leave several.
-    pub(super) fn choose(&mut self, state: AutomatonState) -> Result<Option<AutomatonState>, ReconstructError> {
+    pub(super) fn choose_successor(&mut self, state: AutomatonState) -> Result<Option<AutomatonState>, ReconstructError> {
         let of = self.reconstruction;
         let known = self.tables.branches.entry(state).or_insert_with(|| of.branch(state));
-        if let Some(one) = known.only_agreeing(&of.sets, &mut self.traces, self.ending) {
+        if let Some(one) = known.find_only_agreeing_successor(&of.sets, &mut self.traces, self.ending) {
             return Ok(Some(one));
         }
         let mut at_end = false;

@@ -1,5 +1,5 @@
 //! Checks value numbering on random paths against an interpreter: values with the same number must be equal in every run, for any content
-//! of memory and any targets of pointers. A second test compares expressions as text, to check that enough is found.
+//! of memory and any targets of pointers. A second test compares expressions as text, to check that no repeated computation is missed.
 
 use super::*;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ const OBJECT_DISTANCE: i64 = 1_000_000;
 const NUMBERS: u32 = 3;
 const OBJECTS: u32 = 2;
 const POINTERS: u32 = 3;
-const ROM: u32 = NUMBERS + OBJECTS + POINTERS;
+const CONSTANT_OBJECT: u32 = NUMBERS + OBJECTS + POINTERS;
 const OPERATIONS: [&str; 5] = ["add i64", "sub i64", "getelementptr i8", "load i32", "load i64"];
 
 struct Program {
@@ -25,12 +25,12 @@ struct Program {
 fn random_program(random: &mut Random) -> Program {
     let kind = |v: u32| match v {
         v if v < NUMBERS => ValueKind::Integer(i64::from(v) * 4),
-        v if v < NUMBERS + OBJECTS || v == ROM => ValueKind::Object,
+        v if v < NUMBERS + OBJECTS || v == CONSTANT_OBJECT => ValueKind::Object,
         _ => ValueKind::Other,
     };
-    let mut values: Vec<ValueProperties> = (0..=ROM).map(|v| ValueProperties { kind: kind(v), object: None }).collect();
-    // The values that may be operands so far. Addresses are kept separate for the interpreter.
-    let (mut numbers, mut addresses): (Vec<u32>, Vec<u32>) = ((0..NUMBERS).collect(), (NUMBERS..ROM).collect());
+    let mut values: Vec<ValueProperties> = (0..=CONSTANT_OBJECT).map(|v| ValueProperties { kind: kind(v), object: None }).collect();
+    // Values defined so far, which later steps may use as operands. Numbers and addresses are kept apart.
+    let (mut numbers, mut addresses): (Vec<u32>, Vec<u32>) = ((0..NUMBERS).collect(), (NUMBERS..CONSTANT_OBJECT).collect());
     let mut blocks = Vec::new();
     for block in 0..3u32 {
         let mut properties = InstructionProperties::default();
@@ -78,7 +78,7 @@ fn random_action(random: &mut Random, values: &mut Vec<ValueProperties>, numbers
         1..=4 => BlockAction::Store { value: number(random), operation, access },
         5..=9 => {
             let rom = random.chance(15);
-            let access = if rom { AccessedMemory { address: ValueId(ROM), class: None, ..access } } else { access };
+            let access = if rom { AccessedMemory { address: ValueId(CONSTANT_OBJECT), class: None, ..access } } else { access };
             let result = add_value(values);
             numbers.push(result.0);
             BlockAction::Load { result, operation, access, constant: rom }
@@ -115,8 +115,8 @@ struct UnitRun<'a> {
 impl<'a> UnitRun<'a> {
     fn run(program: &'a Program, random: &mut Random) -> Option<HashMap<StepPosition, i64>> {
         let mut values: HashMap<ValueId, i64> = (0..NUMBERS).map(|v| (ValueId(v), i64::from(v) * 4)).collect();
-        values.extend((NUMBERS..NUMBERS + OBJECTS).chain([ROM]).map(|v| (ValueId(v), i64::from(v) * OBJECT_DISTANCE)));
-        for v in NUMBERS + OBJECTS..ROM {
+        values.extend((NUMBERS..NUMBERS + OBJECTS).chain([CONSTANT_OBJECT]).map(|v| (ValueId(v), i64::from(v) * OBJECT_DISTANCE)));
+        for v in NUMBERS + OBJECTS..CONSTANT_OBJECT {
             let object = random.pick(&[NUMBERS, NUMBERS + 1, NUMBERS + OBJECTS]);
             values.insert(ValueId(v), i64::from(object) * OBJECT_DISTANCE + random.pick(&[0, 4, 8]));
         }
@@ -176,7 +176,7 @@ impl<'a> UnitRun<'a> {
             self.byte(at + i as i64, access.class)?;
             self.memory.insert(at + i as i64, (byte, access.class));
         }
-        // A value that is loaded back has the width of the access.
+        // Truncate the value to the width of the access.
         let mut bytes = [0; 8];
         bytes[..access.size as usize].copy_from_slice(&value.to_le_bytes()[..access.size as usize]);
         Some(i64::from_le_bytes(bytes))
@@ -184,7 +184,7 @@ impl<'a> UnitRun<'a> {
 
     /// Returns a byte, or `None` if the byte was last accessed as an incompatible type, which the source language forbids.
     fn byte(&mut self, at: i64, class: Option<ClassId>) -> Option<u8> {
-        let rom = at >= i64::from(ROM) * OBJECT_DISTANCE;
+        let rom = at >= i64::from(CONSTANT_OBJECT) * OBJECT_DISTANCE;
         let seed = if rom { 7 } else { self.seed };
         let (byte, last) = *self.memory.entry(at).or_insert_with(|| (Random::new(seed ^ at as u64).number() as u8, class));
         let above = |c: ClassId| std::iter::successors(Some(c), |c| self.unit.classes[c.0 as usize]).collect::<Vec<_>>();
@@ -196,7 +196,7 @@ impl<'a> UnitRun<'a> {
 
 fn find_results(program: &Program) -> Vec<(StepPosition, StepResult)> {
     let mut found = Vec::new();
-    ValueTracer::new(&program.unit, &program.unit.functions[0]).follow(&program.walk, |place, finds| found.push((place, finds)));
+    ValueTracer::new(&program.unit, &program.unit.functions[0]).trace_path(&program.walk, |place, finds| found.push((place, finds)));
     found
 }
 
