@@ -1,4 +1,5 @@
-//! Stored profiles: written profiles are read unchanged, and corrupt bytes are reported and lose only the blocks that contain them.
+//! Tests of stored profiles: profiles are read as they were written, and corrupt bytes are reported and affect only the blocks that contain
+//! them.
 
 mod common;
 
@@ -33,7 +34,7 @@ fn sampling_data_survives_storing() {
     assert_eq!(again, profile);
     let said = "sampled from branch records: 12 samples, 11 windows, 31 complete paths, 75.0% of the observed blocks are on these paths";
     assert_eq!(again.sampling.as_ref().unwrap().branches().unwrap().summary(), said);
-    // Two such profiles can be merged with each other, but not with a profile that was counted in full.
+    // Sampled profiles can be merged with each other, but not with one that was counted in full.
     let mut merger = Merger::new(BuildPolicy::Separate);
     merger.add("one", again.clone()).unwrap();
     merger.add("two", again.clone()).unwrap();
@@ -47,8 +48,8 @@ fn sampling_data_survives_storing() {
     assert_eq!((sum.samples, sum.losses.incomplete, sum.observed.len()), (24, 8, 0));
 }
 
-/// Changes the layout of the first block of a kind, and the block's checksum accordingly.
-fn with_layout(bytes: &[u8], kind: u32, layout: u32) -> Vec<u8> {
+/// Changes the layout version of the first block of a kind, and updates the block's checksum.
+fn with_layout_version(bytes: &[u8], kind: u32, layout: u32) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let is_header = |at: &usize| bytes[*at..].starts_with(&MARKER) && bytes[*at + 8..*at + 12] == kind.to_le_bytes();
     let at = (0..bytes.len() - SECTION_HEADER_BYTES).find(is_header).unwrap();
@@ -60,12 +61,12 @@ fn with_layout(bytes: &[u8], kind: u32, layout: u32) -> Vec<u8> {
 
 #[test]
 fn profiles_of_other_versions_are_rejected_but_not_called_corrupt() {
-    const MAP: u32 = 2;
-    const RUN: u32 = 1;
+    const MAP_BLOCK: u32 = 2;
+    const RUN_BLOCK: u32 = 1;
     let whole = bytes_of(&profile(0, 3));
-    for kind in [MAP, RUN] {
+    for kind in [MAP_BLOCK, RUN_BLOCK] {
         for (layout, said) in [(0, "written by an older version of trodden"), (999, "written by a newer version of trodden")] {
-            let rejected = with_file(&with_layout(&whole, kind, layout), |file| {
+            let rejected = with_file(&with_layout_version(&whole, kind, layout), |file| {
                 [Profile::read(file).unwrap_err(), Profile::recover(file).unwrap_err()].map(|e| e.to_string())
             });
             for text in rejected {
@@ -82,7 +83,7 @@ fn profiles_are_written_through_links_and_into_pipes() {
     let at = |name: &str| folder.path().join(name);
     let profile = profile(0, 3);
     std::fs::create_dir(at("far")).unwrap();
-    // A link to a link to a file that does not exist yet.
+    // `link` leads to `middle`, which leads to a file that does not exist yet.
     std::os::unix::fs::symlink("middle", at("link")).unwrap();
     std::os::unix::fs::symlink("far/file", at("middle")).unwrap();
     for _ in 0..2 {
@@ -134,7 +135,7 @@ fn maps_are_stored_once_and_shared_by_readers() {
     let profile = profile(0, 1);
     let bytes = bytes_of(&profile);
     let blocks = bytes.windows(8).filter(|w| *w == MARKER).count();
-    // Run, end, 2 images, 4 maps (one unit occurs twice), and counts.
+    // The run, the end block, 2 images, 4 maps (one unit is linked twice), and the counts.
     let counts = profile.images.iter().flat_map(|i| &i.units).filter(|u| !u.counts.executions.is_empty()).count();
     assert_eq!(blocks, 2 + 2 + 4 + counts);
     with_file(&bytes, |path| {
@@ -159,7 +160,7 @@ fn truncated_profile_is_an_error_and_its_intact_blocks_are_recovered() {
             if let Ok(part) = Profile::recover(path) {
                 recovered += 1;
                 assert!(!part.lost.is_empty());
-                assert_part(&part.profile, &profile);
+                assert_is_part_of(&part.profile, &profile);
             }
         });
     }
@@ -178,7 +179,7 @@ fn corrupt_byte_loses_one_block() {
             assert!(error.contains("p.trodden is corrupt at byte"), "{error}");
             let part = Profile::recover(path).expect("most of it is intact");
             assert!(!part.lost.is_empty(), "byte {at}");
-            assert_part(&part.profile, &profile);
+            assert_is_part_of(&part.profile, &profile);
         });
     }
     for at in 0..FILE_HEADER_BYTES {
@@ -197,8 +198,8 @@ fn corrupt_byte_loses_one_block() {
     }
 }
 
-/// Checks that every recovered part is in the original.
-fn assert_part(part: &Profile, original: &Profile) {
+/// Asserts that `original` contains everything in `part`, which was recovered from a corrupt file.
+fn assert_is_part_of(part: &Profile, original: &Profile) {
     assert!(part.run == original.run || part.run == Default::default());
     for image in &part.images {
         let all = original.images.iter().find(|i| i.identity == image.identity).expect("an image of the original");

@@ -1,4 +1,4 @@
-//! An independent reader of profiles and raw files, written from the handbook's page on file formats, must read the same data.
+//! An independent reader, written in Python from the handbook's page on file formats, must read the same data from profiles and raw files.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! The run store, used by one process, and by several at the same time.
+//! Tests of the run store, with one process and with several processes at the same time.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn unwritable_store_can_be_read() {
     let folder = project.path().join(FOLDER);
     let store = RunStore::create(project.path()).unwrap();
     let first = store.add_run(&profile(0, 1)).unwrap();
-    // The second run is only in SQLite's write-ahead log yet.
+    // This run is still in SQLite's write-ahead log, and not yet in the database file.
     store.add_run(&profile(0, 2)).unwrap();
     let unwritable = || {
         let copy = tempfile::tempdir().unwrap();
@@ -28,7 +28,7 @@ fn unwritable_store_can_be_read() {
         for name in ["profiles/000001.trodden", "profiles/000002.trodden"] {
             std::fs::copy(folder.join(name), copy.path().join(FOLDER).join(name)).unwrap();
         }
-        // If its shared-memory file is a folder, SQLite cannot use the database.
+        // SQLite cannot open the database if there is a folder in place of its shared-memory file.
         std::fs::create_dir(copy.path().join(FOLDER).join("runs.db-shm")).unwrap();
         copy
     };
@@ -105,7 +105,7 @@ fn several_processes_can_record_at_the_same_time() {
     let mut given: Vec<u64> = std::thread::scope(|scope| {
         let work = |thread: u64| {
             let project = project.path();
-            // Each thread opens the store itself, as a process would; the first threads create it.
+            // Each thread opens the store itself, as a process would. The first threads also create it.
             scope.spawn(move || {
                 let add = |i| RunStore::create(project).unwrap().add_run(&profile(0, 100 * thread + i)).unwrap().number;
                 (0..each).map(add).collect::<Vec<_>>()

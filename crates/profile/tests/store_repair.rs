@@ -1,4 +1,4 @@
-//! Repair of the run store when its index or its profiles are lost, corrupt, or changed by the user.
+//! Tests that the run store is repaired if its index or its profiles are lost, corrupt, or changed by the user.
 
 mod common;
 
@@ -10,8 +10,9 @@ use tempfile::TempDir;
 use trodden_profile::store::FOLDER;
 use trodden_profile::{ProcessEnding, ProfileError, RunEntry, RunStore};
 
-/// Returns a store of three runs: the first was recorded in a suite, the second was moved to a suite, the third has a test's name.
-fn three_runs() -> (TempDir, Vec<RunEntry>) {
+/// Creates a store of three runs. The first was recorded in a suite, the second was moved to a suite later, and the third has the name of a
+/// test.
+fn create_store_of_three_runs() -> (TempDir, Vec<RunEntry>) {
     let project = tempfile::tempdir().unwrap();
     let store = RunStore::create(project.path()).unwrap();
     for seed in 0..3 {
@@ -38,7 +39,7 @@ fn profiles(project: &TempDir) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
-/// Opens the store, and returns the message about its repair.
+/// Opens the store. Also returns the message about the repair of its index.
 fn open(project: &TempDir) -> (RunStore, Option<String>) {
     let store = RunStore::find(project.path()).unwrap();
     let said = store.repair().map(ToString::to_string);
@@ -54,7 +55,7 @@ fn remove_index(project: &TempDir) {
 #[test]
 fn lost_index_is_rebuilt_and_no_profile_is_overwritten() {
     for keep_log in [false, true] {
-        let (project, runs) = three_runs();
+        let (project, runs) = create_store_of_three_runs();
         let before = profiles(&project);
         match keep_log {
             true => {
@@ -78,7 +79,7 @@ fn lost_index_is_rebuilt_and_no_profile_is_overwritten() {
 
 #[test]
 fn corrupt_index_is_rebuilt() {
-    let (project, runs) = three_runs();
+    let (project, runs) = create_store_of_three_runs();
     let database = at(&project, "runs.db");
     drop(rusqlite::Connection::open(&database).unwrap().pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(())));
     let intact = fs::read(&database).unwrap();
@@ -111,7 +112,7 @@ fn corrupt_index_is_rebuilt() {
 
 #[test]
 fn index_with_other_tables_is_rebuilt() {
-    let (project, runs) = three_runs();
+    let (project, runs) = create_store_of_three_runs();
     for change in ["DROP TABLE run_builds", "ALTER TABLE runs DROP COLUMN test", "DROP TABLE unreadable", "DROP TABLE runs"] {
         let database = rusqlite::Connection::open(at(&project, "runs.db")).unwrap();
         database.pragma_update(None, "foreign_keys", false).unwrap();
@@ -123,14 +124,14 @@ fn index_with_other_tables_is_rebuilt() {
     }
 }
 
-/// A recorder that was killed may have stored a profile without listing it.
+/// A recorder that is killed may leave a profile that is not in the index.
 #[test]
 fn profiles_of_killed_recorders_are_listed() {
-    let (project, mut runs) = three_runs();
+    let (project, mut runs) = create_store_of_three_runs();
     let bytes = fs::read(&runs[0].profile).unwrap();
     fs::write(at(&project, "profiles/000004.trodden"), &bytes).unwrap();
     fs::write(at(&project, "profiles/000017.trodden"), &bytes).unwrap();
-    // Names that the store does not use.
+    // The store ignores files with these names.
     for name in ["saved.trodden", "5.trodden", "000000.trodden", "000006.json", "99999999999999999999.trodden"] {
         fs::write(at(&project, "profiles").join(name), &bytes).unwrap();
     }
@@ -149,7 +150,7 @@ fn profiles_of_killed_recorders_are_listed() {
 
 #[test]
 fn runs_whose_profiles_were_deleted_are_not_listed() {
-    let (project, runs) = three_runs();
+    let (project, runs) = create_store_of_three_runs();
     fs::remove_file(&runs[2].profile).unwrap();
     fs::remove_file(&runs[0].profile).unwrap();
     let (store, said) = open(&project);
@@ -161,7 +162,7 @@ fn runs_whose_profiles_were_deleted_are_not_listed() {
 
 #[test]
 fn new_run_does_not_get_the_streams_of_a_lost_one() {
-    let (project, _) = three_runs();
+    let (project, _) = create_store_of_three_runs();
     fs::create_dir_all(at(&project, "streams/000009")).unwrap();
     remove_index(&project);
     assert_eq!(RunStore::create(project.path()).unwrap().add_run(&profile(1, 7)).unwrap().number, 10);
@@ -169,7 +170,7 @@ fn new_run_does_not_get_the_streams_of_a_lost_one() {
 
 #[test]
 fn truncated_profiles_are_reported_and_kept() {
-    let (project, runs) = three_runs();
+    let (project, runs) = create_store_of_three_runs();
     let whole = fs::read(&runs[1].profile).unwrap();
     for length in [0, 10, 16, 60, whole.len() / 2, whole.len() - 1] {
         remove_index(&project);
@@ -202,7 +203,7 @@ fn truncated_profiles_are_reported_and_kept() {
 
 #[test]
 fn entries_that_are_not_files_are_reported_and_not_read() {
-    let (project, runs) = three_runs();
+    let (project, runs) = create_store_of_three_runs();
     fs::create_dir(at(&project, "profiles/000004.trodden")).unwrap();
     let pipe = at(&project, "profiles/000005.trodden");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
@@ -214,10 +215,10 @@ fn entries_that_are_not_files_are_reported_and_not_read() {
     assert_eq!(open(&project).1, None);
 }
 
-/// If the index cannot be created in the store, it is created elsewhere, and the runs can still be read.
+/// If the index cannot be created in the store, it is created in a temporary folder, and the runs can still be read.
 #[test]
 fn unwritable_store_without_an_index_can_be_read() {
-    let (project, runs) = three_runs();
+    let (project, runs) = create_store_of_three_runs();
     remove_index(&project);
     std::os::unix::fs::symlink("nowhere/runs.db", at(&project, "runs.db")).unwrap();
     let (store, said) = open(&project);
@@ -228,10 +229,10 @@ fn unwritable_store_without_an_index_can_be_read() {
     assert_eq!(profiles(&project).len(), 3);
 }
 
-/// In version 4, profiles did not have the suites that the index had, and runs were listed before their profiles were written.
+/// In version 4 of the store, only the index contained suites, and runs were in the index before their profiles were written.
 #[test]
 fn upgrade_adds_suites_to_profiles() {
-    let (project, runs) = three_runs();
+    let (project, runs) = create_store_of_three_runs();
     let database = rusqlite::Connection::open(at(&project, "runs.db")).unwrap();
     let older = "DROP TABLE unreadable; PRAGMA user_version = 4;
         INSERT INTO suites (name) VALUES ('late'); UPDATE runs SET suite = (SELECT id FROM suites WHERE name = 'late') WHERE number = 3;
@@ -249,7 +250,7 @@ fn upgrade_adds_suites_to_profiles() {
     assert_eq!(open(&project).0.add_run(&profile(1, 7)).unwrap().number, 4);
 }
 
-/// Recorders that do not see each other's index and choose the same number do not overwrite each other's profiles.
+/// If the index is deleted while recorders use it, they choose the same run numbers, but do not overwrite each other's profiles.
 #[test]
 fn recorders_with_deleted_indexes_do_not_overwrite_profiles() {
     let project = tempfile::tempdir().unwrap();
@@ -258,7 +259,7 @@ fn recorders_with_deleted_indexes_do_not_overwrite_profiles() {
     for round in 0..4 {
         stores.push(RunStore::create(project.path()).unwrap());
         remove_index(&project);
-        // The indexes of stores that were opened earlier are deleted.
+        // Stores that were opened in earlier rounds still use their deleted indexes.
         for (at, store) in stores.iter().enumerate() {
             let seed = 10 * round + at as u64;
             given.push((store.add_run(&profile(0, seed)).unwrap().number, seed));

@@ -1,12 +1,12 @@
-//! Lists the differences between two profiles of one program. Any difference shows that the runs were not the same execution.
+//! Lists the differences between the profiles of two executions of a program. Any difference shows that they were not the same execution.
 
 use crate::model::{ImageProfile, Profile, UnitProfile};
 use crate::paths::FunctionPaths;
 use std::collections::BTreeMap;
 use trodden_unit::{FunctionMap, MapError};
 
-/// Lists the functions whose edge counts differ between two profiles of one program. Images are matched by path, since copies have
-/// different identities.
+/// Lists the functions whose edge counts differ between two profiles of one program. Images are matched by path, since instrumented copies
+/// of an image have different identities.
 pub fn edge_differences(one: &Profile, other: &Profile) -> Result<Vec<String>, MapError> {
     let known: BTreeMap<&str, &ImageProfile> = other.images.iter().map(|i| (i.path.as_str(), i)).collect();
     let mut out = Vec::new();
