@@ -77,9 +77,9 @@ pub struct RunEntry {
     pub run: Run,
     /// Path of the stored profile.
     pub profile: PathBuf,
-    /// The executables and shared libraries of the run.
+    /// Size of the profile in bytes.
     pub bytes: u64,
-    /// Its images.
+    /// The executables and shared libraries of the run.
     pub images: Vec<RunImage>,
 }
 

@@ -1,10 +1,10 @@
-//! Atomic writing of files in the unit cache, to which several compilers may write at the same time.
+//! Atomic writing of files to the unit cache, to which several compilers may write at the same time.
 
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Writes a file under a temporary name and renames it. Creates missing parent folders.
+/// Writes a file under a temporary name and then renames it. Creates missing parent folders.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let (folder, name) = path.parent().zip(path.file_name()).expect("a file in a folder");
