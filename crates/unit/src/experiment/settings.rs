@@ -112,7 +112,7 @@ pub enum Timing {
     /// All the time.
     #[default]
     Always,
-    /// Only while a switch outside the program is on. The program has code that checks the switch, and a duplicate of each function that
+    /// Only while a switch outside the program is on. The program has code that checks the switch, and a duplicate of each function, which
     /// counts (Arnold and Ryder's sampling framework).
     Bursts,
 }
