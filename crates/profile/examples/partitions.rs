@@ -18,12 +18,12 @@ use trodden_profile::procedures::measured_procedure;
 
 const STRATEGIES: [(PartitionStrategy, &str); 3] =
     [(PartitionStrategy::Pbl, "pbl"), (PartitionStrategy::P3, "p3, all procedures"), (PartitionStrategy::Weighted, "weighted")];
-const COPIES: [usize; 3] = [2, 4, 8];
+const COPY_NUMBERS: [usize; 3] = [2, 4, 8];
 
 /// Costs of counting and their lower bounds, in percent of the cost of a single copy that counts everything, and the ratios of costs to
 /// bounds.
 #[derive(Clone, Copy, Default)]
-struct Row {
+struct CostRow {
     /// Cost in the slowest copy: all executed probes (`all`), and the label probes alone (`labels`), each for the plan that minimises it.
     all: f64,
     labels: f64,
@@ -37,9 +37,9 @@ struct Row {
     over_whole_ends: f64,
 }
 
-impl Row {
+impl CostRow {
     fn format_cells(&self) -> String {
-        let Row { all, labels, ideal, path, proven, whole_ends, over_proven, over_whole_ends } = self;
+        let CostRow { all, labels, ideal, path, proven, whole_ends, over_proven, over_whole_ends } = self;
         format!(
             "{labels:.1} | {all:.1} | {ideal:.1} | {path:.1} | {proven:.1} | {:+.1} | {whole_ends:.1} | {:+.1}",
             100.0 * (over_proven - 1.0),
@@ -47,7 +47,7 @@ impl Row {
         )
     }
 
-    fn add(&mut self, other: &Row, weight: f64) {
+    fn add(&mut self, other: &CostRow, weight: f64) {
         let pairs = [
             (&mut self.all, other.all),
             (&mut self.labels, other.labels),
@@ -64,7 +64,7 @@ impl Row {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let files: Vec<String> = std::env::args().skip(1).collect();
-    let mut means = BTreeMap::<(usize, usize), Row>::new();
+    let mut means = BTreeMap::<(usize, usize), CostRow>::new();
     let mut longest = (Duration::ZERO, String::new());
     println!(
         "| program | k | strategy | labels | all hits | ideal | most frequent path | bound | distance | bound, whole ends | distance |"
@@ -77,7 +77,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         };
         let procedures: Vec<Procedure> = profile.functions().map(procedure).collect::<Result<_, _>>()?;
         let name = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
-        for copies in COPIES {
+        for copies in COPY_NUMBERS {
             let bounds = [Measure::Labels, Measure::All].map(|measure| bound(&procedures, copies, measure));
             for (at, (strategy, word)) in STRATEGIES.iter().enumerate() {
                 let started = Instant::now();
@@ -95,7 +95,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn compute_row(procedures: &[Procedure], strategy: PartitionStrategy, copies: usize, bounds: &[LowerBound; 2]) -> Row {
+fn compute_row(procedures: &[Procedure], strategy: PartitionStrategy, copies: usize, bounds: &[LowerBound; 2]) -> CostRow {
     let slowest = |measure: Measure| {
         let options = PartitionOptions { copies, profitable: ProfitableProcedures::ALL, fold_again: false, measure };
         hits::slowest_copy_hits(procedures, &plan(procedures, strategy, &options), measure)
@@ -103,7 +103,7 @@ fn compute_row(procedures: &[Procedure], strategy: PartitionStrategy, copies: us
     let (labels, all) = (slowest(Measure::Labels), slowest(Measure::All));
     let [of_labels, of_all] = bounds;
     let share = |hits: u64, bound: &LowerBound| 100.0 * hits as f64 / bound.sequential.max(1) as f64;
-    Row {
+    CostRow {
         all: share(all, of_all),
         labels: share(labels, of_labels),
         ideal: share(of_all.ideal, of_all),

@@ -351,11 +351,11 @@ impl BlockReader {
     }
 
     fn skip_to_marker(&mut self, from: u64) -> Result<(), ProfileError> {
-        const WINDOW: usize = 1 << 16;
-        let mut window = vec![0; WINDOW];
+        const SEARCH_BUFFER_BYTES: usize = 1 << 16;
+        let mut window = vec![0; SEARCH_BUFFER_BYTES];
         self.at = from;
         while self.at < self.length {
-            let size = (self.length - self.at).min(WINDOW as u64) as usize;
+            let size = (self.length - self.at).min(SEARCH_BUFFER_BYTES as u64) as usize;
             self.seek_to(self.at)?;
             self.read(&mut window[..size])?;
             if let Some(found) = find_marker(&window[..size]) {

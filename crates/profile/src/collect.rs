@@ -60,7 +60,7 @@ pub enum CollectProblem {
         missing: Vec<Identity>,
         /// Why the maps cannot be read from the image's file.
         reason: String,
-        /// Why they cannot be read from the unit cache either, and what the user can do.
+        /// Why the maps cannot be read from the unit cache either, and what the user can do.
         remedy: String,
     },
     #[error(

@@ -235,7 +235,7 @@ impl CopyFunctionCounts {
             let numbering = own.numbering(&dag).map_err(|_| other())?;
             for (id, count) in counted {
                 let path = numbering.path(&dag, id).ok_or_else(other)?;
-                let whole = part.edges.program_id(function, &path);
+                let whole = part.edges.program_path_id(function, &path);
                 part.counts.insert(whole, count);
                 part.first_seen.extend(unit.first_seen(own, id).map(|time| (whole, time)));
             }
@@ -326,7 +326,7 @@ impl MergedCopies {
             for image in &first {
                 match own.iter().find(|i| i.identity == image.identity) {
                     None => self.divergences.push(CopyDivergence::Image { image: image.path.clone(), copy, function: None }),
-                    Some(same) => self.divergences.extend(first_difference(image, same, copy)),
+                    Some(same) => self.divergences.extend(find_first_difference(image, same, copy)),
                 }
             }
             let more = own.iter().filter(|i| first.iter().all(|f| f.identity != i.identity));
@@ -348,7 +348,7 @@ impl MergedCopies {
     }
 }
 
-fn first_difference(one: &ImageProfile, other: &ImageProfile, copy: usize) -> Option<CopyDivergence> {
+fn find_first_difference(one: &ImageProfile, other: &ImageProfile, copy: usize) -> Option<CopyDivergence> {
     let pairs = one.units.iter().zip(&other.units);
     let mut functions = pairs.flat_map(|(a, b)| a.map.functions.iter().map(move |f| (a, b, f)));
     let (_, _, function) = functions.find(|(a, b, f)| a.counts_of(f).ne(b.counts_of(f)))?;

@@ -32,17 +32,17 @@ impl Counts {
 
     /// Returns how often a counter's path was executed.
     pub fn executions_of(&self, counter: u64) -> u64 {
-        find(&self.executions, counter).unwrap_or(0)
+        find_value(&self.executions, counter).unwrap_or(0)
     }
 
     /// Returns the events that were counted on a counter's path.
     pub fn events_of(&self, counter: u64) -> PathEvents {
-        find(&self.events, counter).unwrap_or_default()
+        find_value(&self.events, counter).unwrap_or_default()
     }
 
     /// Returns when a counter's path was first executed, in nanoseconds since 1970, if known.
     pub fn first_seen_of(&self, counter: u64) -> Option<u64> {
-        find(&self.first_seen, counter)
+        find_value(&self.first_seen, counter)
     }
 
     /// Returns the counters in a range that are not zero, with their executions, in ascending order.
@@ -72,7 +72,7 @@ impl Counts {
     }
 }
 
-fn find<T: Copy>(list: &[(u64, T)], counter: u64) -> Option<T> {
+fn find_value<T: Copy>(list: &[(u64, T)], counter: u64) -> Option<T> {
     list.binary_search_by_key(&counter, |entry| entry.0).ok().map(|index| list[index].1)
 }
 

@@ -136,7 +136,7 @@ impl CounterSums {
                 return Err(EdgeError::Versions { one, other: edges.version });
             }
         }
-        self.names.extend(edges.names.iter().map(|n| (name_hash(n), n.clone())));
+        self.names.extend(edges.names.iter().map(|n| (hash_name(n), n.clone())));
         add_unit(&mut self.values, unit, edges)
     }
 
@@ -166,7 +166,7 @@ fn pack_bits(counts: &[i128]) -> u8 {
 }
 
 /// Computes LLVM's hash of a function name.
-fn name_hash(name: &str) -> u64 {
+fn hash_name(name: &str) -> u64 {
     let digest = Md5::digest(name.as_bytes());
     u64::from_le_bytes(digest[..8].try_into().expect("eight bytes"))
 }
@@ -199,7 +199,7 @@ fn add_unit(all: &mut ProfileFunctions, unit: &UnitProfile, edges: &EdgeProfile)
         let forks: Vec<Edge> = edges.fork_edges_of(number as usize).collect();
         let paths = balance_forks(function, &paths, &forks)?.unwrap_or(paths);
         for placeholder in placeholders {
-            let executions = executions(&paths, placeholder).ok_or(corrupt("a block number out of range"))?;
+            let executions = count_executions(&paths, placeholder).ok_or(corrupt("a block number out of range"))?;
             add(placeholder.counter, executions * i128::from(placeholder.amount))?;
         }
     }
@@ -213,7 +213,7 @@ fn add_unit(all: &mut ProfileFunctions, unit: &UnitProfile, edges: &EdgeProfile)
 }
 
 /// Returns how often the placeholder was executed; `None` if its block does not exist.
-fn executions(paths: &FunctionPaths, placeholder: &CounterPlaceholder) -> Option<i128> {
+fn count_executions(paths: &FunctionPaths, placeholder: &CounterPlaceholder) -> Option<i128> {
     let entered = i128::from(*paths.blocks.get(placeholder.block.index())?);
     let stayed = paths.unfinished.iter().filter(|u| u.blocks.last() == Some(&placeholder.block)).map(|u| i128::from(u.count));
     Some(match placeholder.place {

@@ -22,8 +22,8 @@ pub enum BuildPolicy {
     Separate,
 }
 
-/// Maximum relative difference, among sampled profiles that are merged, between the shares of the run time in which they counted. A merged
-/// profile has only one share, so this also limits the error that merging adds to each profile's estimates.
+/// Sampled profiles are merged only if the shares of the run time in which they counted differ by at most this fraction. The merged profile
+/// has a single share, so this also limits the error of its estimates.
 const MAX_SHARE_DIFFERENCE: f64 = 0.25;
 
 /// Merges profiles, which are added one after the other.
@@ -201,20 +201,20 @@ impl MergedImage {
 
 /// Combines the properties of two runs: counts and durations are added, and text properties that differ become empty.
 fn merge_runs(one: Run, other: Run) -> Run {
-    fn same<T: Default + PartialEq>(one: T, other: &T) -> T {
+    fn value_if_equal<T: Default + PartialEq>(one: T, other: &T) -> T {
         if one == *other { one } else { T::default() }
     }
     Run {
-        command: same(one.command, &other.command),
-        directory: same(one.directory, &other.directory),
-        host: same(one.host, &other.host),
-        suite: same(one.suite, &other.suite),
+        command: value_if_equal(one.command, &other.command),
+        directory: value_if_equal(one.directory, &other.directory),
+        host: value_if_equal(one.host, &other.host),
+        suite: value_if_equal(one.suite, &other.suite),
         started_ns: one.started_ns.min(other.started_ns),
         duration_ns: one.duration_ns.saturating_add(other.duration_ns),
-        ending: same(one.ending, &other.ending),
+        ending: value_if_equal(one.ending, &other.ending),
         runs: one.runs.saturating_add(other.runs),
-        recorder: same(one.recorder, &other.recorder),
-        test: same(one.test, &other.test),
+        recorder: value_if_equal(one.recorder, &other.recorder),
+        test: value_if_equal(one.test, &other.test),
         diverged: one.diverged.saturating_add(other.diverged),
         lost: one.lost.saturating_add(other.lost),
         interrupted: one.interrupted.saturating_add(other.interrupted),

@@ -91,7 +91,7 @@ pub struct CountedPath<'p> {
     pub blocks: &'p [Node],
     /// How it begins.
     pub beginning: PathStart,
-    /// How it ends; `None` for an unfinished path.
+    /// How the path ends; `None` for an unfinished path.
     pub end: Option<PathEnd>,
 }
 
@@ -103,7 +103,7 @@ impl CountedPath<'_> {
 
     /// Returns the number of executions, or 0 if negative.
     pub fn executions(&self) -> u64 {
-        clamp(self.count)
+        clamp_to_u64(self.count)
     }
 }
 
@@ -209,11 +209,11 @@ impl FunctionPaths {
         self.lost = imbalance
             .into_iter()
             .filter(|(head, n)| *n != 0 && is_balanced(head))
-            .map(|(head, n)| LostPath { head, count: clamp_signed(n) })
+            .map(|(head, n)| LostPath { head, count: clamp_to_i64(n) })
             .collect();
         self.lost.sort_by_key(|l| l.head);
-        self.blocks = blocks.into_iter().map(clamp).collect();
-        self.edges = edges.into_iter().map(clamp).collect();
+        self.blocks = blocks.into_iter().map(clamp_to_u64).collect();
+        self.edges = edges.into_iter().map(clamp_to_u64).collect();
     }
 }
 
@@ -309,7 +309,7 @@ fn find_unfinished(
         calls.subtract_continued(&path, remaining);
         let mut prefix_blocks = path_blocks(dag, &path);
         prefix_blocks.push(at);
-        out.push(UnfinishedPath { id, count: clamp_signed(remaining), blocks: prefix_blocks, beginning: path_start(dag, &path), path });
+        out.push(UnfinishedPath { id, count: clamp_to_i64(remaining), blocks: prefix_blocks, beginning: path_start(dag, &path), path });
     }
     out.sort_by_key(|u| u.id);
     out
@@ -387,10 +387,10 @@ fn check_ends(function: &FunctionMap, dag: &Dag) -> Result<(), String> {
     }
 }
 
-fn clamp(count: i128) -> u64 {
+fn clamp_to_u64(count: i128) -> u64 {
     count.clamp(0, i128::from(u64::MAX)) as u64
 }
 
-fn clamp_signed(count: i128) -> i64 {
+fn clamp_to_i64(count: i128) -> i64 {
     count.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }

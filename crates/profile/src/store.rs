@@ -29,10 +29,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use trodden_unit::Identity;
 
-const DATABASE: &str = "runs.db";
-const PROFILES: &str = "profiles";
+const DATABASE_NAME: &str = "runs.db";
+const PROFILES_FOLDER: &str = "profiles";
 /// Subfolder that contains a folder of streams for each run.
-const STREAMS: &str = "streams";
+const STREAMS_FOLDER: &str = "streams";
 /// Environment variable with the path of the run store. If it is set, trodden does not search for a store.
 pub const RUNS_VARIABLE: &str = "TRODDEN_RUNS";
 
@@ -48,7 +48,7 @@ pub fn store_folder(project: &Path) -> PathBuf {
 
 /// Returns the path of the run store that [`RunStore::find`] would open; `None` if no such store exists.
 pub fn locate(start: &Path) -> Option<PathBuf> {
-    let is_store = |folder: &PathBuf| folder.join(DATABASE).is_file() || folder.join(PROFILES).is_dir();
+    let is_store = |folder: &PathBuf| folder.join(DATABASE_NAME).is_file() || folder.join(PROFILES_FOLDER).is_dir();
     match private::named_store() {
         Some(named) => Some(named.to_owned()).filter(is_store),
         None => std::path::absolute(start).ok()?.ancestors().map(|above| above.join(FOLDER)).find(is_store),
@@ -130,7 +130,7 @@ fn is_unwritable(error: &rusqlite::Error) -> bool {
 /// Copies the database of a store, with its write-ahead log, to a temporary folder.
 fn copy_index(folder: &Path) -> Result<TemporaryFolder, ProfileError> {
     let copy = private::temporary_folder("trodden-store-").map_err(ProfileError::io(&std::env::temp_dir(), "write"))?;
-    for name in [DATABASE.to_owned(), format!("{DATABASE}-wal")] {
+    for name in [DATABASE_NAME.to_owned(), format!("{DATABASE_NAME}-wal")] {
         let file = folder.join(&name);
         if file.exists() {
             std::fs::copy(&file, copy.path().join(&name)).map_err(ProfileError::io(&file, "read"))?;
@@ -143,7 +143,7 @@ impl RunStore {
     /// Opens the store that was set with [`set_store_folder`], otherwise the project's store. Creates the store if it does not exist.
     pub fn create(project: &Path) -> Result<RunStore, ProfileError> {
         let folder = store_folder(project);
-        private::create_folder(&folder.join(PROFILES)).map_err(ProfileError::io(&folder, "create"))?;
+        private::create_folder(&folder.join(PROFILES_FOLDER)).map_err(ProfileError::io(&folder, "create"))?;
         let ignore = folder.join(".gitignore");
         if !ignore.exists() {
             let access = Access::Mode(private::file_mode(&folder));
@@ -219,7 +219,7 @@ impl RunStore {
         if let Some(suite) = &profile.run.suite {
             check_suite_name(suite)?;
         }
-        let folder = self.folder.join(PROFILES);
+        let folder = self.folder.join(PROFILES_FOLDER);
         let access = Access::Mode(private::file_mode(&self.folder));
         let written = UnnamedFile::write(&folder, TEMPORARY_PREFIX, access, |out| profile.write_to(out));
         let mut file = written.map_err(ProfileError::io(&folder, "write"))?;
@@ -327,7 +327,7 @@ impl RunStore {
 
     /// Returns the folder that contains the streams of a run. The folder may not exist.
     pub fn streams(&self, number: u64) -> PathBuf {
-        self.folder.join(STREAMS).join(format!("{number:06}"))
+        self.folder.join(STREAMS_FOLDER).join(format!("{number:06}"))
     }
 
     fn get_by_number(&self, number: u64) -> Result<RunEntry, ProfileError> {
@@ -388,7 +388,7 @@ impl RunStore {
             IndexFailure::Sql(source) if is_unwritable(&source) => {
                 ProfileError::StoreUnwritable { folder: self.folder.clone(), why: source.to_string() }
             }
-            other => other.into_error(&self.folder.join(DATABASE)),
+            other => other.into_error(&self.folder.join(DATABASE_NAME)),
         })
     }
 }

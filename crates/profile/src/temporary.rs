@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tempfile::NamedTempFile;
 
-static NAMES: Mutex<BTreeMap<PathBuf, Removal>> = Mutex::new(BTreeMap::new());
+static REGISTERED_NAMES: Mutex<BTreeMap<PathBuf, Removal>> = Mutex::new(BTreeMap::new());
 
 static LOCK_HOOK: OnceLock<fn()> = OnceLock::new();
 
@@ -43,7 +43,7 @@ pub fn lock_registry() -> Registry {
     if let Some(prepare) = LOCK_HOOK.get() {
         prepare();
     }
-    Registry(NAMES.lock().unwrap_or_else(PoisonError::into_inner))
+    Registry(REGISTERED_NAMES.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 impl Registry {

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use trodden_profile::{BuildPolicy, DiffOptions, Merger, PathChange, Profile, ProfileError, diff, merge_files};
 
-type Sums = BTreeMap<(String, usize, u64), u128>;
+type PathSums = BTreeMap<(String, usize, u64), u128>;
 
-fn add_profile_to(sums: &mut Sums, profile: &Profile) {
+fn add_profile_to(sums: &mut PathSums, profile: &Profile) {
     for image in &profile.images {
         for (place, unit) in image.units.iter().enumerate() {
             for &(at, count) in &unit.counts.executions {
@@ -23,7 +23,7 @@ fn add_profile_to(sums: &mut Sums, profile: &Profile) {
 fn merging_adds_counts_and_leaves_out_bad_files() {
     let folder = tempfile::tempdir().unwrap();
     let mut paths: Vec<PathBuf> = Vec::new();
-    let mut sums = Sums::new();
+    let mut sums = PathSums::new();
     for seed in 0..200 {
         let path = folder.path().join(format!("{seed:03}.trodden"));
         let profile = profile(0, seed);
@@ -50,7 +50,7 @@ fn merging_adds_counts_and_leaves_out_bad_files() {
     let (one, two) = (profile(0, 0).images[0].identity.to_string(), profile(1, 0).images[0].identity.to_string());
     assert!(text.contains(&one) && text.contains(&two) && text.contains("other.trodden") && text.contains("000.trodden"), "{text}");
     let all = merged.profile.unwrap();
-    let mut found = Sums::new();
+    let mut found = PathSums::new();
     add_profile_to(&mut found, &all);
     assert_eq!(found, sums);
     assert_eq!((all.run.runs, all.run.duration_ns), (200, 200 * 5_000_000));

@@ -23,7 +23,7 @@ type LoggedPath = (Option<Node>, Vec<Edge>);
 
 /// Everything that the program executed.
 #[derive(Default)]
-struct Log {
+struct ExecutionLog {
     blocks: Vec<i64>,
     edges: Vec<i64>,
     complete: BTreeMap<LoggedPath, i64>,
@@ -49,7 +49,7 @@ struct Activation {
 struct Machine<'a> {
     subject: &'a RandomFunction,
     counts: BTreeMap<i64, u64>,
-    log: Log,
+    log: ExecutionLog,
     /// Percentage of calls that do not return, percentage of calls that return twice, and number of kills per 1,000 steps.
     rates: (u64, u64, u64),
     activations: u64,
@@ -222,7 +222,7 @@ fn check_decoding(seed: u64, subject: &RandomFunction, machine: Machine) -> Func
 
 /// Checks the procedure that is made of the counts: its real edges must have the logged frequencies, and every path must be counted at an
 /// end.
-fn check_procedure(seed: u64, subject: &RandomFunction, paths: &FunctionPaths, counts: &[(u64, u64)], log: &Log) {
+fn check_procedure(seed: u64, subject: &RandomFunction, paths: &FunctionPaths, counts: &[(u64, u64)], log: &ExecutionLog) {
     if paths.unfinished.iter().any(|u| u.count < 0) {
         return;
     }
@@ -263,7 +263,11 @@ fn decoded_paths_match_the_executed_paths() {
     for seed in 0..FUNCTION_COUNT {
         let mut random = Random::new(seed);
         let subject = RandomFunction::random(&mut random, "f", 10);
-        let log = Log { blocks: vec![0; subject.map.blocks.len()], edges: vec![0; subject.map.graph.edge_count()], ..Log::default() };
+        let log = ExecutionLog {
+            blocks: vec![0; subject.map.blocks.len()],
+            edges: vec![0; subject.map.graph.edge_count()],
+            ..ExecutionLog::default()
+        };
         let rates = random.pick(&[(0, 0, 0), (15, 0, 0), (10, 10, 0), (10, 10, 20), (40, 5, 5)]);
         let mut machine = Machine { subject: &subject, counts: BTreeMap::new(), log, rates, activations: 0 };
         // Several processes count in the same array.

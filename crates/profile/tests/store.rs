@@ -6,7 +6,7 @@ use common::profile;
 use trodden_profile::store::FOLDER;
 use trodden_profile::{ProcessEnding, ProfileError, RunStore};
 
-fn numbers(store: &RunStore, wanted: &str) -> Vec<u64> {
+fn select_numbers(store: &RunStore, wanted: &str) -> Vec<u64> {
     store.select(wanted).unwrap().iter().map(|r| r.number).collect()
 }
 
@@ -34,7 +34,7 @@ fn unwritable_store_can_be_read() {
     };
     let copy = unwritable();
     let copied = RunStore::find(copy.path()).unwrap();
-    assert_eq!((numbers(&copied, "last"), copied.repair()), (vec![2], None));
+    assert_eq!((select_numbers(&copied, "last"), copied.repair()), (vec![2], None));
     assert_eq!(copied.get("1").unwrap().run, first.run);
     for error in [copied.set_suite(1, Some("smoke")).unwrap_err(), RunStore::create(unwritable().path()).unwrap_err()] {
         assert!(matches!(error, ProfileError::StoreUnwritable { .. }), "{error}");
@@ -62,16 +62,16 @@ fn runs_are_numbered_listed_selected_and_removed() {
         assert_eq!(store.load(&entry).unwrap(), profile);
     }
     assert!(project.path().join(FOLDER).join("profiles/000001.trodden").is_file());
-    assert_eq!(numbers(&store, "last"), [4]);
-    assert_eq!(numbers(&store, "last~2"), [2]);
-    assert_eq!(numbers(&store, "#3"), [3]);
-    assert_eq!(numbers(&store, "nightly"), [3, 4]);
+    assert_eq!(select_numbers(&store, "last"), [4]);
+    assert_eq!(select_numbers(&store, "last~2"), [2]);
+    assert_eq!(select_numbers(&store, "#3"), [3]);
+    assert_eq!(select_numbers(&store, "nightly"), [3, 4]);
     assert_eq!(store.get("nightly").unwrap().number, 4);
     assert_eq!(store.suites().unwrap(), [("nightly".to_string(), 2)]);
     store.set_suite(1, Some("smoke")).unwrap();
     store.set_suite(3, None).unwrap();
     assert_eq!(store.load(&store.get("1").unwrap()).unwrap().run.suite.as_deref(), Some("smoke"));
-    assert_eq!(numbers(&store, "nightly"), [4]);
+    assert_eq!(select_numbers(&store, "nightly"), [4]);
     store.remove(4).unwrap();
     assert!(!project.path().join(FOLDER).join("profiles/000004.trodden").exists());
     let error = store.select("nightly").unwrap_err().to_string();

@@ -60,7 +60,7 @@ fn with_changed_byte(bytes: &[u8], at: usize, change: u8) -> Vec<u8> {
     changed
 }
 
-fn events(path: &Path) -> Result<Vec<u32>, ProfileError> {
+fn read_events(path: &Path) -> Result<Vec<u32>, ProfileError> {
     let threads = LiveStream::open(path, false)?.threads()?;
     assert!(threads.len() <= 1);
     let number = |event: &Event| match event {
@@ -76,11 +76,11 @@ fn every_changed_byte_of_the_setup_is_detected() {
     let path = folder.path().join("a.stream");
     let (_, bytes) = example_file();
     std::fs::write(&path, &bytes).unwrap();
-    assert_eq!(events(&path).unwrap(), (0..2 * EVENTS_PER_CHUNK as u32).collect::<Vec<_>>());
+    assert_eq!(read_events(&path).unwrap(), (0..2 * EVENTS_PER_CHUNK as u32).collect::<Vec<_>>());
     let setup = RawHeader::BYTES + RawUnit::BYTES + "/opt/prog".len();
     for at in (0..setup).filter(|at| !(offset_of!(RawHeader, lost)..RawHeader::BYTES).contains(at)) {
         std::fs::write(&path, with_changed_byte(&bytes, at, 0x21)).unwrap();
-        let error = events(&path).unwrap_err().to_string();
+        let error = read_events(&path).unwrap_err().to_string();
         assert!(error.contains("a.stream"), "byte {at}: {error}");
     }
     let (later, raw) = (STREAM_VERSION + 1, FileHeader::new(FileKind::RAW_COUNTS, trodden_wire::RAW_VERSION));
@@ -90,7 +90,7 @@ fn every_changed_byte_of_the_setup_is_detected() {
         (b"TRODSTR2", "by an earlier version of trodden"),
     ] {
         std::fs::write(&path, [header, &bytes[header.len()..]].concat()).unwrap();
-        let error = events(&path).unwrap_err().to_string();
+        let error = read_events(&path).unwrap_err().to_string();
         assert!(error.contains("a.stream") && error.contains(wanted), "{error}");
     }
 }
@@ -107,7 +107,7 @@ fn every_changed_byte_of_a_chunk_header_is_an_error_or_a_loss() {
             std::fs::write(&path, with_changed_byte(&bytes, first + at, change)).unwrap();
             let what = format!("byte {at} ^ {change}");
             // A different state may mark the chunk as unused, so that its events are not read.
-            match events(&path) {
+            match read_events(&path) {
                 Ok(events) => {
                     assert_eq!(at % CHUNK_BYTES as usize, 0, "{what}: {events:?}");
                     assert!(

@@ -25,7 +25,8 @@ pub fn recover(name: &str) -> Result<(Profile, Vec<String>)> {
     load_and_describe_losses(name, BuildPolicy::Reject)
 }
 
-/// Like [`load`], but different builds of a program become separate images. [`load`] skips runs with another build than the latest run.
+/// Like [`load`], but different builds of a program become separate images. [`load`] skips runs whose build differs from that of the latest
+/// run.
 pub fn load_all_builds(name: &str) -> Result<Profile> {
     let (profile, lost) = load_and_describe_losses(name, BuildPolicy::Separate)?;
     lost.iter().for_each(|lost| log::warn!("{lost}"));

@@ -4,9 +4,9 @@
 //! trodden compares the versions first. Since LLVM 4, every bitcode file begins with an identification block, which contains the version as
 //! a string. LLVM's "LLVM Bitcode File Format" describes the encoding.
 
-const MAGIC: [u8; 4] = *b"BC\xc0\xde";
+const BITCODE_MAGIC: [u8; 4] = *b"BC\xc0\xde";
 /// The optional wrapper header before bitcode: its first bytes, and its size.
-const WRAPPER: ([u8; 4], usize) = (*b"\xde\xc0\x17\x0b", 20);
+const WRAPPER_HEADER: ([u8; 4], usize) = (*b"\xde\xc0\x17\x0b", 20);
 /// IDs of the identification block and of the record in it that names the producer.
 const IDENTIFICATION_BLOCK: u64 = 13;
 const PRODUCER_RECORD: u64 = 1;
@@ -14,14 +14,14 @@ const MAX_OPERANDS: usize = 256;
 
 /// Returns true if the bytes are LLVM bitcode, with or without a wrapper header.
 pub fn is_bitcode(bytes: &[u8]) -> bool {
-    bytes.starts_with(&MAGIC) || bytes.starts_with(&WRAPPER.0)
+    bytes.starts_with(&BITCODE_MAGIC) || bytes.starts_with(&WRAPPER_HEADER.0)
 }
 
 /// Returns the major version of the LLVM that wrote a bitcode file, given at least the first kilobyte of the file. `None` if the bytes are
 /// not bitcode, or if they name a producer other than LLVM.
 pub fn producer_major(bytes: &[u8]) -> Option<u32> {
-    let start = if bytes.starts_with(&WRAPPER.0) { WRAPPER.1 } else { 0 };
-    let text = read_producer(BitReader { bytes: bytes.get(start..)?.strip_prefix(&MAGIC)?, at: 0 })?;
+    let start = if bytes.starts_with(&WRAPPER_HEADER.0) { WRAPPER_HEADER.1 } else { 0 };
+    let text = read_producer(BitReader { bytes: bytes.get(start..)?.strip_prefix(&BITCODE_MAGIC)?, at: 0 })?;
     text.strip_prefix("LLVM")?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn producer_is_read_from_both_record_encodings() {
         assert_eq!((producer_major(CLANG_BITCODE), producer_major(RUSTC_BITCODE)), (Some(19), Some(22)));
-        let wrapped = [&WRAPPER.0[..], &[0; 16], CLANG_BITCODE].concat();
+        let wrapped = [&WRAPPER_HEADER.0[..], &[0; 16], CLANG_BITCODE].concat();
         assert!(is_bitcode(&wrapped) && producer_major(&wrapped) == Some(19));
     }
 

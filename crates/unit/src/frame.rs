@@ -174,7 +174,7 @@ mod tests {
     use crate::Experiment;
     use crate::map::CountedEvent;
 
-    fn map() -> UnitMap {
+    fn sample_map() -> UnitMap {
         UnitMap {
             source: "a.c".into(),
             producer: String::new(),
@@ -198,22 +198,22 @@ mod tests {
 
     #[test]
     fn consecutive_frames_survive_encoding() {
-        let one = Frame::pack(Identity([1; 16]), &map(), b"BC");
-        let two = Frame::pack(Identity([2; 16]), &map(), b"");
+        let one = Frame::pack(Identity([1; 16]), &sample_map(), b"BC");
+        let two = Frame::pack(Identity([2; 16]), &sample_map(), b"");
         let mut bytes = one.to_bytes();
         bytes.extend([0; 24]);
         bytes.extend(two.to_bytes());
         let (frames, errors) = Frame::read_all(&bytes);
         assert_eq!(frames, [one.clone(), two.clone()]);
         assert!(errors.is_empty());
-        assert_eq!(frames[0].map().unwrap(), map());
+        assert_eq!(frames[0].map().unwrap(), sample_map());
         assert_eq!(frames[0].bitcode().unwrap(), b"BC");
         assert_eq!(frames[1].bitcode(), Err(FrameError::NoBitcode(Identity([2; 16]))));
     }
 
     #[test]
     fn error_for_a_different_version_says_to_rebuild() {
-        let mut bytes = Frame::pack(Identity([1; 16]), &map(), b"BC").to_bytes();
+        let mut bytes = Frame::pack(Identity([1; 16]), &sample_map(), b"BC").to_bytes();
         bytes[..FILE_HEADER_BYTES].copy_from_slice(&FileHeader::new(FileKind::UNIT, MAP_VERSION - 1).to_bytes());
         for (bytes, found) in [(&bytes[..], "format"), (b"TRODUNIT and more", "earlier version")] {
             let message = Frame::read_all(bytes).1[0].to_string();
@@ -223,9 +223,9 @@ mod tests {
 
     #[test]
     fn corrupt_frame_is_reported_and_the_next_frame_is_read() {
-        let mut bytes = Frame::pack(Identity([1; 16]), &map(), b"BC").to_bytes();
+        let mut bytes = Frame::pack(Identity([1; 16]), &sample_map(), b"BC").to_bytes();
         bytes[FILE_HEADER_BYTES + SECTION_HEADER_BYTES + 1] ^= 1;
-        bytes.extend(Frame::pack(Identity([2; 16]), &map(), b"").to_bytes());
+        bytes.extend(Frame::pack(Identity([2; 16]), &sample_map(), b"").to_bytes());
         let (frames, errors) = Frame::read_all(&bytes);
         assert_eq!(frames.len(), 1);
         assert_eq!(errors, [FrameError::Checksum(Identity([1; 16]))]);
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn every_changed_byte_is_detected() {
-        let whole = Frame::pack(Identity([1; 16]), &map(), b"bitcode");
+        let whole = Frame::pack(Identity([1; 16]), &sample_map(), b"bitcode");
         let bytes = whole.to_bytes();
         let end = FILE_HEADER_BYTES + whole.map.len() + whole.bitcode.len();
         for at in 0..end {

@@ -81,15 +81,15 @@ impl InstrumentedImage {
 }
 
 fn read_records(bytes: &[u8], address: u64, counters: u64) -> Result<Vec<PlacedUnit>, ImageError> {
-    const SIZE: usize = size_of::<UnitRecord>();
-    if !bytes.len().is_multiple_of(SIZE) {
-        return Err(ImageError::Records(format!("their size of {} bytes is not a multiple of {SIZE}", bytes.len())));
+    const RECORD_BYTES: usize = size_of::<UnitRecord>();
+    if !bytes.len().is_multiple_of(RECORD_BYTES) {
+        return Err(ImageError::Records(format!("their size of {} bytes is not a multiple of {RECORD_BYTES}", bytes.len())));
     }
     let mut units = Vec::new();
-    for (i, record) in bytes.chunks_exact(SIZE).enumerate() {
+    for (i, record) in bytes.chunks_exact(RECORD_BYTES).enumerate() {
         let record = UnitRecord::read(record).filter(|record| (record.magic, record.version) == (UNIT_MAGIC, UNIT_VERSION));
         let record = record.ok_or_else(|| ImageError::Records(format!("record {i} is invalid")))?;
-        let first = address.wrapping_add((i * SIZE) as u64).wrapping_add_signed(record.counters_delta).wrapping_sub(counters);
+        let first = address.wrapping_add((i * RECORD_BYTES) as u64).wrapping_add_signed(record.counters_delta).wrapping_sub(counters);
         units.push(PlacedUnit { unit: Identity(record.unit), first: first / 8, counters: record.counters });
     }
     Ok(units)

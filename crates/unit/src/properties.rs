@@ -212,7 +212,7 @@ impl UnitProperties {
 mod tests {
     use super::*;
 
-    fn properties() -> UnitProperties {
+    fn sample_properties() -> UnitProperties {
         let load = BlockAction::Load {
             result: ValueId(1),
             operation: OperationId(0),
@@ -235,15 +235,15 @@ mod tests {
 
     #[test]
     fn properties_survive_encoding() {
-        assert_eq!(UnitProperties::from_bytes(&properties().to_bytes()).unwrap(), properties());
+        assert_eq!(UnitProperties::from_bytes(&sample_properties().to_bytes()).unwrap(), sample_properties());
     }
 
     #[test]
     fn indices_out_of_range_and_newer_versions_are_rejected() {
-        let mut wrong = properties();
+        let mut wrong = sample_properties();
         wrong.functions[0].values.pop();
         assert!(matches!(UnitProperties::from_bytes(&wrong.to_bytes()), Err(PropertiesError::Inconsistent(name)) if name == "f"));
-        let mut newer = properties();
+        let mut newer = sample_properties();
         newer.version += 1;
         assert!(matches!(UnitProperties::from_bytes(&newer.to_bytes()), Err(PropertiesError::Version(2))));
     }

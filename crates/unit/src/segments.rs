@@ -145,7 +145,7 @@ impl SegmentSet {
         let Some(whole) = self.context(function, context) else { return 0 };
         match whole.context {
             0 => 0,
-            outer => self.find(function, SegmentContext { context: self.drop_outermost(whole.caller, outer), ..whole }),
+            outer => self.find_context(function, SegmentContext { context: self.drop_outermost(whole.caller, outer), ..whole }),
         }
     }
 
@@ -154,7 +154,7 @@ impl SegmentSet {
     pub fn context_after_call(&self, caller: u32, context: u32, path: u64, callee: u32) -> u32 {
         let mut context = context;
         loop {
-            let found = self.find(callee, SegmentContext { caller, context, path });
+            let found = self.find_context(callee, SegmentContext { caller, context, path });
             if found > 0 || context == 0 {
                 return found;
             }
@@ -179,7 +179,7 @@ impl SegmentSet {
         last.chain(self.contexts_with_caller(function).into_iter().map(|(_, context)| context.path)).collect()
     }
 
-    fn find(&self, function: u32, context: SegmentContext) -> u32 {
+    fn find_context(&self, function: u32, context: SegmentContext) -> u32 {
         let of = |(at, f): (u32, &SegmentFunction)| -> Vec<_> { f.contexts.iter().zip(1..).map(|(c, n)| ((at, *c), n)).collect() };
         let all = || (0..).zip(&self.functions).flat_map(of).collect();
         self.index.contexts.get_or_init(all).get(&(function, context)).copied().unwrap_or(0)
@@ -198,7 +198,7 @@ impl SegmentSet {
 
     /// Returns the number of calls in the longest chain of callers.
     pub fn depth(&self) -> u32 {
-        let lengths = self.functions.iter().flat_map(|f| &f.contexts).filter_map(|c| self.length(c, MAX_DEPTH));
+        let lengths = self.functions.iter().flat_map(|f| &f.contexts).filter_map(|c| self.chain_length(c, MAX_DEPTH));
         lengths.max().unwrap_or(0)
     }
 
@@ -224,7 +224,7 @@ impl SegmentSet {
     }
 
     fn is_sound(&self) -> bool {
-        let lengths = |f: &SegmentFunction| f.contexts.iter().map(|c| self.length(c, MAX_DEPTH)).collect::<Option<Vec<u32>>>();
+        let lengths = |f: &SegmentFunction| f.contexts.iter().map(|c| self.chain_length(c, MAX_DEPTH)).collect::<Option<Vec<u32>>>();
         let is_sound = |f: &SegmentFunction| {
             let paths = f.interesting.iter().all(|(c, p)| *c as usize <= f.contexts.len() && *p < f.paths);
             let flow = f.graph.edge_count() == f.edges.len() && f.executions.keys().all(|path| *path < f.paths);
@@ -234,12 +234,12 @@ impl SegmentSet {
     }
 
     /// Returns the number of calls in a context's chain of callers. `None` if an index is invalid, or if the chain is longer than `max`.
-    fn length(&self, context: &SegmentContext, max: u32) -> Option<u32> {
+    fn chain_length(&self, context: &SegmentContext, max: u32) -> Option<u32> {
         let caller = self.functions.get(context.caller as usize).filter(|f| context.path < f.paths)?;
         let rest = max.checked_sub(1)?;
         match context.context {
             0 => Some(1),
-            outer => Some(1 + self.length(caller.contexts.get(outer as usize - 1)?, rest)?),
+            outer => Some(1 + self.chain_length(caller.contexts.get(outer as usize - 1)?, rest)?),
         }
     }
 }
@@ -387,7 +387,7 @@ mod tests {
                             context = set.context_after_call(*function, context, *path, to);
                         }
                         let expected = longest_context(&set, &chain, callee);
-                        let length = set.context(callee, context).map_or(0, |c| set.length(&c, MAX_DEPTH).unwrap());
+                        let length = set.context(callee, context).map_or(0, |c| set.chain_length(&c, MAX_DEPTH).unwrap());
                         assert_eq!(length as usize, expected.len(), "{chain:?} to {callee}");
                         compared += usize::from(length > 1);
                     }

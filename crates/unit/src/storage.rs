@@ -15,7 +15,7 @@ pub enum Storage {
     Interesting(InterestingWords),
     /// In one word for each sum of labels, since the function counts only some of its paths.
     Labels(LabelWords),
-    /// In words for pairs of a context (the callers' paths) and the function's first path in it.
+    /// In words for pairs of a context (the callers' paths) and a path of the function.
     Segments(SegmentWords),
     /// Not in memory: the function records a stream, in which it has more events than paths.
     Events(EventWords),

@@ -56,7 +56,7 @@ pub enum UnitWork {
 /// What a unit and the other units have to know of each other's functions, in order to find out which calls always return.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallSummary {
-    /// Functions with external linkage that always return, provided that the functions in the value, which other units may define, do so.
+    /// Functions with external linkage, each with functions that other units may define. The function always returns if all of these do.
     pub returning: BTreeMap<String, BTreeSet<String>>,
     /// Functions that the unit calls but does not define. As far as the unit knows, they may not return.
     pub called: BTreeSet<String>,
@@ -110,7 +110,7 @@ pub fn find_returning_functions<'s>(summaries: &[&'s CallSummary]) -> BTreeSet<&
 mod tests {
     use super::*;
 
-    fn summary(returning: &[(&str, &[&str])]) -> CallSummary {
+    fn create_summary(returning: &[(&str, &[&str])]) -> CallSummary {
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         CallSummary {
             returning: returning.iter().map(|(name, callees)| ((*name).to_owned(), set(callees))).collect(),
@@ -122,8 +122,8 @@ mod tests {
     fn functions_return_if_all_their_callees_return() {
         let units = [
             // `a` and `b` depend on each other, because they call each other.
-            summary(&[("a", &["b"]), ("leaf", &[]), ("fails", &["unknown"])]),
-            summary(&[("b", &["a", "leaf"]), ("also_fails", &["leaf", "fails"])]),
+            create_summary(&[("a", &["b"]), ("leaf", &[]), ("fails", &["unknown"])]),
+            create_summary(&[("b", &["a", "leaf"]), ("also_fails", &["leaf", "fails"])]),
         ];
         let found = find_returning_functions(&units.iter().collect::<Vec<_>>());
         assert_eq!(found.iter().copied().collect::<Vec<_>>(), ["a", "b", "leaf"]);

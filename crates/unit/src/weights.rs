@@ -16,8 +16,8 @@ pub struct FunctionWeights {
 }
 
 impl FunctionWeights {
-    /// Adds the executions of a function's edges, in the order of the edges in its map. For functions with the same name and shape, such as
-    /// `static` functions of several units, sums are formed.
+    /// Adds the executions of a function's edges, in the order of the edges in its map. The executions of several functions with the same
+    /// name and shape, such as `static` functions of several units, are summed.
     pub fn add(&mut self, function: &str, shape: u64, edges: &[u64]) {
         let known = self.functions.entry((function.to_owned(), shape)).or_insert_with(|| vec![0; edges.len()]);
         known.iter_mut().zip(edges).for_each(|(sum, n)| *sum = sum.saturating_add(*n));

@@ -123,10 +123,10 @@ pub enum Inexact {
     )]
     TableFull { functions: u64, executions: u64 },
     /// Number of units that count only paths that were not known when the program was built.
-    #[error("{} only paths that were unknown at the time of the build (--residual). {COUNTS_ARE_EXACT}", units_count(*.0))]
+    #[error("{} only paths that were unknown at the time of the build (--residual). {COUNTS_ARE_EXACT}", count_units_as_subject(*.0))]
     Residual(u64),
     /// Number of units that count only the paths selected by an expression.
-    #[error("{} only paths that match the expression (--watch). {COUNTS_ARE_EXACT}", units_count(*.0))]
+    #[error("{} only paths that match the expression (--watch). {COUNTS_ARE_EXACT}", count_units_as_subject(*.0))]
     Watched(u64),
     #[error(
         "only the interesting paths of {} are counted separately (--interesting, scheme {scheme}). {} of their other paths are counted \
@@ -156,7 +156,7 @@ pub enum Inexact {
     )]
     Copy(u64),
     /// Number of units that count edges instead of paths.
-    #[error("{} edges instead of paths (--divide edges): each path below is a single edge", units_count(*.0))]
+    #[error("{} edges instead of paths (--divide edges): each path below is a single edge", count_units_as_subject(*.0))]
     Edges(u64),
     /// Number of differences between instrumented copies that should have run the same execution.
     #[error(
@@ -189,7 +189,7 @@ pub enum Inexact {
 /// Last sentence of messages about builds that count only some paths.
 const COUNTS_ARE_EXACT: &str = "The counts of these paths are exact";
 
-fn units_count(units: u64) -> String {
+fn count_units_as_subject(units: u64) -> String {
     plural_verb(units, "unit", "counts", "count")
 }
 

@@ -9,7 +9,7 @@ use super::bursts::{BurstSampling, CounterEstimate, NORMAL_QUANTILE_95, UnitEsti
 use super::busy::SampledClock;
 use super::loss::{BurstLoss, ObservedReading};
 use super::quantile::student_t_quantile_95;
-use super::slowdown::{COST_ERROR, PathCost, Work, compute_costs};
+use super::slowdown::{COST_ERROR, PathCost, WorkBetweenReadings, compute_costs};
 use crate::model::Profile;
 use crate::raw::RawProfile;
 use crate::sum;
@@ -128,11 +128,11 @@ impl Readings {
     }
 
     /// Computes the work between readings from the cost of the executed paths. `profile` has the maps of these paths.
-    fn compute_work(&self, profile: &Profile) -> Vec<Work> {
+    fn compute_work(&self, profile: &Profile) -> Vec<WorkBetweenReadings> {
         let costs: BTreeMap<ImageUnit, HashMap<u64, PathCost>> =
             self.units.iter().map(|(key, unit)| (*key, compute_costs(profile, key.0, *unit))).collect();
         let work = |reading: &ReadingInterval| {
-            let mut work = Work::default();
+            let mut work = WorkBetweenReadings::default();
             for (key, counts) in &reading.counts {
                 let of_unit = &costs[key];
                 for (cost, count) in counts.iter().filter_map(|(index, count)| Some((of_unit.get(index)?, *count as f64))) {
@@ -190,14 +190,14 @@ impl Readings {
     /// of the run time with the switch on.
     fn weights(&self, profile: &Profile, share: f64, clock: SampledClock) -> (Vec<f64>, f64) {
         let works = self.compute_work(profile);
-        let seen = |(reading, work): (&ReadingInterval, &Work)| ObservedReading {
+        let seen = |(reading, work): (&ReadingInterval, &WorkBetweenReadings)| ObservedReading {
             on_ns: reading.on.ns as f64,
             bursts: reading.on.bursts as f64,
             work: work.instructions + work.counting,
         };
         let seen: Vec<ObservedReading> = self.readings.iter().zip(&works).map(seen).collect();
         let loss = BurstLoss::from_readings(&seen, clock);
-        let sum = |of: &dyn Fn(&ObservedReading, &Work) -> f64| seen.iter().zip(&works).map(|(s, w)| of(s, w)).sum::<f64>();
+        let sum = |of: &dyn Fn(&ObservedReading, &WorkBetweenReadings) -> f64| seen.iter().zip(&works).map(|(s, w)| of(s, w)).sum::<f64>();
         let (on, bursts) = (sum(&|s, _| s.on_ns), sum(&|s, _| s.bursts));
         // The time, with the switch on, in which the same work would be done without the cost of counting.
         let uncounted = |times: f64| sum(&|s, w| s.on_ns / w.slowdown(times));
@@ -309,7 +309,7 @@ mod tests {
     use std::sync::Arc;
     use trodden_testkit::{Random, functions};
 
-    fn raw(counts: &[(u64, u64)]) -> RawProfile {
+    fn create_raw_profile(counts: &[(u64, u64)]) -> RawProfile {
         let unit = RawUnitCounts { unit: Identity([2; 16]), counters: 100, counts: counts.to_vec(), overflow: Vec::new() };
         RawProfile {
             file: PathBuf::from("a.raw"),
@@ -351,7 +351,7 @@ mod tests {
         let mut sum = 0;
         for (count, time) in counts.iter().zip(times) {
             sum += *count as u64;
-            add_reading(&mut readings, raw(&[(7, sum), (8, 1)]), time as u64);
+            add_reading(&mut readings, create_raw_profile(&[(7, sum), (8, 1)]), time as u64);
         }
         let sampling = finish(readings, 54, 5400);
         assert_eq!(sampling.slices, 5);
@@ -381,7 +381,7 @@ mod tests {
         let (mut early, mut late) = (0, 0);
         for (slice, on) in ons.into_iter().enumerate() {
             *(if slice == 2 { &mut late } else { &mut early }) += 3 * on;
-            readings.read(&[raw(&[(1, early), (2, late)])], SwitchedOn { ns: on, bursts: 0 }, passed);
+            readings.read(&[create_raw_profile(&[(1, early), (2, late)])], SwitchedOn { ns: on, bursts: 0 }, passed);
         }
         let sampling = finish(readings, 140, 5 * passed);
         let executions = |index, seen| sampling.estimate(Identity([1; 16]), Identity([2; 16]), index, seen).unwrap().executions;
@@ -423,7 +423,7 @@ mod tests {
         let mut readings = Readings::default();
         let number = 2 * MAX_READINGS as u64 + 1;
         for reading in 1..=number {
-            add_reading(&mut readings, raw(&[(3, reading * 1000)]), 1);
+            add_reading(&mut readings, create_raw_profile(&[(3, reading * 1000)]), 1);
         }
         assert!(readings.readings.len() < MAX_READINGS && readings.stride() > 1);
         let sampling = finish(readings, number, 100 * number);
@@ -435,13 +435,13 @@ mod tests {
     #[test]
     fn short_runs_have_no_margins() {
         let mut readings = Readings::default();
-        add_reading(&mut readings, raw(&[(3, 4)]), 5);
+        add_reading(&mut readings, create_raw_profile(&[(3, 4)]), 5);
         assert_eq!(finish(readings, 5, 50).estimate(Identity([1; 16]), Identity([2; 16]), 3, 4).unwrap().margin, None);
         // With wall time, a run with few bursts has no margins, however many slices it has. Margins are wider if the program waited for a
         // processor.
         let margin = |bursts, waited| {
             let mut readings = Readings::default();
-            (1..=20).for_each(|at| add_reading(&mut readings, raw(&[(3, 4 * at)]), 5));
+            (1..=20).for_each(|at| add_reading(&mut readings, create_raw_profile(&[(3, 4 * at)]), 5));
             let clock = SampledClock::Wall { intended_ns: 100, waited };
             let sampled = SampledRun { readings, on_ns: 100, total_ns: 10_000, bursts, clock };
             let sampling = sampled.finish(&Profile { run: Run::default(), images: Vec::new(), sampling: None });

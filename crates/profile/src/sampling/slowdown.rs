@@ -21,13 +21,13 @@ const MAX_SLOWDOWN: f64 = 4.0;
 
 /// Work between two readings of the counters, in executed IR instructions.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Work {
+pub(super) struct WorkBetweenReadings {
     pub instructions: f64,
     /// Additional cost of counting, in IR instructions.
     pub counting: f64,
 }
 
-impl Work {
+impl WorkBetweenReadings {
     /// Returns the factor by which counting slows the program down, if it costs `times` times as much as the model assumes.
     pub fn slowdown(self, times: f64) -> f64 {
         if self.instructions > 0.0 { (1.0 + times * self.counting / self.instructions).min(MAX_SLOWDOWN) } else { 1.0 }
@@ -75,12 +75,12 @@ mod tests {
 
     #[test]
     fn slowdown_is_constant_up_to_a_path_length_and_then_falls() {
-        let slowdown = |instructions: f64| Work { instructions, counting: counting_cost(instructions) }.slowdown(1.0);
+        let slowdown = |instructions: f64| WorkBetweenReadings { instructions, counting: counting_cost(instructions) }.slowdown(1.0);
         for instructions in [1.0, 8.0, 40.0] {
             assert!((slowdown(instructions) - 1.17).abs() < 1e-9, "{instructions}: {}", slowdown(instructions));
         }
         // 6.8 instructions in 400.
         assert!((slowdown(400.0) - 1.017).abs() < 1e-9, "{}", slowdown(400.0));
-        assert_eq!(Work { instructions: 5.0, counting: 0.0 }.slowdown(1.0), 1.0);
+        assert_eq!(WorkBetweenReadings { instructions: 5.0, counting: 0.0 }.slowdown(1.0), 1.0);
     }
 }

@@ -6,7 +6,7 @@
 use super::names::{profile_path, run_numbers};
 use super::rows::{IMAGES_QUERY, RUNS_QUERY, from_sqlite_integer, insert_run, remove_unused_suites_and_builds, to_sqlite_integer};
 use super::schema::{self, BUSY_TIMEOUT, MIGRATIONS, configure, migrate};
-use super::{DATABASE, IndexFailure, PROFILES, STREAMS};
+use super::{DATABASE_NAME, IndexFailure, PROFILES_FOLDER, STREAMS_FOLDER};
 use crate::atomic_file::Access;
 use crate::container::{ProfileHeader, change_run};
 use crate::error::ProfileError;
@@ -49,12 +49,12 @@ impl fmt::Display for IndexRepair {
         let runs = |n: usize| format!("{n} run{}", if n == 1 { "" } else { "s" });
         write!(f, "run store {}: ", self.folder.display())?;
         match &self.reason {
-            Some(reason) => write!(f, "the index {DATABASE} {reason}, and was rebuilt from the profiles ({})", runs(self.added))?,
+            Some(reason) => write!(f, "the index {DATABASE_NAME} {reason}, and was rebuilt from the profiles ({})", runs(self.added))?,
             None => {
                 let changes = [(self.added, "added"), (self.gone, "removed, because the profile no longer exists")];
                 let changes = changes.iter().filter(|c| c.0 > 0).map(|(n, what)| format!("{} {what}", runs(*n)));
                 let changes: Vec<String> = changes.collect();
-                write!(f, "the index {DATABASE} differed from the profiles and was updated")?;
+                write!(f, "the index {DATABASE_NAME} differed from the profiles and was updated")?;
                 if !changes.is_empty() {
                     write!(f, ": {}", changes.join(", "))?;
                 }
@@ -78,7 +78,7 @@ pub struct StoreIndex {
 /// Opens an index and updates it to match the profiles in the store `folder`. `index_folder` contains the index: it is either the store's
 /// folder, or a folder with a copy of the index.
 pub fn open(index_folder: &Path, folder: &Path) -> Result<StoreIndex, ProfileError> {
-    let path = index_folder.join(DATABASE);
+    let path = index_folder.join(DATABASE_NAME);
     let failed = |source| ProfileError::Database { path: path.clone(), source };
     let is_missing = match path.metadata() {
         Ok(there) => there.len() == 0,
@@ -229,7 +229,7 @@ impl Differences {
         };
         // The folder is read after the index. If a recorder is just adding a run, its profile may be found although its row was not. The
         // second comparison, while the database is locked, corrects this.
-        let there = run_numbers(&folder.join(PROFILES))?;
+        let there = run_numbers(&folder.join(PROFILES_FOLDER))?;
         let is_unchanged =
             |number: u64, known: (i64, i64)| profile_path(folder, number).symlink_metadata().is_ok_and(|now| size_and_mtime(&now) == known);
         let stale_unreadable: Vec<u64> = unreadable.iter().filter(|(n, known)| !is_unchanged(**n, **known)).map(|(n, _)| *n).collect();
@@ -257,7 +257,7 @@ pub fn next_run_number(t: &Transaction, folder: &Path) -> Result<u64, IndexFailu
     let assigned: Option<i64> = t.query_row("SELECT max(seq) FROM sqlite_sequence WHERE name = 'runs'", [], |row| row.get(0))?;
     let listed: Option<i64> = t.query_row("SELECT max(number) FROM runs", [], |row| row.get(0))?;
     let mut last = assigned.into_iter().chain(listed).map(from_sqlite_integer).max().unwrap_or(0);
-    for part in [PROFILES, STREAMS] {
+    for part in [PROFILES_FOLDER, STREAMS_FOLDER] {
         last = last.max(run_numbers(&folder.join(part))?.last().copied().unwrap_or(0));
     }
     Ok(last + 1)

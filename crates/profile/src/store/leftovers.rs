@@ -3,7 +3,7 @@
 //! A recorder locks its folder of raw files, and a writer its unfinished file, as long as it runs ([`atomic_file`]). Therefore unlocked
 //! files and folders are left over.
 
-use super::{PROFILES, RAW_FOLDER_PREFIX, RunStore};
+use super::{PROFILES_FOLDER, RAW_FOLDER_PREFIX, RunStore};
 use crate::atomic_file;
 use crate::container::TEMPORARY_PREFIX;
 use crate::error::ProfileError;
@@ -34,7 +34,7 @@ impl RunStore {
     pub fn leftovers(&self) -> Result<Vec<Leftover>, ProfileError> {
         let mut found = Vec::new();
         for (folder, prefixes) in
-            [(self.folder.clone(), &[RAW_FOLDER_PREFIX, TEMPORARY_PREFIX][..]), (self.folder.join(PROFILES), &[TEMPORARY_PREFIX])]
+            [(self.folder.clone(), &[RAW_FOLDER_PREFIX, TEMPORARY_PREFIX][..]), (self.folder.join(PROFILES_FOLDER), &[TEMPORARY_PREFIX])]
         {
             let failed = ProfileError::io(&folder, "read");
             for entry in std::fs::read_dir(&folder).map_err(failed)? {

@@ -1,6 +1,6 @@
 //! File names in a run store. Profiles and folders of streams are named after the number of the run.
 
-use super::PROFILES;
+use super::PROFILES_FOLDER;
 use crate::container::EXTENSION;
 use crate::error::ProfileError;
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub fn profile_path(folder: &Path, number: u64) -> PathBuf {
-    folder.join(PROFILES).join(profile_name(number))
+    folder.join(PROFILES_FOLDER).join(profile_name(number))
 }
 
 pub fn profile_name(number: u64) -> String {
@@ -30,7 +30,7 @@ pub fn run_numbers(folder: &Path) -> Result<BTreeSet<u64>, ProfileError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
         other => other.map_err(failed())?,
     };
-    let is_profiles = folder.ends_with(PROFILES);
+    let is_profiles = folder.ends_with(PROFILES_FOLDER);
     let mut found = BTreeSet::new();
     for entry in entries {
         let name = entry.map_err(failed())?.file_name();

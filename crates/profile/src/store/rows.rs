@@ -1,7 +1,7 @@
 //! Reads and writes the index's rows of runs, suites and builds.
 
 use super::names::{profile_name, profile_path};
-use super::{PROFILES, RunEntry, RunImage};
+use super::{PROFILES_FOLDER, RunEntry, RunImage};
 use crate::container::ProfileHeader;
 use crate::model::{ProcessEnding, Run};
 use rusqlite::{Row, Transaction, params};
@@ -31,7 +31,7 @@ pub fn insert_run(t: &Transaction, number: u64, header: &ProfileHeader, bytes: u
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
         params![
             to_sqlite_integer(number),
-            format!("{PROFILES}/{}", profile_name(number)),
+            format!("{PROFILES_FOLDER}/{}", profile_name(number)),
             to_sqlite_integer(bytes),
             command,
             run.directory,

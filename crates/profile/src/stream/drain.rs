@@ -19,7 +19,7 @@ use trodden_wire::LostThreads;
 use trodden_wire::stream::{CHUNK_EVENTS, SLOTS};
 
 /// Number of chunks of a thread (16 KiB each) that are collected before they are written to the journal together.
-const FRAME_CHUNKS: usize = 16;
+const CHUNKS_PER_FRAME: usize = 16;
 /// Interval, in polls, at which all chunks are examined. The other polls examine only the chunks that are expected to be full next.
 const FULL_SCAN_INTERVAL: u32 = 200;
 /// Number of consecutive polls without a full chunk after which all chunks are examined. This is repeated whenever the number of such polls
@@ -223,11 +223,11 @@ impl Drain {
         }
     }
 
-    /// Reads a chunk and adds it to the thread's pending chunks. If the chunk does not continue them, or if there are [`FRAME_CHUNKS`],
+    /// Reads a chunk and adds it to the thread's pending chunks. If the chunk does not continue them, or if there are [`CHUNKS_PER_FRAME`],
     /// they are flushed first.
     fn read_chunk(&mut self, chunk: &StreamChunk) -> Result<(), ProfileError> {
         let follows = |p: &PendingChunks| p.header.sequence + p.header.chunks == chunk.sequence && p.header.lost == chunk.lost;
-        if self.pending.get(&chunk.key).is_some_and(|p| !follows(p) || p.chunks.len() == FRAME_CHUNKS) {
+        if self.pending.get(&chunk.key).is_some_and(|p| !follows(p) || p.chunks.len() == CHUNKS_PER_FRAME) {
             self.flush(chunk.key)?;
         }
         let StreamChunk { key, parent, sequence, lost, .. } = *chunk;

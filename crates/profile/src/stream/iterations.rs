@@ -6,7 +6,7 @@ use super::nesting::{Nesting, NestingStep};
 use super::symbol::Symbol;
 use std::collections::{BTreeMap, HashMap};
 
-/// Counter of one thread's paths over iterations. Paths are given as lists of events.
+/// Counts the paths over iterations in the stream of one thread. They are given as lists of events.
 pub struct IterationReader<'p, 'a> {
     lookup: &'p CounterLookup<'a>,
     nesting: Nesting<'p, 'a>,

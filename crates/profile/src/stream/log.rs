@@ -33,9 +33,9 @@ const FRAME_HEADER_BYTES: usize = SECTION_HEADER_BYTES + FRAME_INDEX_BYTES;
 const FIRST_CONTENT_OFFSET: usize = FILE_HEADER_BYTES + SECTION_HEADER_BYTES;
 const SEARCH_BUFFER_BYTES: usize = 1 << 16;
 const HEADER_COMPRESSION_LEVEL: i32 = 3;
-/// Low, because the traced program may be waiting while its events are written.
+/// This level is low, because the traced program may be waiting while its events are written.
 const EVENTS_COMPRESSION_LEVEL: i32 = 1;
-/// Higher than for events, because windows are written less often.
+/// This level is higher than the one for events, because windows are written less often.
 const WINDOW_COMPRESSION_LEVEL: i32 = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

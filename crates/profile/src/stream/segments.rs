@@ -16,7 +16,7 @@ use std::collections::HashMap;
 type ChainId = u32;
 const NO_CALLERS: ChainId = 0;
 
-/// Counter of one thread's segments.
+/// Counts the segments in the stream of one thread.
 pub struct SegmentReader<'p, 'a> {
     lookup: &'p CounterLookup<'a>,
     nesting: Nesting<'p, 'a>,

@@ -305,6 +305,6 @@ pub fn decode(text: &str) -> OsString {
 
 /// Percent-encodes a file name for the textual form of settings.
 pub fn encode(name: &OsStr) -> String {
-    const SET: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'"').add(b'\'').add(b'`').add(b'\\');
-    percent_encode(name.as_bytes(), SET).to_string()
+    const ESCAPED_CHARACTERS: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'"').add(b'\'').add(b'`').add(b'\\');
+    percent_encode(name.as_bytes(), ESCAPED_CHARACTERS).to_string()
 }

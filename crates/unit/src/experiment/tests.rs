@@ -11,7 +11,7 @@ fn parse_settings(text: &str) -> Settings {
     text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
 }
 
-const FILE: &str = "id:000102030405060708090a0b0c0d0e0f";
+const STORED_FILE: &str = "id:000102030405060708090a0b0c0d0e0f";
 
 /// Returns settings that request only this kind of observation. For the default kind, they are empty.
 fn settings_for(kind: &ObservationKind) -> String {
@@ -23,17 +23,17 @@ fn settings_for(kind: &ObservationKind) -> String {
         "observe=addresses".to_owned(),
         "observe=trace".to_owned(),
         "when=bursts".to_owned(),
-        format!("segments={FILE}"),
-        format!("iterations={FILE}"),
-        format!("interesting={FILE}"),
-        format!("known={FILE}"),
-        format!("watched={FILE}"),
-        format!("part={FILE} origin={}", &FILE[3..]),
+        format!("segments={STORED_FILE}"),
+        format!("iterations={STORED_FILE}"),
+        format!("interesting={STORED_FILE}"),
+        format!("known={STORED_FILE}"),
+        format!("watched={STORED_FILE}"),
+        format!("part={STORED_FILE} origin={}", &STORED_FILE[3..]),
         String::new(),
     ];
     let requests_kind = |text: &&String| match requested_kinds(&parse_settings(text)).collect::<Vec<_>>().as_slice() {
         [] => kind.option.contains("observe=counts"),
-        [only] => only.is(kind),
+        [only] => only.is_same_kind(kind),
         several => panic!("{text} requests {several:?}"),
     };
     texts.iter().find(requests_kind).unwrap_or_else(|| panic!("no settings request {kind:?}")).clone()
@@ -54,7 +54,7 @@ fn every_kind_can_be_observed_alone() {
     for kind in KINDS {
         let text = settings_for(kind);
         let experiment = Experiment::new(&parse_settings(&text)).unwrap_or_else(|e| panic!("{text}: {e}"));
-        assert!(experiment.observation().observed().kind().is(kind), "{text}: {experiment:?}");
+        assert!(experiment.observation().observed().kind().is_same_kind(kind), "{text}: {experiment:?}");
     }
 }
 
@@ -112,23 +112,26 @@ fn each_kind_rejects_numberings_tables_and_shared_counters_that_it_does_not_supp
     }
     // A stream numbers all paths of the selected functions, whatever scheme is requested. A copy of a program counts a part of all paths,
     // or of the unknown ones.
-    assert_eq!(expect_conflict(&format!("observe=stream interesting={FILE} scheme=ppp")).other, "--stream (observe=stream)");
-    let part = format!("part={FILE} origin={} known={FILE}", &FILE[3..]);
+    assert_eq!(expect_conflict(&format!("observe=stream interesting={STORED_FILE} scheme=ppp")).other, "--stream (observe=stream)");
+    let part = format!("part={STORED_FILE} origin={} known={STORED_FILE}", &STORED_FILE[3..]);
     assert!(Experiment::new(&parse_settings(&part)).is_ok());
     assert_eq!(expect_conflict(&format!("{part} threads=atomic")).one, "--residual (known=FILE)");
 }
 
 #[test]
 fn violation_of_each_rule_is_reported_with_reason_and_remedy() {
-    let part = format!("part={FILE} origin={}", &FILE[3..]);
+    let part = format!("part={STORED_FILE} origin={}", &STORED_FILE[3..]);
     let cases = [
         ("recorder=/tmp/%p".to_owned(), "recorder=/tmp/%p observe=stream".to_owned()),
         ("tail-merging=off".to_owned(), "tail-merging=off observe=addresses".to_owned()),
-        (format!("time-limit=3 interesting={FILE} scheme=ppp"), format!("time-limit=3 interesting={FILE} scheme=ppp-optimal")),
-        (format!("part={FILE}"), part.clone()),
-        (format!("origin={}", &FILE[3..]), part.clone()),
+        (
+            format!("time-limit=3 interesting={STORED_FILE} scheme=ppp"),
+            format!("time-limit=3 interesting={STORED_FILE} scheme=ppp-optimal"),
+        ),
+        (format!("part={STORED_FILE}"), part.clone()),
+        (format!("origin={}", &STORED_FILE[3..]), part.clone()),
         ("count-hits=on".to_owned(), format!("count-hits=on {part}")),
-        (format!("count-hits=on {part} known={FILE}"), format!("{part} known={FILE}")),
+        (format!("count-hits=on {part} known={STORED_FILE}"), format!("{part} known={STORED_FILE}")),
         ("array-paths=3".to_owned(), "array-paths=3 table-slots=8".to_owned()),
     ];
     assert_eq!(cases.len(), exclusions::rules().count());
@@ -143,20 +146,20 @@ fn violation_of_each_rule_is_reported_with_reason_and_remedy() {
 
 #[test]
 fn experiment_contains_all_requested_settings() {
-    let part = format!("part={FILE} origin={}", &FILE[3..]);
+    let part = format!("part={STORED_FILE} origin={}", &STORED_FILE[3..]);
     let more = ["", "table-slots=8", "array-paths=3 table-slots=8", "threads=atomic", "scheme=ppp", "scheme=pspp", "scheme=ball-larus"];
     let kinds = KINDS.iter().map(|kind| settings_for(kind)).chain([
-        format!("observe=stream interesting={FILE}"),
-        format!("events=tsc interesting={FILE}"),
-        format!("{part} known={FILE}"),
+        format!("observe=stream interesting={STORED_FILE}"),
+        format!("events=tsc interesting={STORED_FILE}"),
+        format!("{part} known={STORED_FILE}"),
         format!("{part} count-hits=on"),
         "observe=mcdc".to_owned(),
         "tail-merging=off observe=addresses".to_owned(),
-        format!("time-limit=3 scheme=ppp-optimal interesting={FILE}"),
+        format!("time-limit=3 scheme=ppp-optimal interesting={STORED_FILE}"),
     ]);
     let mut built = 0;
     for text in kinds.flat_map(|kind| more.map(|more| format!("{kind} {more}"))) {
-        let requested = parse_settings(&format!("weights={FILE} {text}"));
+        let requested = parse_settings(&format!("weights={STORED_FILE} {text}"));
         let Ok(experiment) = Experiment::new(&requested) else { continue };
         built += 1;
         let result = Settings::from(&experiment);
@@ -187,9 +190,9 @@ fn settings_that_are_not_given_have_defaults() {
     );
     assert_eq!(default.to_string(), "scheme=ball-larus max-paths=4096 chords=on trip-counts=tight early=on reach=may-not-return");
     let known_table = Some(trodden_flow::NumberingScheme::KnownTable);
-    let interesting = Experiment::new(&parse_settings(&format!("interesting={FILE}"))).unwrap();
+    let interesting = Experiment::new(&parse_settings(&format!("interesting={STORED_FILE}"))).unwrap();
     assert!(interesting.interesting().is_some_and(|paths| paths.numbering == known_table), "{interesting}");
-    let all = Experiment::new(&parse_settings(&format!("interesting={FILE} scheme=ball-larus"))).unwrap();
+    let all = Experiment::new(&parse_settings(&format!("interesting={STORED_FILE} scheme=ball-larus"))).unwrap();
     assert!(all.interesting().is_some_and(|paths| paths.numbering.is_none()), "{all}");
     assert_eq!(Experiment::new(&Settings::from(&all)), Ok(all));
 }

@@ -193,14 +193,14 @@ impl CounterWords {
 }
 
 impl ObservationKind {
-    pub(crate) fn is(&self, other: &ObservationKind) -> bool {
+    pub(crate) fn is_same_kind(&self, other: &ObservationKind) -> bool {
         std::ptr::eq(self, other)
     }
 
     /// Returns whether both kinds may be requested together, because they are the same or one restricts the other.
     pub(crate) fn can_combine_with(&self, other: &ObservationKind) -> bool {
-        let restricts = |by: &ObservationKind, of: &ObservationKind| of.restricted_by.iter().any(|kind| kind.is(by));
-        self.is(other) || restricts(self, other) || restricts(other, self)
+        let restricts = |by: &ObservationKind, of: &ObservationKind| of.restricted_by.iter().any(|kind| kind.is_same_kind(by));
+        self.is_same_kind(other) || restricts(self, other) || restricts(other, self)
     }
 }
 
@@ -216,7 +216,8 @@ pub(crate) fn requested_kinds(settings: &Settings) -> impl Iterator<Item = &'sta
 
 /// Returns the observation that settings request. The settings must already have been checked for conflicts.
 pub(crate) fn observation_of(settings: &Settings) -> Result<Observation, ExperimentError> {
-    let restricts = |kind: &ObservationKind| requested_kinds(settings).any(|other| other.restricted_by.iter().any(|by| by.is(kind)));
+    let restricts =
+        |kind: &ObservationKind| requested_kinds(settings).any(|other| other.restricted_by.iter().any(|by| by.is_same_kind(kind)));
     let kind = requested_kinds(settings).find(|kind| !restricts(kind));
     let observation = kind.map(|kind| (kind.read)(settings)).transpose()?.flatten();
     Ok(observation.unwrap_or(Observation::EveryPath(EveryPath)))
