@@ -235,7 +235,7 @@ impl CopyFunctionCounts {
             let numbering = own.numbering(&dag).map_err(|_| other())?;
             for (id, count) in counted {
                 let path = numbering.path(&dag, id).ok_or_else(other)?;
-                let whole = part.edges.program_path_id(function, &path);
+                let whole = part.edges.program_id(function, &path);
                 part.counts.insert(whole, count);
                 part.first_seen.extend(unit.first_seen(own, id).map(|time| (whole, time)));
             }

@@ -25,7 +25,7 @@ impl CopyEdges {
     }
 
     /// Returns the path ID in the program's numbering for a path of the copy's graph.
-    pub fn program_path_id(&self, function: &FunctionMap, own: &[DagEdgeId]) -> u64 {
+    pub fn program_id(&self, function: &FunctionMap, own: &[DagEdgeId]) -> u64 {
         own.iter().map(|e| function.values[self.program_edges[e.index()].index()]).sum::<i64>() as u64
     }
 
