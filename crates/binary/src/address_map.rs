@@ -1,4 +1,5 @@
-//! Parses the compiler's basic-block map: the section `.llvm_bb_addr_map`, versions 2 to 5, with the PGO analysis map.
+//! Parses the basic-block address map that the compiler writes to the section `.llvm_bb_addr_map`, versions 2 to 5, including the PGO
+//! analysis map.
 //!
 //! clang writes the map with `-fbasic-block-address-map`, and rustc with `-C llvm-args=--basic-block-address-map`. `-mllvm
 //! -pgo-analysis-map=func-entry-count,bb-freq,br-prob` adds frequencies. The map does not affect code generation, so it may come from a
@@ -11,11 +12,11 @@ use object::read::elf::SectionHeader;
 use object::{Object, ObjectSection};
 
 /// `SHT_LLVM_BB_ADDR_MAP`.
-const SECTION_TYPE: u32 = 0x6fff_4c0a;
-const SECTION_NAME: &str = ".llvm_bb_addr_map";
+const MAP_SECTION_TYPE: u32 = 0x6fff_4c0a;
+const MAP_SECTION_NAME: &str = ".llvm_bb_addr_map";
 const SUPPORTED_VERSIONS: std::ops::RangeInclusive<u8> = 2..=5;
 
-/// How a block ends, and whether it is a landing pad.
+/// Properties of a machine block: how it ends, and whether it is a landing pad.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MapProperties {
     /// Whether the block ends with a return.
@@ -33,32 +34,32 @@ pub struct MapProperties {
 /// A successor of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MapSuccessor {
-    /// The successor's ID in its function.
+    /// ID of the successor, which is unique in its function.
     pub id: u32,
-    /// Probability of the edge, in units of 2^-31.
+    /// Probability that control takes the edge, in units of 2^-31.
     pub probability: u32,
-    /// Execution count of the edge, if a profile was used to lay out the program (version 5).
+    /// Execution count of the edge, if the compiler used a profile to lay out the code (version 5).
     pub frequency: Option<u64>,
 }
 
-/// A machine block in the map.
+/// A block of LLVM's machine code, as the map describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapBlock {
-    /// ID of the block in its function.
+    /// ID of the block, which is unique in its function.
     pub id: u32,
     /// Address of the first byte.
     pub address: u64,
     /// Size in bytes; 0 if the block is empty.
     pub size: u64,
-    /// How the block ends, and whether it is a landing pad.
+    /// Properties of the block.
     pub properties: MapProperties,
-    /// Return addresses of the block's calls; empty before version 3.
+    /// Return addresses of the calls in the block. Empty for maps before version 3.
     pub call_ends: Vec<u64>,
     /// Hash of the block's instructions, if the map contains one (version 4).
     pub hash: Option<u64>,
-    /// Frequency relative to the function's other blocks, if the map contains one.
+    /// Frequency relative to the other blocks of the function, if the map contains frequencies.
     pub frequency: Option<u64>,
-    /// Execution count, if a profile was used to lay out the program (version 5).
+    /// Execution count, if the compiler used a profile to lay out the code (version 5).
     pub executed: Option<u64>,
     /// The block's successors, if the map contains them.
     pub successors: Option<Vec<MapSuccessor>>,
@@ -69,23 +70,23 @@ pub struct MapBlock {
 pub struct MapFunction {
     /// Format version of the function's entry in the map.
     pub version: u8,
-    /// Address at which the function is entered.
+    /// Address of the function's entry.
     pub address: u64,
-    /// How often a profile entered the function, if the map contains this number.
+    /// Number of calls of the function in the compiler's profile, if the map contains it.
     pub entry_count: Option<u64>,
-    /// Blocks in the order of the map: range by range, ascending in each range.
+    /// Blocks in the order of the map. The code of a function may have several ranges; the blocks of each range are ascending by address.
     pub blocks: Vec<MapBlock>,
 }
 
 /// The address map of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressMap {
-    /// Functions in order of address.
+    /// Functions, ascending by address.
     pub functions: Vec<MapFunction>,
 }
 
 impl AddressMap {
-    /// Reads a file's map. Returns `None` if the file has none.
+    /// Reads the address map of a file. Returns `None` if the file has none.
     ///
     /// # Errors
     /// Fails if the map is corrupt or has an unsupported version.
@@ -94,23 +95,23 @@ impl AddressMap {
         let endian = file.endian();
         let mut functions = Vec::new();
         let mut found = false;
-        for section in file.sections().filter(|s| s.elf_section_header().sh_type(endian) == SECTION_TYPE) {
+        for section in file.sections().filter(|s| s.elf_section_header().sh_type(endian) == MAP_SECTION_TYPE) {
             let data =
-                section.uncompressed_data().map_err(|e| BinaryError::corrupt(binary.path(), format!("section {SECTION_NAME}: {e}")))?;
+                section.uncompressed_data().map_err(|e| BinaryError::corrupt(binary.path(), format!("section {MAP_SECTION_NAME}: {e}")))?;
             found = true;
             functions.extend(
                 AddressMap::parse(&data)
-                    .map_err(|what| BinaryError::corrupt(binary.path(), format!("section {SECTION_NAME}, {what}")))?
+                    .map_err(|what| BinaryError::corrupt(binary.path(), format!("section {MAP_SECTION_NAME}, {what}")))?
                     .functions,
             );
         }
         functions.sort_by_key(|f| f.address);
-        // If the linker dropped a function, the function's entry has address 0.
+        // Drops entries of functions that the linker has removed. Their address is 0.
         functions.retain(|f| binary.is_code(f.address));
         Ok(found.then_some(AddressMap { functions }))
     }
 
-    /// Reads the map of a side build, whose code must equal the code of `binary`.
+    /// Reads the address map of a side build (a second build with the map), whose code must be the same as that of `binary`.
     ///
     /// # Errors
     /// Fails if the code differs, or if the side build has no valid map.
@@ -120,13 +121,13 @@ impl AddressMap {
             return Err(BinaryError::SideBuild { path: side.path().to_owned(), what });
         }
         AddressMap::read(side)?
-            .ok_or_else(|| BinaryError::SideBuild { path: side.path().to_owned(), what: format!("it has no section {SECTION_NAME}") })
+            .ok_or_else(|| BinaryError::SideBuild { path: side.path().to_owned(), what: format!("it has no section {MAP_SECTION_NAME}") })
     }
 
-    /// Parses the content of the map's section.
+    /// Parses the content of the section with the map.
     ///
     /// # Errors
-    /// Fails if the content is corrupt. The text names the byte offset and the problem.
+    /// Fails if the content is corrupt. The text says at which byte offset, and how.
     pub fn parse(data: &[u8]) -> Result<AddressMap, String> {
         let mut reader = AddressMapReader { data, at: 0 };
         let mut functions = Vec::new();
@@ -164,7 +165,7 @@ fn find_first_difference(a: &Binary, b: &Binary) -> Option<u64> {
     rest.map(|(at, _)| *at)
 }
 
-/// The optional parts of an entry, as a bit set.
+/// The set of optional parts that an entry of the map has.
 #[derive(Clone, Copy)]
 struct Features(u16);
 
@@ -177,7 +178,7 @@ impl Features {
     const CALLS: u16 = 1 << 5;
     const HASH: u16 = 1 << 6;
     const EXECUTED: u16 = 1 << 7;
-    const KNOWN: u16 = 0xff;
+    const ALL_KNOWN: u16 = 0xff;
 
     fn has(self, feature: u16) -> bool {
         self.0 & feature != 0
@@ -192,7 +193,7 @@ fn parse_function(reader: &mut AddressMapReader) -> Result<MapFunction, String> 
     }
     let features = Features(if version < 5 { u16::from(reader.read_byte()?) } else { u16::from_le_bytes(reader.read_bytes()?) });
     let too_new = [(Features::CALLS, 3), (Features::HASH, 4), (Features::EXECUTED, 5)];
-    if features.0 & !Features::KNOWN != 0 || too_new.iter().any(|(feature, since)| features.has(*feature) && version < *since) {
+    if features.0 & !Features::ALL_KNOWN != 0 || too_new.iter().any(|(feature, since)| features.has(*feature) && version < *since) {
         return Err(format!("byte {start}: features {:#x} are not supported in version {version}", features.0));
     }
     let ranges = if features.has(Features::RANGES) { reader.read_number()? } else { 1 };
@@ -321,7 +322,7 @@ impl AddressMapReader<'_> {
 mod tests {
     use super::*;
 
-    /// A version 2 entry with all features: two ranges, an entry count, frequencies and probabilities.
+    /// An entry of version 2 with all optional parts: two ranges, an entry count, frequencies and probabilities.
     const SAMPLE: [u8; 46] = [
         2, 0b1111, 2, 0, 0x10, 0, 0, 0, 0, 0, 0, 2, 0, 0, 4, 8, 1, 2, 6, 1, 0, 0x20, 0, 0, 0, 0, 0, 0, 1, 2, 0, 3, 4, 100, 50, 1, 1, 9, 25,
         0, 12, 1, 2, 0xe5, 0x8e, 0x26,

@@ -1,4 +1,4 @@
-//! Translates a process's addresses to a file and an address in that file.
+//! Translates addresses of processes to files and addresses in these files.
 
 use crate::elf::Binary;
 use crate::error::BinaryError;
@@ -10,11 +10,11 @@ use std::path::Path;
 pub struct MappedFile {
     /// ID of the process.
     pub process: u32,
-    /// Address of the first mapped byte.
+    /// Address of the first byte of the mapping in the process.
     pub start: u64,
     /// Size of the mapping in bytes.
     pub length: u64,
-    /// Offset of the mapping in the file.
+    /// Offset in the file of the first mapped byte.
     pub offset: u64,
     /// The file's build ID in hexadecimal, if known.
     pub build_id: Option<String>,
@@ -30,7 +30,7 @@ pub trait Loadable {
     fn build_id(&self) -> Option<&str>;
     /// Returns true if the file is always loaded at the addresses for which it was linked.
     fn is_fixed(&self) -> bool;
-    /// Returns the load bias of a mapping; see [`Binary::load_bias`].
+    /// Returns the load bias for a mapping: the difference between addresses in the process and in the file. See [`Binary::load_bias`].
     fn load_bias(&self, start: u64, offset: u64) -> Option<u64>;
 }
 
@@ -53,35 +53,36 @@ impl Loadable for Binary {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Mapped {
+struct MappedRange {
     start: u64,
     end: u64,
-    /// Index in [`AddressSpace::files`]; `None` for a file that is not among them.
+    /// Index of the mapped file in [`AddressSpace::files`]; `None` for a file that is not in this set.
     file: Option<usize>,
     bias: u64,
 }
 
-/// The mappings of a given set of files in all processes.
+/// The mappings of a given set of files in any number of processes.
 #[derive(Debug)]
 pub struct AddressSpace<'a, F> {
     files: &'a [F],
-    by_process: HashMap<u32, Vec<Mapped>>,
-    /// Mappings to use for processes whose mappings were not recorded.
-    any_process: Vec<Mapped>,
+    by_process: HashMap<u32, Vec<MappedRange>>,
+    /// Mappings that are used for processes whose own mappings were not recorded.
+    any_process: Vec<MappedRange>,
 }
 
 impl<'a, F: Loadable> AddressSpace<'a, F> {
-    /// Creates an address space. Files with fixed addresses are visible from the start; other files need a mapping.
+    /// Creates an address space. Files that are always loaded at the same addresses are mapped from the start; all other files need a call
+    /// of `map`.
     pub fn new(files: &'a [F]) -> AddressSpace<'a, F> {
         let fixed = files.iter().enumerate().filter(|(_, file)| file.is_fixed());
-        let map_everywhere = |(number, _): (usize, &F)| Mapped { start: 0, end: u64::MAX, file: Some(number), bias: 0 };
+        let map_everywhere = |(number, _): (usize, &F)| MappedRange { start: 0, end: u64::MAX, file: Some(number), bias: 0 };
         AddressSpace { files, by_process: HashMap::new(), any_process: fixed.map(map_everywhere).collect() }
     }
 
-    /// Adds a mapping. The mapped file is recognised by its build ID, or else by its file name.
+    /// Adds a mapping. The mapped file is recognised by its build ID or, without one, by its file name.
     ///
     /// # Errors
-    /// Fails if the mapped file has the name of one of the files but a different build ID.
+    /// Fails if the mapped file has the name of one of the files, but a different build ID.
     pub fn map(&mut self, mapping: &MappedFile) -> Result<(), BinaryError> {
         let name = mapping.path.rsplit('/').next().unwrap_or_default();
         let end = mapping.start.saturating_add(mapping.length);
@@ -101,25 +102,25 @@ impl<'a, F: Loadable> AddressSpace<'a, F> {
                 return Err(BinaryError::NoBlockAddresses { image: file.path().to_owned(), what });
             }
             let bias = if file.is_fixed() { Some(0) } else { file.load_bias(mapping.start, mapping.offset) };
-            found = found.or(bias.map(|bias| Mapped { start: mapping.start, end, file: Some(number), bias }));
+            found = found.or(bias.map(|bias| MappedRange { start: mapping.start, end, file: Some(number), bias }));
         }
-        // A file that is not in the set hides earlier mappings at its addresses.
-        let mapped = found.unwrap_or(Mapped { start: mapping.start, end, file: None, bias: 0 });
+        // A mapping of a file outside the set also replaces earlier mappings at its addresses.
+        let mapped = found.unwrap_or(MappedRange { start: mapping.start, end, file: None, bias: 0 });
         self.by_process.entry(mapping.process).or_default().push(mapped);
         self.any_process.extend(found);
         Ok(())
     }
 
-    /// Copies a parent's mappings to a new process.
+    /// Copies the mappings of a process to its new child process.
     pub fn fork(&mut self, process: u32, parent: u32) {
         if let Some(inherited) = self.by_process.get(&parent).filter(|_| process != parent).cloned() {
             self.by_process.insert(process, inherited);
         }
     }
 
-    /// Returns the files that may be mapped at a process's address, most likely first, each with the address in the file. If the
-    /// process's mappings are known, only its latest mapping of the address qualifies. Otherwise the mappings of all processes qualify,
-    /// latest first.
+    /// Returns the files that may be mapped at an address of a process, the most likely one first, each with the address in the file. If
+    /// the mappings of the process are known, only the latest mapping at this address is returned. Otherwise, the mappings of all processes
+    /// are returned, latest first.
     pub fn resolve(&self, process: u32, address: u64) -> impl Iterator<Item = (usize, u64)> + '_ {
         let own = self.by_process.get(&process);
         let max_count = if own.is_some() { 1 } else { usize::MAX };

@@ -1,4 +1,4 @@
-//! Core files, which show where each thread of a process was and which files were mapped.
+//! Reads core files, which show where each thread of a process was and which files were mapped.
 //!
 //! Source: core(5), elf(5). The layouts of `NT_PRSTATUS` (`struct elf_prstatus`) and `NT_FILE` are those of Linux on x86-64.
 
@@ -9,16 +9,16 @@ use object::elf::{ET_CORE, FileHeader64, NT_FILE, NT_PRSTATUS};
 use object::read::elf::{FileHeader, ProgramHeader};
 use std::path::{Path, PathBuf};
 
-/// Offsets in `struct elf_prstatus` of the thread ID and of the saved instruction pointer.
+/// Offsets of the thread ID and of the saved instruction pointer in `struct elf_prstatus`.
 const THREAD_ID_OFFSET: usize = 32;
 const INSTRUCTION_POINTER_OFFSET: usize = 112 + 16 * 8;
 
-/// The contents of a core file.
+/// The content of a core file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CoreFile {
-    /// The process's threads. The thread that received the fatal signal is first.
+    /// Threads of the process. The thread that received the fatal signal is the first.
     pub threads: Vec<CoreThread>,
-    /// Files mapped into the process.
+    /// Ranges of files that were mapped into the process.
     pub files: Vec<FileInMemory>,
 }
 
@@ -27,18 +27,18 @@ pub struct CoreFile {
 pub struct CoreThread {
     /// The kernel's thread ID.
     pub thread: u32,
-    /// Address of the instruction that would be executed next, or that faulted.
+    /// Address of the instruction that would have been executed next, or that caused the fault.
     pub address: u64,
 }
 
-/// A range of a file that was mapped into the process.
+/// A range of a file that was mapped into a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileInMemory {
     /// Address of the first mapped byte.
     pub start: u64,
     /// Address after the last mapped byte.
     pub end: u64,
-    /// Offset of the range in the file.
+    /// Offset of the first mapped byte in the file.
     pub offset: u64,
     /// Path of the file.
     pub path: PathBuf,
@@ -54,7 +54,7 @@ impl CoreFile {
         CoreFile::parse(&data).map_err(|what| BinaryError::Core { path: path.to_owned(), what })
     }
 
-    /// Returns the mapped file range that contains an address.
+    /// Returns the mapped range of a file that contains an address.
     pub fn file_at(&self, address: u64) -> Option<&FileInMemory> {
         self.files.iter().find(|f| (f.start..f.end).contains(&address))
     }
@@ -89,7 +89,7 @@ fn parse_thread(status: &[u8]) -> Option<CoreThread> {
     Some(CoreThread { thread: u32::from_le_bytes(thread.try_into().ok()?), address: u64_at(status, INSTRUCTION_POINTER_OFFSET)? })
 }
 
-/// Parses `NT_FILE`: a count, the page size, the addresses and the page offset of each file range, and then the file names.
+/// Parses an `NT_FILE` note: a count, the page size, the addresses and the offset (in pages) of each range, and then the file names.
 fn parse_mapped_files(note: &[u8]) -> Option<Vec<FileInMemory>> {
     let (count, page) = (usize::try_from(u64_at(note, 0)?).ok()?, u64_at(note, 8)?);
     let names = note.get(16usize.checked_add(count.checked_mul(24)?)?..)?;

@@ -1,6 +1,7 @@
-//! ELF executables and shared libraries (x86-64 only): segments, code, function symbols.
+//! Reads ELF executables and shared libraries (x86-64 only): segments, code, function symbols.
 //!
-//! Addresses are ELF virtual addresses. In a process, the load bias is added, which [`Binary::load_bias`] computes from a mapping.
+//! Addresses are virtual addresses as in the ELF file. In a process, they are shifted by the load bias, which [`Binary::load_bias`]
+//! computes from a mapping.
 
 use crate::error::BinaryError;
 use object::read::elf::{ElfFile64, FileHeader};
@@ -24,31 +25,31 @@ pub struct LoadSegment {
     pub is_executable: bool,
 }
 
-/// The symbol table that a name comes from.
+/// The symbol table in which a symbol was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SymbolSource {
-    /// The full symbol table, which `strip` removes.
+    /// The full symbol table (`.symtab`), which `strip` removes.
     Full,
-    /// The dynamic symbol table, which `strip` keeps.
+    /// The dynamic symbol table (`.dynsym`), which `strip` keeps.
     Dynamic,
 }
 
 /// A function's symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionSymbol {
-    /// The linkage name; see [`crate::demangle`].
+    /// Linkage name, which [`crate::demangle`] makes readable.
     pub name: String,
-    /// Address of the first byte.
+    /// Address of the function's first byte.
     pub address: u64,
-    /// Size in bytes; 0 if unknown.
+    /// Size of the function in bytes; 0 if unknown.
     pub size: u64,
     /// Whether other files can call or replace the function.
     pub is_global: bool,
-    /// The table that contains the symbol.
+    /// The symbol table that contains the symbol.
     pub source: SymbolSource,
 }
 
-/// An executable or shared library that was read into memory.
+/// An executable or shared library, whose file was read into memory.
 #[derive(Clone, Debug)]
 pub struct Binary {
     path: PathBuf,
@@ -70,7 +71,7 @@ impl Binary {
         Binary::parse(path, data.into())
     }
 
-    /// Parses the content of a file. Messages name `path`.
+    /// Parses the content of a file. Error messages call the file `path`.
     pub fn parse(path: &Path, data: Arc<[u8]>) -> Result<Binary, BinaryError> {
         check_header(path, &data)?;
         let data = crate::headerless::add_section_headers(&data).map_or(data, Arc::from);
@@ -110,24 +111,24 @@ impl Binary {
         self.entry
     }
 
-    /// Returns true if the file can be loaded at any address (PIE or shared library).
+    /// Returns true if the file can be loaded at any address, which is the case for position-independent executables and shared libraries.
     pub fn is_position_independent(&self) -> bool {
         self.position_independent
     }
 
-    /// Returns the loadable segments in order of address.
+    /// Returns the loadable segments, ascending by address.
     pub fn segments(&self) -> &[LoadSegment] {
         &self.segments
     }
 
-    /// Returns the function symbols in order of address. At equal addresses, symbols of the full table precede dynamic symbols, and
-    /// global symbols precede local ones.
+    /// Returns the function symbols, ascending by address. At equal addresses, symbols of the full table are before dynamic symbols, and
+    /// global symbols before local ones.
     pub fn functions(&self) -> &[FunctionSymbol] {
         &self.functions
     }
 
-    /// Returns the function symbol that covers an address. Of the symbols at the closest preceding symbol address, this is the first that
-    /// extends beyond `address` or has no size.
+    /// Returns the symbol of the function that contains an address. This is the first of the symbols at the highest symbol address up to
+    /// `address` that has no size or extends beyond `address`.
     pub fn function_at(&self, address: u64) -> Option<&FunctionSymbol> {
         let after = self.functions.partition_point(|f| f.address <= address);
         let start = self.functions[..after].last()?.address;
@@ -135,7 +136,7 @@ impl Binary {
         self.functions[first..after].iter().find(|f| f.size == 0 || address - f.address < f.size)
     }
 
-    /// Returns the bytes from an address to the end of its segment's file content. Returns `None` if no segment contains the address.
+    /// Returns the bytes from an address to the end of its segment in the file. Returns `None` if no segment contains the address.
     pub fn bytes_at(&self, address: u64) -> Option<&[u8]> {
         let segment = self.segments.iter().find(|s| address.checked_sub(s.address).is_some_and(|at| at < s.file_size))?;
         let from = usize::try_from(segment.file_offset + (address - segment.address)).ok()?;
@@ -153,8 +154,8 @@ impl Binary {
         self.segments.iter().any(|s| s.is_executable && address.checked_sub(s.address).is_some_and(|at| at < s.file_size))
     }
 
-    /// Returns a section's address range and content. Returns `None` if the file has no section of this name, or the content is outside
-    /// the file.
+    /// Returns the address range and the content of a section. Returns `None` if the file has no section with this name, or if the content
+    /// is outside the file.
     pub fn section(&self, name: &str) -> Option<(Range<u64>, &[u8])> {
         let file = ElfFile64::<object::Endianness>::parse(&*self.data).ok()?;
         let section = file.section_by_name(name)?;
@@ -164,8 +165,8 @@ impl Binary {
         Some((section.address()..section.address().checked_add(section.size())?, content))
     }
 
-    /// Returns the difference between process and file addresses if the file's bytes from `offset` on are mapped at `start`. Returns
-    /// `None` if no segment contains `offset`.
+    /// Returns the load bias, by which process addresses are higher than file addresses, if the bytes of the file from `offset` on are
+    /// mapped at `start`. Returns `None` if no segment contains `offset`.
     pub fn load_bias(&self, start: u64, offset: u64) -> Option<u64> {
         let page = |at: u64| at & !0xfff;
         let holds = |s: &&LoadSegment| (page(s.file_offset)..s.file_offset.saturating_add(s.file_size)).contains(&offset);

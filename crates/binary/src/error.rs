@@ -1,4 +1,4 @@
-//! Errors about binaries. Each message names the file, the problem, and what to do.
+//! Errors about executables, shared libraries and core files. Each message names the file and the problem, and says what to do.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,15 +27,15 @@ pub enum BinaryError {
     Core {
         /// The file.
         path: PathBuf,
-        /// Why the core file cannot be used.
+        /// Reason why the core file cannot be used.
         what: String,
     },
-    /// The file is not a usable side build of a given binary.
+    /// The file cannot be used as a side build (a second build with address map) of the given binary.
     #[error("cannot use side build {path}: {what}. Build the same sources with the same options, and add -fbasic-block-address-map")]
     SideBuild {
         /// The side build.
         path: PathBuf,
-        /// Why the side build cannot be used.
+        /// Reason why the side build cannot be used.
         what: String,
     },
     /// A part of the file is corrupt.
@@ -43,15 +43,15 @@ pub enum BinaryError {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// Which part is corrupt, and how.
+        /// Which part of the file is corrupt, and how.
         what: String,
     },
-    /// The addresses of the file's blocks are unknown.
+    /// The addresses of the file's basic blocks are unknown.
     #[error("{image}: {what}")]
     NoBlockAddresses {
         /// The file.
         image: PathBuf,
-        /// Why the addresses are unknown, and what to do.
+        /// Reason why the addresses are unknown, and what to do.
         what: String,
     },
 }

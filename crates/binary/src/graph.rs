@@ -1,11 +1,11 @@
 //! Control-flow graphs of machine code: functions, blocks, edges, calls, and uncertainties about them.
 //!
 //! A block starts at a function's entry, at a branch target, at a landing pad, or after a branch or return, but not after a call. It ends
-//! where another block starts or control does not continue. Blocks overlap only if code jumps into an instruction (past a `lock` prefix,
-//! say).
+//! where another block starts or where control does not continue. Blocks overlap only if code jumps into an instruction, for instance past
+//! a `lock` prefix.
 //!
-//! Invariants: functions are in order of entry, and the blocks of each function in order of address; edges and calls stay in their
-//! function; every indirect jump has edges, a call, or an [`Uncertainty`] at its address. Addresses are ELF virtual addresses of the
+//! Invariants: functions are ascending by entry address, and the blocks of each function by address. Edges and calls stay in their
+//! function. Every indirect jump has edges, a call, or an [`Uncertainty`] at its address. All addresses are virtual addresses as in the ELF
 //! file.
 
 use std::fmt;
@@ -22,12 +22,12 @@ pub struct BlockIndex(pub u32);
 /// Where a graph comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GraphSource {
-    /// The compiler's address map.
+    /// The graph comes from the compiler's address map.
     AddressMap {
-        /// Format version of the map.
+        /// Format version of the address map.
         version: u8,
     },
-    /// Machine code, unwind tables and relocations.
+    /// The graph was recovered from machine code, unwind tables and relocations.
     Recovered,
 }
 
@@ -45,24 +45,24 @@ impl fmt::Display for GraphSource {
 pub enum BlockEnd {
     /// Control continues with the next block in memory.
     FallThrough,
-    /// A jump to a fixed address.
+    /// The block ends with a jump to a fixed address.
     Jump,
     /// A conditional jump.
     Conditional,
-    /// A jump through a register or memory.
+    /// The block ends with a jump through a register or memory.
     IndirectJump,
     /// A return.
     Return,
-    /// A call that never returns.
+    /// The block ends with a call that never returns.
     CallWithoutReturn,
-    /// A trapping instruction (`ud2`, `hlt`).
+    /// The block ends with a trapping instruction (`ud2`, `hlt`).
     Stop,
-    /// Undecodable bytes, or the end of the code. [`FunctionGraph::uncertain`] has the reason.
+    /// The block ends before undecodable bytes or the end of the code. [`FunctionGraph::uncertain`] has the reason.
     Unknown,
 }
 
 impl BlockEnd {
-    /// Returns the name used in JSON.
+    /// Returns the name of this end in JSON.
     pub fn name(self) -> &'static str {
         match self {
             BlockEnd::FallThrough => "fall-through",
@@ -113,16 +113,16 @@ pub enum CodeEdgeKind {
     Taken,
     /// A conditional jump is not taken.
     NotTaken,
-    /// An indirect jump reaches an entry of a jump table, a label whose address is taken, or an observed target.
+    /// An indirect jump leads to an entry of a jump table, to a label whose address is taken, or to a target that was observed in a run.
     Indirect,
-    /// A call in the block throws an exception that reaches a landing pad. The edge may leave the block in its middle.
+    /// A call in the block throws an exception, which reaches a landing pad. The edge may leave the block at a call in its middle.
     Unwind,
-    /// A run showed a transfer that static analysis had missed.
+    /// A run showed this transfer of control, which static analysis had missed.
     Observed,
 }
 
 impl CodeEdgeKind {
-    /// Returns the name used in JSON and DOT.
+    /// Returns the name of this kind in JSON and DOT.
     pub fn name(self) -> &'static str {
         match self {
             CodeEdgeKind::FallThrough => "fall-through",
@@ -139,7 +139,7 @@ impl CodeEdgeKind {
 /// A possible transfer of control from one block to the start of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CodeEdge {
-    /// The source block. A [`CodeEdgeKind::Unwind`] edge leaves it at a call.
+    /// The source block. A [`CodeEdgeKind::Unwind`] edge leaves it at one of its calls.
     pub from: BlockIndex,
     /// The target block.
     pub to: BlockIndex,
@@ -150,24 +150,24 @@ pub struct CodeEdge {
 /// What a call calls.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CodeCallee {
-    /// The function with this entry in the same file.
+    /// The function with this entry address in the same file.
     Function(u64),
-    /// A function in a different file, by name, called through the procedure linkage table or the global offset table.
+    /// A function in a different file, given by name. It is called through the procedure linkage table or the global offset table.
     Import(String),
-    /// An address from a register or from memory.
+    /// A function whose address comes from a register or from memory.
     Indirect,
-    /// One of several entries in the same file, which a table selects.
+    /// One of several functions in the same file, given by their entry addresses, of which a table selects one.
     OneOf(Vec<u64>),
 }
 
 /// How a callee is entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallKind {
-    /// A call, to which the callee returns.
+    /// A call instruction. The callee returns to the next instruction.
     Call,
-    /// A jump to the callee, which then returns to this function's caller.
+    /// A jump to the callee, which returns to the caller of this function.
     TailCall,
-    /// A tail call by a conditional jump.
+    /// A conditional jump to the callee, as a tail call.
     ConditionalTailCall,
 }
 
@@ -178,7 +178,7 @@ pub enum Returns {
     Maybe,
     /// The call never returns, as far as static analysis can tell.
     Never,
-    /// The call may return more than once, like `setjmp`.
+    /// The call may return more than once, like a call of `setjmp`.
     Twice,
 }
 
@@ -189,38 +189,38 @@ pub struct CallSite {
     pub block: BlockIndex,
     /// Address of the call or jump instruction.
     pub address: u64,
-    /// Address of the next instruction; `None` for tail calls.
+    /// Address of the instruction after the call; `None` for tail calls.
     pub return_address: Option<u64>,
     /// What is called.
     pub callee: CodeCallee,
-    /// How the callee is entered.
+    /// How the callee is entered: by a call or by a jump.
     pub kind: CallKind,
     /// Whether the call returns.
     pub returns: Returns,
-    /// The landing pad for exceptions that the callee throws.
+    /// Address of the landing pad for exceptions that the callee throws; `None` if there is none.
     pub landing_pad: Option<u64>,
-    /// Whether every exception reaches the landing pad, because the pad is a cleanup or catches everything. Even then, `longjmp` bypasses
-    /// the pad.
+    /// Whether every exception of the callee reaches the landing pad, because the pad is a cleanup or catches everything. `longjmp`
+    /// bypasses it even then.
     pub always_lands: bool,
 }
 
-/// A reason for doubt about a part of a graph.
+/// A reason to doubt that a part of a graph is correct.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Doubt {
     /// The targets of an indirect jump are unknown.
     UnresolvedJump,
-    /// No check in the code bounds a jump table, so the table's size was guessed from its content.
+    /// No check in the code limits the index of a jump table, so the size of the table was guessed from its content.
     JumpTableWithoutBound {
         /// Address of the table.
         table: u64,
         /// Number of entries that the table is assumed to have.
         entries: u32,
     },
-    /// An indirect jump is assumed to reach every label in its function whose address is taken.
+    /// An indirect jump is assumed to reach every label of its function whose address is taken.
     AnyLabel,
-    /// An indirect jump is assumed to be a tail call, because the stack is as deep as at the function's entry.
+    /// An indirect jump is assumed to be a tail call, because the stack has the same depth as at the function's entry.
     AssumedTailCall,
-    /// Instructions overlap in memory.
+    /// Two instructions overlap in memory.
     Overlap,
     /// Control reaches bytes that are not a valid instruction.
     Undecodable,
@@ -229,20 +229,20 @@ pub enum Doubt {
         /// The address to which the branch leads.
         target: u64,
     },
-    /// The function contains bytes that are not padding and to which no control flow was found.
+    /// The function contains bytes that no control flow was found to reach and that are not padding.
     Unreached {
         /// Number of bytes.
         size: u64,
     },
-    /// An observed transfer was added to the graph.
+    /// A transfer of control that was observed in a run was added to the graph.
     AddedEdge {
-        /// The address to which the transfer leads.
+        /// Address to which control was transferred.
         target: u64,
     },
 }
 
 impl Doubt {
-    /// Returns the name used in JSON.
+    /// Returns the name of this doubt in JSON.
     pub fn name(&self) -> &'static str {
         match self {
             Doubt::UnresolvedJump => "unresolved-jump",
@@ -277,7 +277,7 @@ impl fmt::Display for Doubt {
     }
 }
 
-/// A doubt about the code at an address.
+/// A part of a graph that may not be correct, given by the address of the code.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Uncertainty {
     /// Address of the code.
@@ -286,47 +286,47 @@ pub struct Uncertainty {
     pub doubt: Doubt,
 }
 
-/// Frequencies from the compiler, which are either estimated or from a profile.
+/// Frequencies in the compiler's address map. The compiler estimated them, or took them from a profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CompilerFrequencies {
-    /// How often the function was entered, if the compiler used a profile.
+    /// Number of calls of the function, if the compiler used a profile.
     pub entry_count: Option<u64>,
-    /// Frequency of each block relative to the function's other blocks; empty if unknown.
+    /// Frequency of each block relative to the other blocks of the function; empty if unknown.
     pub blocks: Vec<u64>,
-    /// Probability of each edge, given that its source block executes; empty if unknown.
+    /// Probability that control takes each edge when it leaves the source block; empty if unknown.
     pub edges: Vec<f64>,
 }
 
-/// The graph of one function.
+/// The control-flow graph of one function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FunctionGraph {
-    /// The symbol's name, or `sub_` and the address in hexadecimal.
+    /// Name of the function's symbol; without a symbol, `sub_` and the entry address in hexadecimal.
     pub name: String,
-    /// Whether the name comes from a symbol.
+    /// Whether `name` comes from a symbol.
     pub has_symbol: bool,
-    /// Address of the instruction that is executed first.
+    /// Entry address of the function.
     pub entry: u64,
-    /// Additional entry addresses, which occur in hand-written assembly.
+    /// Further entry addresses, which occur in hand-written assembly.
     pub other_entries: Vec<u64>,
-    /// Address ranges of the function's code, ascending. There are several if cold code was split off.
+    /// Address ranges of the function's code, ascending. There are several if the compiler moved cold code elsewhere.
     pub ranges: Vec<Range<u64>>,
-    /// The function's blocks in order of address.
+    /// Blocks, ascending by address.
     pub blocks: Vec<CodeBlock>,
-    /// Edges in order of source block, target block and kind.
+    /// Edges, sorted by source block, target block and kind.
     pub edges: Vec<CodeEdge>,
-    /// Calls in order of address.
+    /// Calls, ascending by address.
     pub calls: Vec<CallSite>,
-    /// Addresses of blocks that are landing pads.
+    /// Start addresses of the blocks that are landing pads.
     pub landing_pads: Vec<u64>,
     /// Where the graph comes from.
     pub source: GraphSource,
-    /// Uncertainties in order of address.
+    /// Parts of the graph that may not be correct, ascending by address.
     pub uncertain: Vec<Uncertainty>,
-    /// Whether the function's address is taken, so that indirect calls may reach the function.
+    /// Whether the address of the function is taken, so that indirect calls may reach it.
     pub is_address_taken: bool,
     /// Whether the function may return to its caller.
     pub returns: bool,
-    /// Frequencies, if the compiler's map contains any.
+    /// Frequencies of blocks and edges, if the compiler's address map contains any.
     pub frequencies: Option<CompilerFrequencies>,
 }
 
@@ -337,10 +337,10 @@ impl FunctionGraph {
         Some(BlockIndex(at as u32))
     }
 
-    /// Returns the block that contains an address. If several blocks overlap there, returns the block with the highest start address.
+    /// Returns the block that contains an address. If overlapping blocks contain it, returns the one with the highest start address.
     pub fn block_containing(&self, address: u64) -> Option<BlockIndex> {
         let after = self.blocks.partition_point(|b| b.start <= address);
-        // Blocks overlap rarely, and overlapping blocks are close together.
+        // Few blocks overlap, and those that do are close to each other, so it suffices to look at the last four.
         let close = after.saturating_sub(4)..after;
         close.rev().find(|&at| self.blocks[at].contains(address)).map(|at| BlockIndex(at as u32))
     }
@@ -365,7 +365,7 @@ impl FunctionGraph {
         let span = self.block(block);
         let first = self.calls.partition_point(|c| c.address < span.start);
         let end = self.calls.partition_point(|c| c.address <= span.last);
-        // The calls of overlapping blocks have the same addresses.
+        // Overlapping blocks may contain the same addresses, so the block of each call is checked, too.
         self.calls[first..end].iter().filter(move |c| c.block == block)
     }
 
@@ -375,46 +375,48 @@ impl FunctionGraph {
     }
 }
 
-/// A stub in the procedure linkage table: code from the linker that jumps to a function in a different file.
+/// A stub in the procedure linkage table: code that the linker adds and that jumps to a function in a different file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Stub {
     /// Address of the stub's first instruction.
     pub address: u64,
-    /// The imported function; `None` for a stub that calls the dynamic linker.
+    /// Name of the imported function to which the stub jumps; `None` for a stub that calls the dynamic linker.
     pub import: Option<String>,
-    /// For an indirect function (`IFUNC`) of this file, the resolver that selects its implementation at startup.
+    /// For an indirect function (`IFUNC`) of this file, the entry of the resolver, which selects the implementation when the program
+    /// starts; otherwise `None`.
     pub resolver: Option<u64>,
 }
 
 /// The control-flow graphs of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProgramGraph {
-    /// Functions in order of entry.
+    /// Functions, ascending by entry address.
     pub functions: Vec<FunctionGraph>,
-    /// Stubs in order of address. Stubs are not functions. A call through a stub has the import as its callee.
+    /// Stubs of the procedure linkage table, ascending by address. They are not functions: a call through a stub has the imported function
+    /// as its callee.
     pub stubs: Vec<Stub>,
-    /// Address ranges of sections that contain only stubs, ascending.
+    /// Address ranges of the sections that contain only stubs, ascending.
     pub stub_ranges: Vec<Range<u64>>,
-    /// Address ranges of the other code sections, ascending.
+    /// Address ranges of all other code sections, ascending.
     pub code_ranges: Vec<Range<u64>>,
-    /// Parts of the code sections, ascending, that are not padding, that no unwind entry describes, and to which no control flow was
-    /// found. They may contain targets of indirect calls.
+    /// Ranges of the code sections that are not padding, that no unwind entry describes, and that no control flow was found to reach,
+    /// ascending. They may contain targets of indirect calls.
     pub unknown_ranges: Vec<Range<u64>>,
-    /// Observed control transfers that static analysis alone had missed.
+    /// Observed transfers of control that static analysis alone had missed.
     pub observations: Vec<GraphObservation>,
 }
 
-/// An observed transfer of control.
+/// A transfer of control that was observed in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GraphObservation {
-    /// Address of the instruction executed before the transfer.
+    /// Address of the last instruction before the transfer.
     pub from: u64,
-    /// Address of the instruction executed next.
+    /// Address of the first instruction after the transfer.
     pub to: u64,
 }
 
 impl ProgramGraph {
-    /// Returns the function that is entered at `address`, by its main entry or an additional entry.
+    /// Returns the function that has an entry at `address`, either its main entry or an additional one.
     pub fn function_entered_at(&self, address: u64) -> Option<ProgramFunctionIndex> {
         if let Ok(at) = self.functions.binary_search_by_key(&address, |f| f.entry) {
             return Some(ProgramFunctionIndex(at as u32));

@@ -1,9 +1,9 @@
-//! Reconstructs section headers from program headers, for files that have lost their section headers.
+//! Reconstructs section headers from program headers, for files without section headers.
 //!
-//! `sstrip` and some packers remove the section headers, which the loader does not need. The loader's own tables locate everything that
-//! graph recovery needs: `PT_INTERP` names the loader, `PT_DYNAMIC` leads to symbols, relocations and constructor arrays, and
-//! `PT_GNU_EH_FRAME` to the unwind tables. Stubs are recognised as jumps through words that relocations fill in. Sources: generic ABI,
-//! chapters 4 and 5; Linux Standard Base, "Exception Frames".
+//! `sstrip` and some packers remove the section headers, since the loader does not need them. The loader's own tables locate everything
+//! that graph recovery needs: `PT_INTERP` names the loader, `PT_DYNAMIC` leads to symbols, relocations and constructor arrays, and
+//! `PT_GNU_EH_FRAME` to the unwind tables. Stubs of the procedure linkage table are recognised as jumps through words that relocations fill
+//! in. Sources: generic ABI, chapters 4 and 5; Linux Standard Base, "Exception Frames".
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -15,12 +15,12 @@ const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const PT_INTERP: u32 = 3;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
-/// Assumed size in bytes of `.init` and `.fini`, which come from the C library's startup files.
-const START_CODE_SIZE: u64 = 32;
-/// Opcode of a `jmp` through rip-relative memory.
+/// Assumed size of `.init` and `.fini` in bytes. These sections come from the startup files of the C library.
+const START_CODE_BYTES: u64 = 32;
+/// Opcode of a `jmp` through memory that is addressed relative to `rip`.
 const RIP_RELATIVE_JUMP: [u8; 2] = [0xff, 0x25];
-/// The bytes that linkers emit after a stub's jump: a `push` of a relocation index, or padding.
-const AFTER_STUB_JUMP: [&[u8]; 4] = [&[0x68], &[0x66, 0x90], &[0x0f, 0x1f, 0x44, 0, 0], &[0x66, 0x0f, 0x1f, 0x44, 0, 0]];
+/// Bytes that linkers emit after the jump of a stub: a `push` of a relocation index, or padding.
+const BYTES_AFTER_STUB_JUMP: [&[u8]; 4] = [&[0x68], &[0x66, 0x90], &[0x0f, 0x1f, 0x44, 0, 0], &[0x66, 0x0f, 0x1f, 0x44, 0, 0]];
 const ENDBR64_BYTES: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
 struct RebuiltSection {
@@ -28,7 +28,7 @@ struct RebuiltSection {
     kind: u32,
     flags: u64,
     range: Range<u64>,
-    /// Name of the section to which `sh_link` refers.
+    /// Name of the section to which `sh_link` of this section refers.
     link: &'static str,
     entry_size: u64,
 }
@@ -113,7 +113,7 @@ impl HeaderlessImage<'_> {
         add(".fini_array", 15, WRITABLE_FLAGS, tag(26), tag(28), "", 8);
     }
 
-    /// Returns the number of dynamic symbols. No tag contains this number, so it is computed from a hash table.
+    /// Returns the number of dynamic symbols. It is computed from a hash table, since the dynamic section does not contain it.
     fn count_dynamic_symbols(&self, tags: &BTreeMap<u64, u64>) -> Option<u64> {
         const DT_HASH: u64 = 4;
         const DT_GNU_HASH: u64 = 0x6fff_fef5;
@@ -125,7 +125,7 @@ impl HeaderlessImage<'_> {
         let start = 16 + 8 * filter;
         let last = (0..buckets).filter_map(|b| u32_at(table, start + 4 * b)).max().unwrap_or(0);
         if last < first {
-            // The file has only imports, which are in no bucket. Count up to the last import to which a relocation refers.
+            // The file has only imports, which are not in the hash table. Counts up to the last import to which a relocation refers.
             return Some(u64::from(first).max(self.max_relocated_symbol(tags) + 1));
         }
         let chains = start + 4 * buckets;
@@ -136,7 +136,7 @@ impl HeaderlessImage<'_> {
         Some(u64::from(at) + 1)
     }
 
-    /// Returns each relocation's target address and symbol index.
+    /// Returns the target address and the symbol index of each relocation.
     fn read_relocations(&self, tags: &BTreeMap<u64, u64>) -> Vec<(u64, u64)> {
         let mut all = Vec::new();
         for (start, size) in [(7, 8), (23, 2)] {
@@ -151,11 +151,11 @@ impl HeaderlessImage<'_> {
         self.read_relocations(tags).into_iter().map(|(_, symbol)| symbol).max().unwrap_or(0)
     }
 
-    /// Returns the address range of the unwind tables to which `.eh_frame_hdr` points. They extend to a terminator or the segment's end.
+    /// Returns the address range of the unwind tables, whose start `.eh_frame_hdr` contains. The end of the segment is taken as their end.
     fn find_unwind_tables(&self, header: u64) -> Option<Range<u64>> {
-        const RELATIVE_SIGNED_4: u8 = 0x1b;
+        const PC_RELATIVE_SIGNED_4_BYTES: u8 = 0x1b;
         let bytes = self.bytes_at(header)?;
-        if *bytes.get(1)? != RELATIVE_SIGNED_4 {
+        if *bytes.get(1)? != PC_RELATIVE_SIGNED_4_BYTES {
             return None;
         }
         let start = (header + 4).wrapping_add_signed(i64::from(u32_at(bytes, 4)? as i32));
@@ -163,7 +163,7 @@ impl HeaderlessImage<'_> {
         Some(start..start + size)
     }
 
-    /// Adds the code sections: stubs, `.init`, `.fini`, and the rest as `.text`.
+    /// Adds the sections with code: stubs, `.init`, `.fini`, and everything else as `.text`.
     fn add_code_sections(&self, tags: &BTreeMap<u64, u64>, sections: &mut Vec<RebuiltSection>) {
         const DT_INIT: u64 = 12;
         const DT_FINI: u64 = 13;
@@ -174,10 +174,10 @@ impl HeaderlessImage<'_> {
                 self.find_stub_ranges(segment, &filled).into_iter().map(|r| (r, ".plt")).collect();
             for (tag, name) in [(DT_INIT, ".init"), (DT_FINI, ".fini")] {
                 let at = tags.get(&tag).copied().filter(|at| (segment.address..end).contains(at));
-                parts.extend(at.map(|at| (at..(at + START_CODE_SIZE).min(end), name)));
+                parts.extend(at.map(|at| (at..(at + START_CODE_BYTES).min(end), name)));
             }
             parts.sort_by_key(|p| p.0.start);
-            // The sizes of `.init` and `.fini` are guesses, so each section ends where the next one begins.
+            // A section ends where the next one begins at the latest, since the sizes of `.init` and `.fini` are guesses.
             for at in 1..parts.len() {
                 parts[at - 1].0.end = parts[at - 1].0.end.min(parts[at].0.start);
             }
@@ -196,7 +196,7 @@ impl HeaderlessImage<'_> {
         }
     }
 
-    /// Returns the contiguous ranges of stubs in a segment.
+    /// Returns the ranges of consecutive stubs in a segment.
     fn find_stub_ranges(&self, segment: &LoadedSegment, filled: &BTreeSet<u64>) -> Vec<Range<u64>> {
         let bytes = self.bytes_at(segment.address).unwrap_or_default();
         let is_stub = |at: usize| {
@@ -204,8 +204,8 @@ impl HeaderlessImage<'_> {
             let jump = if bytes.get(jump) == Some(&0xf2) { jump + 1 } else { jump };
             let distance = bytes.get(jump..)?.strip_prefix(&RIP_RELATIVE_JUMP).and_then(|rest| u32_at(rest, 0))?;
             let to = (segment.address + jump as u64 + 6).wrapping_add_signed(i64::from(distance as i32));
-            // A function may begin with such a jump too, but then other bytes follow it.
-            let is_stub = AFTER_STUB_JUMP.iter().any(|after| bytes[jump + 6..].starts_with(after));
+            // A function may also begin with such a jump, but then other bytes follow.
+            let is_stub = BYTES_AFTER_STUB_JUMP.iter().any(|after| bytes[jump + 6..].starts_with(after));
             (is_stub && filled.contains(&to)).then_some(())
         };
         let mut runs: Vec<Range<u64>> = Vec::new();

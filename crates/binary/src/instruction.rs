@@ -1,5 +1,5 @@
-//! The effect of x86-64 instructions on control flow. iced-x86 decodes the instructions. The classification follows volume 2 of the Intel
-//! 64 and IA-32 Architectures Software Developer's Manual.
+//! Classifies x86-64 instructions by their effect on control flow. iced-x86 decodes the instructions. The classification follows volume 2
+//! of the Intel 64 and IA-32 Architectures Software Developer's Manual.
 
 pub use iced_x86::Instruction;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Formatter, IntelFormatter, Mnemonic, OpKind, Register};
@@ -7,7 +7,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Formatter, IntelFormatter, 
 /// Maximum length of an instruction in bytes.
 pub const MAX_INSTRUCTION_LENGTH: u64 = 15;
 
-/// A branch instruction, by its effect on control flow.
+/// Classification of a branch instruction by its effect on control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BranchInstruction {
     /// A call of a fixed address.
@@ -22,9 +22,9 @@ pub enum BranchInstruction {
     Jump(u64),
     /// A jump through a register or memory.
     IndirectJump,
-    /// An entry into the kernel or a hypervisor (`syscall`, `sysenter`, `int`, `int3`, `vmcall` and similar instructions).
+    /// A call of the kernel or a hypervisor (`syscall`, `sysenter`, `int`, `int3`, `vmcall` and similar instructions).
     System,
-    /// An undefined instruction (`ud0`, `ud1`, `ud2`).
+    /// An instruction that is always invalid (`ud0`, `ud1`, `ud2`), so that execution stops there.
     Stop,
 }
 
@@ -43,7 +43,7 @@ impl BranchInstruction {
     }
 }
 
-/// Decodes the first instruction in `code`, which is at `address`. Returns `None` if the bytes are invalid or truncated.
+/// Decodes the first instruction in `code`, whose address is `address`. Returns `None` if the bytes are invalid or truncated.
 pub fn decode(code: &[u8], address: u64) -> Option<Instruction> {
     let mut decoder = Decoder::with_ip(64, &code[..code.len().min(MAX_INSTRUCTION_LENGTH as usize)], address, DecoderOptions::NONE);
     let instruction = decoder.can_decode().then(|| decoder.decode())?;
@@ -83,8 +83,8 @@ pub fn branch(instruction: &Instruction) -> Option<BranchInstruction> {
     }
 }
 
-/// Returns true if a block switches to a different stack: it loads the stack pointer from memory, or from a register that holds an
-/// argument. The second case counts only if the block leaves its function (`is_leaving`).
+/// Returns true if a block switches to a different stack: it loads the stack pointer from memory or, if control leaves the function after
+/// the block (`is_leaving`), from a register that may hold an argument.
 pub fn switches_stack(block: impl Iterator<Item = Instruction>, is_leaving: bool) -> bool {
     const ARGUMENT_REGISTERS: [Register; 4] = [Register::RDI, Register::RSI, Register::RDX, Register::RCX];
     const FRAME_REGISTERS: [Register; 2] = [Register::RBP, Register::RSP];
@@ -96,7 +96,7 @@ pub fn switches_stack(block: impl Iterator<Item = Instruction>, is_leaving: bool
                 loads |= is_leaving && ARGUMENT_REGISTERS.contains(&instruction.op1_register())
             }
             (Mnemonic::Xchg, first, _) => loads |= first == Register::RSP || instruction.op1_register() == Register::RSP,
-            // This instruction restores the function's own frame.
+            // These instructions restore the stack pointer from the function's own frame.
             (Mnemonic::Leave, ..) => loads = false,
             (Mnemonic::Lea, Register::RSP, _) if instruction.memory_base() == Register::RBP => loads = false,
             _ => {}
@@ -105,13 +105,13 @@ pub fn switches_stack(block: impl Iterator<Item = Instruction>, is_leaving: bool
     loads
 }
 
-/// Returns true if an instruction enters the kernel or a hypervisor. The decoder classifies such instructions as calls.
+/// Returns true if an instruction calls the kernel or a hypervisor. The decoder classifies such instructions as calls.
 fn is_system_entry(instruction: &Instruction) -> bool {
     use iced_x86::Mnemonic::{Syscall, Sysenter, Vmcall, Vmlaunch, Vmmcall, Vmresume};
     matches!(instruction.mnemonic(), Syscall | Sysenter | Vmcall | Vmlaunch | Vmmcall | Vmresume)
 }
 
-/// Decodes an instruction and classifies it with [`branch`].
+/// Decodes an instruction and classifies it with [`branch`]. Returns `None` if it cannot be decoded or is not a branch.
 pub fn branch_at(code: &[u8], address: u64) -> Option<BranchInstruction> {
     branch(&decode(code, address)?)
 }
@@ -120,7 +120,7 @@ pub fn branch_at(code: &[u8], address: u64) -> Option<BranchInstruction> {
 mod tests {
     use super::*;
 
-    fn class(code: &[u8]) -> Option<BranchInstruction> {
+    fn classify(code: &[u8]) -> Option<BranchInstruction> {
         branch_at(code, 0x1000)
     }
 
@@ -129,24 +129,24 @@ mod tests {
         let indirect_calls: [&[u8]; 4] = [&[0xff, 0xd0], &[0x41, 0xff, 0xd3], &[0xff, 0x15, 0, 0, 0, 0], &[0x3e, 0xff, 0x14, 0xc1]];
         let returns: [&[u8]; 4] = [&[0xc3], &[0xf3, 0xc3], &[0xf2, 0xc3], &[0xc2, 8, 0]];
         let indirect_jumps: [&[u8]; 3] = [&[0xff, 0xe0], &[0x41, 0xff, 0xe3], &[0x3e, 0xff, 0xe0]];
-        assert!(indirect_calls.iter().all(|c| class(c) == Some(BranchInstruction::IndirectCall)));
-        assert!(returns.iter().all(|c| class(c) == Some(BranchInstruction::Return)));
-        assert!(indirect_jumps.iter().all(|c| class(c) == Some(BranchInstruction::IndirectJump)));
-        assert_eq!(class(&[0xe8, 1, 0, 0, 0]), Some(BranchInstruction::Call(0x1006)));
-        assert_eq!(class(&[0x0f, 0x85, 0, 0, 0, 0]), Some(BranchInstruction::Conditional(0x1006)));
-        assert_eq!(class(&[0x2e, 0x7f, 0xfb]), Some(BranchInstruction::Conditional(0xffe)));
-        assert_eq!(class(&[0xe2, 0xfe]), Some(BranchInstruction::Conditional(0x1000)));
-        assert_eq!(class(&[0xeb, 5]), Some(BranchInstruction::Jump(0x1007)));
-        assert_eq!(class(&[0xe9, 0, 0, 0, 0]), Some(BranchInstruction::Jump(0x1005)));
+        assert!(indirect_calls.iter().all(|c| classify(c) == Some(BranchInstruction::IndirectCall)));
+        assert!(returns.iter().all(|c| classify(c) == Some(BranchInstruction::Return)));
+        assert!(indirect_jumps.iter().all(|c| classify(c) == Some(BranchInstruction::IndirectJump)));
+        assert_eq!(classify(&[0xe8, 1, 0, 0, 0]), Some(BranchInstruction::Call(0x1006)));
+        assert_eq!(classify(&[0x0f, 0x85, 0, 0, 0, 0]), Some(BranchInstruction::Conditional(0x1006)));
+        assert_eq!(classify(&[0x2e, 0x7f, 0xfb]), Some(BranchInstruction::Conditional(0xffe)));
+        assert_eq!(classify(&[0xe2, 0xfe]), Some(BranchInstruction::Conditional(0x1000)));
+        assert_eq!(classify(&[0xeb, 5]), Some(BranchInstruction::Jump(0x1007)));
+        assert_eq!(classify(&[0xe9, 0, 0, 0, 0]), Some(BranchInstruction::Jump(0x1005)));
     }
 
     #[test]
     fn kernel_entries_traps_and_other_instructions_are_classified() {
-        assert_eq!(class(&[0x0f, 0x05]), Some(BranchInstruction::System));
-        assert_eq!(class(&[0xcd, 0x80]), Some(BranchInstruction::System));
-        assert_eq!(class(&[0x0f, 0x0b]), Some(BranchInstruction::Stop));
-        assert_eq!(class(&[0x90]), None);
-        assert_eq!(class(&[]), None);
-        assert_eq!(class(&[0x0f]), None);
+        assert_eq!(classify(&[0x0f, 0x05]), Some(BranchInstruction::System));
+        assert_eq!(classify(&[0xcd, 0x80]), Some(BranchInstruction::System));
+        assert_eq!(classify(&[0x0f, 0x0b]), Some(BranchInstruction::Stop));
+        assert_eq!(classify(&[0x90]), None);
+        assert_eq!(classify(&[]), None);
+        assert_eq!(classify(&[0x0f]), None);
     }
 }

@@ -1,9 +1,9 @@
-//! Executables and shared libraries as files: their code, its source locations, and its control flow. Nothing here runs a program; that
-//! is the task of the crate `trodden-trace`.
+//! Reads executables and shared libraries: their code, its source locations, and its control flow. This crate runs no programs; the crate
+//! `trodden-trace` does.
 //!
-//! [`Binary`] reads ELF files, [`SourceLocations`] DWARF, and [`CoreFile`] core dumps. `graph` contains control-flow graphs. `recover`
-//! builds them from machine code and from the compiler's [`AddressMap`]. [`ProbedImage`] and [`ProbeGraph`] are for programs built with
-//! `--addresses`.
+//! [`Binary`] reads ELF files, [`SourceLocations`] DWARF, and [`CoreFile`] core dumps. `graph` contains control-flow graphs, which
+//! `recover` builds from machine code and the compiler's [`AddressMap`]. [`ProbedImage`] and [`ProbeGraph`] are for programs built with
+//! `--addresses`, in which pseudo probes mark the addresses of blocks.
 #![forbid(unsafe_code)]
 
 mod address_map;

@@ -1,27 +1,27 @@
-//! Links the graphs of a program and some of its shared libraries into one graph.
+//! Links the graphs of a program and some of its shared libraries to one graph.
 //!
-//! Each file gets its own range of linked addresses. The low 48 bits are the address in the file, and the bits above them are the file's
-//! number. The program is number 0 and keeps its addresses; libraries are numbered from 1. File addresses are below 2^47, so the ranges
-//! do not overlap.
+//! Each file gets its own range of linked addresses. The low 48 bits are the address in the file, and the bits above are the number of the
+//! file. The program has number 0 and keeps its addresses; libraries are numbered from 1. File addresses are below 2^47, so the ranges do
+//! not overlap.
 
 use crate::graph::{CodeCallee, Doubt, FunctionGraph, GraphObservation, ProgramGraph};
 use std::collections::BTreeMap;
 
 const FILE_RANGE_SIZE: u64 = 1 << 48;
 
-/// Returns the first linked address of the file with a number, which is 0 for the program (number 0).
+/// Returns the first linked address of a file, which is 0 for the program (file number 0).
 pub fn base_address(file: usize) -> u64 {
     file as u64 * FILE_RANGE_SIZE
 }
 
-/// Splits a linked address into the file's number and the address in that file.
+/// Splits a linked address into the number of the file and the address in this file.
 pub fn split_address(address: u64) -> (usize, u64) {
     ((address / FILE_RANGE_SIZE) as usize, address % FILE_RANGE_SIZE)
 }
 
 impl ProgramGraph {
-    /// Links the graphs of a program and its libraries, in order of file number. `exports` maps exported names to linked addresses. If a
-    /// call's callee is an import with an exported name, the callee becomes the exporting function.
+    /// Links the graphs of a program and its libraries, given in order of file number. `exports` contains the linked addresses of exported
+    /// functions by name. Calls of imports with such a name become calls of the exported function.
     pub fn linked(files: Vec<ProgramGraph>, exports: &BTreeMap<String, u64>) -> ProgramGraph {
         let mut all = ProgramGraph::default();
         for (number, mut graph) in files.into_iter().enumerate() {

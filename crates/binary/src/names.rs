@@ -1,6 +1,6 @@
 //! Readable names of symbols.
 
-/// Demangles a C++ or Rust symbol. Returns any other name unchanged.
+/// Demangles the symbol of a C++ or Rust function. Returns any other name unchanged.
 pub fn demangle(symbol: &str) -> String {
     if let Ok(rust) = rustc_demangle::try_demangle(symbol) {
         return format!("{rust:#}");
@@ -12,8 +12,8 @@ pub fn demangle(symbol: &str) -> String {
     symbol.to_owned()
 }
 
-/// Returns the source name of a Fortran procedure. The symbol of an external procedure ends in an underscore. The symbol of a module
-/// procedure starts with the module (`__fields_MOD_relax` by gfortran, `_QMfieldsPrelax` by flang).
+/// Returns the name that a Fortran procedure has in the source code. The symbol of an external procedure ends with an underscore; that of a
+/// module procedure begins with the module (`__fields_MOD_relax` by gfortran, `_QMfieldsPrelax` by flang).
 pub fn restore_fortran_name(symbol: &str) -> String {
     if let Some((module, name)) = symbol.strip_prefix("__").and_then(|rest| rest.split_once("_MOD_")) {
         return format!("{module}::{name}");

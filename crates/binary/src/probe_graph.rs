@@ -1,8 +1,8 @@
-//! The control flow between a function's probes: the edges between two blocks with addresses, and the effect of these edges on the path
-//! number.
+//! The control flow between the pseudo probes of a function, from which the paths of an execution are reconstructed: the edges between two
+//! blocks with addresses, and their effect on the number (ID) of the path.
 //!
 //! Blocks without code have no probe. Between two probes that execute one after the other, control has passed only through such blocks,
-//! usually along a unique sequence of edges.
+//! usually by a unique sequence of edges.
 
 use crate::probed_image::{ProbedFunction, ProbedImage};
 use std::collections::HashMap;
@@ -11,25 +11,25 @@ use trodden_flow::{Edge, Node, Origin};
 use trodden_unit::probes::ProbeEvent;
 use trodden_unit::{BlockKind, EdgeKind, MapError};
 
-/// The effect of an edge on the path number.
+/// The effect that taking an edge has on the path number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberStep {
     /// Adds a value.
     Add(i64),
-    /// Adds a value; the path ends with the function.
+    /// Adds a value and ends the path, because the edge leaves the function.
     End(i64),
-    /// Adds the first value and ends the path. The next path starts with the second value.
+    /// Adds the first value and ends the path at a cut edge. The next path starts with the second value.
     Cut(i64, i64),
-    /// None, because the numbering assumes that the edge is never taken.
+    /// Has no effect, because the edge is never taken according to the numbering.
     Dead,
 }
 
-/// The paths that lead from one block to another.
+/// The paths that connect two blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Connection {
-    /// Exactly one path connects the blocks.
+    /// Exactly one path connects the blocks, given by its edges.
     Unique(Rc<[Edge]>),
-    /// Exactly one short path connects the blocks, assuming that the probes of the blocks in between were not recorded.
+    /// Exactly one short path connects the blocks if the probes of the blocks between them were not recorded.
     Inferred(Rc<[Edge]>),
     /// Several paths connect the blocks.
     Ambiguous,
@@ -37,23 +37,23 @@ pub enum Connection {
     None,
 }
 
-/// The control flow of one function in terms of its probes.
+/// The control flow of one function between its probes.
 #[derive(Debug)]
 pub struct ProbeGraph {
-    /// Outgoing edges of each block and their target blocks, without `Reach` edges.
+    /// Outgoing edges of each block with their target blocks, without `Reach` edges.
     out_edges: Vec<Vec<(Edge, u32)>>,
     kinds: Vec<EdgeKind>,
     steps: Vec<NumberStep>,
     exit: u32,
-    /// Whether each block has an address.
+    /// Whether each block has an address, because it has a probe.
     visible: Vec<bool>,
-    /// The value of each block's `Reach` edge, unless that edge has its own probe.
+    /// Value of the `Reach` edge of each block (the edge that counts a call that may not return), unless this edge has its own probe.
     reach: Vec<Option<i64>>,
     marked_reach: Vec<Option<i64>>,
-    /// For each block, the edge to the exit by which a path ends in the block, unless that edge has its own probe.
+    /// The edge to the exit by which a path ends in each block, unless this edge has its own probe.
     end: Vec<Option<Edge>>,
     marked_end: Vec<Option<Edge>>,
-    /// For the target block of each cut edge, the initial number of the path that starts there.
+    /// Initial path number of the paths that start at the target of a cut edge, by target block.
     start_numbers: HashMap<u32, i64>,
     continuations: Vec<bool>,
     connections: HashMap<(u32, u32), Connection>,
@@ -61,13 +61,13 @@ pub struct ProbeGraph {
 
 /// Maximum number of edges between two probes.
 const MAX_EDGES: usize = 24;
-/// Maximum number of paths to try between two blocks.
+/// Maximum number of paths that are tried between two blocks.
 const MAX_PATHS: usize = 64;
-/// Maximum number of blocks on a path whose probes were not recorded.
+/// Maximum number of blocks on a path whose probes were not recorded, although they have addresses.
 const MAX_INFERRED_BLOCKS: usize = 2;
 
 impl ProbeGraph {
-    /// Builds the graph of one of an image's functions.
+    /// Builds the graph for a function of an image.
     pub fn new(image: &ProbedImage, function: ProbedFunction) -> Result<ProbeGraph, MapError> {
         let map = image.map(function);
         let (graph, dag) = (&map.graph, map.dag()?);
@@ -136,29 +136,31 @@ impl ProbeGraph {
         }
     }
 
-    /// Returns an edge's effect on the path number.
+    /// Returns the effect of an edge on the path number.
     pub fn step(&self, edge: Edge) -> NumberStep {
         self.steps[edge.index()]
     }
 
-    /// Returns the value of the block's `Reach` edge, provided that the edge has its own probe if `is_marked`, and none otherwise.
+    /// Returns the value of a block's `Reach` edge. With `is_marked`, returns it only if the edge has its own probe, and otherwise only if
+    /// it has none.
     pub fn reach(&self, block: u32, is_marked: bool) -> Option<i64> {
         if is_marked { self.marked_reach[block as usize] } else { self.reach[block as usize] }
     }
 
-    /// Returns the edge to the exit by which a path ends in a block; `is_marked` is as in [`Self::reach`].
+    /// Returns the edge to the exit by which a path ends in a block. `is_marked` has the same meaning as in [`Self::reach`].
     pub fn end(&self, block: u32, is_marked: bool) -> Option<Edge> {
         if is_marked { self.marked_end[block as usize] } else { self.end[block as usize] }
     }
 
-    /// Returns the initial path number in a block that continues after the second return of a call. Returns `None` for other blocks.
+    /// Returns the initial path number in a block where execution continues after the second return of a call, such as `setjmp`. Returns
+    /// `None` for all other blocks.
     pub fn restart_number(&self, block: u32) -> Option<i64> {
         self.continuations[block as usize].then(|| self.start_numbers.get(&block).copied().unwrap_or(0))
     }
 
-    /// Returns the block that continues after the second return of a call, given the block `next` whose probe executed next. This is
-    /// `next` itself or a block that leads to `next`, because code generation may move the continuation's probe before the call. Returns
-    /// `None` if several blocks qualify.
+    /// Returns the block where execution continues after the second return of a call, given the block `next` whose probe was executed next.
+    /// It is `next` itself or a block that leads to `next`, because code generation may move the probe of this block before the call.
+    /// Returns `None` if several blocks are possible.
     pub fn continuation_of_second_return(&mut self, next: Option<u32>) -> Option<u32> {
         if let Some(block) = next.filter(|block| self.restart_number(*block).is_some()) {
             return Some(block);
@@ -170,8 +172,8 @@ impl ProbeGraph {
         if let [one] = leading[..] { Some(one) } else { None }
     }
 
-    /// Returns the paths from a block to the exit after a conditional tail call. Code generation folded the block that contained only the
-    /// call into the conditional jump, so the path passes through a block without an address.
+    /// Returns the path from a block to the exit through a conditional tail call. Code generation has folded the block that contained only
+    /// the call into the conditional jump, so the path leads through a block without an address.
     pub fn connect_folded(&self, from: u32) -> Connection {
         for budget in 0..=MAX_INFERRED_BLOCKS {
             let mut search = ProbeSearch { flow: self, to: self.exit, found: Vec::new(), max_found: 2, budget, needs_folded_block: true };
@@ -185,8 +187,8 @@ impl ProbeGraph {
         Connection::None
     }
 
-    /// Returns the initial path number at `to` if all paths from `from` to `to` end with the same cut edge, so that the choice among them
-    /// does not matter. Returns `None` otherwise.
+    /// Returns the initial path number at `to` if all paths from `from` to `to` end with the same cut edge, so that it does not matter
+    /// which of them was taken. Otherwise returns `None`.
     pub fn start_after_common_cut(&self, from: u32, to: u32) -> Option<i64> {
         for budget in 0..=MAX_INFERRED_BLOCKS {
             let mut search = ProbeSearch { flow: self, to, found: Vec::new(), max_found: MAX_PATHS, budget, needs_folded_block: false };
@@ -202,7 +204,7 @@ impl ProbeGraph {
         None
     }
 
-    /// Returns the paths from one block to another. If `to` is `None`, returns the paths to the exit by a return or tail call.
+    /// Returns the path from one block to another or, if `to` is `None`, to the exit by a return or tail call.
     pub fn connect(&mut self, from: u32, to: Option<u32>) -> Connection {
         let key = (from, to.unwrap_or(self.exit));
         if let Some(known) = self.connections.get(&key) {
@@ -236,11 +238,11 @@ struct ProbeSearch<'a> {
     flow: &'a ProbeGraph,
     to: u32,
     found: Vec<Vec<Edge>>,
-    /// Number of paths after which the search stops.
+    /// Number of found paths at which the search stops.
     max_found: usize,
-    /// Maximum number of blocks with addresses on a path.
+    /// Maximum number of blocks on a path that have addresses, not counting its ends.
     budget: usize,
-    /// Whether a path must contain at least one block without an address.
+    /// Whether a path must lead through at least one block without an address.
     needs_folded_block: bool,
 }
 
@@ -256,7 +258,7 @@ impl ProbeSearch<'_> {
             }
             path.push(edge);
             if next == self.to {
-                // Every block on the path is either counted in `passed` or has no address.
+                // A block on the path either has an address and is counted in `passed`, or has no address.
                 if !self.needs_folded_block || path.len() > passed + 1 {
                     self.found.push(path.clone());
                 }

@@ -1,8 +1,8 @@
-//! Block addresses in programs built with `--addresses`.
+//! Reads the block addresses of programs that were built with `--addresses`.
 //!
-//! Probes are in the section `.pseudo_probe`, as offsets from function symbols ([`crate::pseudo_probes`]). Symbols delimit functions. If
-//! local functions have the same name, the source file that precedes them in the symbol table distinguishes them, or else their link
-//! order.
+//! The addresses are given by pseudo probes in the section `.pseudo_probe`, as offsets from function symbols ([`crate::pseudo_probes`]).
+//! The sizes of the symbols delimit functions. Local functions with the same name are distinguished by the source file that precedes them
+//! in the symbol table or, if that does not suffice, by their link order.
 
 use crate::address_space::Loadable;
 use crate::error::BinaryError;
@@ -26,11 +26,11 @@ pub struct PlacedProbe {
     pub address: u64,
     /// The function that contains the probe.
     pub function: ProbedFunction,
-    /// The block and the event that the probe marks.
+    /// The block and the event that are marked by the probe.
     pub probe: PseudoProbe,
 }
 
-/// The address range of one function's code.
+/// The range of addresses that the code of one function has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeRange {
     /// Address of the first byte.
@@ -41,24 +41,24 @@ pub struct CodeRange {
     pub function: ProbedFunction,
 }
 
-/// An executable or shared library with its block addresses.
+/// An executable or shared library, with the addresses of its basic blocks.
 #[derive(Debug)]
 pub struct ProbedImage {
     /// Path of the file.
     pub path: PathBuf,
-    /// The image's identity and build ID.
+    /// Identity, build ID and other instrumentation data of the image.
     pub image: InstrumentedImage,
     /// Units in link order, with their maps.
     pub units: Vec<(Identity, Arc<UnitMap>)>,
-    /// Functions with known addresses, each as the index of its unit and its index in the unit's map.
+    /// Functions whose address is known. The first number is the index in `units`, the second the index in the unit's map.
     pub functions: Vec<(usize, usize)>,
-    /// Probes in order of address; at equal addresses, in code order.
+    /// Probes, ascending by address. Probes at the same address are in code order.
     pub probes: Vec<PlacedProbe>,
-    /// Code ranges in order of address.
+    /// Code ranges of functions, ascending by address.
     pub ranges: Vec<CodeRange>,
-    /// Names of functions without known addresses, each with the reason.
+    /// Functions whose address is not known: name and reason, as text for messages.
     pub unplaced_functions: Vec<String>,
-    /// Address and content of each executable section.
+    /// Address and bytes of each executable section.
     code: Vec<(u64, Vec<u8>)>,
     /// File offset, file size and address of each segment.
     segments: Vec<(u64, u64, u64)>,
@@ -74,7 +74,7 @@ struct ProbedSymbol {
 }
 
 impl ProbedImage {
-    /// Reads an image. Maps that the image does not contain are read from the unit cache `store`.
+    /// Reads an image. Maps of units that are not in the image are read from the unit cache `store`.
     ///
     /// # Errors
     /// Fails if the file cannot be read, was not built with `--addresses`, or lacks symbols or maps.
@@ -115,26 +115,27 @@ impl ProbedImage {
         Ok(probed)
     }
 
-    /// Returns a function's map, from its unit.
+    /// Returns the map of a function.
     pub fn map(&self, function: ProbedFunction) -> &FunctionMap {
         let (unit, index) = self.functions[function.0 as usize];
         &self.units[unit].1.functions[index]
     }
 
-    /// Returns the index in [`ProbedImage::ranges`] of the code that contains an address.
+    /// Returns the index in [`ProbedImage::ranges`] of the code range that contains an address.
     pub fn range_at(&self, address: u64) -> Option<usize> {
         let after = self.ranges.partition_point(|r| r.start <= address);
         after.checked_sub(1).filter(|at| address < self.ranges[*at].end)
     }
 
-    /// Returns the probes at addresses `from` to `to`, both inclusive.
+    /// Returns the probes whose address is at least `from` and at most `to`.
     pub fn probes_between(&self, from: u64, to: u64) -> &[PlacedProbe] {
         let first = self.probes.partition_point(|m| m.address < from);
         let end = self.probes.partition_point(|m| m.address <= to);
         &self.probes[first..end.max(first)]
     }
 
-    /// Returns the branch at an address. Returns `None` if there is no code, or if the instruction is not a branch.
+    /// Returns the branch instruction at an address. Returns `None` if there is no code at this address, or if the instruction is not a
+    /// branch.
     pub fn branch(&self, address: u64) -> Option<BranchInstruction> {
         let part = self.code.iter().find(|(start, bytes)| address.checked_sub(*start).is_some_and(|at| at < bytes.len() as u64));
         part.and_then(|(start, bytes)| branch_at(&bytes[(address - start) as usize..], address))
@@ -153,7 +154,7 @@ impl ProbedImage {
         }
         let mut present: Vec<(usize, usize)> = found.keys().copied().collect();
         present.sort();
-        let starts = self.start_addresses(&present, symbols);
+        let starts = self.find_start_addresses(&present, symbols);
         let mut ends: HashMap<u64, u64> = HashMap::new();
         symbols.iter().for_each(|s| _ = ends.entry(s.address).and_modify(|e| *e = s.size.max(*e)).or_insert(s.size));
         for (at, start) in present.into_iter().zip(starts) {
@@ -181,9 +182,9 @@ impl ProbedImage {
         self.probes.extend(inside.map(|(address, probe)| PlacedProbe { address, function, probe }));
     }
 
-    /// Returns the start addresses of functions, which are given in link order. An address is `None` if several symbols match the
-    /// function.
-    fn start_addresses(&self, functions: &[(usize, usize)], symbols: &[ProbedSymbol]) -> Vec<Option<u64>> {
+    /// Returns the start address of each function. `functions` is in link order. An address is `None` if it cannot be decided which of
+    /// several symbols belongs to the function.
+    fn find_start_addresses(&self, functions: &[(usize, usize)], symbols: &[ProbedSymbol]) -> Vec<Option<u64>> {
         let mut by_name: HashMap<&str, Vec<&ProbedSymbol>> = HashMap::new();
         symbols.iter().for_each(|s| by_name.entry(&s.name).or_default().push(s));
         let name_of = |&(u, f): &(usize, usize)| self.units[u].1.functions[f].plain_name();
@@ -242,7 +243,7 @@ fn read_unit_maps(image: &InstrumentedImage, store: Option<&UnitCache>) -> Resul
     Ok(units)
 }
 
-/// Returns the function symbols, each with the source file that precedes it in the table.
+/// Returns the symbols of functions, each with the source file that precedes it in the symbol table.
 fn read_symbols(file: &object::File) -> Vec<ProbedSymbol> {
     let mut source = String::new();
     let mut out: Vec<ProbedSymbol> = Vec::new();
@@ -268,9 +269,9 @@ fn read_code(file: &object::File) -> Vec<(u64, Vec<u8>)> {
     sections.filter_map(|s| Some((s.address(), s.data().ok()?.to_vec()))).collect()
 }
 
-/// Returns the executable segments, followed by the others. The order matters because the last page of one segment may also be the first
-/// page of the next, so that a mapping's offset matches both. The other segments are needed because emulators map code together with
-/// preceding data.
+/// Returns the segments, executable ones first. The order matters because the last page of one segment may also be the first page of the
+/// next, so that the offset of a mapping matches both. Segments without code are needed because emulators map code together with the data
+/// before it.
 fn read_segments(file: &object::File) -> Vec<(u64, u64, u64)> {
     let executable = |s: &object::Segment| matches!(s.flags(), object::SegmentFlags::Elf { p_flags } if p_flags & elf::PF_X != 0);
     let (first, others): (Vec<_>, Vec<_>) = file.segments().partition(executable);

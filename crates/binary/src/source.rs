@@ -1,7 +1,7 @@
-//! Source locations of addresses, from DWARF.
+//! Finds the source locations of addresses in DWARF debug information.
 //!
-//! The debug information is in the file itself or in a separate debug file. That file is located by build ID in the system's debug
-//! folder, or by the name in the section `.gnu_debuglink`. Addresses are ELF virtual addresses.
+//! The debug information is in the file itself or in a separate debug file. The latter is found in the system's debug folder by its build
+//! ID, or by the name in the section `.gnu_debuglink`. Addresses are virtual addresses as in the ELF file.
 
 use crate::elf::{Binary, to_hex};
 use crate::error::BinaryError;
@@ -18,27 +18,28 @@ const DEBUG_FOLDER: &str = "/usr/lib/debug";
 
 type DebugSlice = EndianArcSlice<RunTimeEndian>;
 
-/// A frame in the chain of inlined calls at an address.
+/// A function in the chain of inlined calls at an address, with the source location in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceFrame {
-    /// The function's demangled name; `None` if the debug information contains no name.
+    /// Demangled name of the function; `None` if the debug information does not contain it.
     pub function: Option<String>,
-    /// The linkage name or, if there is none, the name in the debug information.
+    /// Linkage name of the function or, without one, its name in the debug information.
     pub symbol: Option<String>,
-    /// The source file; `None` if unknown.
+    /// Path of the source file; `None` if unknown.
     pub file: Option<String>,
-    /// The line, from 1; `None` if unknown.
+    /// Line number, starting at 1; `None` if unknown.
     pub line: Option<u32>,
-    /// The column, from 1; `None` if unknown.
+    /// Column number, starting at 1; `None` if unknown.
     pub column: Option<u32>,
 }
 
-/// The source locations of a binary.
+/// The source locations of a binary's code.
 pub struct SourceLocations {
     context: Context<DebugSlice>,
-    /// Code ranges. Line entries outside them are ignored, because the entries of code that the linker dropped remain at address 0.
+    /// Address ranges of the code. Line entries outside them are ignored, since those of code that the linker has removed remain at address
+    /// 0.
     code: Vec<Range<u64>>,
-    /// The file from which the debug information was read.
+    /// File from which the debug information was read.
     pub file: PathBuf,
 }
 
@@ -49,7 +50,7 @@ impl std::fmt::Debug for SourceLocations {
 }
 
 impl SourceLocations {
-    /// Reads a binary's debug information. Returns `None` if neither the binary nor a debug file contains any.
+    /// Reads the debug information of a binary. Returns `None` if neither the binary nor a separate debug file contains any.
     ///
     /// # Errors
     /// Fails if the debug information is corrupt.
@@ -68,14 +69,14 @@ impl SourceLocations {
         Ok(None)
     }
 
-    /// Returns the chain of inlined frames at an address, innermost first; empty if unknown.
+    /// Returns the chain of inlined calls at an address, innermost first; empty if unknown.
     pub fn frames(&self, address: u64) -> Vec<SourceFrame> {
         let mut frames = Vec::new();
         if !self.is_code(address) {
             return frames;
         }
         let Ok(mut chain) = self.context.find_frames(address).skip_all_loads() else { return frames };
-        // An error in an outer frame ends the chain.
+        // If an outer frame cannot be read, the chain ends there.
         while let Ok(Some(frame)) = chain.next() {
             let language = frame.function.as_ref().and_then(|f| f.language);
             let symbol = frame.function.and_then(|f| f.raw_name().ok().map(|n| n.into_owned()));
@@ -92,7 +93,7 @@ impl SourceLocations {
         frames
     }
 
-    /// Returns the file and line of the innermost frame at an address.
+    /// Returns the file and line of the innermost function at an address.
     pub fn line(&self, address: u64) -> Option<(String, u32)> {
         let location = self.is_code(address).then(|| self.context.find_location(address).ok().flatten()).flatten()?;
         Some((location.file?.to_owned(), location.line.filter(|l| *l > 0)?))
@@ -129,7 +130,7 @@ fn load_debug_information(binary: &Binary, path: &Path, data: &[u8]) -> Result<S
     Ok(SourceLocations { context, code, file: path.to_owned() })
 }
 
-/// Returns a section's content, decompressed if necessary (`SHF_COMPRESSED`: zlib, Zstandard).
+/// Returns the content of a section, and decompresses it if necessary (`SHF_COMPRESSED`: zlib, Zstandard).
 fn read_section<'data>(section: &impl ObjectSection<'data>) -> Result<Vec<u8>, String> {
     let stored = section.compressed_data().map_err(|e| e.to_string())?;
     let size = stored.uncompressed_size;
@@ -139,7 +140,7 @@ fn read_section<'data>(section: &impl ObjectSection<'data>) -> Result<Vec<u8>, S
         CompressionFormat::Zstandard => Box::new(zstd::Decoder::new(stored.data).map_err(|e| e.to_string())?),
         other => return Err(format!("compression {other:?} is not supported")),
     };
-    // The claimed size limits the read, but memory for it is not allocated in advance.
+    // Reads at most one byte more than the header claims, without allocating memory for the claimed size, which may be wrong.
     let mut content = Vec::new();
     decoder.take(size.saturating_add(1)).read_to_end(&mut content).map_err(|e| e.to_string())?;
     match content.len() as u64 == size {
@@ -201,7 +202,7 @@ mod tests {
             run("llvm-objcopy-22", &[&format!("--compress-debug-sections={kind}"), "plain", kind]);
             assert_eq!(lines(kind), plain, "{kind}");
         }
-        // The section claims a greater size than it has.
+        // Makes the section claim a greater size than it has.
         let mut bytes = std::fs::read(folder.path().join("zlib")).unwrap();
         let at = {
             use object::read::elf::ElfFile64;
@@ -216,7 +217,7 @@ mod tests {
     #[test]
     fn stripped_file_has_no_lines() {
         let binary = Binary::read(Path::new("/bin/true"));
-        // Any stripped program will do. A system without one has nothing to test.
+        // Any stripped program is suitable. A system without one is not tested.
         if let Ok(binary) = binary
             && !has_lines(binary.data())
             && find_debug_files(&binary).iter().all(|f| !f.exists())

@@ -1,4 +1,4 @@
-//! Compares the reader of LLVM's address map with LLVM's own, for compiled programs and for generated files of each version.
+//! Compares the parser of the compiler's address map with LLVM's own, for compiled programs and for generated files of each version.
 
 mod common;
 
@@ -88,7 +88,7 @@ fn maps_of_programs_agree_with_llvm() {
     }
 }
 
-/// Describes a file with one entry of the given version and features.
+/// Returns the YAML description of a file whose map has one entry with the given version and features.
 fn describe_map(version: u8, feature: u8, calls: bool, hash: bool) -> String {
     let calls = if calls { "\n                CallsiteEndOffsets: [ 1, 3 ]" } else { "" };
     let hash = if hash { "\n                Hash: 0x123456789abcdef0" } else { "" };
@@ -112,7 +112,7 @@ fn describe_map(version: u8, feature: u8, calls: bool, hash: bool) -> String {
 #[test]
 fn maps_of_every_version_agree_with_llvm() {
     let folder = TempDir::new().unwrap();
-    // The features are entry count, frequencies, probabilities and ranges; calls since version 3, hashes since version 4.
+    // The features are entry count, frequencies, probabilities and ranges; from version 3 on also calls, and from version 4 on hashes.
     for (version, feature) in [(2, 0x0f), (3, 0x2f), (4, 0x6f), (5, 0x6f)] {
         let text = folder.path().join("map.yaml");
         let file = folder.path().join("map.elf");

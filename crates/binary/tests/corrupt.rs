@@ -1,4 +1,4 @@
-//! Corrupt files yield an error or a valid graph, never a panic.
+//! Tests that corrupt files yield an error or a valid graph, but never a panic.
 
 mod common;
 
@@ -36,13 +36,13 @@ fn parse_and_recover(bytes: Vec<u8>) {
 fn corrupt_bytes_never_panic() {
     let folder = TempDir::new().unwrap();
     let program = common::compile(&folder, "clang-22", "interpreter.c", &[&["-O2"][..], &common::MAP_OPTIONS].concat());
-    let good = std::fs::read(common::stripped(&program)).unwrap();
+    let good = std::fs::read(common::strip_program(&program)).unwrap();
     let with_map = std::fs::read(&program).unwrap();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     for trial in 0..1500 {
         let mut bytes = if trial % 4 == 0 { with_map.clone() } else { good.clone() };
         for _ in 0..=random.below(8) {
-            // Headers matter most, so half of the changes are made there.
+            // Half of the changes are made in the headers, since these matter most.
             let header = random.below(2) == 0;
             let length = bytes.len();
             let at = match (header, random.below(2)) {

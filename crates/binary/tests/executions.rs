@@ -1,5 +1,6 @@
-//! Compares graphs with executions. Every executed transfer of control in the image must be an edge, a call, a return, or marked as
-//! uncertain. QEMU runs system programs (stripped, built by GCC) and test programs one instruction at a time, and logs the addresses.
+//! Compares graphs with executions: each transfer of control that is executed in the image must be an edge, a call or a return, or be
+//! marked as uncertain. QEMU runs system programs (stripped, built by GCC) and test programs one instruction at a time, and logs the
+//! addresses.
 
 mod common;
 
@@ -12,11 +13,12 @@ use trodden_binary::graph::{BlockEnd, BlockIndex, CallSite, CodeCallee, CodeEdge
 use trodden_binary::instruction::decode;
 use trodden_binary::{Binary, recover};
 
-/// Source and target of a control transfer to an instruction in the image. The source is `None` if it is outside the image.
-type Transfer = (Option<u64>, u64);
+/// Source and target address of a transfer of control to an instruction of the image. The source is `None` if it is outside the image.
+type ExecutedTransfer = (Option<u64>, u64);
 
-/// Runs a program. Returns the distinct transfers into its image, and the number of instructions executed in the image.
-fn execute(binary: &Binary, arguments: &[&str], folder: &Path) -> (HashSet<Transfer>, u64) {
+/// Runs a program. Returns the different transfers of control to instructions of its image, and the number of instructions that were
+/// executed there.
+fn execute(binary: &Binary, arguments: &[&str], folder: &Path) -> (HashSet<ExecutedTransfer>, u64) {
     let help = Command::new("qemu-x86_64").arg("--help").output().expect("qemu-x86_64 (package qemu-user)").stdout;
     let by_step = if String::from_utf8_lossy(&help).contains("one-insn-per-tb") { "-one-insn-per-tb" } else { "-singlestep" };
     let mut child = Command::new("qemu-x86_64")
@@ -57,9 +59,9 @@ fn execute(binary: &Binary, arguments: &[&str], folder: &Path) -> (HashSet<Trans
     (transfers, executed)
 }
 
-struct Allowed<'a> {
+struct AllowedTransfers<'a> {
     graph: &'a ProgramGraph,
-    /// Function, block and next address of each instruction. There are several if blocks overlap.
+    /// For each instruction, its function, its block and the address of the next instruction. There are several entries if blocks overlap.
     blocks: HashMap<u64, Vec<(usize, BlockIndex, u64)>>,
     calls: HashMap<u64, Vec<&'a CallSite>>,
     returned_to: HashSet<u64>,
@@ -67,9 +69,9 @@ struct Allowed<'a> {
     uncertain: HashSet<u64>,
 }
 
-impl<'a> Allowed<'a> {
-    fn new(binary: &Binary, graph: &'a ProgramGraph) -> Allowed<'a> {
-        let mut all = Allowed {
+impl<'a> AllowedTransfers<'a> {
+    fn new(binary: &Binary, graph: &'a ProgramGraph) -> AllowedTransfers<'a> {
+        let mut all = AllowedTransfers {
             graph,
             blocks: HashMap::new(),
             calls: HashMap::new(),
@@ -97,21 +99,21 @@ impl<'a> Allowed<'a> {
         all
     }
 
-    fn allows(&self, (from, to): Transfer) -> bool {
+    fn allows(&self, (from, to): ExecutedTransfer) -> bool {
         if self.graph.is_stub(to) || from.is_some_and(|from| self.graph.is_stub(from)) {
             return true;
         }
         let from = match from {
             _ if !self.blocks.contains_key(&to) => return false,
             None => return self.entries.contains(&to) || self.returned_to.contains(&to),
-            // A string instruction with a `rep` prefix is logged once per iteration.
+            // An instruction with a `rep` prefix is logged once per iteration.
             Some(from) if from == to => return true,
             Some(from) => from,
         };
-        self.blocks.get(&from).into_iter().flatten().any(|&(function, block, next)| self.leads(from, function, block, next, to))
+        self.blocks.get(&from).into_iter().flatten().any(|&(function, block, next)| self.leads_to(from, function, block, next, to))
     }
 
-    fn leads(&self, from: u64, function: usize, index: BlockIndex, next: u64, to: u64) -> bool {
+    fn leads_to(&self, from: u64, function: usize, index: BlockIndex, next: u64, to: u64) -> bool {
         let function = &self.graph.functions[function];
         let block = function.block(index);
         let is_last = from == block.last;
@@ -127,14 +129,14 @@ impl<'a> Allowed<'a> {
     }
 }
 
-/// Executes a program and asserts that its graph allows each transfer or marks it as uncertain.
+/// Executes a program, and asserts that its graph allows each transfer of control or marks it as uncertain.
 fn assert_graph_allows_execution(program: &Path, arguments: &[&str], folder: &Path) {
     let binary = common::read(program);
     let graph = recover(&binary, None, &[]).unwrap();
     let (transfers, executed) = execute(&binary, arguments, folder);
-    let allowed = Allowed::new(&binary, &graph);
-    let unknown: Vec<Transfer> = transfers.iter().copied().filter(|t| !allowed.allows(*t)).collect();
-    let (marked, wrong): (Vec<Transfer>, Vec<Transfer>) =
+    let allowed = AllowedTransfers::new(&binary, &graph);
+    let unknown: Vec<ExecutedTransfer> = transfers.iter().copied().filter(|t| !allowed.allows(*t)).collect();
+    let (marked, wrong): (Vec<ExecutedTransfer>, Vec<ExecutedTransfer>) =
         unknown.into_iter().partition(|(from, _)| from.is_some_and(|f| allowed.uncertain.contains(&f)));
     println!(
         "{}: {executed} instructions, {} different transfers, {} uncertain, {} wrong",
@@ -145,14 +147,14 @@ fn assert_graph_allows_execution(program: &Path, arguments: &[&str], folder: &Pa
     );
     assert!(executed > 300, "{}: too few instructions executed", program.display());
     assert!(wrong.is_empty(), "{}: {wrong:x?}", program.display());
-    // Adding the uncertain transfers that were executed must make them known.
+    // The graph must allow an uncertain transfer once it has been added as an observation.
     let mut amended = graph.clone();
     for (from, to) in marked.into_iter().filter_map(|(from, to)| Some((from?, to))) {
         assert!(amended.add_observation(&binary, None, GraphObservation { from, to }).unwrap(), "{from:#x} to {to:#x} changes nothing");
     }
-    let allowed = Allowed::new(&binary, &amended);
-    // After `longjmp`, a block begins after a call in another function, and no edge leads to the block.
-    let lands = |(from, to): Transfer| {
+    let allowed = AllowedTransfers::new(&binary, &amended);
+    // `longjmp` leads to a block after a call in another function. No edge leads to this block.
+    let lands = |(from, to): ExecutedTransfer| {
         from.is_some_and(|from| amended.observations.contains(&GraphObservation { from, to }))
             && amended.functions.iter().any(|function| function.blocks.iter().any(|block| block.start == to))
     };
@@ -196,7 +198,7 @@ fn graphs_of_gcc_programs_allow_their_executions() {
         &["-O2", "-fno-asynchronous-unwind-tables"],
     ] {
         let folder = TempDir::new().unwrap();
-        let program = common::stripped(&common::compile(&folder, "gcc", "interpreter.c", options));
+        let program = common::strip_program(&common::compile(&folder, "gcc", "interpreter.c", options));
         assert_graph_allows_execution(&program, &[], folder.path());
     }
 }
@@ -204,16 +206,16 @@ fn graphs_of_gcc_programs_allow_their_executions() {
 #[test]
 fn graph_of_static_program_allows_its_execution() {
     let folder = TempDir::new().unwrap();
-    let program = common::stripped(&common::compile(&folder, "gcc", "interpreter.c", &["-O2", "-static"]));
+    let program = common::strip_program(&common::compile(&folder, "gcc", "interpreter.c", &["-O2", "-static"]));
     assert_graph_allows_execution(&program, &[], folder.path());
 }
 
 #[test]
 fn graphs_allow_exceptions_and_panics() {
     let folder = TempDir::new().unwrap();
-    let program = common::stripped(&common::compile(&folder, "g++", "shapes.cpp", &["-O2", "-std=c++17"]));
+    let program = common::strip_program(&common::compile(&folder, "g++", "shapes.cpp", &["-O2", "-std=c++17"]));
     assert_graph_allows_execution(&program, &[], folder.path());
-    let program = common::stripped(&common::compile(&folder, "rustc", "evaluator.rs", &["-O"]));
+    let program = common::strip_program(&common::compile(&folder, "rustc", "evaluator.rs", &["-O"]));
     assert_graph_allows_execution(&program, &[], folder.path());
 }
 
@@ -223,10 +225,10 @@ fn main_is_found_in_stripped_programs() {
     for options in [&["-O2"][..], &["-O2", "-no-pie"], &["-O2", "-static"]] {
         let program = common::compile(&folder, "gcc", "interpreter.c", options);
         let expected = common::read(&program).functions().iter().find(|f| f.name == "main").unwrap().address;
-        let graph = ProgramGraph::from_binary(&common::read(&common::stripped(&program))).unwrap();
+        let graph = ProgramGraph::from_binary(&common::read(&common::strip_program(&program))).unwrap();
         let main = graph.functions_named("main").next().expect("main");
         assert_eq!((main.entry, main.has_symbol), (expected, false));
-        // Recovery knows these functions by their import names, and a static program has no imports.
+        // Recovery recognises `exit` and `setjmp` by their names among the imports, and a static program has no imports.
         let is_known = !main.returns && main.calls.iter().any(|c| c.returns == Returns::Twice);
         assert!(is_known || options.contains(&"-static"), "main ends with exit, and calls setjmp");
         let by_name: BTreeMap<&str, usize> = BTreeMap::from([("_start", 1), ("main", 1)]);

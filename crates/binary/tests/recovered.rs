@@ -1,8 +1,8 @@
-//! Compares graphs recovered from stripped programs with the compiler's map of the same code.
+//! Compares the graphs of stripped programs with the compiler's address map of the same code.
 //!
-//! The map describes LLVM's machine blocks, which exclude padding, may end in two branches, and need not start at a branch target. Two
-//! things are therefore compared. Edges from map blocks that end in a branch must lead to the first instruction after padding at the
-//! target. Each block start must be a start in the map, or follow a branch or a call that never returns.
+//! The map describes LLVM's machine blocks, which exclude padding, may end with two branches, and need not start at the target of a branch.
+//! Therefore two comparisons are made. Edges from machine blocks that end with a branch must lead to the first instruction after padding at
+//! the target. Each start of a block must be a start in the map, or follow a branch or a call that never returns.
 
 mod common;
 
@@ -14,28 +14,28 @@ use trodden_binary::graph::{BlockEnd, CodeEdgeKind, Doubt, FunctionGraph, GraphS
 use trodden_binary::instruction::{BranchInstruction, branch, decode};
 use trodden_binary::{AddressMap, Binary, MapBlock, recover};
 
-/// Percentage of the reachable starts and edges that must be found.
+/// Percentage of the block starts and edges in the map that recovery must find, apart from dead code.
 const MIN_PERCENT_FOUND: f64 = 99.9;
 
-struct Compared {
+struct MapComparison {
     starts: usize,
     starts_found: usize,
     edges: usize,
     edges_found: usize,
-    /// Starts and edges that are not in the map.
+    /// Starts and edges that are in the graph but not in the map.
     wrong: Vec<(u64, u64)>,
     missing: Vec<(u64, u64)>,
 }
 
-fn after_padding(binary: &Binary, mut at: u64) -> u64 {
+fn skip_padding(binary: &Binary, mut at: u64) -> u64 {
     while let Some(instruction) = binary.code_at(at).and_then(|code| decode(code, at)).filter(|i| i.mnemonic() == Mnemonic::Nop) {
         at = instruction.next_ip();
     }
     at
 }
 
-/// Returns the addresses after branches that end blocks.
-fn after_branches(binary: &Binary, graph: &ProgramGraph) -> BTreeSet<u64> {
+/// Returns the address after each branch that ends a block.
+fn find_addresses_after_branches(binary: &Binary, graph: &ProgramGraph) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
     for block in graph.functions.iter().flat_map(|f| &f.blocks) {
         let instruction = decode(binary.code_at(block.last).unwrap(), block.last).unwrap();
@@ -54,11 +54,11 @@ fn after_branches(binary: &Binary, graph: &ProgramGraph) -> BTreeSet<u64> {
     found
 }
 
-fn compare(binary: &Binary, map: &AddressMap, graph: &ProgramGraph) -> Compared {
+fn compare_with_map(binary: &Binary, map: &AddressMap, graph: &ProgramGraph) -> MapComparison {
     let blocks: BTreeMap<u64, &MapBlock> =
         map.functions.iter().flat_map(|f| &f.blocks).filter(|b| b.size > 0).map(|b| (b.address, b)).collect();
     let containing = |at: u64| blocks.range(..=at).next_back().map(|(_, b)| *b).filter(|b| at < b.address + b.size);
-    let branches = after_branches(binary, graph);
+    let branches = find_addresses_after_branches(binary, graph);
     let all_blocks = graph.functions.iter().flat_map(|f| &f.blocks);
     let after_calls: BTreeSet<u64> = all_blocks.filter(|b| b.end == BlockEnd::CallWithoutReturn).map(|b| b.end_address()).collect();
     let (mut edges, mut starts) = (BTreeSet::new(), BTreeSet::new());
@@ -69,7 +69,7 @@ fn compare(binary: &Binary, map: &AddressMap, graph: &ProgramGraph) -> Compared 
         pads.extend(function.blocks.iter().filter(|b| b.properties.is_landing_pad && b.size > 0).map(|b| b.address));
         for block in function.blocks.iter().filter(|b| b.size > 0 && branches.contains(&(b.address + b.size))) {
             let targets = block.successors.iter().flatten().map(|s| by_id[&s.id]).filter(|b| !b.properties.is_landing_pad);
-            edges.extend(targets.map(|to| (block.address + block.size, after_padding(binary, to.address))));
+            edges.extend(targets.map(|to| (block.address + block.size, skip_padding(binary, to.address))));
         }
     }
     starts.extend(edges.iter().map(|(_, to)| *to));
@@ -77,14 +77,14 @@ fn compare(binary: &Binary, map: &AddressMap, graph: &ProgramGraph) -> Compared 
     let (mut own_edges, mut own_starts, mut wrong) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
     for function in &graph.functions {
         for block in function.blocks.iter().filter(|b| containing(b.start).is_some()) {
-            let start = after_padding(binary, block.start);
+            let start = skip_padding(binary, block.start);
             own_starts.insert(start);
             if !blocks.contains_key(&start) && !branches.contains(&block.start) && !after_calls.contains(&block.start) {
                 wrong.push((block.start, block.start));
             }
         }
         for edge in function.edges.iter().filter(|e| e.kind != CodeEdgeKind::Unwind) {
-            let (from, to) = (function.block(edge.from), after_padding(binary, function.block(edge.to).start));
+            let (from, to) = (function.block(edge.from), skip_padding(binary, function.block(edge.to).start));
             let Some(block) = containing(from.last) else { continue };
             let end = block.address + block.size;
             let stays_inside = to > from.start && to < end && !blocks.contains_key(&to);
@@ -95,7 +95,7 @@ fn compare(binary: &Binary, map: &AddressMap, graph: &ProgramGraph) -> Compared 
     }
     wrong.extend(own_edges.difference(&edges));
     let missing: Vec<(u64, u64)> = edges.difference(&own_edges).copied().chain(starts.difference(&own_starts).map(|s| (*s, *s))).collect();
-    Compared {
+    MapComparison {
         starts: starts.len(),
         starts_found: starts.intersection(&own_starts).count(),
         edges: edges.len(),
@@ -105,14 +105,15 @@ fn compare(binary: &Binary, map: &AddressMap, graph: &ProgramGraph) -> Compared 
     }
 }
 
-/// Asserts that recovery finds [`MIN_PERCENT_FOUND`]. Dead code after calls that never return is in the map but not in the graph.
+/// Asserts that recovery finds at least [`MIN_PERCENT_FOUND`] of the block starts and edges in the map, and no others. Dead code after
+/// calls that never return does not count: it is in the map but not in the graph.
 fn assert_graph_matches_map(what: &str, program: &Path) {
     let with_map = common::read(program);
-    let binary = common::read(&common::stripped(program));
+    let binary = common::read(&common::strip_program(program));
     let map = AddressMap::from_side_build(&binary, &with_map).unwrap();
     let graph = recover(&binary, None, &[]).unwrap();
     assert!(graph.functions.iter().all(|f| f.source == GraphSource::Recovered && !f.has_symbol));
-    let mut compared = compare(&binary, &map, &graph);
+    let mut compared = compare_with_map(&binary, &map, &graph);
     let unreached: Vec<(u64, u64)> = graph
         .functions
         .iter()
@@ -172,27 +173,27 @@ fn jump_tables_of_enumerations_without_check_are_bounded() {
     let map = "llvm-args=--basic-block-address-map --pgo-analysis-map=func-entry-count,bb-freq,br-prob";
     let program = common::compile(&folder, "rustc", "decoder.rs", &["-C", "opt-level=3", "-C", map]);
     assert_graph_matches_map("decoder.rs", &program);
-    let graph = recover(&common::read(&common::stripped(&program)), None, &[]).unwrap();
+    let graph = recover(&common::read(&common::strip_program(&program)), None, &[]).unwrap();
     let overlapping = graph.functions.iter().flat_map(|f| &f.uncertain).filter(|u| matches!(u.doubt, Doubt::Overlap | Doubt::Undecodable));
     assert_eq!(overlapping.count(), 0);
 }
 
-/// Reads a program without its section headers, as `sstrip` leaves it.
-fn without_sections(program: &Path) -> Binary {
+/// Reads a program after removing its section headers, as the tool `sstrip` does.
+fn read_without_section_headers(program: &Path) -> Binary {
     let mut data = std::fs::read(program).unwrap();
     let binary = common::read(program);
     let end = binary.segments().iter().map(|s| s.file_offset + s.file_size).max().unwrap();
     data.truncate(end as usize);
-    // Offset, number and string table index of the section headers.
+    // Clears the offset and number of the section headers, and the index of their string table.
     data[40..48].fill(0);
     data[60..64].fill(0);
     Binary::parse(program, data.into()).unwrap()
 }
 
-/// A function's entry, the starts and sizes of its blocks, and its number of edges and calls.
-type Shape = (u64, Vec<(u64, u64)>, [usize; 2]);
+/// The entry of a function, the start and size of its blocks, and the numbers of its edges and calls.
+type FunctionShape = (u64, Vec<(u64, u64)>, [usize; 2]);
 
-fn graph_shapes(binary: &Binary) -> Vec<Shape> {
+fn graph_shapes(binary: &Binary) -> Vec<FunctionShape> {
     let graph = recover(binary, None, &[]).unwrap();
     let blocks = |f: &FunctionGraph| f.blocks.iter().map(|b| (b.start, b.size)).collect();
     graph.functions.iter().map(|f| (f.entry, blocks(f), [f.edges.len(), f.calls.len()])).collect()
@@ -204,9 +205,9 @@ fn graphs_do_not_depend_on_section_headers() {
     for (compiler, source, options) in
         [("gcc", "interpreter.c", &["-O2"][..]), ("g++", "shapes.cpp", &["-O2", "-Wl,-z,lazy", "-fcf-protection=full"])]
     {
-        let program = common::stripped(&common::compile(&folder, compiler, source, options));
-        let (with, without) = (common::read(&program), without_sections(&program));
-        // The loader's path is needed to list the program's libraries.
+        let program = common::strip_program(&common::compile(&folder, compiler, source, options));
+        let (with, without) = (common::read(&program), read_without_section_headers(&program));
+        // Without the path of the loader, the libraries of the program could not be listed.
         assert_eq!(without.section(".interp"), with.section(".interp"));
         let (with, without) = (graph_shapes(&with), graph_shapes(&without));
         assert!(with.len() > 10, "{source}");
@@ -216,7 +217,7 @@ fn graphs_do_not_depend_on_section_headers() {
     }
 }
 
-/// Returns the number of calls whose landing pad no exception bypasses, and the number of calls with other landing pads.
+/// Returns the number of calls with a landing pad that no exception bypasses, and the number of other calls with a landing pad.
 fn count_landing_pads(compiler: &str, source: &str) -> (usize, usize) {
     let folder = TempDir::new().unwrap();
     let program = common::compile(&folder, compiler, source, &["-O"]);
@@ -227,10 +228,10 @@ fn count_landing_pads(compiler: &str, source: &str) -> (usize, usize) {
 
 #[test]
 fn bypassable_landing_pads_are_distinguished() {
-    // Rust cleans up, catches everything, or aborts.
+    // In Rust, every landing pad cleans up, catches everything, or aborts.
     let (lands, passes) = count_landing_pads("rustc", "evaluator.rs");
     assert!(lands > 50 && passes == 0, "{lands} {passes}");
-    // Two pads are cleanups and one catches everything. Exceptions of other types bypass the handler of one type.
+    // Two pads are cleanups, and one catches everything. The fourth catches a single type, so other exceptions bypass it.
     assert_eq!(count_landing_pads("g++", "catches.cpp"), (3, 1));
 }
 

@@ -1,9 +1,10 @@
-//! Atomic writing: a file is written next to its destination, unnamed (`O_TMPFILE`) or under a temporary name, and renamed once it is
-//! complete on disk. If writing fails, the old file is unchanged.
+//! Atomic file replacement: a file is written next to its destination, unnamed (`O_TMPFILE`) or under a temporary name, and renamed once it
+//! is complete on disk. If writing fails, the old file is unchanged.
 //!
 //! An existing file that is not regular (a pipe, a terminal, a descriptor in `/proc`) is written to directly. Symbolic links are followed
-//! according to the kernel's `protected_symlinks` rule: unless they belong to a different user and are in a sticky, world-writable folder.
-//! Invariant: a file with a temporary name is locked while its writer lives ([`is_orphaned`]).
+//! according to the kernel's `protected_symlinks` rule: a link in a sticky, world-writable folder is followed only if it belongs to the
+//! current user or to the folder's owner. A file with a temporary name stays locked while its writer lives, so that [`is_orphaned`] can
+//! recognise files whose writer was killed.
 
 use crate::temporary::{self, TemporaryFile};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
@@ -14,11 +15,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// A file that is being written.
+/// A file that is being written and does not replace its destination before [`AtomicFile::finish`].
 #[derive(Debug)]
 pub struct AtomicFile(FileDestination);
 
-/// Permissions of a new file.
+/// Permissions of a file that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// The replaced file's permissions, or the umask's default for a new file.
@@ -28,29 +29,31 @@ pub enum Access {
 }
 
 impl Access {
-    /// Readable and writable by the owner only.
+    /// Read and write permission for the owner only.
     pub const PRIVATE: Access = Access::Mode(0o600);
 }
 
 #[derive(Debug)]
 enum FileDestination {
-    /// An existing file that is not regular, and is written to directly.
+    /// An existing file that is not regular, such as a pipe. Writes go directly to it.
     Stream(File),
-    /// A temporary file that will be renamed.
+    /// A regular file, written under a temporary name and renamed at the end.
     Temporary { file: UnfinishedFile, path: PathBuf },
 }
 
 impl AtomicFile {
-    /// Starts a file with default permissions ([`Access::Umask`]). `temporary_prefix` is the prefix of its temporary name. Creates missing
-    /// folders. Fails if the folder cannot be written, or the path is a symbolic link that must not be followed.
+    /// Starts a file with default permissions ([`Access::Umask`]) and creates missing folders. `temporary_prefix` is the prefix of the
+    /// temporary name under which the file is written. Fails if the folder is not writable, or if the path is a symbolic link that must not
+    /// be followed.
     pub fn create(path: &Path, temporary_prefix: &str) -> io::Result<AtomicFile> {
         AtomicFile::create_with_access(path, temporary_prefix, Access::Umask)
     }
 
-    /// Like [`AtomicFile::create`], with the permissions in `access`.
+    /// Like [`AtomicFile::create`], but sets the permissions to `access`.
     pub fn create_with_access(path: &Path, temporary_prefix: &str, access: Access) -> io::Result<AtomicFile> {
         if is_stream(path) {
-            // Each open file has its own position, so without appending, this output would overwrite that of other processes.
+            // Several processes may have the pipe or terminal open, each with its own file position. In append mode they do not overwrite
+            // each other's output.
             return Ok(AtomicFile(FileDestination::Stream(File::options().append(true).open(path)?)));
         }
         let path = resolve_links(path)?;
@@ -65,7 +68,7 @@ impl AtomicFile {
         Ok(AtomicFile(FileDestination::Temporary { file, path }))
     }
 
-    /// Returns the open file to write to.
+    /// Returns the open file, for writing the content.
     pub fn file(&self) -> &File {
         match &self.0 {
             FileDestination::Stream(file) => file,
@@ -89,20 +92,20 @@ impl AtomicFile {
     }
 }
 
-/// Writes a file with default permissions ([`Access::Umask`]). `temporary_prefix` is the prefix of its temporary name. Fails like
-/// [`AtomicFile::create`], or if `content` fails.
+/// Writes a file atomically, with default permissions ([`Access::Umask`]). `temporary_prefix` is the prefix of its temporary name. Fails
+/// like [`AtomicFile::create`], or if `content`, which writes the bytes, fails.
 pub fn write(path: &Path, temporary_prefix: &str, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     write_with_access(path, temporary_prefix, Access::Umask, content)
 }
 
-/// Writes a file that can be regenerated, without waiting for the disk: it may be empty after a system crash.
+/// Atomically writes a file that can be regenerated. Does not sync it to disk, so it may be empty after a system crash.
 pub fn write_unsynced(path: &Path, temporary_prefix: &str, bytes: &[u8]) -> io::Result<()> {
     let file = AtomicFile::create(path, temporary_prefix)?;
     file.file().write_all(bytes)?;
     file.finish_unsynced()
 }
 
-/// Like [`write`], with the permissions in `access`.
+/// Like [`write`], but sets the permissions to `access`.
 pub fn write_with_access(
     path: &Path,
     temporary_prefix: &str,
@@ -119,7 +122,8 @@ pub fn write_with_access(
 pub struct UnnamedFile(UnfinishedFile);
 
 impl UnnamedFile {
-    /// Writes a file in `folder`. `temporary_prefix` is the prefix of its temporary name, if it needs one.
+    /// Writes a file in `folder`. The file has a temporary name, starting with `temporary_prefix`, only if the file system does not support
+    /// unnamed files.
     pub fn write(
         folder: &Path,
         temporary_prefix: &str,
@@ -132,7 +136,7 @@ impl UnnamedFile {
         Ok(UnnamedFile(file))
     }
 
-    /// Names the file `path` if no file has this name; otherwise returns the unnamed file.
+    /// Gives the file the name `path` and returns `None`; if another file already has this name, returns the file, still unnamed.
     pub fn name_if_free(self, path: &Path) -> io::Result<Option<UnnamedFile>> {
         Ok(self.0.name_if_free(path)?.map(UnnamedFile))
     }
@@ -145,7 +149,7 @@ enum UnfinishedFile {
     Unnamed {
         file: File,
         folder: PathBuf,
-        /// Prefix of the temporary name that is needed to replace an existing file.
+        /// Prefix of the temporary name that the file needs if it is to replace an existing file.
         temporary_prefix: String,
     },
 }
@@ -173,7 +177,7 @@ impl UnfinishedFile {
         match self {
             UnfinishedFile::Named(file) => file.rename(path),
             UnfinishedFile::Unnamed { file, folder, temporary_prefix } => match link_unnamed(&file, path) {
-                // `linkat` cannot replace a file, so the file first has a temporary name, which is then renamed.
+                // `linkat` cannot replace an existing file, so the new file is linked under a temporary name, which is then renamed.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     temporary::replace_file(path, &folder, &temporary_prefix, |name| link_unnamed(&file, name))
                 }
@@ -182,7 +186,6 @@ impl UnfinishedFile {
         }
     }
 
-    /// Names the file `path` if no file has this name; otherwise returns the unnamed file.
     fn name_if_free(self, path: &Path) -> io::Result<Option<UnfinishedFile>> {
         match self {
             UnfinishedFile::Named(file) => Ok(file.name_if_free(path)?.map(UnfinishedFile::Named)),
@@ -213,7 +216,7 @@ fn create_locked(folder: &Path, temporary_prefix: &str, access: Access) -> io::R
     if access != Access::Umask {
         file.as_file().set_permissions(PermissionsExt::from_mode(mode))?;
     }
-    // On file systems without locks, an unfinished file may be mistaken for an orphan.
+    // Locking fails on file systems without locks. There, `is_orphaned` may mistake an unfinished file for an orphan.
     let _ = file.as_file().try_lock();
     Ok(file)
 }
@@ -223,18 +226,18 @@ fn write_content(file: &File, content: impl FnOnce(&mut dyn Write) -> io::Result
     content(&mut out).and_then(|()| out.flush())
 }
 
-/// Returns true if a file or folder is unlocked, which means that the process that created it has ended.
+/// Returns true if a file or folder is not locked. A writer holds the lock as long as it lives, so the writer has ended.
 pub fn is_orphaned(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| file.try_lock().is_ok())
 }
 
-/// Returns whether an existing file must be written to directly: it is not regular, or the path names a file descriptor.
+/// Returns whether an existing file must be written to directly: it is not a regular file, or the path names an open file descriptor.
 fn is_stream(path: &Path) -> bool {
     let is_open = ["/proc", "/dev/fd", "/dev/stdout", "/dev/stderr"].iter().any(|name| path.starts_with(name));
     std::fs::metadata(path).is_ok_and(|there| is_open || !there.is_file())
 }
 
-/// Resolves symbolic links. The result may not exist.
+/// Resolves the symbolic links of a path whose last component is a link. No file needs to exist at the result.
 fn resolve_links(path: &Path) -> io::Result<PathBuf> {
     /// The kernel's limit.
     const MAX_LINKS: usize = 40;
@@ -266,7 +269,7 @@ fn may_follow(link: &Path) -> io::Result<bool> {
         return Ok(false);
     }
     match rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
-        // NOENT: the link may be followed, but its target does not exist.
+        // ENOENT: the link may be followed, but its target does not exist.
         Ok(_) | Err(Errno::NOENT) => Ok(true),
         Err(Errno::ACCESS | Errno::PERM) => Ok(false),
         Err(error) => Err(error.into()),
@@ -314,7 +317,7 @@ mod tests {
         write(&at("shared/link"), ".begun-", |out| out.write_all(b"mine")).unwrap();
         std::os::unix::fs::lchown(at("shared/link"), Some(65_534), None).unwrap();
         for path in ["shared/link", "shared/far"] {
-            // The second path reaches the other user's link through a link of our own.
+            // `shared/far` is a link of our own to the other user's link.
             let _ = symlink("link", at("shared/far"));
             let error = write(&at(path), ".begun-", |out| out.write_all(b"theirs")).unwrap_err();
             assert!(error.to_string().contains("belongs to a different user"), "{error}");

@@ -17,15 +17,15 @@ use trodden_container::{
 };
 use trodden_unit::{Identity, MAP_VERSION, UnitMap};
 
-/// File kinds that users pass where a stored profile is expected, each with a message about the command that accepts it.
-const OTHER_KINDS: &[(FileKind, &str)] = &[
+/// Kinds of files that users pass by mistake instead of a stored profile. Each message names the command that accepts the file.
+const MISTAKEN_FILE_KINDS: &[(FileKind, &str)] = &[
     (FileKind::TRACE, "it is a trace. Convert it to a profile with `trodden import`, or show it with `trodden report`"),
     (FileKind::STREAM_LOG, "it is a stream log. Read it with `trodden info`, `show`, `patterns` or `segments`"),
     (FileKind::RAW_COUNTS, "it is a raw file of counts. Convert it to a profile with `trodden import`"),
     (FileKind::STREAM_FILE, "it is a stream file. Convert it to a run with `trodden import`"),
 ];
-/// Unit maps by identity. Profiles that are read with the same `Maps` share the maps, so even for many runs of a program, memory holds each
-/// map only once.
+/// Unit maps by identity. A unit map describes the functions and paths of a compilation unit. Profiles that are read with the same `Maps`
+/// share their maps, so memory holds each map only once, even for many runs of a program.
 pub type Maps = HashMap<Identity, Arc<UnitMap>>;
 
 pub const FORMAT_VERSION: u32 = 2;
@@ -36,20 +36,21 @@ const COMPRESSION_LEVEL: i32 = 3;
 pub enum ContentKind {
     /// A [`Run`].
     Run = 1,
-    /// A [`UnitMap`]. The subject is the unit.
+    /// A [`UnitMap`]. The block header's subject is the identity of the unit.
     Map = 2,
-    /// An [`ImageBlock`]. The subject is the image.
+    /// An [`ImageBlock`]. The block header's subject is the identity of the executable or shared library.
     Image = 3,
-    /// A [`CountsBlock`]. The subject is the unit.
+    /// A [`CountsBlock`]. The block header's subject is the identity of the unit.
     Counts = 4,
-    /// The number of preceding blocks, `u64`.
+    /// The number of preceding blocks, as a `u64`. Readers recognise truncated files by it.
     End = 5,
-    /// [`Sampling`], only in sampled profiles.
+    /// [`Sampling`]. Only sampled profiles have this block.
     Sampling = 6,
-    /// An [`EventsBlock`], only for units that count events. The subject is the unit.
+    /// An [`EventsBlock`]. Present only for units that count hardware or software events. The block header's subject is the identity of the
+    /// unit.
     Events = 7,
-    /// A [`CountsBlock`] that holds times of first executions in nanoseconds since 1970 instead of counts. Only for units that record
-    /// these times. The subject is the unit.
+    /// A [`CountsBlock`] with times instead of counts: when each path was first executed, in nanoseconds since 1970. Present only for units
+    /// that record these times. The block header's subject is the identity of the unit.
     Times = 8,
 }
 
@@ -64,7 +65,8 @@ impl ContentKind {
             ContentKind::Map => MAP_VERSION,
             // Version 2 added weights.
             ContentKind::Sampling => 3,
-            // Version 2 added the test, version 3 the divergence of copies, version 4 the lost counts.
+            // Layout version 2 added the test, version 3 the number of differences between copies, version 4 the number of threads whose
+            // counts were lost.
             ContentKind::Run => 4,
             _ => 1,
         }
@@ -84,12 +86,13 @@ impl ContentKind {
     }
 }
 
-/// An image and its units. The units' maps precede this block, and their counts follow it.
+/// An image (an executable or shared library) and its compilation units. In the file, the units' maps precede this block, and their counts
+/// follow it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ImageBlock {
-    /// Number with which the image's count blocks refer to it.
+    /// Number by which [`CountsBlock::image`] refers to this image.
     pub number: u32,
-    /// Path as the process saw it.
+    /// Path under which the profiled process had loaded the file.
     pub path: String,
     pub build_id: Option<String>,
     /// Units in link order.
@@ -99,30 +102,30 @@ pub struct ImageBlock {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UnitEntry {
     pub unit: Identity,
-    /// Number of nonzero counters in the unit's [`CountsBlock`].
+    /// Number of counters of the unit that are not zero, which is the length of its [`CountsBlock`].
     pub executed: u64,
 }
 
-/// Nonzero counters of one unit.
+/// The counters of one unit that are not zero.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CountsBlock {
     /// Number of the image.
     pub image: u32,
-    /// Index of the unit in the image.
+    /// Number of the unit's image ([`ImageBlock::number`]).
     pub place: u32,
-    /// For each counter, the difference between its index and the previous index (0 for the first), and its value.
+    /// One pair for each nonzero counter: its index minus the previous counter's index (for the first counter, its index), and its value.
     pub counts: Vec<(u64, u64)>,
 }
 
 impl CountsBlock {
-    /// Delta-encodes counts, which must be ascending by counter.
+    /// Delta-encodes the indices of `counts`, which are pairs of index and value, ascending by index.
     pub fn pack(image: u32, place: u32, counts: &[(u64, u64)]) -> CountsBlock {
         let mut last = 0;
         let step = |&(at, count): &(u64, u64)| (at - std::mem::replace(&mut last, at), count);
         CountsBlock { image, place, counts: counts.iter().map(step).collect() }
     }
 
-    /// Decodes the counts; `None` if they are not ascending by counter or contain zeros.
+    /// Decodes the counts to pairs of index and value. Returns `None` if the indices are not strictly ascending, or a value is zero.
     pub fn unpack(&self) -> Option<Vec<(u64, u64)>> {
         let mut out: Vec<(u64, u64)> = Vec::with_capacity(self.counts.len());
         for &(step, count) in &self.counts {
@@ -137,12 +140,12 @@ impl CountsBlock {
     }
 }
 
-/// Events of one unit's paths.
+/// Events that occurred on the paths of one unit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EventsBlock {
     pub image: u32,
     pub place: u32,
-    /// Events by counter, ascending.
+    /// Events by index of the path's counter, in ascending order.
     pub events: Vec<(u64, PathEvents)>,
 }
 
@@ -157,7 +160,7 @@ impl<'a> BlockWriter<'a> {
         Ok(BlockWriter { out, blocks: 0 })
     }
 
-    /// Continues a file whose header is already written.
+    /// Returns a writer for a file whose header is already written.
     pub fn after_header(out: &'a mut dyn Write) -> BlockWriter<'a> {
         BlockWriter { out, blocks: 0 }
     }
@@ -178,11 +181,11 @@ impl<'a> BlockWriter<'a> {
 #[derive(Clone, Debug)]
 pub struct ProfileBlockHeader {
     section: SectionHeader,
-    /// The unit or image that the block describes; zero for other kinds of blocks.
+    /// Identity of the unit or image that the block describes; zero in other kinds of blocks.
     pub subject: Identity,
 }
 
-/// How much of a block to read.
+/// How much of a block the reader processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadMode {
     /// Verify the checksum and decode the content.
@@ -199,12 +202,12 @@ pub enum BlockContent {
     NotDecoded,
     Image(ImageBlock),
     Counts(CountsBlock),
-    /// How the profile was sampled.
+    /// How the profile was sampled: method and parameters.
     Sampling(Sampling),
     Events(EventsBlock),
-    /// Times of first executions, by counter.
+    /// Times of first executions, in nanoseconds since 1970, in place of counts.
     Times(CountsBlock),
-    /// The end block, with the number of preceding blocks.
+    /// The number of preceding blocks.
     End(u64),
 }
 
@@ -215,8 +218,8 @@ pub enum BlockItem {
         header: ProfileBlockHeader,
         content: Box<BlockContent>,
     },
-    /// A corrupt block, or bytes that are not a block. The reader continues after the block if its header is intact, otherwise at the
-    /// next marker.
+    /// A corrupt block, or bytes that are not a block. The reader can continue: after the block if its header is intact, otherwise at the
+    /// next block marker.
     Corrupt {
         offset: u64,
         what: String,
@@ -228,7 +231,7 @@ pub struct BlockReader {
     file: BufReader<File>,
     at: u64,
     length: u64,
-    /// A description of the file header's error, until it is reported.
+    /// Description of a checksum error in the file header. The first call of `next` reports it.
     header_error: Option<String>,
 }
 
@@ -247,7 +250,7 @@ impl BlockReader {
         }
         match FileHeader::read(&header[..have]) {
             Ok(header) if header.kind != FileKind::PROFILE => {
-                let known = OTHER_KINDS.iter().find(|(kind, _)| *kind == header.kind).map(|(_, what)| (*what).to_owned());
+                let known = MISTAKEN_FILE_KINDS.iter().find(|(kind, _)| *kind == header.kind).map(|(_, what)| (*what).to_owned());
                 Err(foreign(known.unwrap_or_else(|| format!("it is {}", header.kind.description()))))
             }
             Ok(header) if header.version != FORMAT_VERSION => {
@@ -256,7 +259,8 @@ impl BlockReader {
             }
             Ok(_) => Ok(reader),
             Err(HeaderError::EarlierFormat) => Err(ProfileError::Earlier { path: path.to_owned(), kind: "stored profile" }),
-            // A profile that is truncated within its header is reported as corrupt when its blocks are read.
+            // A file that is truncated within its header counts as corrupt rather than as a foreign file. The error is reported when its
+            // first block is read.
             Err(HeaderError::Truncated) if have > 0 => Ok(reader),
             Err(HeaderError::Checksum) => {
                 reader.header_error = Some(HeaderError::Checksum.to_string());
@@ -274,7 +278,8 @@ impl BlockReader {
         self.at
     }
 
-    /// Reads the next block; `None` at the end of the file. `mode` decides, from the block's kind and subject, how much of it to read.
+    /// Reads the next block; `None` at the end of the file. `mode` decides how much of the block to read, based on the block's kind and
+    /// subject.
     pub fn next(&mut self, mode: &dyn Fn(ContentKind, Identity) -> ReadMode) -> Result<Option<BlockItem>, ProfileError> {
         if let Some(what) = self.header_error.take() {
             return Ok(Some(BlockItem::Corrupt { offset: 0, what }));
@@ -286,7 +291,7 @@ impl BlockReader {
         match self.read_block(mode)? {
             Ok((header, content)) => Ok(Some(BlockItem::Block { offset, header, content: Box::new(content) })),
             Err(what) => {
-                // If the block's header is intact, its length is valid, and `read_block` has advanced past the block.
+                // `at` has moved if the block's header was intact: its length is valid then, and `read_block` has advanced past the block.
                 if self.at == offset {
                     self.skip_to_marker(offset + 1)?;
                 }
@@ -346,11 +351,11 @@ impl BlockReader {
     }
 
     fn skip_to_marker(&mut self, from: u64) -> Result<(), ProfileError> {
-        const WINDOW: usize = 1 << 16;
-        let mut window = vec![0; WINDOW];
+        const SEARCH_BUFFER_BYTES: usize = 1 << 16;
+        let mut window = vec![0; SEARCH_BUFFER_BYTES];
         self.at = from;
         while self.at < self.length {
-            let size = (self.length - self.at).min(WINDOW as u64) as usize;
+            let size = (self.length - self.at).min(SEARCH_BUFFER_BYTES as u64) as usize;
             self.seek_to(self.at)?;
             self.read(&mut window[..size])?;
             if let Some(found) = find_marker(&window[..size]) {
@@ -382,7 +387,7 @@ impl ProfileBlockHeader {
         }
     }
 
-    /// Fails for a block with a different layout version. Such a block is not corrupt, and the profile is useless without it.
+    /// Fails if the block's content has a different layout version. Such a block is not corrupt, but the profile is useless without it.
     fn check_layout(&self, path: &Path) -> Result<(), ProfileError> {
         let Some(kind) = ContentKind::from_number(self.section.tag) else { return Ok(()) };
         let (path, what, found, known) = (path.to_owned(), self.name(), self.section.layout, kind.layout_version());

@@ -1,8 +1,8 @@
-//! Builds a profile from the raw files of a run by joining their counts with the maps of the units.
+//! Builds a profile from the raw files of a run: joins the counts in these files with the maps of the compilation units.
 //!
-//! An image contains its units' maps in frames, so the image is read from the path that its process saw. If it has since been rebuilt,
-//! stripped or removed, the maps are read from the unit cache. These are the same maps, since a unit's identity is a hash of the map's
-//! input. Units whose maps cannot be found are reported and left out of the profile.
+//! An instrumented executable or shared library (an image) contains its units' maps, so they are read from the path from which the profiled
+//! process loaded the image. If this file has since been rebuilt, stripped or removed, the maps are read from the unit cache. Both are the
+//! same, since a unit's identity is a hash of the map's input. Units whose maps cannot be found are reported and left out of the profile.
 
 use crate::counts::Counts;
 pub use crate::decode::DecodedCounters;
@@ -17,16 +17,16 @@ use std::sync::Arc;
 use trodden_container::FileKind;
 use trodden_unit::{Frame, Identity, ImageError, InstrumentedImage, MapError, UnitCache, UnitMap};
 
-/// A profile and the problems found while it was made.
+/// A profile, and the problems found while it was built.
 #[derive(Debug)]
 pub struct Collected {
     /// The profile.
     pub profile: Profile,
-    /// Missing data, and notes for the user.
+    /// Missing data, and informational notes for the user.
     pub problems: Vec<CollectProblem>,
 }
 
-/// A problem found while a profile was made. All data that no problem mentions is in the profile.
+/// A problem found while a profile was built. Only data that such a problem mentions is missing from the profile.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum CollectProblem {
@@ -34,7 +34,7 @@ pub enum CollectProblem {
     Unreadable(ProfileError),
     #[error("{file} (counts of `{image}`): {problem}")]
     Raw { file: PathBuf, image: String, problem: RawProblem },
-    /// The image on disk is not the build that ran, and maps are missing from the unit cache. The image is not in the profile.
+    /// The image's file has been rebuilt since the run, and the unit cache lacks some of its maps. The image is left out of the profile.
     #[error(
         "`{image}` is not in the profile: it was rebuilt after it ran (build {ran} was counted, the file is now build {on_disk}), and \
          the unit cache lacks the maps of {missing} of the units that ran. Record again"
@@ -46,21 +46,21 @@ pub enum CollectProblem {
         /// Number of units without a map.
         missing: usize,
     },
-    /// The image on disk is not the build that ran, but all maps are in the unit cache. The image is in the profile.
+    /// The image's file has been rebuilt since the run, but the unit cache has all its maps. The image is in the profile.
     #[error("`{image}` was rebuilt after it ran: the profile describes the old build {ran}, not build {on_disk}, which the file is now")]
     RebuiltButCached { image: String, ran: Identity, on_disk: Identity },
     #[error(
         "`{image}` (build {ran}): {} of its {units} units have no map and are not in the profile ({}), because {reason}, {remedy}",
-        .missing.len(), list_first(.missing)
+        .missing.len(), join_first_few(.missing)
     )]
     NoMaps {
         image: String,
         ran: Identity,
         units: usize,
         missing: Vec<Identity>,
-        /// Why the image's file does not provide them.
+        /// Why the maps cannot be read from the image's file.
         reason: String,
-        /// Why the unit cache does not provide them either, and what to do.
+        /// Why the maps cannot be read from the unit cache either, and what the user can do.
         remedy: String,
     },
     #[error(
@@ -70,20 +70,20 @@ pub enum CollectProblem {
 }
 
 impl CollectProblem {
-    /// Returns whether the profile itself already says that these counts are missing ([`Run::lost`]).
+    /// Returns whether the problem is only that counts are missing, and the profile already says so in [`Run::lost`].
     pub fn is_recorded_in_profile(&self) -> bool {
         let is_lost = |problem: &RawProblem| matches!(problem, RawProblem::Lost { .. });
         matches!(self, CollectProblem::Raw { problem, .. } if is_lost(problem))
             || matches!(self, CollectProblem::Unreadable(ProfileError::GivenUp(_)))
     }
 
-    /// Returns whether counts are missing or unreliable. If not, the problem is informational.
+    /// Returns whether counts are missing or unreliable. All other problems are informational.
     pub fn loses_counts(&self) -> bool {
         !matches!(self, CollectProblem::RebuiltButCached { .. } | CollectProblem::Unreadable(ProfileError::NotReady(_)))
     }
 }
 
-/// Returns whether a file has the header of a raw file of counts.
+/// Returns whether a file has the header of a raw file, to which an instrumented program writes its counts.
 pub fn is_raw_file(file: &Path) -> bool {
     crate::raw::has_kind(file, FileKind::RAW_COUNTS)
 }
@@ -107,10 +107,10 @@ pub fn raw_files(folder: &Path) -> Result<Vec<PathBuf>, ProfileError> {
     Ok(files)
 }
 
-/// Builds a profile from the raw files of a run. If several files belong to an image, their counts are added.
+/// Builds a profile from the raw files of a run. Adds the counts of files that belong to the same image.
 pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, mut run: Run, store: Option<&UnitCache>) -> Collected {
     let mut collector = ProfileCollector::new(store);
-    // Files that do not record their image's path are read last. By then, a different file of the same image may have provided the path.
+    // Files that do not record the path of their image are read last: another file of the same image may have provided the path by then.
     let mut unnamed = Vec::new();
     for file in files {
         match RawFile::open(file.as_ref()) {
@@ -131,8 +131,8 @@ pub fn collect_loaded(files: Vec<RawProfile>, run: Run, store: Option<&UnitCache
     collector.finish(run)
 }
 
-/// Decodes the counters of an image's units in one raw file. `maps` must be in the order of the image's units, and so is the result. Fails
-/// like [`RawProfile::read`]. The inner results are errors for units whose maps are corrupt.
+/// Decodes the counters of one raw file. `maps` are the maps of the image's units in the image's order; the results are in the same order.
+/// Fails like [`RawProfile::read`]. An inner result is an error if the map of that unit is corrupt.
 pub fn decode_counters(file: &Path, maps: &[&UnitMap]) -> Result<Vec<Result<DecodedCounters, MapError>>, ProfileError> {
     let mut raw = RawFile::open(file)?;
     let mut decoders: Vec<UnitDecoder> = maps.iter().map(|map| UnitDecoder::new(map)).collect();
@@ -147,9 +147,9 @@ pub fn decode_counters(file: &Path, maps: &[&UnitMap]) -> Result<Vec<Result<Deco
 struct ProfileCollector<'a> {
     store: Option<&'a UnitCache>,
     maps: HashMap<Identity, Arc<UnitMap>>,
-    /// The images, in the order in which they were found.
+    /// The executables and shared libraries, in the order in which they were found.
     images: Vec<ImageCounts>,
-    /// Number of threads that have no counts in any file.
+    /// Number of threads whose counts are missing.
     lost: u64,
     unreadable: Vec<ProfileError>,
     problems: Vec<CollectProblem>,
@@ -160,16 +160,16 @@ struct ImageCounts {
     identity: Identity,
     path: String,
     build_id: Option<String>,
-    /// Whether the image belongs in the profile: its file was not rebuilt, or all its maps were found.
+    /// Whether the image belongs in the profile: its file is still the build that ran, or all its maps were found in the unit cache.
     is_known: bool,
-    /// Units by index in the image; `None` if a unit has no usable map.
+    /// Units in the image's order; `None` for a unit without a usable map.
     units: Vec<Option<UnitProfile>>,
 }
 
 struct ImageFile {
     frames: HashMap<Identity, Frame>,
     build_id: Option<String>,
-    /// Identity of the file, if it is not the build that ran.
+    /// Identity of the build that is in the file now, if it is not the build that ran.
     other: Option<Identity>,
     reason: String,
 }
@@ -180,10 +180,10 @@ impl<'a> ProfileCollector<'a> {
         ProfileCollector { store, maps: HashMap::new(), images: Vec::new(), lost: 0, unreadable: Vec::new(), problems, image_problems }
     }
 
-    /// Reads a file and adds its counts. Adds nothing if reading fails.
+    /// Adds the counts of a raw file. Adds nothing if reading fails.
     fn read(&mut self, mut raw: RawFile) {
         let units: Vec<(Identity, u64)> = raw.units.iter().map(|u| (Identity(u.unit), u.counters)).collect();
-        let image = self.image_index(Identity(raw.header.image), &raw.image_path, &units);
+        let image = self.find_or_add_image(Identity(raw.header.image), &raw.image_path, &units);
         let maps = self.maps_of(image);
         let mut decoders: Vec<Option<UnitDecoder>> = maps.iter().map(|map| map.as_deref().map(UnitDecoder::new)).collect();
         let read = raw.for_each_word(&mut |unit, word| {
@@ -195,16 +195,16 @@ impl<'a> ProfileCollector<'a> {
             Ok(()) => {
                 self.lost += raw.lost;
                 self.add_problems(&raw.file.path, &raw.image_path, raw.problems);
-                self.add_decoded(image, &raw.file.path, &raw.image_path, decoders);
+                self.add_decoded_counts(image, &raw.file.path, &raw.image_path, decoders);
             }
             Err(error) => self.unreadable.push(error),
         }
     }
 
-    /// Adds counts that were summed over the regions of a file.
+    /// Adds the counts of a raw file whose regions (one for each thread) are already summed.
     fn add(&mut self, raw: RawProfile) {
         let units: Vec<(Identity, u64)> = raw.units.iter().map(|u| (u.unit, u.counters)).collect();
-        let image = self.image_index(raw.image, &raw.image_path, &units);
+        let image = self.find_or_add_image(raw.image, &raw.image_path, &units);
         let maps = self.maps_of(image);
         let mut decoders: Vec<Option<UnitDecoder>> = maps.iter().map(|map| map.as_deref().map(UnitDecoder::new)).collect();
         for (unit, decoder) in raw.units.iter().zip(&mut decoders) {
@@ -214,7 +214,7 @@ impl<'a> ProfileCollector<'a> {
         }
         self.lost += raw.lost;
         self.add_problems(&raw.file, &raw.image_path, raw.problems);
-        self.add_decoded(image, &raw.file, &raw.image_path, decoders);
+        self.add_decoded_counts(image, &raw.file, &raw.image_path, decoders);
     }
 
     fn add_problems(&mut self, file: &Path, image: &Path, problems: Vec<RawProblem>) {
@@ -231,7 +231,7 @@ impl<'a> ProfileCollector<'a> {
         self.images[image].units.iter().map(|unit| unit.as_ref().map(|u| u.map.clone())).collect()
     }
 
-    fn add_decoded(&mut self, image: usize, file: &Path, image_path: &Path, decoders: Vec<Option<UnitDecoder>>) {
+    fn add_decoded_counts(&mut self, image: usize, file: &Path, image_path: &Path, decoders: Vec<Option<UnitDecoder>>) {
         for (index, decoder) in decoders.into_iter().enumerate() {
             let Some(decoder) = decoder else { continue };
             let image = &mut self.images[image];
@@ -266,8 +266,8 @@ impl<'a> ProfileCollector<'a> {
         Collected { profile: Profile { run, images, sampling: None }, problems }
     }
 
-    /// Returns the index of an image. Adds the image with its maps if it is new.
-    fn image_index(&mut self, ran: Identity, path: &Path, units: &[(Identity, u64)]) -> usize {
+    /// Returns the index of an image in `images`. Adds a new image, with the maps of its units.
+    fn find_or_add_image(&mut self, ran: Identity, path: &Path, units: &[(Identity, u64)]) -> usize {
         if let Some(known) = self.images.iter().position(|i| i.identity == ran) {
             return known;
         }
@@ -296,14 +296,15 @@ impl<'a> ProfileCollector<'a> {
             }
             (None, true) => {}
             (None, false) => {
-                let (units, reason, remedy) = (units.len(), disk.reason, self.remedy());
+                let (units, reason, remedy) = (units.len(), disk.reason, self.describe_remedy());
                 self.image_problems.push(CollectProblem::NoMaps { image, ran, units, missing, reason, remedy });
             }
         }
         self.images.len() - 1
     }
 
-    /// Finds a unit's map in memory, in the image or in the unit cache; `None` if it is in none of them.
+    /// Finds a unit's map in memory, in the image or in the unit cache; `None` if none of them has it. Fails if the map is corrupt or does
+    /// not fit the number of counters in the raw file (`words`).
     fn find_map(&mut self, image: &str, unit: Identity, words: u64, disk: &ImageFile) -> Result<Option<Arc<UnitMap>>, String> {
         let map = match self.maps.get(&unit) {
             Some(map) => map.clone(),
@@ -337,7 +338,7 @@ impl<'a> ProfileCollector<'a> {
         }
     }
 
-    fn remedy(&self) -> String {
+    fn describe_remedy(&self) -> String {
         match self.store {
             Some(store) => format!(
                 "and the maps are not in the unit cache {} either. Set TRODDEN_CACHE to the cache that the program was built with, or \
@@ -378,7 +379,7 @@ fn read_image(ran: Identity, path: &Path) -> ImageFile {
     ImageFile { frames, build_id: image.build_id, other: None, reason }
 }
 
-fn list_first(units: &[Identity]) -> String {
+fn join_first_few(units: &[Identity]) -> String {
     const MAX_LISTED: usize = 3;
     let mut text: Vec<String> = units.iter().take(MAX_LISTED).map(|u| u.to_string()).collect();
     if units.len() > MAX_LISTED {

@@ -1,4 +1,4 @@
-//! Stored profiles: files with all the data needed to show and compare profiles.
+//! Stored profiles: files that contain everything needed to show and compare profiles, including the maps of the units.
 //!
 //! The handbook describes the format (`docs/handbook/src/file-formats.md`); [`crate::blocks`] reads and writes its blocks. Each block has
 //! its own checksum, so the intact blocks of a corrupt file can be recovered. Files are replaced atomically, so readers never see an
@@ -21,17 +21,17 @@ use std::path::Path;
 use std::sync::Arc;
 use trodden_unit::Identity;
 
-/// Prefix of the temporary names under which profiles are written.
+/// Prefix of the temporary file names under which profiles are written before they are complete.
 pub const TEMPORARY_PREFIX: &str = ".profile-";
-/// Usual extension of stored profiles.
+/// Usual file name extension of stored profiles.
 pub const EXTENSION: &str = "trodden";
 
-/// The intact content of a file that may be corrupt.
+/// The profile that was recovered from a possibly corrupt file.
 #[derive(Clone, Debug)]
 pub struct Recovered {
-    /// The intact part. Counts that were lost are zero.
+    /// The profile made of the intact blocks. Counts that were lost are zero.
     pub profile: Profile,
-    /// The missing parts; empty if the file is intact.
+    /// The lost parts; empty if the file is intact.
     pub lost: Vec<LostPart>,
 }
 
@@ -41,12 +41,12 @@ pub struct Recovered {
 pub struct LostPart {
     /// Offset in the file.
     pub offset: u64,
-    /// Describes the lost part, and the reason.
+    /// What was lost, and why.
     pub what: String,
 }
 
 impl Profile {
-    /// Reads a stored profile. Fails if the file cannot be read, has a different kind or version, or is corrupt in any part.
+    /// Reads a stored profile. Fails if the file cannot be read, is of a different kind or version, or has any corrupt part.
     pub fn read(path: &Path) -> Result<Profile, ProfileError> {
         Profile::read_sharing(path, &mut Maps::new())
     }
@@ -57,8 +57,8 @@ impl Profile {
         Ok(recovered.profile)
     }
 
-    /// Reads the intact part of a stored profile. Fails if the file cannot be read, has a different kind or version, or contains no intact
-    /// image.
+    /// Reads the intact part of a stored profile. Fails if the file cannot be read, is of a different kind or version, or contains no
+    /// intact image.
     pub fn recover(path: &Path) -> Result<Recovered, ProfileError> {
         Profile::recover_sharing(path, &mut Maps::new())
     }
@@ -79,7 +79,7 @@ impl Profile {
         atomic_file::write_with_access(path, TEMPORARY_PREFIX, Access::PRIVATE, |out| self.write_to(out)).map_err(failed)
     }
 
-    /// Writes the profile to a stream, in the format of stored profiles.
+    /// Writes the profile, in the format of a stored profile, to any kind of output.
     pub fn write_to(&self, out: &mut dyn Write) -> std::io::Result<()> {
         let mut blocks = BlockWriter::new(out)?;
         blocks.put(ContentKind::Run, Identity([0; 16]), &self.run)?;
@@ -117,13 +117,13 @@ impl Profile {
 pub struct ProfileHeader {
     /// The run.
     pub run: Run,
-    /// Identity, path and build ID of each image.
+    /// Identity, path and linker's build ID of each image.
     pub images: Vec<(Identity, String, Option<String>)>,
 }
 
 impl ProfileHeader {
-    /// Reads the run and images, and checks that the profile is complete: all checksums match, and the end block is present. Maps and
-    /// counts are not decompressed. Fails if the file cannot be read, has a different kind or version, or is corrupt in any part.
+    /// Reads the run and the images, and checks that the profile is complete: all checksums match, and the end block is present. Does not
+    /// decompress maps and counts. Fails if the file cannot be read, is of a different kind or version, or has any corrupt part.
     pub fn read(path: &Path) -> Result<ProfileHeader, ProfileError> {
         let file = open_regular(path)?;
         let mut blocks = BlockReader::new(path, file)?;
@@ -187,7 +187,7 @@ pub(crate) fn change_run(path: &Path, access: Access, change: impl FnOnce(&mut R
     written.map_err(ProfileError::io(path, "write"))
 }
 
-/// Opens a regular file. Fails for other files, because opening a named pipe would block.
+/// Opens a regular file. Fails for all other files, because opening a named pipe would block until a writer opens it.
 fn open_regular(path: &Path) -> Result<File, ProfileError> {
     let kind = path.metadata().map_err(ProfileError::io(path, "read"))?;
     if !kind.is_file() {
@@ -197,7 +197,7 @@ fn open_regular(path: &Path) -> Result<File, ProfileError> {
     File::open(path).map_err(ProfileError::io(path, "read"))
 }
 
-/// Reads all blocks and assembles the profile. Fails at the first loss if `strict`.
+/// Reads all blocks and assembles the profile. If `strict`, fails at the first corrupt or missing part.
 fn assemble(path: &Path, maps: &mut Maps, strict: bool) -> Result<Recovered, ProfileError> {
     let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
     let mut blocks = BlockReader::new(path, file)?;
@@ -205,7 +205,7 @@ fn assemble(path: &Path, maps: &mut Maps, strict: bool) -> Result<Recovered, Pro
     loop {
         let maps = &*assembler.maps;
         let mode = |kind, subject| match kind {
-            // An earlier profile of the same build provided the map.
+            // An earlier profile of the same build has already provided the map.
             ContentKind::Map if maps.contains_key(&subject) => ReadMode::Skip,
             _ => ReadMode::Decode,
         };
@@ -238,7 +238,7 @@ struct PendingImage {
     offset: u64,
     identity: Identity,
     image: ImageBlock,
-    /// Counts by the unit's index in the image.
+    /// Counts of each unit, by the unit's index in the image.
     counts: HashMap<u32, Counts>,
 }
 
@@ -289,7 +289,7 @@ impl<'a> ProfileAssembler<'a> {
         self.blocks += 1;
     }
 
-    /// Adds counts, events or times to a unit. `put` stores them, and returns `None` if they are not in ascending order.
+    /// Adds a block of counts, events or times to its unit. `put` stores the content, and returns `None` if it is not in ascending order.
     fn add_counts(
         &mut self,
         offset: u64,

@@ -1,10 +1,11 @@
-//! Merges the profiles of several copies of a program, each of which counted a part of the paths, into one profile of the program. A
-//! copy's graphs have a subset of the program's edges ([`trodden_unit::parts`]), so its paths are translated edge by edge.
+//! Merges the profiles of several instrumented copies of a program, each of which counted a part of the paths, into one profile of the
+//! program. A copy's control-flow graphs have a subset of the program's edges ([`trodden_unit::parts`]), so its paths are translated edge
+//! by edge.
 //!
-//! All copies must run the same execution. Their executions differed if two copies counted the same path differently, or if an image that
-//! all copies count in full has different counts. They also differed if a function's counts violate flow conservation: as many paths must
-//! begin after a cut edge as end with it. If a signal ended all copies, interrupted paths can cause the same symptoms
-//! ([`MergedCopies::interrupted`]).
+//! The merged profile is correct only if all copies ran the same execution. They did not if two copies counted the same path differently,
+//! if a shared library that all copies count in full has different counts, or if a function's counts violate flow conservation: as many
+//! paths must begin after a cut edge, at which paths are divided, as end with it. If a signal ended all copies, interrupted paths can cause
+//! the same symptoms ([`MergedCopies::interrupted`]).
 
 mod copy_edges;
 mod differences;
@@ -24,38 +25,39 @@ use std::sync::Arc;
 use trodden_flow::{Dag, Numbering};
 use trodden_unit::{FunctionMap, Identity, MapError, UnitMap, parts};
 
-/// A difference between copies, which shows that they did not run the same execution.
+/// A difference between the counts of instrumented copies, which shows that they did not run the same execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum CopyDivergence {
-    /// Two copies counted a path differently.
+    /// Two copies have different counts for the same path.
     Counts {
         function: String,
         path: u64,
-        /// Number of one copy, and its count.
+        /// Number of the first copy, and its count of the path.
         one: (usize, u64),
-        /// Number of the other copy, and its count.
+        /// Number of the second copy, and its count of the path.
         other: (usize, u64),
     },
-    /// The counts of several copies for one function violate flow conservation.
+    /// The counts of a function, taken from several copies, violate flow conservation.
     Flow {
         function: String,
-        /// Number of paths that begin after the cut edge minus paths that end with it; `None` if edges were counted.
+        /// Number of paths that begin after a cut edge minus number of paths that end with it; `None` if the copies count edges instead of
+        /// paths.
         missing: Option<i64>,
     },
-    /// An image that all copies count in full has different counts in one copy, or did not run in it.
+    /// An executable or shared library that all copies count in full has different counts in one copy, or did not run in it.
     Image {
         image: String,
-        /// The copy that differs from copy 0.
+        /// Number of the copy that differs from copy 0.
         copy: usize,
-        /// A function that differs; `None` if the image ran in only one of the copies.
+        /// Name of a function whose counts differ; `None` if only one of the two copies ran the image.
         function: Option<String>,
     },
 }
 
 impl CopyDivergence {
-    /// Returns whether an interrupted path may be the cause. Each copy counts a path as soon as it can distinguish it from the others, so
-    /// when a signal interrupts the path, some copies have counted it and others have not.
+    /// Returns whether the difference can be caused by a path that a signal interrupted. A copy counts a path as soon as it can distinguish
+    /// the path from the others that it counts, so when the signal arrives, some copies have counted the path and others have not.
     fn may_be_interruption(&self) -> bool {
         match self {
             CopyDivergence::Flow { .. } => true,
@@ -87,7 +89,7 @@ impl fmt::Display for CopyDivergence {
     }
 }
 
-/// Reason why copies cannot be merged.
+/// Reason why the profiles of copies cannot be merged.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum CopiesError {
@@ -101,7 +103,7 @@ pub enum CopiesError {
     Uncounted(String),
 }
 
-/// The program that was copied. Each copy counts some of its paths.
+/// The program of which the copies were made. Each copy counts some of its paths.
 #[derive(Clone, Debug)]
 pub struct PartitionedProgram {
     /// Identity of the image.
@@ -112,31 +114,31 @@ pub struct PartitionedProgram {
     pub build_id: Option<String>,
     /// Its units in link order.
     pub units: Vec<(Identity, Arc<UnitMap>)>,
-    /// Whether the copies count edges: each path of these maps is then a single edge ([`edges`]).
+    /// Whether the copies count edges instead of paths. In the maps above, each path is then a single edge ([`edges`]).
     pub edges: bool,
 }
 
-/// The merged counts of all copies.
+/// The merged counts of all copies, and what the copies disagree about.
 #[derive(Debug)]
 pub struct MergedCopies {
     /// The profile.
     pub profile: Profile,
-    /// Differences between copies.
+    /// Differences that show that the copies did not run the same execution.
     pub divergences: Vec<CopyDivergence>,
-    /// Differences that are explained by a signal that ended all copies in the middle of a path.
+    /// Differences that are explained by the signal that ended all copies in the middle of a path.
     pub interrupted: Vec<CopyDivergence>,
-    /// Number of paths that two or more copies counted with the same result.
+    /// Number of paths for which two or more copies have the same count.
     pub confirmed: u64,
-    /// Complete counts of processes in which the command started the original program instead of a copy.
+    /// Complete counts of the original program, if the command also started processes that ran it instead of a copy.
     pub restarted: Option<ImageProfile>,
-    /// Numbers of copies without counts, because none of their functions was executed.
+    /// Numbers of the copies that have no counts, because no function was executed in them.
     pub silent: Vec<usize>,
 }
 
-/// Merges the profiles of copies. A copy's number is its index in `copies`. Fails if no copy counted anything, or the copies were not made
-/// from this program.
+/// Merges the profiles of copies, which are numbered by their index in `copies`. Fails if no copy has any count, or if the copies were not
+/// made from this program.
 pub fn merge_copies(program: &PartitionedProgram, run: Run, copies: &[Profile]) -> Result<MergedCopies, CopiesError> {
-    // A copy that executed none of its functions has no image.
+    // The profile of a copy has no image if none of the copy's functions was executed.
     let own: Vec<Option<&ImageProfile>> = copies.iter().map(|copy| copy.images.iter().find(|i| is_copy(i))).collect();
     if own.iter().all(Option::is_none) {
         return Err(CopiesError::Nothing);
@@ -176,17 +178,17 @@ pub fn merge_copies(program: &PartitionedProgram, run: Run, copies: &[Profile]) 
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SignalEnd {
-    /// A different process, a timer or a resource limit sent the signal, so each copy was interrupted at a different point.
+    /// The signal came from another process, a timer or a resource limit, so each copy was interrupted at a different point.
     FromOutside,
-    /// The program raised the signal itself, at a point that every copy reaches, or its exit status reports a signal.
+    /// The program raised the signal itself, at a point that every copy reaches, or its exit status shows that a signal ended it.
     FromProgram,
 }
 
 impl SignalEnd {
-    /// Signals that a program raises synchronously: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS.
+    /// Signals that an instruction of the program itself causes: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS.
     const SYNCHRONOUS_SIGNALS: [i32; 7] = [4, 5, 6, 7, 8, 11, 31];
 
-    /// Returns how a signal ended all copies; `None` if they did not all end in the same way by a signal.
+    /// Returns the kind of signal that ended all copies; `None` if a copy ended differently from the others, or without a signal.
     fn from_copies(copies: &[Profile]) -> Option<SignalEnd> {
         let first = copies.first()?.run.ending?;
         if copies.iter().any(|copy| copy.run.ending != Some(first)) {
@@ -195,19 +197,19 @@ impl SignalEnd {
         match first {
             ProcessEnding::Signal(signal) if !SignalEnd::SYNCHRONOUS_SIGNALS.contains(&signal) => Some(SignalEnd::FromOutside),
             ProcessEnding::Signal(_) => Some(SignalEnd::FromProgram),
-            // Shells and signal handlers exit with 128 + signal. Other values are ordinary exit statuses: only signals 1 to 15 are
-            // recognised.
+            // Shells and signal handlers exit with status 128 + signal number. Only signals 1 to 15 are recognised, because larger values
+            // are ordinary exit statuses.
             ProcessEnding::Exit(status) => (129..=143).contains(&status).then_some(SignalEnd::FromProgram),
         }
     }
 }
 
-/// Returns whether an image is one of several copies that each count a part of the paths.
+/// Returns whether an image is one of several instrumented copies of a program, each of which counts a part of the paths.
 pub fn is_copy(image: &ImageProfile) -> bool {
     image.units.iter().any(|u| parts::origin(&u.map).is_some())
 }
 
-/// Finds the unit of a copy that was made from the given unit of the program.
+/// Finds the unit of a copy that was made from the program's unit `unit`. `occurrence` distinguishes identical units of one program.
 fn find_copied_unit(image: &ImageProfile, unit: Identity, occurrence: usize) -> Option<&UnitProfile> {
     image.units.iter().filter(|u| parts::origin(&u.map) == Some(unit)).nth(occurrence)
 }
@@ -215,14 +217,14 @@ fn find_copied_unit(image: &ImageProfile, unit: Identity, occurrence: usize) -> 
 struct CopyFunctionCounts {
     copy: usize,
     edges: CopyEdges,
-    /// Counts by the program's path ID.
+    /// Counts by path ID, as the original program numbers its paths.
     counts: BTreeMap<u64, u64>,
-    /// Times of first executions by the program's path ID, if the copy records them.
+    /// Time of each path's first execution, by path ID of the original program; empty if the copy does not record times.
     first_seen: Vec<(u64, u64)>,
 }
 
 impl CopyFunctionCounts {
-    /// Translates a copy's counts to the program's path IDs.
+    /// Translates the counts of the copy's function `own` to the path IDs of the program's function `function`.
     fn new(copy: usize, function: &FunctionMap, own: &FunctionMap, unit: &UnitProfile) -> Result<CopyFunctionCounts, CopiesError> {
         let other = || CopiesError::OtherProgram { copy, function: function.name.clone() };
         let edges = CopyEdges::new(function, own).ok_or_else(other)?;
@@ -266,7 +268,7 @@ impl MergedCopies {
             several if of_edges => {
                 several.iter().for_each(|part| counts.extend(&part.counts));
                 let parts: Vec<&CopyEdges> = several.iter().map(|p| &p.edges).collect();
-                self.divergences.extend(edges::complete(function, &parts, &mut counts)?);
+                self.divergences.extend(edges::complete_edge_counts(function, &parts, &mut counts)?);
             }
             [only] => counts.clone_from(&only.counts),
             several => {
@@ -307,7 +309,7 @@ impl MergedCopies {
         }
     }
 
-    /// Checks flow conservation: after each cut edge, as many paths must begin as end with it.
+    /// Checks flow conservation: as many paths must begin after each cut edge as end with it.
     fn check_flow(&mut self, function: &FunctionMap, counts: &BTreeMap<u64, u64>) -> Result<(), CopiesError> {
         let paths = FunctionPaths::decode(function, counts.iter().map(|(id, count)| (*id, *count)))?;
         let missing = paths.lost.iter().map(|l| l.count).max_by_key(|c| c.unsigned_abs());
@@ -315,7 +317,7 @@ impl MergedCopies {
         Ok(())
     }
 
-    /// Compares the images that all copies count in full, and adds them to the profile.
+    /// Compares the images that all copies count in full, such as shared libraries, and adds them to the profile.
     fn add_full_images(&mut self, copies: &[Profile]) {
         let others = |p: &Profile| p.images.iter().filter(|i| !is_copy(i)).cloned().collect::<Vec<ImageProfile>>();
         let Some(first) = copies.first().map(others) else { return };
@@ -324,7 +326,7 @@ impl MergedCopies {
             for image in &first {
                 match own.iter().find(|i| i.identity == image.identity) {
                     None => self.divergences.push(CopyDivergence::Image { image: image.path.clone(), copy, function: None }),
-                    Some(same) => self.divergences.extend(first_difference(image, same, copy)),
+                    Some(same) => self.divergences.extend(find_first_difference(image, same, copy)),
                 }
             }
             let more = own.iter().filter(|i| first.iter().all(|f| f.identity != i.identity));
@@ -336,7 +338,7 @@ impl MergedCopies {
         self.profile.images.extend(others);
     }
 
-    /// Returns the profile, including the counts of processes that ran the original program ([`MergedCopies::restarted`]).
+    /// Returns the profile, with the counts of the processes that ran the original program ([`MergedCopies::restarted`]) added.
     pub fn into_profile(mut self) -> Profile {
         if let Some(restarted) = self.restarted {
             let units = self.profile.images[0].units.iter_mut().zip(&restarted.units);
@@ -346,7 +348,7 @@ impl MergedCopies {
     }
 }
 
-fn first_difference(one: &ImageProfile, other: &ImageProfile, copy: usize) -> Option<CopyDivergence> {
+fn find_first_difference(one: &ImageProfile, other: &ImageProfile, copy: usize) -> Option<CopyDivergence> {
     let pairs = one.units.iter().zip(&other.units);
     let mut functions = pairs.flat_map(|(a, b)| a.map.functions.iter().map(move |f| (a, b, f)));
     let (_, _, function) = functions.find(|(a, b, f)| a.counts_of(f).ne(b.counts_of(f)))?;

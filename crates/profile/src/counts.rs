@@ -1,57 +1,57 @@
 //! Values of a unit's counters: executions, and in some builds also events and times of first executions.
 //!
-//! All lists are sparse and ascending by counter. Events and times have lists of their own because few builds record them; a profile
-//! without them needs 16 bytes per path.
+//! All lists contain only counters that are not zero, ascending by counter. Events and times have lists of their own because few builds
+//! record them; a profile without them needs only 16 bytes per path.
 
 use crate::events::{self, PathEvents};
 use crate::sum;
 use std::ops::Range;
 
-/// Values of a unit's counters.
+/// Values of a unit's counters, each of which counts one path.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// Executions by the counter's index within the unit; ascending, never zero.
+    /// Numbers of executions by the counter's index within the unit, ascending. Zeros are left out.
     pub executions: Vec<(u64, u64)>,
-    /// Events by counter, ascending, if the unit counts them ([`trodden_unit::UnitMap::events`]).
+    /// Events by counter, ascending; empty if the unit counts no events ([`trodden_unit::UnitMap::events`]).
     pub events: Vec<(u64, PathEvents)>,
-    /// Time of the first execution in nanoseconds since 1970, by counter, ascending, if the unit records it
+    /// Time of the first execution in nanoseconds since 1970, by counter, ascending; empty if the unit does not record times
     /// ([`trodden_unit::UnitMap::has_times`]).
     pub first_seen: Vec<(u64, u64)>,
 }
 
 impl Counts {
-    /// Creates counts from executions, which must be ascending by counter.
+    /// Creates counts from pairs of counter and executions, which must be ascending by counter.
     pub fn from_executions(executions: Vec<(u64, u64)>) -> Counts {
         Counts { executions, ..Counts::default() }
     }
 
-    /// Returns true if the unit was not executed.
+    /// Returns true if no path of the unit was executed.
     pub fn is_empty(&self) -> bool {
         self.executions.is_empty()
     }
 
-    /// Returns a counter's number of executions.
+    /// Returns how often a counter's path was executed.
     pub fn executions_of(&self, counter: u64) -> u64 {
-        find(&self.executions, counter).unwrap_or(0)
+        find_value(&self.executions, counter).unwrap_or(0)
     }
 
-    /// Returns the events of a counter.
+    /// Returns the events that were counted on a counter's path.
     pub fn events_of(&self, counter: u64) -> PathEvents {
-        find(&self.events, counter).unwrap_or_default()
+        find_value(&self.events, counter).unwrap_or_default()
     }
 
-    /// Returns the time of a counter's first execution in nanoseconds since 1970, if known.
+    /// Returns when a counter's path was first executed, in nanoseconds since 1970, if known.
     pub fn first_seen_of(&self, counter: u64) -> Option<u64> {
-        find(&self.first_seen, counter)
+        find_value(&self.first_seen, counter)
     }
 
-    /// Returns the nonzero counters in a range with their executions, ascending.
+    /// Returns the counters in a range that are not zero, with their executions, in ascending order.
     pub fn in_range(&self, counters: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
         let from = self.executions.partition_point(|c| c.0 < counters.start);
         self.executions[from..].iter().copied().take_while(move |c| c.0 < counters.end)
     }
 
-    /// Adds executions and events of the same unit, and keeps the earlier of two times.
+    /// Adds the executions and events of other runs of the same unit. For times of first executions, keeps the earlier one.
     pub fn merge(&mut self, more: &Counts) {
         if !more.executions.is_empty() {
             self.executions = sum::merge(&self.executions, &more.executions, u64::saturating_add);
@@ -72,7 +72,7 @@ impl Counts {
     }
 }
 
-fn find<T: Copy>(list: &[(u64, T)], counter: u64) -> Option<T> {
+fn find_value<T: Copy>(list: &[(u64, T)], counter: u64) -> Option<T> {
     list.binary_search_by_key(&counter, |entry| entry.0).ok().map(|index| list[index].1)
 }
 

@@ -1,12 +1,12 @@
-//! Decodes the words of a unit's regions into counters. Each kind of observation has a decoder of its own ([`observe`]).
+//! Decodes the words that a unit's probes wrote into counters of paths. Each kind of observation has its own decoder ([`observe`]).
 //!
-//! Most words are first summed over regions (threads) and then decoded, since the map says which path a word counts. Two kinds of words
-//! cannot be summed. A path's cell in a hash table depends on what its thread counted before, so tables are decoded region by region. Of
-//! the times of first executions, the earliest is kept.
+//! A raw file has one region of words per thread. Most words are summed over the regions first and decoded afterwards, since the map says
+//! which path a word counts. This does not work for hash tables, where a path's cell depends on what the thread counted before; they are
+//! decoded region by region. For times of first executions, the minimum is kept instead of the sum.
 
 use crate::counts::Counts;
 use crate::events::PathEvents;
-use crate::observe::tables::Tables;
+use crate::observe::tables::TableDecoder;
 use crate::observe::unknown::FirstExecutionTimes;
 use crate::observe::{self, sums};
 use crate::sum::CountSums;
@@ -14,12 +14,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use trodden_unit::{FunctionMap, MapError, UnitMap};
 
-/// Decodes the words of one unit in all regions of a file.
+/// Decodes the words of one compilation unit from all regions of a raw file.
 pub struct UnitDecoder<'m> {
     map: &'m UnitMap,
-    /// Words that are summed over regions.
+    /// Words that can be summed over the regions before they are decoded.
     sums: CountSums,
-    tables: Tables,
+    tables: TableDecoder,
     times: FirstExecutionTimes,
 }
 
@@ -34,10 +34,10 @@ pub struct DecodedCounters {
 
 impl<'m> UnitDecoder<'m> {
     pub fn new(map: &'m UnitMap) -> UnitDecoder<'m> {
-        UnitDecoder { map, sums: CountSums::default(), tables: Tables::new(map), times: FirstExecutionTimes::new(map) }
+        UnitDecoder { map, sums: CountSums::default(), tables: TableDecoder::new(map), times: FirstExecutionTimes::new(map) }
     }
 
-    /// Adds a nonzero word of a region. `index` is its position among the unit's words, `offset` its position in the file. A region's words
+    /// Adds a nonzero word of a region. `index` is the word's index within the unit, `offset` its position in the file. A region's words
     /// must be added in ascending order.
     pub fn add_word(&mut self, index: u64, offset: u64, value: u64) {
         if self.tables.add_word(index, offset, value) || self.times.add_word(index, value) {
@@ -46,7 +46,7 @@ impl<'m> UnitDecoder<'m> {
         self.sums.add(index, value);
     }
 
-    /// Adds a word that was already summed over regions.
+    /// Adds a word that is already summed over all regions.
     pub fn add_sum(&mut self, index: u64, value: u128) {
         self.sums.add_wide(index, value);
     }
@@ -69,9 +69,9 @@ impl<'m> UnitDecoder<'m> {
     }
 }
 
-/// Translates words, which must be ascending and summed over regions, and calls `put` with each counter and its value.
+/// Calls `put` with each counter and its value. `words` are pairs of index and value, summed over the regions and ascending by index.
 fn for_each_counter<'m, T: Copy>(map: &'m UnitMap, words: &[(u64, T)], mut put: impl FnMut(u64, T)) -> Result<(), MapError> {
-    let coded = |f: &'m FunctionMap| Some((observe::coded_range(&f.storage)?, f));
+    let coded = |f: &'m FunctionMap| Some((observe::words_to_translate(&f.storage)?, f));
     let mut functions: Vec<(Range<u64>, &FunctionMap)> = map.functions.iter().filter_map(coded).collect();
     functions.sort_by_key(|(range, _)| range.start);
     let mut rest = words;

@@ -1,9 +1,9 @@
-//! Compares two profiles: which paths appeared, vanished, or changed their share.
+//! Compares two profiles: which paths appeared, vanished, or changed their share of the executions.
 //!
-//! Paths are compared by ID, so both profiles must be of one build. On request, functions of different builds are matched if their names,
-//! graphs, numberings and instruction counts are equal; equal IDs then denote the same paths. A path's *share of its function* is its
-//! fraction of the executions of all the function's complete paths. Its *share of the program* is its fraction of the instructions executed
-//! on all the program's complete paths.
+//! Paths are compared by ID, so both profiles must be of the same build. On request, functions of different builds are matched if their
+//! names, graphs, numberings and instruction counts are equal; equal IDs then denote the same paths. A path's *share of its function* is
+//! its fraction of the executions of all the function's complete paths. Its *share of the program* is its fraction of the instructions
+//! executed on all the program's complete paths.
 
 use crate::error::ProfileError;
 use crate::model::{ImageProfile, Profile, UnitProfile};
@@ -14,85 +14,85 @@ use std::sync::Arc;
 use trodden_flow::Node;
 use trodden_unit::{FunctionMap, Identity, UnitMap};
 
-/// Options of a comparison, including thresholds below which changes are not reported.
+/// Options of a comparison, including the thresholds below which changes are not reported.
 #[derive(Clone, Debug, Default)]
 pub struct DiffOptions {
-    /// Match equal functions of different builds.
+    /// Whether to match unchanged functions of different builds.
     pub across_builds: bool,
-    /// Minimum change of a path's share of its function, from 0 to 1. A path that appeared or vanished changed by its whole share.
+    /// Minimum change of a path's share of its function, from 0 to 1. The change of a path that appeared or vanished is its entire share.
     pub min_function_share: f64,
     /// Minimum change of a path's share of the program, from 0 to 1.
     pub min_program_share: f64,
-    /// Minimum number of executions in at least one of the profiles.
+    /// Minimum number of a path's executions; one of the two profiles must reach it.
     pub min_count: u64,
-    /// Whether to report a path if its count changed but its share did not.
+    /// Whether to report a path whose count changed although its share did not.
     pub report_counts: bool,
 }
 
 /// The differences of two profiles.
 #[derive(Clone, Debug, Default)]
 pub struct ProfileDiff {
-    /// Functions that changed, in descending order of [`FunctionDiff::weight`]. Includes functions whose only difference is that one
-    /// profile has unfinished paths.
+    /// Functions that changed, in descending order of [`FunctionDiff::weight`]. Includes functions of which only one profile has
+    /// unfinished paths.
     pub functions: Vec<FunctionDiff>,
-    /// Number of functions that were compared.
+    /// Number of functions that both profiles have.
     pub compared: usize,
     /// Functions executed in the first profile that have no counterpart in the second, by name.
     pub only_before: Vec<String>,
     /// Functions executed in the second profile that have no counterpart in the first, by name.
     pub only_after: Vec<String>,
-    /// Functions of the first profile without a counterpart, executed or not.
+    /// Functions of the first profile that have no counterpart in the second, whether they were executed or not.
     pub unmatched_before: Vec<FunctionPlace>,
-    /// Functions of the second profile without a counterpart, executed or not.
+    /// Functions of the second profile that have no counterpart in the first, whether they were executed or not.
     pub unmatched_after: Vec<FunctionPlace>,
-    /// Overlap of the two profiles.
+    /// Overlap of the two profiles' path frequencies.
     pub overlap: Overlap,
 }
 
-/// A function of a profile: its unit, and its index in the unit's map.
+/// A function's position in a profile: the identity of its unit, and its index in the unit's map.
 pub type FunctionPlace = (Identity, usize);
 
 /// Overlap of two profiles, from 0 (no common path) to 1 (equal shares): the sum over all paths of the smaller of the path's two shares of
 /// the program. Functions that could not be compared contribute 0. Sampled profiles are compared by their estimates.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overlap {
-    /// Overlap of the paths' shares of all complete paths' executions.
+    /// Overlap, where a path's share is its fraction of all path executions.
     pub executions: f64,
-    /// Overlap of the paths' shares of all executed instructions.
+    /// Overlap, where a path's share is its fraction of all executed instructions.
     pub instructions: f64,
 }
 
 /// Differences in one function.
 #[derive(Clone, Debug)]
 pub struct FunctionDiff {
-    /// Path of its image in the second profile.
+    /// Path of the function's executable or shared library in the second profile.
     pub image: String,
-    /// Map of its unit in the second profile.
+    /// Map of the function's unit in the second profile.
     pub unit: Arc<UnitMap>,
     /// Its index in the unit.
     pub function: usize,
-    /// Calls of the function, before and after.
+    /// Number of calls of the function before and after the change.
     pub entries: (u64, u64),
-    /// Executions of complete paths, before and after.
+    /// Executions of the function's complete paths, before and after.
     pub executions: (u64, u64),
-    /// Executions of unfinished paths, before and after.
+    /// Executions of the function's unfinished paths, before and after.
     pub unfinished: (i64, i64),
-    /// Its changed paths, in descending order of [`PathDiff::program_change`].
+    /// The function's changed paths, in descending order of [`PathDiff::program_change`].
     pub paths: Vec<PathDiff>,
-    /// Sum of [`PathDiff::program_change`] over its changed paths.
+    /// Sum of [`PathDiff::program_change`] over the changed paths.
     pub weight: f64,
 }
 
 /// How a path changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PathChange {
-    /// It was not executed before.
+    /// The path was not executed before.
     Appeared,
     /// It is no longer executed.
     Vanished,
     /// Its share changed.
     Share,
-    /// Its count changed, but not its share.
+    /// The path's count changed, but not its share.
     Count,
 }
 
@@ -103,11 +103,11 @@ pub struct PathDiff {
     pub id: u64,
     /// How it changed.
     pub change: PathChange,
-    /// Executions before and after.
+    /// The path's executions, before and after.
     pub counts: (u64, u64),
     /// Shares of the function's executions before and after, from 0 to 1.
     pub function_share: (f64, f64),
-    /// Shares of the program's executed instructions before and after, from 0 to 1.
+    /// Shares of all instructions that the program executed, before and after, from 0 to 1.
     pub program_share: (f64, f64),
     /// Its blocks.
     pub blocks: Vec<Node>,
@@ -195,15 +195,17 @@ fn check_builds(before: (&str, &Profile), after: (&str, &Profile)) -> Result<(),
     Ok(())
 }
 
-/// Key by which functions are matched: image, unit, function name, and the function's index among those for which these three are equal.
-/// Image and unit are identities, or across builds the image's file name (empty if there is only one image) and the unit's source file.
+/// Key by which functions of two profiles are matched: image, unit, function name, and a number that distinguishes functions for which
+/// these three are equal. Image and unit are identities. Across builds, they are the image's file name (empty if there is only one image)
+/// and the unit's source file instead.
 type DiffKey = (String, String, String, usize);
 
 struct DecodedProfile<'a> {
     functions: BTreeMap<DiffKey, DecodedFunction<'a>>,
     /// Number of instructions executed on complete paths.
     instructions: u128,
-    /// Executions and instructions of all complete paths, estimated if the profile was sampled. Only their ratios matter.
+    /// Executions and instructions of all complete paths, estimated if the profile was sampled. Only the ratios of estimates are
+    /// meaningful.
     estimated: (f64, f64),
 }
 
@@ -212,11 +214,11 @@ struct DecodedFunction<'a> {
     unit: &'a UnitProfile,
     function: usize,
     paths: FunctionPaths,
-    /// Executions of each complete path, estimated if the profile was sampled.
+    /// Executions of each complete path; estimates if the profile was sampled.
     estimated: Vec<f64>,
 }
 
-/// Returns the executions of each complete path. In sampled profiles, the counts are corrected for the slowdown by counting.
+/// Returns the executions of each complete path. For sampled profiles, corrects the counts for the time that counting itself took.
 fn estimate_executions(profile: &Profile, image: &ImageProfile, unit: &UnitProfile, map: &FunctionMap, paths: &FunctionPaths) -> Vec<f64> {
     let bursts = profile.sampling.as_ref().and_then(Sampling::bursts).filter(|_| unit.map.experiment.is_sampled());
     let estimate = |p: &PathCount| match bursts {
@@ -227,8 +229,8 @@ fn estimate_executions(profile: &Profile, image: &ImageProfile, unit: &UnitProfi
 }
 
 impl<'a> DecodedProfile<'a> {
-    /// Decodes a profile. If `single_image`, both profiles have one image, and images are matched regardless of their file names, because
-    /// variants of a program have different names.
+    /// Decodes a profile. With `single_image`, both profiles have one image, and the two are matched even if their file names differ,
+    /// because variants of a program have different names.
     fn new((name, profile): (&str, &'a Profile), options: &DiffOptions, single_image: bool) -> Result<DecodedProfile<'a>, ProfileError> {
         let mut decoded = DecodedProfile { functions: BTreeMap::new(), instructions: 0, estimated: (0.0, 0.0) };
         let mut seen = HashMap::<(String, String, String), usize>::new();
@@ -293,7 +295,7 @@ impl DecodedFunction<'_> {
     }
 }
 
-/// Returns whether equal path IDs of two functions denote the same path through the same code. Source lines may differ.
+/// Returns whether equal path IDs of two functions denote the same path through the same code. The source lines may differ.
 fn are_same_code(one: &FunctionMap, other: &FunctionMap) -> bool {
     let blocks = |f: &FunctionMap| f.blocks.iter().map(|b| (b.instructions, b.kind)).collect::<Vec<_>>();
     std::ptr::eq(one, other)
@@ -337,7 +339,7 @@ fn diff_path(map: &FunctionMap, pair: PathPair, totals: (u64, u64), programs: (u
         (0, 0) => return None,
         (0, _) => PathChange::Appeared,
         (_, 0) => PathChange::Vanished,
-        // Integer arithmetic, because rounding could make equal shares differ.
+        // Multiplies instead of dividing, because rounding could make equal shares differ.
         (a, b) if u128::from(a) * u128::from(totals.1) != u128::from(b) * u128::from(totals.0) => PathChange::Share,
         (a, b) if a != b => PathChange::Count,
         _ => return None,

@@ -1,9 +1,10 @@
-//! LLVM's edge profile of a program, computed from its paths.
+//! Computes LLVM's edge profile of a program from its paths.
 //!
-//! The program was built with placeholders where LLVM would increment a counter ([`trodden_unit::edge_profile`]). A counter's value is the
-//! sum, over its placeholders, of the block's executions times the increment, plus the unit's own counters for it. Unfinished paths count
-//! up to their last call, and a function that was active at a fork counts for both processes ([`crate::forks`]). Counters of functions that
-//! are in several units (inline functions, template instances) are summed by name and graph hash, as LLVM sums its own counters.
+//! The program was built with a placeholder wherever LLVM would increment a counter ([`trodden_unit::edge_profile`]). The value of a
+//! counter is the sum, over its placeholders, of the block's executions times the increment. The unit's own counters for it are added.
+//! Unfinished paths count up to their last call, and a function that was active during a `fork` counts for both processes
+//! ([`crate::forks`]). A function that is in several units (an inline function or template instance) is identified by name and graph hash,
+//! and its counters are summed, as LLVM does.
 
 mod values;
 
@@ -18,34 +19,34 @@ use trodden_flow::Edge;
 use trodden_unit::{CounterPlaceholder, EdgeCounter, EdgeProfile, MapError, PlaceholderPosition};
 use values::{CountsByValue, add_values, sort_sites};
 
-/// LLVM's counters of a program.
+/// LLVM's profile counters of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EdgeCounts {
-    /// LLVM's profile version with its variant flags.
+    /// Version of LLVM's profile format, with its variant flags.
     pub version: u64,
-    /// Functions by name, then by hash.
+    /// Functions, sorted by name and then by hash.
     pub functions: Vec<FunctionEdges>,
-    /// Source files of units that were built without placeholders. Their functions are missing.
+    /// Source files of units that were built without placeholders. Functions of these units are missing in `functions`.
     pub without_placeholders: Vec<String>,
 }
 
-/// LLVM's counters of a function.
+/// LLVM's profile counters of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionEdges {
-    /// Name in LLVM's profiles, such as `main` or `file.c;local`.
+    /// The function's name in LLVM's profiles, such as `main` or `file.c;local`.
     pub name: String,
-    /// Hash of its control-flow graph.
+    /// LLVM's hash of the function's control-flow graph.
     pub hash: u64,
     /// Values of the counters.
     pub counts: Vec<u64>,
-    /// Bitmap of executed MC/DC test vectors, as LLVM stores it.
+    /// Bitmap of the executed MC/DC test vectors, in LLVM's layout.
     pub bitmap: Vec<u8>,
-    /// Profiled values by LLVM's value kind and site.
+    /// Profiled values, indexed by LLVM's value kind and then by site.
     pub values: [Vec<SiteValues>; 3],
 }
 
 impl FunctionEdges {
-    /// Adds the counts and test vectors that a different program has for the same function. Does not add profiled values.
+    /// Adds the counts and test vectors of the same function in a different program. Does not add profiled values.
     pub fn add(&mut self, other: &FunctionEdges) {
         self.counts.resize(self.counts.len().max(other.counts.len()), 0);
         self.bitmap.resize(self.bitmap.len().max(other.bitmap.len()), 0);
@@ -54,10 +55,10 @@ impl FunctionEdges {
     }
 }
 
-/// The values at one site, most frequent first.
+/// Values and their counts at one site, most frequent first.
 pub type SiteValues = Vec<(ProfiledValue, u64)>;
 
-/// Reason why there is no edge profile.
+/// Reason why an edge profile cannot be computed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum EdgeError {
@@ -66,13 +67,13 @@ pub enum EdgeError {
          build --pgo` (for `-fprofile-use`), or with `cargo trodden build` and the same option, and record again"
     )]
     NoPlaceholders,
-    /// Units were built for different kinds or versions of LLVM's profiles.
+    /// Units were built for different kinds or versions of LLVM's profile format.
     #[error(
         "the program's units were built for different LLVM profile versions ({one:#x} and {other:#x}). Build all of them with the same \
             compiler, and either all with --pgo or all with --coverage"
     )]
     Versions {
-        /// Version and flags of one unit.
+        /// Profile version and variant flags of one unit.
         one: u64,
         other: u64,
     },
@@ -86,16 +87,16 @@ pub enum EdgeError {
 pub(crate) struct EdgeCounters {
     counters: Vec<i128>,
     bits: Vec<i128>,
-    /// Profiled values by kind and site.
+    /// Profiled values, indexed by value kind and then by site.
     pub(crate) values: [Vec<CountsByValue>; 3],
 }
 
-/// Functions by name hash and graph hash.
+/// Counters of functions, by hash of the name and hash of the control-flow graph.
 pub(crate) type ProfileFunctions = BTreeMap<(u64, u64), EdgeCounters>;
 
 impl EdgeCounts {
-    /// Computes the values of all counters. `targets` returns an image's functions, from which the callees of indirect calls are found.
-    /// Fails if the program was built without placeholders or for different profile versions, or a map is corrupt.
+    /// Computes the values of all counters. `targets` returns the functions of an image, among which the callees of indirect calls are
+    /// looked up. Fails if the program was built without placeholders or for different profile versions, or if a map is corrupt.
     pub fn new(profile: &Profile, targets: &dyn Fn(&ImageProfile) -> Targets) -> Result<EdgeCounts, EdgeError> {
         let mut sum = CounterSums::default();
         profile.images.iter().flat_map(|image| &image.units).try_for_each(|unit| sum.add(unit))?;
@@ -105,7 +106,7 @@ impl EdgeCounts {
         sum.finish()
     }
 
-    /// Computes the counter values for one image, without profiled values. Fails like [`EdgeCounts::new`].
+    /// Computes the counter values of a single image, without profiled values. Fails like [`EdgeCounts::new`].
     pub fn from_image(image: &ImageProfile) -> Result<EdgeCounts, EdgeError> {
         let mut sum = CounterSums::default();
         image.units.iter().try_for_each(|unit| sum.add(unit))?;
@@ -127,14 +128,15 @@ impl CounterSums {
             self.without_placeholders.push(unit.map.source.clone());
             return Ok(());
         };
-        // A unit in which LLVM counts nothing has no version. 0 cannot mark that: it is the version of coverage without flags.
+        // A unit in which LLVM counts nothing has no version. Its version field cannot show that, because 0 is a valid version (coverage
+        // without flags).
         if !edges.functions.is_empty() {
             let one = *self.version.get_or_insert(edges.version);
             if one != edges.version {
                 return Err(EdgeError::Versions { one, other: edges.version });
             }
         }
-        self.names.extend(edges.names.iter().map(|n| (name_hash(n), n.clone())));
+        self.names.extend(edges.names.iter().map(|n| (hash_name(n), n.clone())));
         add_unit(&mut self.values, unit, edges)
     }
 
@@ -164,7 +166,7 @@ fn pack_bits(counts: &[i128]) -> u8 {
 }
 
 /// Computes LLVM's hash of a function name.
-fn name_hash(name: &str) -> u64 {
+fn hash_name(name: &str) -> u64 {
     let digest = Md5::digest(name.as_bytes());
     u64::from_le_bytes(digest[..8].try_into().expect("eight bytes"))
 }
@@ -197,7 +199,7 @@ fn add_unit(all: &mut ProfileFunctions, unit: &UnitProfile, edges: &EdgeProfile)
         let forks: Vec<Edge> = edges.fork_edges_of(number as usize).collect();
         let paths = balance_forks(function, &paths, &forks)?.unwrap_or(paths);
         for placeholder in placeholders {
-            let executions = executions(&paths, placeholder).ok_or(corrupt("a block number out of range"))?;
+            let executions = count_executions(&paths, placeholder).ok_or(corrupt("a block number out of range"))?;
             add(placeholder.counter, executions * i128::from(placeholder.amount))?;
         }
     }
@@ -210,8 +212,8 @@ fn add_unit(all: &mut ProfileFunctions, unit: &UnitProfile, edges: &EdgeProfile)
     Ok(())
 }
 
-/// Returns the number of executions of a placeholder; `None` if its block does not exist.
-fn executions(paths: &FunctionPaths, placeholder: &CounterPlaceholder) -> Option<i128> {
+/// Returns how often the placeholder was executed; `None` if its block does not exist.
+fn count_executions(paths: &FunctionPaths, placeholder: &CounterPlaceholder) -> Option<i128> {
     let entered = i128::from(*paths.blocks.get(placeholder.block.index())?);
     let stayed = paths.unfinished.iter().filter(|u| u.blocks.last() == Some(&placeholder.block)).map(|u| i128::from(u.count));
     Some(match placeholder.place {

@@ -1,4 +1,4 @@
-//! Errors of this crate. Each message names the file, run or image, and gives advice.
+//! Errors of this crate. Each message names the file, run or image that is affected and says what to do.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ pub enum ProfileError {
     #[error("cannot {action} {path}: {source}{}", advice(source))]
     Io {
         path: PathBuf,
-        /// The operation, as a verb (`read`, `write`).
+        /// The failed operation, as a verb (`read` or `write`).
         action: &'static str,
         source: io::Error,
     },
@@ -22,7 +22,7 @@ pub enum ProfileError {
             wrote the file, or record again"
     )]
     Version { path: PathBuf, kind: &'static str, found: u64, known: u64 },
-    /// The file was written by a version of trodden whose files had a different header.
+    /// The file was written by an early version of trodden, whose files have a different header.
     #[error("{path}: this {kind} was written by an earlier version of trodden. Use that version, or record again")]
     Earlier { path: PathBuf, kind: &'static str },
     #[error(
@@ -35,7 +35,7 @@ pub enum ProfileError {
          version"
     )]
     Newer { path: PathBuf, what: String, found: u32, known: u32 },
-    /// A raw file has no header yet: its program is still starting, or ended before it wrote the header.
+    /// A raw file without a header: the program that writes it is still starting, or ended before it wrote the header.
     #[error("{0}: this raw file has no counts, because the program ended before it wrote the file's header. Delete the file")]
     NotReady(PathBuf),
     #[error(
@@ -59,7 +59,7 @@ pub enum ProfileError {
         one: Identity,
         other_name: String,
         other: Identity,
-        /// Additional advice that ends the sentence.
+        /// An alternative to the message's advice, which continues its last sentence.
         alternative: &'static str,
     },
     #[error(
@@ -96,7 +96,7 @@ pub enum ProfileError {
     NoRun {
         store: PathBuf,
         wanted: String,
-        /// A description of the runs and suites in the store.
+        /// A list of the runs and suites that the store does have.
         known: String,
     },
     #[error("invalid suite name `{0}`: it must not be empty or contain line breaks. Numbers, `last` and `last~N` are reserved for runs")]
@@ -110,7 +110,7 @@ impl ProfileError {
     }
 }
 
-/// Suggests what to do about an I/O error, as the end of the message.
+/// Returns advice on an I/O error, to be appended to the message.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "; check the name",

@@ -1,7 +1,8 @@
-//! Hardware or other events of paths, stored as sums and sums of squares, which give the mean and standard deviation.
+//! Hardware or software events (such as cache misses) on each path. They are stored as sums and sums of squares, from which mean and
+//! standard deviation follow.
 //!
-//! Sums may be negative, because the estimated cost of reading the counter is subtracted. Lists are ascending by counter, and have no
-//! entries whose sum and squares are both zero.
+//! Sums may be negative, because the estimated cost of reading the hardware counter is subtracted. Lists are ascending by counter and have
+//! no entries in which both sums are zero.
 
 use crate::sum;
 use serde::{Deserialize, Serialize};
@@ -9,24 +10,25 @@ use serde::{Deserialize, Serialize};
 /// Events during all executions of one path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathEvents {
-    /// Sum of the path's own events, excluding those of callees and the estimated cost of reading the counter.
+    /// Sum over all executions. Events in callees and the estimated cost of reading the hardware counter are excluded.
     pub sum: i128,
-    /// Sum, over all executions, of the squared number of events.
+    /// Sum of squares over all executions.
     pub squares: u128,
 }
 
 impl PathEvents {
-    /// Returns the mean number of events per execution; `count` is the number of executions.
+    /// Returns the mean number of events per execution. `count` is the path's number of executions.
     pub fn mean(&self, count: u64) -> f64 {
         if count == 0 { 0.0 } else { self.sum as f64 / count as f64 }
     }
 
-    /// Returns the standard deviation of the events per execution; `count` is the number of executions.
+    /// Returns the standard deviation of the number of events per execution. `count` is the path's number of executions.
     pub fn deviation(&self, count: u64) -> f64 {
         if count == 0 {
             return 0.0;
         }
-        // Computed exactly over a common denominator if possible: the difference of two large, nearly equal floats is inaccurate.
+        // Computes the variance with integers if they do not overflow, because the difference of two large, nearly equal floats is
+        // inaccurate.
         let count = u128::from(count);
         let exact = || self.squares.checked_mul(count)?.checked_sub(self.sum.unsigned_abs().checked_mul(self.sum.unsigned_abs())?);
         let mean = self.sum as f64 / count as f64;
@@ -42,7 +44,7 @@ impl PathEvents {
     }
 }
 
-/// Adds two lists of events by counter.
+/// Adds two lists of events, which are ascending by counter.
 pub fn merge(one: &[(u64, PathEvents)], other: &[(u64, PathEvents)]) -> Vec<(u64, PathEvents)> {
     let mut all = sum::merge(one, other, PathEvents::add);
     all.retain(|(_, events)| *events != PathEvents::default());
@@ -65,7 +67,7 @@ mod tests {
         let deviation = (values.iter().map(|v| (*v as f64 - mean).powi(2)).sum::<f64>() / n).sqrt();
         assert!((events.mean(6) - mean).abs() < 1e-9 && (events.deviation(6) - deviation).abs() < 1e-9);
         assert_eq!((PathEvents::default().mean(0), PathEvents::default().deviation(0)), (0.0, 0.0));
-        // A small deviation is not lost in a large mean.
+        // Two executions whose event counts differ by 1, a small fraction of their mean.
         let near = PathEvents { sum: 2 * 1_000_000_000_000 + 1, squares: 1_000_000_000_000u128.pow(2) + 1_000_000_000_001u128.pow(2) };
         assert_eq!(near.deviation(2), 0.5);
     }

@@ -1,4 +1,4 @@
-//! Reasons why a profile's counts are inexact or incomplete: paths that the kind of observation omits ([`observe`]), and lost data.
+//! Reasons why a profile's counts are inexact or incomplete: paths that some kinds of observation omit ([`observe`]), and lost data.
 //! [`crate::sampling`] describes sampled counts.
 
 use crate::model::{Profile, Run, UnitProfile};
@@ -7,19 +7,19 @@ use trodden_unit::{FunctionMap, UnitMap, parts};
 
 pub use crate::observe::Inexact;
 
-/// Returns the reasons that follow from how units were built, without their counts.
+/// Returns the reasons that follow from how the units were built, whatever their counts are.
 pub fn reasons_of_units<'a>(maps: impl Iterator<Item = &'a UnitMap>) -> Vec<Inexact> {
     collect(maps.map(|map| (map, 0)), |_, _| 0)
 }
 
 impl Profile {
-    /// Returns true if a path of the function may have been executed although it has no count, because executions may be missing.
+    /// Returns true if a path of the function that has no count may have been executed nevertheless, because counts may be missing.
     pub fn may_miss_executions(&self, unit: &UnitProfile, function: &FunctionMap) -> bool {
         self.has_incomparable_paths(unit, function) || [self.run.lost, self.run.interrupted, self.run.diverged] != [0; 3]
     }
 
-    /// Returns whether the counts of a function's paths cannot be compared with each other: the function is sampled, only some of its paths
-    /// are counted, or some executions were counted without their path.
+    /// Returns whether counts of the function's paths must not be compared with each other: the function is sampled, only some of its paths
+    /// are counted, or the paths of some executions are unknown.
     pub fn has_incomparable_paths(&self, unit: &UnitProfile, function: &FunctionMap) -> bool {
         let is_sampled = self.sampling.as_ref().is_some_and(|sampling| match sampling.branches() {
             Some(branches) => !branches.is_complete(),
@@ -28,7 +28,7 @@ impl Profile {
         is_sampled || unit.map.has_times() || function.is_partial() || unit.unattributed(function) > 0
     }
 
-    /// Returns the reasons why counts are inexact or incomplete; empty if all counts are exact.
+    /// Returns the reasons why counts are inexact or incomplete. The list is empty if all counts are exact.
     pub fn inexact(&self) -> Vec<Inexact> {
         let units: Vec<_> = self.images.iter().flat_map(|i| &i.units).collect();
         let mut out = collect(units.iter().enumerate().map(|(at, u)| (&*u.map, at)), |at, function| units[at].unattributed(function));

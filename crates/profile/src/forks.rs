@@ -1,18 +1,20 @@
 //! Balances the counts of functions that were active when their process forked.
 //!
 //! `fork` is called once and returns twice, so more paths begin after the call than end at it. These counts are correct, but LLVM's tools
-//! compute the counts of regions and edges as differences of counters, which requires that each block is left as often as it is entered.
-//! Otherwise they would report 0 for the code that the parent executes after `if (fork() == 0) { ... }`: one call of the function minus one
-//! child. Each additional process therefore also has a path from the entry to the block where it continues: the part of the parent's path
-//! up to there if it is known, otherwise the shortest path of executed edges. Blocks that were not executed have no count.
+//! compute the counts of regions and edges as differences of counters, assuming that each block is left as often as it is entered. With
+//! unbalanced counts, they would report 0 executions of the code that the parent runs after `if (fork() == 0) { ... }`: one call of the
+//! function minus one child.
+//!
+//! Therefore, each child process is counted as if it had run from the entry to the block where it continues. Its path is the part of the
+//! parent's path up to there if that is known, otherwise a shortest path of executed edges.
 
 use crate::paths::{FunctionPaths, PathStart};
 use std::collections::{BTreeMap, VecDeque};
 use trodden_flow::{Edge, Node};
 use trodden_unit::{BlockKind, EdgeKind, FunctionMap, MapError};
 
-/// Returns the paths with block and edge counts that are balanced except for unfinished paths; `None` if they are balanced already, or
-/// if the function counts only some of its paths. `forks` are the edges after the calls that duplicate the process.
+/// Returns the paths with block and edge counts that are balanced except for unfinished paths. `forks` are the edges after the calls that
+/// duplicate the process. Returns `None` if the counts are balanced already, or if the function counts only some of its paths.
 pub fn balance_forks(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edge]) -> Result<Option<FunctionPaths>, MapError> {
     if function.is_partial() {
         return Ok(None);
@@ -34,10 +36,12 @@ pub fn balance_forks(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edg
     Ok(Some(balanced))
 }
 
-/// Returns the targets of cut edges where, because of forks, more paths begin than end. The values are the differences.
+/// Returns the blocks after cut edges at which more paths begin than end because of forks, with the excess of paths that begin. Cut edges
+/// are the edges at which paths are divided, such as back edges.
 fn find_extra_starts(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edge]) -> BTreeMap<Node, u64> {
     let is_after_fork = |head: Node| forks.iter().any(|edge| function.graph.get_edge(*edge).is_some_and(|e| e.to == head));
-    // `setjmp` also returns twice, but in one process, where LLVM's own counters count both returns, too.
+    // Blocks after `setjmp` are excluded, although it also returns twice: LLVM's own counters count both returns, since they happen in one
+    // process.
     let is_continuation = |head: Node| function.blocks.get(head.index()).is_some_and(|b| b.kind == BlockKind::Continuation);
     let mut excess = BTreeMap::<Node, i128>::new();
     for path in paths.all() {
@@ -54,7 +58,7 @@ fn find_extra_starts(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edg
     excess.into_iter().filter(is_forked).map(|(head, excess)| (head, u64::try_from(excess).unwrap_or(u64::MAX))).collect()
 }
 
-/// Returns a shortest path of executed edges from the entry to a block; empty if there is none.
+/// Returns a shortest path of executed edges from the entry to the block `to`; empty if there is none.
 fn shortest_path(function: &FunctionMap, executed: &[u64], to: Node) -> Vec<Edge> {
     let mut outgoing = BTreeMap::<Node, Vec<Edge>>::new();
     for edge in function.graph.edges().filter(|edge| executed[edge.index()] > 0 && function.graph.kind(*edge) != EdgeKind::Reach) {

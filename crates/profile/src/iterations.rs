@@ -1,27 +1,28 @@
-//! Paths over iterations of a run, read from a stream ([`crate::stream::IterationReader`]) or counted by a program that was built for it
-//! ([`trodden_unit::observe::IterationWords`]). [`trodden_unit::iterations`] defines them.
+//! Counts of paths over iterations, which are sequences of consecutive paths in one activation of a function
+//! ([`trodden_unit::iterations`]). They are read from a stream ([`crate::stream::IterationReader`]) or counted by a program that was built
+//! for it ([`trodden_unit::observe::IterationWords`]).
 
 use crate::model::ImageProfile;
 use std::collections::BTreeMap;
 use trodden_unit::{FunctionKey, IterationPath};
 
-/// Executions by path over iterations.
+/// Number of executions of each path over iterations.
 pub type IterationPathCounts = BTreeMap<IterationPath, u64>;
 
-/// The paths over iterations of a function.
+/// Counts of a function's paths over iterations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CountedIterations {
-    /// Maximum number of paths in a path over iterations.
+    /// Maximum number of paths that form one path over iterations.
     pub iterations: u32,
-    /// Executions of the paths over iterations that the program was built to count.
+    /// Executions of the paths over iterations for which the program has counters.
     pub counts: IterationPathCounts,
-    /// Executions of all other paths over iterations.
+    /// Executions of all other paths over iterations, which are counted together.
     pub others: u64,
 }
 
 impl CountedIterations {
-    /// Returns the executions of each sequence of exactly `length` consecutive paths of an activation; `length` may be at most
-    /// `iterations`.
+    /// Returns the executions of each sequence of exactly `length` consecutive paths in an activation of the function. `length` must not
+    /// exceed `iterations`.
     pub fn counts_of_length(&self, length: usize) -> IterationPathCounts {
         let mut counts = IterationPathCounts::new();
         for (path, count) in self.counts.iter().filter(|(path, count)| path.len() >= length && **count > 0) {
@@ -32,13 +33,13 @@ impl CountedIterations {
     }
 }
 
-/// Returns whether an image counts paths over iterations.
+/// Returns whether any unit of an image was built to count paths over iterations.
 pub fn counts_iterations(image: &ImageProfile) -> bool {
     image.units.iter().any(|unit| unit.map.experiment.iterations().is_some())
 }
 
-/// Adds the paths over iterations that an image counted to those of other images, such as the program's other copies. Versions of a
-/// function are kept apart, because their path numbers denote different paths.
+/// Adds an image's counts of paths over iterations to `all`, which may have counts of other images, such as other instrumented copies of
+/// the program. Different versions of a function have separate entries, because their path numbers denote different paths.
 pub fn add_counted_iterations(image: &ImageProfile, all: &mut BTreeMap<FunctionKey, CountedIterations>) {
     for unit in &image.units {
         for function in &unit.map.functions {

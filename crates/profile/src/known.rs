@@ -1,4 +1,4 @@
-//! Extracts a profile's executed paths, which a residual build takes as known.
+//! Lists the paths that a profile's run executed. A residual build takes them as known and counts only other paths.
 
 use crate::model::Profile;
 use crate::paths::FunctionPaths;
@@ -6,7 +6,7 @@ use trodden_flow::Plan;
 use trodden_flow::dag::Entries;
 use trodden_unit::{ConflictingNumberings, FunctionMap, KnownPaths, MapError};
 
-/// Reason why a residual build cannot use the paths of a profile.
+/// Reason why the paths of a profile cannot be used as known paths of a residual build.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum KnownPathsError {
@@ -19,19 +19,19 @@ pub enum KnownPathsError {
 }
 
 impl Profile {
-    /// Returns the executed paths of all functions, including prefixes up to calls that may not return. Fails if a map is corrupt, the
-    /// profile contains two builds with different numberings, or paths are not numbered as in a residual build.
+    /// Returns the executed paths of all functions, including path prefixes that end at calls that may not return. Fails if a map is
+    /// corrupt, the profile contains two builds with different numberings, or paths are not numbered as in a residual build.
     pub fn known_paths(&self) -> Result<KnownPaths, KnownPathsError> {
         self.select_executed(false, |executed, _| executed)
     }
 
-    /// Returns the executed complete paths, without prefixes. Fails like [`Profile::known_paths`].
+    /// Returns the executed complete paths, without prefixes that end at calls. Fails like [`Profile::known_paths`].
     pub fn complete_paths(&self) -> Result<KnownPaths, KnownPathsError> {
         self.select_executed(true, |_, paths| paths.complete.iter().filter(|p| p.count > 0).map(|p| (p.id, p.count)).collect())
     }
 
-    /// Collects the paths that `select` chooses from each function's nonzero counts and decoded paths. Functions that count in hash tables,
-    /// and may have more paths than fit into an array, are rejected unless `allow_tables`.
+    /// Calls `select` with each function's nonzero counts and its decoded paths, and collects the paths that it returns. Fails for
+    /// functions that count in a hash table, unless `allow_tables` is set; these may have more paths than fit into an array.
     fn select_executed(
         &self,
         allow_tables: bool,
@@ -56,7 +56,8 @@ impl Profile {
     }
 }
 
-/// Returns whether a function's path IDs follow from its graph and cuts alone, so that a residual build assigns the same IDs.
+/// Returns whether a function's path IDs are determined by its control-flow graph and its cut edges, so that a residual build assigns the
+/// same IDs.
 pub fn has_standard_numbering(function: &FunctionMap) -> Result<bool, MapError> {
     if function.is_partial() && function.interesting().is_none() {
         return Ok(false);

@@ -1,8 +1,8 @@
-//! Merges profiles one at a time, so that only the sum and one profile are in memory.
+//! Merges profiles one at a time, so that only the merged profile and one other are in memory.
 //!
-//! Counts of the same unit in the same image are added, saturating. Images are distinguished by identity. If two images with the same path
-//! have different identities, they are different builds, whose path IDs must not be mixed: the second profile is rejected, or on request
-//! both builds are kept as separate images. Profiles of different programs can be merged, since a suite may test several programs.
+//! Counts of the same unit in the same image are added; they saturate on overflow. Images are distinguished by identity. Two images with
+//! the same path but different identities are different builds, whose path IDs must not be mixed: the second profile is rejected, or on
+//! request both builds are kept as separate images. Profiles of different programs can be merged, since a suite may test several programs.
 
 use crate::container::{LostPart, Maps};
 use crate::error::ProfileError;
@@ -18,15 +18,15 @@ pub enum BuildPolicy {
     /// Reject the profile.
     #[default]
     Reject,
-    /// Keep the builds as separate images.
+    /// Keep both builds, as separate images.
     Separate,
 }
 
-/// Maximum relative difference between the sampled shares of run time in merged profiles. The merged profile has a single share, so this
-/// also bounds the relative error that merging adds to each profile's estimates.
+/// Sampled profiles are merged only if the shares of the run time in which they counted differ by at most this fraction. The merged profile
+/// has a single share, so this also limits the error of its estimates.
 const MAX_SHARE_DIFFERENCE: f64 = 0.25;
 
-/// Merges profiles that are added one after the other.
+/// Merges profiles, which are added one after the other.
 #[derive(Debug, Default)]
 pub struct Merger {
     builds: BuildPolicy,
@@ -40,9 +40,10 @@ pub struct Merger {
 #[derive(Debug)]
 struct MergedImage {
     profile: ImageProfile,
-    /// Name of the first profile that contained the image.
+    /// Name of the first profile that contained the image, for error messages.
     from: String,
-    /// Index of each unit, by its identity and its index among the units with this identity.
+    /// Index of each unit in the image. A unit that is linked several times has several keys: its identity with the numbers 0, 1, and so
+    /// on.
     unit_indices: HashMap<(Identity, usize), usize>,
 }
 
@@ -53,13 +54,13 @@ pub struct MergedProfile {
     pub profile: Option<Profile>,
     /// Number of files merged.
     pub files: usize,
-    /// Files that were not merged, with the reasons.
+    /// Files that could not be merged, with the reasons.
     pub refused: Vec<(PathBuf, ProfileError)>,
-    /// Corrupt files, of which only the intact part was merged, with their losses.
+    /// Corrupt files with their lost parts. Only the intact parts of these files were merged.
     pub corrupt: Vec<(PathBuf, Vec<LostPart>)>,
 }
 
-/// Merges stored profiles one after the other. `progress` is called after each file with the number of files processed.
+/// Merges stored profiles. Calls `progress` after each file, with the number of files processed so far.
 pub fn merge_files<P: AsRef<Path>>(
     paths: impl IntoIterator<Item = P>,
     builds: BuildPolicy,
@@ -90,8 +91,8 @@ impl Merger {
         Merger { builds, ..Merger::default() }
     }
 
-    /// Adds a profile; `name` identifies it in messages. Fails if the profile has a different build of an image, or was sampled
-    /// differently. Nothing is added then.
+    /// Adds a profile, which error messages call `name`. Fails, without adding anything, if the profile has a different build of an image
+    /// or was sampled differently.
     pub fn add(&mut self, name: &str, profile: Profile) -> Result<(), ProfileError> {
         self.check_builds(name, &profile)?;
         self.check_sampling(name, &profile)?;
@@ -113,14 +114,14 @@ impl Merger {
         Ok(())
     }
 
-    /// Returns the merged profile; `None` if nothing was added.
+    /// Returns the merged profile; `None` if no profile was added.
     pub fn finish(self) -> Option<Profile> {
         let images = self.images.into_iter().map(|i| i.profile).collect();
         let sampling = self.sampling;
         self.run.map(|run| Profile { run, images, sampling })
     }
 
-    /// Rejects a profile that was sampled differently from the previous profiles, or for a different share of its run time.
+    /// Fails if the profile was sampled by a different method than the previous profiles, or for a different share of its run time.
     fn check_sampling(&self, name: &str, profile: &Profile) -> Result<(), ProfileError> {
         if self.run.is_none() {
             return Ok(());
@@ -145,7 +146,7 @@ impl Merger {
         }
     }
 
-    /// Rejects profiles with a different build of an image, unless builds are kept separate.
+    /// Fails if the profile has a different build of an image, unless both builds are to be kept.
     fn check_builds(&self, name: &str, profile: &Profile) -> Result<(), ProfileError> {
         if self.builds == BuildPolicy::Separate {
             return Ok(());
@@ -198,22 +199,22 @@ impl MergedImage {
     }
 }
 
-/// Returns the common properties of two runs, and the sums of their counts and durations.
+/// Combines the properties of two runs: counts and durations are added, and text properties that differ become empty.
 fn merge_runs(one: Run, other: Run) -> Run {
-    fn same<T: Default + PartialEq>(one: T, other: &T) -> T {
+    fn value_if_equal<T: Default + PartialEq>(one: T, other: &T) -> T {
         if one == *other { one } else { T::default() }
     }
     Run {
-        command: same(one.command, &other.command),
-        directory: same(one.directory, &other.directory),
-        host: same(one.host, &other.host),
-        suite: same(one.suite, &other.suite),
+        command: value_if_equal(one.command, &other.command),
+        directory: value_if_equal(one.directory, &other.directory),
+        host: value_if_equal(one.host, &other.host),
+        suite: value_if_equal(one.suite, &other.suite),
         started_ns: one.started_ns.min(other.started_ns),
         duration_ns: one.duration_ns.saturating_add(other.duration_ns),
-        ending: same(one.ending, &other.ending),
+        ending: value_if_equal(one.ending, &other.ending),
         runs: one.runs.saturating_add(other.runs),
-        recorder: same(one.recorder, &other.recorder),
-        test: same(one.test, &other.test),
+        recorder: value_if_equal(one.recorder, &other.recorder),
+        test: value_if_equal(one.test, &other.test),
         diverged: one.diverged.saturating_add(other.diverged),
         lost: one.lost.saturating_add(other.lost),
         interrupted: one.interrupted.saturating_add(other.interrupted),

@@ -1,6 +1,7 @@
-//! The data model of a profile: a run (or several merged runs), its images, their units, and each unit's counts.
+//! The data model of a profile: a run (or several merged runs), its images (executables and shared libraries), their compilation units, and
+//! each unit's counts.
 //!
-//! Counts are stored sparsely by counter. A unit's map has the function and path of each counter. A unit that is linked into two
+//! Only nonzero counters are stored. The map of a unit says which function and path a counter belongs to. A unit that is linked into two
 //! images is listed in both.
 
 use crate::counts::Counts;
@@ -16,16 +17,16 @@ use trodden_unit::{FunctionMap, Identity, MapError, UnitMap};
 pub struct Profile {
     /// The run; in a merged profile, the properties that all runs have in common.
     pub run: Run,
-    /// Executables and shared libraries, in the order in which they were found.
+    /// Executables and shared libraries, in the order in which they first appeared.
     pub images: Vec<ImageProfile>,
-    /// How the profile was sampled; `None` if everything was counted.
+    /// How the profile was sampled; `None` if every execution was counted.
     pub sampling: Option<Sampling>,
 }
 
-/// Properties of a run. In a merged profile, numbers and durations are sums over the runs.
+/// Properties of a run. In a merged profile, counts and durations are sums over the runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    /// Command line; empty if merged runs differ in it.
+    /// Command line; empty if the merged runs have different ones.
     pub command: Vec<String>,
     /// Working directory.
     pub directory: String,
@@ -33,27 +34,27 @@ pub struct Run {
     pub host: String,
     /// Suite that the run belongs to.
     pub suite: Option<String>,
-    /// Start of the earliest run, in nanoseconds since 1970.
+    /// Start of the run, or of the earliest merged run, in nanoseconds since 1970.
     pub started_ns: u64,
     /// Wall time in nanoseconds.
     pub duration_ns: u64,
-    /// How the program ended; `None` if unknown, or if merged runs differ.
+    /// How the program ended; `None` if this is unknown or differs between merged runs.
     pub ending: Option<ProcessEnding>,
-    /// Number of runs merged into this profile.
+    /// Number of runs in this profile.
     pub runs: u64,
-    /// Version of trodden that recorded the run.
+    /// Version of trodden with which the run was recorded.
     pub recorder: String,
     /// Name of the test that was run; `None` if the run is identified by its command.
     pub test: Option<String>,
-    /// Number of differences between copies of the program, which should have run the same execution.
+    /// Number of differences between instrumented copies of the program that should have run the same execution.
     pub diverged: u64,
-    /// Number of threads whose counts are missing, because the program could not write them.
+    /// Number of threads whose counts are missing, because the program could not write them to the raw file.
     pub lost: u64,
-    /// Number of copies, if a signal from outside ended all of them at different points of the execution; otherwise 0.
+    /// Number of instrumented copies, if a signal from another process ended them at different points of the execution; otherwise 0.
     pub interrupted: u64,
 }
 
-/// How a process ended: its exit status, or the signal that killed it.
+/// How a process ended: it exited, or a signal killed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ProcessEnding {
     /// Exit status.
@@ -62,12 +63,12 @@ pub enum ProcessEnding {
     Signal(i32),
 }
 
-/// An executable or shared library.
+/// Counts of an executable or shared library.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImageProfile {
-    /// Identity of the image, a hash of its units and their layout.
+    /// Identity of the image: a hash of its units and their layout.
     pub identity: Identity,
-    /// Path as the process saw it; empty if unknown.
+    /// Path under which the process loaded the image; empty if unknown.
     pub path: String,
     /// The linker's build ID in hexadecimal digits, if it has one.
     pub build_id: Option<String>,
@@ -82,18 +83,18 @@ pub struct UnitProfile {
     pub unit: Identity,
     /// Its map.
     pub map: Arc<UnitMap>,
-    /// Its counts, by index of the counter within the unit.
+    /// Counts, by index of the counter within the unit.
     pub counts: Counts,
 }
 
 impl UnitProfile {
-    /// Returns a function's nonzero counts by path ID, ascending. The function must be one of the unit's.
+    /// Returns the nonzero counts of a function of this unit, as pairs of path ID and count, ascending by path ID.
     pub fn counts_of<'a>(&'a self, function: &FunctionMap) -> impl Iterator<Item = (u64, u64)> + use<'a> {
         let first = function.first_counter;
         self.counts.in_range(first..first.saturating_add(function.counters)).map(move |(at, count)| (at - first, count))
     }
 
-    /// Returns the events of a function's path. The function must be one of the unit's.
+    /// Returns the events on a path of a function of this unit.
     pub fn events_of(&self, function: &FunctionMap, path: u64) -> PathEvents {
         self.counts.events_of(function.first_counter.saturating_add(path))
     }
@@ -103,7 +104,7 @@ impl UnitProfile {
         self.counts.first_seen_of(function.first_counter.saturating_add(path))
     }
 
-    /// Decodes a function's executed paths; `None` if it has no counts.
+    /// Decodes the executed paths of a function; `None` if the function has no counts.
     pub fn executed_paths(&self, function: &FunctionMap) -> Result<Option<FunctionPaths>, MapError> {
         let mut counts = self.counts_of(function).peekable();
         match counts.peek() {
@@ -112,15 +113,15 @@ impl UnitProfile {
         }
     }
 
-    /// Returns the number of a function's executions that were counted without their path, because its table was full or its numbering
-    /// omits paths.
+    /// Returns the number of executions of a function for which the path is unknown, because its hash table was full or its numbering omits
+    /// paths.
     pub fn unattributed(&self, function: &FunctionMap) -> u64 {
         self.counts.in_range(function.unattributed()).fold(0, |sum, c| sum.saturating_add(c.1))
     }
 }
 
 impl Profile {
-    /// Returns all functions, with their images and units.
+    /// Iterates over all functions, with their images and units.
     pub fn functions(&self) -> impl Iterator<Item = (&ImageProfile, &UnitProfile, &FunctionMap)> {
         self.images.iter().flat_map(|image| {
             image.units.iter().flat_map(move |unit| unit.map.functions.iter().map(move |function| (image, unit, function)))

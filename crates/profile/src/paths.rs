@@ -1,9 +1,9 @@
-//! Decodes one function's counters into paths. Each counter belongs to one path of the function's acyclic graph.
+//! Decodes the counters of one function into paths. Each counter counts one path of the function's acyclic graph.
 //!
-//! *Complete* paths end at a return, a back edge or a different cut edge. A path that ends with a `Reach` edge is a prefix, counted before
-//! a call that may not return. If the call did not return, the path is *unfinished*: `unfinished(prefix) = reached(prefix) - complete paths
-//! that continue it - unfinished paths that continue it to later calls`. The number is negative if a forked process completed paths that
-//! its parent began.
+//! A *complete* path ends at a return or at a cut edge, usually a loop's back edge. A path that ends with a `Reach` edge is a prefix, which
+//! is counted before a call that may not return. If the call did not return, the path is *unfinished*. The number of such executions is
+//! `unfinished(prefix) = reached(prefix) - complete paths that continue it - unfinished paths that continue it to later calls`. It is
+//! negative if a forked process completed paths that its parent began.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -13,26 +13,26 @@ use trodden_unit::{BlockKind, EdgeKind, FunctionMap, MapError};
 /// A function's executed paths.
 #[derive(Clone, Debug, Default)]
 pub struct FunctionPaths {
-    /// Complete paths, most frequent first, then by ID.
+    /// Complete paths, sorted by descending count, then by ID.
     pub complete: Vec<PathCount>,
     /// Unfinished paths, by ID.
     pub unfinished: Vec<UnfinishedPath>,
-    /// Paths that neither completed nor ended at a call: a signal interrupted them, and ended the program or jumped elsewhere.
+    /// Executions that neither completed a path nor ended at a call: a signal interrupted them, and the program ended or jumped elsewhere.
     pub lost: Vec<LostPath>,
-    /// Executions of each block, on complete and unfinished paths.
+    /// Number of executions of each block, on complete and unfinished paths.
     pub blocks: Vec<u64>,
-    /// Executions of each edge in the function's graph. 0 for `Reach` edges, because control never takes them.
+    /// Number of executions of each edge in the function's graph. Always 0 for `Reach` edges, since control never takes them.
     pub edges: Vec<u64>,
 }
 
-/// A complete path with its count.
+/// A complete path and its count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathCount {
     /// ID of the path.
     pub id: u64,
     /// Executions.
     pub count: u64,
-    /// Its edges in the acyclic graph.
+    /// Edges of the path in the acyclic graph.
     pub path: Vec<DagEdgeId>,
     /// Its blocks.
     pub blocks: Vec<Node>,
@@ -47,18 +47,19 @@ pub struct PathCount {
 pub enum PathStart {
     /// At the function's entry.
     Entry,
-    /// At the target of a cut edge, usually a loop's back edge. If several cut edges lead to the block, this is the first of them.
+    /// The path begins at the target of a cut edge, usually a loop's back edge. If several cut edges lead to this block, the value is the
+    /// first of them.
     After(Edge),
 }
 
 /// How a path ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathEnd {
-    /// At an edge to the exit: the function returned, or was left by an exception or `longjmp`.
+    /// The path ends at an edge to the exit: the function returned, or was left by an exception or `longjmp`.
     Exit(Edge),
-    /// At a cut edge, usually a loop's back edge.
+    /// The path ends at a cut edge, usually a loop's back edge.
     Cut(Edge),
-    /// In a block without successors.
+    /// The path ends in a block without successors.
     Stop,
 }
 
@@ -67,30 +68,30 @@ pub enum PathEnd {
 pub struct UnfinishedPath {
     /// ID of the prefix.
     pub id: u64,
-    /// Number of executions; negative if forked processes completed more of these paths than they began.
+    /// Number of executions. Negative if forked processes completed more of these paths than they began, since the parent had begun them.
     pub count: i64,
-    /// Its blocks; the last one makes the call.
+    /// Blocks of the path. The last one contains the call.
     pub blocks: Vec<Node>,
-    /// Its edges in the acyclic graph, without the `Reach` edge.
+    /// Edges of the path in the acyclic graph, without the final `Reach` edge.
     pub path: Vec<DagEdgeId>,
     /// How it begins.
     pub beginning: PathStart,
 }
 
-/// A complete or unfinished path.
+/// A complete or unfinished path and its count.
 #[derive(Clone, Copy, Debug)]
 pub struct CountedPath<'p> {
     /// ID of the path or prefix.
     pub id: u64,
     /// Number of executions; may be negative if the path is unfinished ([`UnfinishedPath::count`]).
     pub count: i128,
-    /// Its edges in the acyclic graph.
+    /// Edges of the path in the acyclic graph.
     pub path: &'p [DagEdgeId],
     /// Its blocks.
     pub blocks: &'p [Node],
     /// How it begins.
     pub beginning: PathStart,
-    /// How it ends; `None` for an unfinished path.
+    /// How the path ends; `None` for an unfinished path.
     pub end: Option<PathEnd>,
 }
 
@@ -102,7 +103,7 @@ impl CountedPath<'_> {
 
     /// Returns the number of executions, or 0 if negative.
     pub fn executions(&self) -> u64 {
-        clamp(self.count)
+        clamp_to_u64(self.count)
     }
 }
 
@@ -118,17 +119,17 @@ impl<'p> From<&'p UnfinishedPath> for CountedPath<'p> {
     }
 }
 
-/// Paths that began at the same block, after a cut edge, and never ended.
+/// Paths that began after a cut edge, at the same block, and neither completed nor ended at a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostPath {
-    /// The block where they began.
+    /// The block where the paths began.
     pub head: Node,
-    /// Number of executions; negative if a forked process continued paths of its parent.
+    /// Number of executions. Negative if a forked process continued paths that its parent had begun.
     pub count: i64,
 }
 
 impl FunctionPaths {
-    /// Decodes the counts of a function, given by path ID. Fails if the map is corrupt, or a count's ID does not denote a path.
+    /// Decodes the counts of a function, given as pairs of path ID and count. Fails if the map is corrupt, or if an ID denotes no path.
     pub fn decode(function: &FunctionMap, counts: impl IntoIterator<Item = (u64, u64)>) -> Result<FunctionPaths, MapError> {
         let PathDecoder { dag, numbering, .. } = PathDecoder::from_function(function)?;
         let (mut complete, mut reached) = (Vec::new(), Vec::new());
@@ -143,7 +144,8 @@ impl FunctionPaths {
             }
         }
         let unfinished = match function.is_partial() {
-            // Unfinished paths cannot be computed: an execution that reached a call may have completed a path that is not counted.
+            // Unfinished paths cannot be computed here: executions that reached a call may have completed a path that the function does not
+            // count.
             true => Vec::new(),
             false => find_unfinished(function, &dag, &numbering, &complete, reached),
         };
@@ -153,12 +155,12 @@ impl FunctionPaths {
         Ok(paths)
     }
 
-    /// Returns all paths, complete ones first.
+    /// Iterates over all paths, complete ones first.
     pub fn all(&self) -> impl Iterator<Item = CountedPath<'_>> {
         self.complete.iter().map(CountedPath::from).chain(self.unfinished.iter().map(CountedPath::from))
     }
 
-    /// Finds the complete or unfinished path with an ID.
+    /// Finds a path by its ID and by whether it is complete. Complete and unfinished paths may have the same ID.
     pub fn find(&self, is_complete: bool, id: u64) -> Option<CountedPath<'_>> {
         self.all().find(|p| p.is_complete() == is_complete && p.id == id)
     }
@@ -168,7 +170,7 @@ impl FunctionPaths {
         self.blocks.first().copied().unwrap_or(0)
     }
 
-    /// Returns the sum of the complete paths' counts, saturating.
+    /// Returns the sum of the complete paths' counts; `u64::MAX` if it overflows.
     pub fn total(&self) -> u64 {
         self.complete.iter().fold(0, |sum, p| sum.saturating_add(p.count))
     }
@@ -178,7 +180,7 @@ impl FunctionPaths {
         self.unfinished.is_empty() && self.lost.is_empty()
     }
 
-    /// Computes the executions of blocks and edges, and the lost paths, from complete and unfinished paths.
+    /// Computes the numbers of executions of blocks and edges, and the lost paths, from the complete and unfinished paths.
     pub(crate) fn derive_counts(&mut self, function: &FunctionMap, dag: &Dag) {
         let mut blocks = vec![0i128; function.blocks.len()];
         let mut edges = vec![0i128; function.graph.edge_count()];
@@ -200,18 +202,18 @@ impl FunctionPaths {
         if function.is_partial() {
             imbalance.clear();
         }
-        // Two kinds of blocks cannot be balanced. After a call that may return twice, more or fewer paths may begin than reached the call.
-        // At the entry block, paths begin by a call of the function or by a loop's back edge.
+        // Blocks for which the number of paths that begin says nothing about lost paths: after a call that may return twice, more paths may
+        // begin than reached the call; in the entry block, paths begin both at calls of the function and at back edges.
         let is_balanced =
             |node: &Node| *node != dag.entry() && function.blocks.get(node.index()).is_some_and(|b| b.kind != BlockKind::Continuation);
         self.lost = imbalance
             .into_iter()
             .filter(|(head, n)| *n != 0 && is_balanced(head))
-            .map(|(head, n)| LostPath { head, count: clamp_signed(n) })
+            .map(|(head, n)| LostPath { head, count: clamp_to_i64(n) })
             .collect();
         self.lost.sort_by_key(|l| l.head);
-        self.blocks = blocks.into_iter().map(clamp).collect();
-        self.edges = edges.into_iter().map(clamp).collect();
+        self.blocks = blocks.into_iter().map(clamp_to_u64).collect();
+        self.edges = edges.into_iter().map(clamp_to_u64).collect();
     }
 }
 
@@ -230,7 +232,7 @@ pub struct DecodedPath {
     pub blocks: Vec<Node>,
     /// How it begins.
     pub beginning: PathStart,
-    /// How it ends; `None` for a prefix, which ends at a call in its last block.
+    /// How the path ends; `None` for a prefix that ends at a call in the last block.
     pub end: Option<PathEnd>,
 }
 
@@ -251,7 +253,7 @@ impl<'a> PathDecoder<'a> {
     }
 }
 
-/// Returns how a path ends; `None` for a prefix, which ends at a call that may not return.
+/// Returns how a path ends; `None` for a prefix that ends at a call that may not return.
 pub fn path_end(function: &FunctionMap, dag: &Dag, path: &[DagEdgeId]) -> Option<PathEnd> {
     let last = path.last().map(|e| dag.edge(*e).origin);
     match last {
@@ -270,14 +272,15 @@ pub fn path_start(dag: &Dag, path: &[DagEdgeId]) -> PathStart {
     }
 }
 
-/// Returns the blocks of a path, from the entry or the target of a cut edge to the last block before the exit.
+/// Returns the blocks of a path, from the function's entry or the target of a cut edge to the last block before the exit.
 pub fn path_blocks(dag: &Dag, path: &[DagEdgeId]) -> Vec<Node> {
     let entered = matches!(path.first().map(|e| dag.edge(*e).origin), Some(Origin::Enter(_)));
     let inner = path.iter().map(|e| dag.edge(*e).from);
     inner.skip(usize::from(entered)).collect()
 }
 
-/// Computes the unfinished paths, from the last calls in topological order back to the first.
+/// Computes the unfinished paths. Visits the calls in reverse topological order, so that the unfinished paths that continue a prefix are
+/// known before the prefix.
 fn find_unfinished(
     function: &FunctionMap,
     dag: &Dag,
@@ -306,25 +309,25 @@ fn find_unfinished(
         calls.subtract_continued(&path, remaining);
         let mut prefix_blocks = path_blocks(dag, &path);
         prefix_blocks.push(at);
-        out.push(UnfinishedPath { id, count: clamp_signed(remaining), blocks: prefix_blocks, beginning: path_start(dag, &path), path });
+        out.push(UnfinishedPath { id, count: clamp_to_i64(remaining), blocks: prefix_blocks, beginning: path_start(dag, &path), path });
     }
     out.sort_by_key(|u| u.id);
     out
 }
 
-/// Executions of the prefixes that end before calls.
+/// Executions of path prefixes that end before calls.
 ///
 /// A prefix is identified by its last block and the sum of its edge values. The sum is unique among the prefixes that end in this block: if
 /// two had the same sum, continuing both over the same edges would give two paths with the same ID.
 struct CallPrefixes<'a> {
     dag: &'a Dag,
     values: &'a [i64],
-    /// The `Reach` edge of each block.
+    /// The `Reach` edge that leaves each block; `None` if the block has no call that may not return.
     reach: Vec<Option<DagEdgeId>>,
     /// Index of each node in the topological order.
     position: Vec<usize>,
-    /// By position and sum of each prefix: the number of times it was reached, minus the executions known to have continued. The prefixes
-    /// furthest from the entry come first.
+    /// The number of times each prefix was reached, minus the executions that are known to have continued. The key is the last block's
+    /// position and the sum of edge values, with the prefixes furthest from the entry first.
     remaining: BTreeMap<(Reverse<usize>, i64), i128>,
 }
 
@@ -345,12 +348,12 @@ impl<'a> CallPrefixes<'a> {
         CallPrefixes { dag, values: &function.values, reach, position, remaining: BTreeMap::new() }
     }
 
-    /// Subtracts a path's executions from all prefixes that it continues, that is, all that end before its last block.
+    /// Subtracts the executions of a path from all prefixes that the path continues, which are those that end before the path's last block.
     fn subtract_continued(&mut self, path: &[DagEdgeId], count: i128) {
         let mut sum = 0;
         for edge in path {
             let DagEdge { from: at, origin, .. } = self.dag.edge(*edge);
-            // The dummy edge of a path that begins after a cut edge starts in the entry block, which is not on the path.
+            // A path that begins after a cut edge starts with a dummy edge from the entry block, which is not part of the path.
             if self.reach[at.index()].is_some() && !matches!(origin, Origin::Enter(_)) {
                 *self.remaining_at(at, sum) -= count;
             }
@@ -369,8 +372,8 @@ impl<'a> CallPrefixes<'a> {
     }
 }
 
-/// Checks what decoding relies on: no path begins at the exit, and a `Reach` edge ends its path, because prefixes are decoded by appending
-/// it.
+/// Checks the assumptions of the decoder: no path begins at the exit, and every `Reach` edge ends its path, because prefixes are decoded by
+/// appending this edge.
 fn check_ends(function: &FunctionMap, dag: &Dag) -> Result<(), String> {
     let begins_at_exit = |e: &DagEdge| matches!(e.origin, Origin::Enter(_)) && e.to == dag.exit();
     if let Some(bad) = dag.edges().iter().position(begins_at_exit) {
@@ -384,10 +387,10 @@ fn check_ends(function: &FunctionMap, dag: &Dag) -> Result<(), String> {
     }
 }
 
-fn clamp(count: i128) -> u64 {
+fn clamp_to_u64(count: i128) -> u64 {
     count.clamp(0, i128::from(u64::MAX)) as u64
 }
 
-fn clamp_signed(count: i128) -> i64 {
+fn clamp_to_i64(count: i128) -> i64 {
     count.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }

@@ -1,7 +1,8 @@
-//! Creates files and folders that only their owner can access, since profiles, raw counts and recordings contain command lines and other
-//! private data.
+//! Files and folders that only their owner can access. Profiles, raw counts and recordings are private, because they contain command lines
+//! and other personal data.
 //!
-//! All files in a run store have the permissions of the store's folder, so a user shares a store by changing that folder's permissions.
+//! Inside a run store, new files and folders get the permissions of the store's folder instead, so users share a store by changing the
+//! permissions of that folder.
 
 use crate::temporary::TemporaryFolder;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
@@ -10,14 +11,14 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Name of a run store's folder.
+/// Name of the folder of a run store.
 pub const RUN_STORE: &str = ".trodden";
 const FOLDER_MODE: u32 = 0o700;
 
-/// The run store that the user named, for the whole process.
+/// The run store that the user chose for the whole process; unset if trodden searches for the store.
 static NAMED_STORE: OnceLock<PathBuf> = OnceLock::new();
 
-/// Sets the run store for the whole process. Only the first call has an effect.
+/// Sets the run store for the whole process. Later calls have no effect.
 pub(crate) fn set_named_store(folder: PathBuf) {
     let _ = NAMED_STORE.set(folder);
 }
@@ -26,14 +27,15 @@ pub(crate) fn named_store() -> Option<&'static Path> {
     NAMED_STORE.get().map(PathBuf::as_path)
 }
 
-/// Returns the mode bits for new folders in `folder`: the mode of the run store that contains `folder`, otherwise owner only.
+/// Returns the mode bits for new folders in `folder`: those of the run store that contains `folder`; outside run stores, access for the
+/// owner only.
 pub fn folder_mode(folder: &Path) -> u32 {
     let is_store = |path: &&Path| path.ends_with(RUN_STORE) || named_store() == Some(*path);
     let store = folder.ancestors().find(is_store).and_then(|store| store.metadata().ok());
     store.map_or(FOLDER_MODE, |store| store.mode() & 0o7777)
 }
 
-/// Returns the mode bits for new files in `folder`.
+/// Returns the mode bits for new files in `folder`, following the same rule as [`folder_mode`].
 pub fn file_mode(folder: &Path) -> u32 {
     folder_mode(folder) & 0o666 | 0o600
 }
@@ -47,7 +49,8 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     match create() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             create_folder(path.parent().filter(|above| !above.as_os_str().is_empty()).ok_or(error)?)?;
-            // Repeated only once: in `/proc`, creating a folder fails with `NotFound` although the parent exists.
+            // Tries only once more. Otherwise the recursion would not end in `/proc`, where creating a folder fails with `NotFound`
+            // although the parent exists.
             create()
         }
         other => other,
@@ -59,7 +62,7 @@ pub fn create_new_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(FOLDER_MODE).create(path)?;
     match folder_mode(path.parent().unwrap_or(path)) {
         FOLDER_MODE => Ok(()),
-        // The mode is set regardless of the umask, so that a shared store stays shared.
+        // Sets the mode explicitly, since the umask would otherwise remove permissions of a shared store.
         mode => std::fs::set_permissions(path, Permissions::from_mode(mode)),
     }
 }
@@ -69,20 +72,20 @@ pub fn create_file(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     let mode = file_mode(path.parent().unwrap_or(path));
     let there = file.metadata()?;
-    // Pipes and devices keep their permissions.
+    // Only for regular files: pipes and devices keep their permissions.
     if there.is_file() && there.mode() & 0o777 != mode {
         file.set_permissions(Permissions::from_mode(mode))?;
     }
     Ok(file)
 }
 
-/// Creates a temporary folder. It is removed when dropped, and on a signal in programs that handle signals
-/// ([`temporary`](crate::temporary)).
+/// Creates a temporary folder, which is removed when the value is dropped. Programs that handle signals also remove it when a signal ends
+/// them ([`temporary`](crate::temporary)).
 pub fn temporary_folder(prefix: &str) -> io::Result<TemporaryFolder> {
     TemporaryFolder::create_in(&std::env::temp_dir(), prefix, FOLDER_MODE)
 }
 
-/// Creates a temporary folder in `base`.
+/// Creates a temporary folder in `base`, which is removed like that of [`temporary_folder`].
 pub fn temporary_folder_in(base: &Path, prefix: &str) -> io::Result<TemporaryFolder> {
     TemporaryFolder::create_in(base, prefix, folder_mode(base))
 }

@@ -1,5 +1,5 @@
-//! Converts functions and their profiles to [procedures](trodden_partition::Procedure), the input for partitioning paths among copies: path
-//! graphs with the executions of each edge.
+//! Converts functions and their profiles to [procedures](trodden_partition::Procedure): acyclic path graphs with the executions of each
+//! edge. They are the input of the algorithms that divide a program's paths among several instrumented copies.
 
 mod calls;
 mod calls_of_program;
@@ -15,12 +15,12 @@ use trodden_flow::{Dag, DagEdge, DagEdgeId, DagEdgeSet, Edge, Node, Origin};
 use trodden_partition::{ExecutedPath, Procedure};
 use trodden_unit::{EdgeKind, FunctionMap, MapError};
 
-/// Factor that converts estimated frequencies, which are fractions, to integers.
+/// Factor by which estimated frequencies, which are fractions, are multiplied before they are rounded to integers.
 const ESTIMATE_SCALE: f64 = 1024.0;
-/// Maximum scaled estimate, so that sums fit into 64 bits. Nested loops and calls yield very high estimates.
+/// Maximum of a scaled estimate. It keeps sums within 64 bits although nested loops and calls yield very high estimates.
 const MAX_ESTIMATE: f64 = (1u64 << 48) as f64;
 
-/// Converts a function and its counts, given by path ID. Fails if the map is corrupt, or an ID is out of range.
+/// Converts a function and its counts, which are pairs of path ID and count. Fails if the map is corrupt, or an ID is out of range.
 pub fn measured_procedure(function: &FunctionMap, counts: &[(u64, u64)]) -> Result<Procedure, MapError> {
     let dag = function.dag()?;
     let ends = CountingEdges::new(&dag);
@@ -28,13 +28,13 @@ pub fn measured_procedure(function: &FunctionMap, counts: &[(u64, u64)]) -> Resu
     let mut add =
         |path: &[DagEdgeId], count: u64| path.iter().for_each(|e| frequencies[e.index()] = frequencies[e.index()].saturating_add(count));
     let decoded = FunctionPaths::decode(function, counts.iter().copied())?;
-    // The counts of unfinished paths may be negative, because forked processes complete paths that they did not begin. Those executions
-    // are already among the complete paths.
+    // Negative counts of unfinished paths are taken as 0. They arise when forked processes complete paths that their parent began, and
+    // these executions are already counted in the complete paths.
     decoded.all().for_each(|p| add(p.path, p.executions()));
     let complete = decoded.complete.iter().map(|p| ExecutedPath { end: ends.find(&p.path), count: p.count, in_passing: false });
     let mut paths: Vec<ExecutedPath> = complete.collect();
-    // An execution that reached a call that may not return was counted there, but the edges of its prefix are already part of a path above.
-    // Only the `Reach` edge remains to be added.
+    // An execution that reached a call that may not return was counted before the call. The edges of this prefix are already part of a path
+    // above, so only its `Reach` edge remains to be added.
     let complete_ids: HashSet<u64> = decoded.complete.iter().map(|p| p.id).collect();
     let numbering = function.numbering(&dag)?;
     for &(id, count) in counts.iter().filter(|(id, _)| !complete_ids.contains(id)) {
@@ -45,7 +45,8 @@ pub fn measured_procedure(function: &FunctionMap, counts: &[(u64, u64)]) -> Resu
     Ok(Procedure { dag, frequencies, paths, call_sites: None, unit: 0 })
 }
 
-/// Converts a function in which each path is a single edge ([`crate::copies::edges`]). `known` has the original function's decoded paths.
+/// Converts a function whose map was changed so that each path is a single edge ([`crate::copies::edges`]). `known` are the decoded paths
+/// of the original function.
 pub fn edge_procedure(function: &FunctionMap, known: &FunctionPaths) -> Result<Procedure, MapError> {
     let dag = function.dag()?;
     let executed = |node: Node| known.blocks.get(node.index()).copied().unwrap_or(0);
@@ -59,7 +60,7 @@ pub fn edge_procedure(function: &FunctionMap, known: &FunctionPaths) -> Result<P
     Ok(Procedure { dag, frequencies, paths: Vec::new(), call_sites: None, unit: 0 })
 }
 
-/// Estimates the executions of each block and edge per call of the function, from its loops and branches.
+/// Estimates how often each block and edge is executed per call of the function, from its loops and branches.
 fn block_frequencies(function: &FunctionMap) -> Frequencies {
     let hint = |e: Edge| match function.graph.kind(e) {
         EdgeKind::Reach => Hint::Never,
@@ -70,13 +71,13 @@ fn block_frequencies(function: &FunctionMap) -> Frequencies {
     Frequencies::estimate(&function.graph, &branch_weights(&function.graph, &hints))
 }
 
-/// Converts a function without counts. Its frequencies are estimated for the given number of calls.
+/// Converts a function without counts, with frequencies estimated for the given number of calls.
 pub fn estimated_procedure(function: &FunctionMap, calls: f64) -> Result<Procedure, MapError> {
     let (dag, estimate) = (function.dag()?, block_frequencies(function));
     let of = |edge: &DagEdge| match edge.origin {
         Origin::Real(e) if function.graph.kind(e) == EdgeKind::Reach => estimate.node(edge.from),
         Origin::Real(e) | Origin::Leave(e) => estimate.edge(e),
-        // Cut edges to the same block may share the edge at which paths begin.
+        // If several cut edges lead to the same block, their paths may begin at one shared edge.
         Origin::Enter(_) => {
             cut_edges_into(&dag, function, edge.to).map(|e| estimate.edge(e)).sum::<f64>() / count_entry_edges(&dag, edge.to)
         }
@@ -90,7 +91,7 @@ fn cut_edges_into<'a>(dag: &'a Dag, function: &'a FunctionMap, head: Node) -> im
     dag.cuts().iter().map(|c| c.edge).filter(move |e| function.graph.to(*e) == head)
 }
 
-/// Returns the number of edges at which paths begin in a block, at least 1.
+/// Returns the number of edges at which paths that start in the block begin, but at least 1, because it is used as a divisor.
 fn count_entry_edges(dag: &Dag, head: Node) -> f64 {
     dag.incoming(head).iter().filter(|e| matches!(dag.edge(**e).origin, Origin::Enter(_))).count().max(1) as f64
 }

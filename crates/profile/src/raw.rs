@@ -1,8 +1,9 @@
-//! Reads raw files: the counts that the runtime writes, summed over its regions. [`trodden_wire`] defines the layout.
+//! Reads raw files: the counts that the runtime of an instrumented program writes to mapped memory. [`trodden_wire`] defines the layout.
 //!
-//! The programs that write a raw file may die at any moment, and any size in the file may be corrupt, so everything is checked against the
-//! file's length before it is used. Missing or corrupt data is a [`RawProblem`] if the rest can still be used, and an error otherwise.
-//! Files are sparse: holes are skipped, and memory is proportional to the number of nonzero counters.
+//! A raw file has a region for each thread; the counts are summed over the regions. The programs that write a raw file may be killed at any
+//! moment, so every size in it is checked against the file's length before it is used. Missing or corrupt data is a [`RawProblem`] if the
+//! rest is still usable, and an error otherwise. Raw files are sparse: holes are skipped, and the memory needed for reading is proportional
+//! to the number of nonzero counters.
 
 use crate::error::ProfileError;
 use crate::sum::CountSums;
@@ -24,25 +25,25 @@ use trodden_wire::{region_holder_offset, region_lost_offset};
 /// Maximum number of units; a file with more is corrupt.
 const MAX_UNITS: u64 = 1 << 22;
 const MAX_PATH_BYTES: u64 = 1 << 16;
-/// Number of bytes read at a time; a multiple of 8.
-const READ_BYTES: usize = 1 << 17;
+/// Size of the read buffer in bytes; a multiple of the word size, 8.
+const READ_BUFFER_BYTES: usize = 1 << 17;
 
-/// An image's counts from a raw file.
+/// Counts of an image (an executable or shared library), read from a raw file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RawProfile {
     /// The raw file.
     pub file: PathBuf,
     /// Identity of the image.
     pub image: Identity,
-    /// Path of the image as the process saw it; empty if unknown.
+    /// Path under which the process loaded the image; empty if unknown.
     pub image_path: PathBuf,
     /// ID of the process that created the file.
     pub pid: u64,
     /// Creation time of the file, in nanoseconds since 1970.
     pub created_ns: u64,
-    /// Number of regions: the maximum number of threads, in all processes, that counted at the same time.
+    /// Number of regions, which is the maximum number of threads that counted at the same time, in all processes.
     pub regions: u64,
-    /// Number of threads whose counts are lost, because there was no space or the file could not be opened.
+    /// Number of threads whose counts are lost, because the disk was full or the file could not be opened.
     pub lost: u64,
     /// Its units in link order.
     pub units: Vec<RawUnitCounts>,
@@ -50,21 +51,21 @@ pub struct RawProfile {
     pub problems: Vec<RawProblem>,
 }
 
-/// The counts of one unit of an image.
+/// Counts of one unit of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawUnitCounts {
     /// Identity of the unit.
     pub unit: Identity,
     /// Number of its counters.
     pub counters: u64,
-    /// Nonzero counters by index, ascending; saturating sums over all regions.
+    /// Nonzero counts by index of the counter, ascending, summed over all regions. Sums that overflow are `u64::MAX`.
     pub counts: Vec<(u64, u64)>,
-    /// For each sum that saturated, its excess over `u64::MAX`.
+    /// For each counter whose sum overflowed, the excess over `u64::MAX`.
     pub overflow: Vec<(u64, u128)>,
 }
 
 impl RawUnitCounts {
-    /// Returns the nonzero counters with their full sums.
+    /// Returns the nonzero counters with their sums, including the excess over `u64::MAX`.
     pub fn full_sums(&self) -> impl Iterator<Item = (u64, u128)> {
         let overflow = |at: u64| self.overflow.binary_search_by_key(&at, |b| b.0).map_or(0, |index| self.overflow[index].1);
         self.counts.iter().map(move |&(at, count)| (at, u128::from(count) + overflow(at)))
@@ -80,16 +81,16 @@ pub enum RawProblem {
          Record again"
     )]
     Truncated { end: u64, region: u64, expected: u64 },
-    /// The file has no region, although a program creates one when it starts.
+    /// The file has no region, although the runtime creates one when the program starts.
     #[error(
         "the file has no counts: the program ended while it created the file, or the file was truncated after its header. Record again"
     )]
     NoRegion,
-    /// Threads counted in memory that could not be mapped to the file, and was discarded.
+    /// Threads whose counts were not in memory mapped from the file, so they were discarded.
     #[error("the counts of {} are lost: {}", plural((*.threads).into(), "thread", "threads"), lost_reasons(.reasons))]
     Lost {
         threads: u64,
-        /// Reasons, as far as the file records them.
+        /// Reasons for the loss, if the file records them.
         reasons: Vec<LostReason>,
     },
     #[error(
@@ -115,8 +116,8 @@ fn lost_reasons(reasons: &[LostReason]) -> String {
 }
 
 impl RawProfile {
-    /// Reads a raw file. Programs may still be writing to it. Fails if the file cannot be read, is not a raw file, has a different
-    /// version, has no header yet, or its header is corrupt.
+    /// Reads a raw file, to which programs may still be writing. Fails if the file cannot be read, is not a raw file, is of a different
+    /// version, has no header yet, or has a corrupt header.
     pub fn read(path: &Path) -> Result<RawProfile, ProfileError> {
         let mut file = RawFile::open(path)?;
         let mut sums: Vec<CountSums> = file.units.iter().map(|_| CountSums::default()).collect();
@@ -132,26 +133,26 @@ impl RawProfile {
     }
 }
 
-/// A nonzero word of a unit in a region.
+/// A word of a region that is not zero and belongs to a unit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawWord {
-    /// Its index among the unit's words.
+    /// Index of the word among the unit's words.
     pub index: u64,
     pub offset: u64,
     pub value: u64,
 }
 
-/// An open raw file with a verified header.
+/// An open raw file whose header has been checked.
 pub(crate) struct RawFile {
     pub file: RegionFile,
     pub image_path: PathBuf,
     pub header: RawHeader,
     pub units: Vec<RawUnit>,
-    /// Number of regions. Set by `for_each_word`.
+    /// Number of regions, set by `for_each_word`.
     pub regions: u64,
-    /// Number of threads without counts in any region. Set by `for_each_word`.
+    /// Number of threads whose counts are in no region, set by `for_each_word`.
     pub lost: u64,
-    /// Missing or corrupt data. `for_each_word` adds to it.
+    /// Missing or corrupt data that `for_each_word` found.
     pub problems: Vec<RawProblem>,
 }
 
@@ -168,13 +169,13 @@ impl RawFile {
         Ok(RawFile { file, image_path, header, units, regions: 0, lost: 0, problems: Vec::new() })
     }
 
-    /// Calls `visit` with each nonzero word of each region and the index of the word's unit, in the order of the file. Sets `regions`,
-    /// `lost` and `problems`. Fails if the file cannot be read, or was truncated after it was opened.
+    /// Calls `visit` with each nonzero word of each region and the index of the unit that the word belongs to, in file order. Sets
+    /// `regions`, `lost` and `problems`. Fails if the file cannot be read, or has been truncated since it was opened.
     pub fn for_each_word(&mut self, visit: &mut dyn FnMut(usize, RawWord)) -> Result<(), ProfileError> {
         let (header, length) = (self.header, self.file.length);
         let bytes = length.saturating_sub(header.regions_offset);
         let (whole, rest) = (bytes / header.region_stride, bytes % header.region_stride);
-        // The space after a region's last counter is padding.
+        // The rest of a region after its counters is padding, which may be missing at the end of the file.
         if rest != 0 && rest < header.counters * 8 {
             let expected = header.regions_offset.saturating_add(header.region_stride.saturating_mul(whole + 1));
             self.problems.push(RawProblem::Truncated { end: length, region: whole, expected });
@@ -188,7 +189,7 @@ impl RawFile {
             match owners.find(index).filter(|_| index < header.counters) {
                 Some((unit, first)) => visit(unit, RawWord { index: index - first, offset, value }),
                 None if index == losses => lost = lost.merge(LostThreads(value)),
-                // The ID of the process that holds or last held the region.
+                // This word holds the ID of the process that uses the region, or used it last.
                 None if index == holder => {}
                 None => stray.get_or_insert((0, offset)).0 += 1,
             }
@@ -206,9 +207,9 @@ impl RawFile {
     }
 }
 
-/// Maps the words of a region to units. Gaps between units contain no counters.
+/// A mapping from the words of a region to the units that they belong to. Words between units contain no counters.
 struct WordOwners {
-    /// First word, end, and index of each unit; ascending.
+    /// First word, end (exclusive) and index of each unit, ascending.
     ranges: Vec<(u64, u64, usize)>,
 }
 
@@ -226,21 +227,21 @@ impl WordOwners {
     }
 }
 
-/// A raw file of counts or a stream file. Both have the same header.
+/// A file whose header is that of a raw file: a raw file of counts, or a stream file.
 pub(crate) struct RegionFile {
     pub path: PathBuf,
     pub file: File,
     length: u64,
 }
 
-/// The part of the file that a program writes first and does not change afterwards.
+/// The beginning of a raw file, which a program writes first and does not change afterwards.
 pub(crate) struct RawSetup {
     pub header: RawHeader,
     pub units: Vec<RawUnit>,
     pub image_path: PathBuf,
 }
 
-/// Returns whether a file's first bytes identify it as a file of this kind. The file may have any version, and may be corrupt.
+/// Returns whether the file's first bytes show that it is of this kind. The file may be of any version, and may be corrupt.
 pub(crate) fn has_kind(path: &Path, kind: FileKind) -> bool {
     let mut beginning = [0; FILE_HEADER_BYTES];
     File::open(path).and_then(|file| file.read_at(&mut beginning, 0)).is_ok_and(|have| FileKind::detect(&beginning[..have]) == Some(kind))
@@ -252,8 +253,8 @@ impl RegionFile {
         Ok(RegionFile { path: path.to_owned(), file, length })
     }
 
-    /// Reads and checks the header, the units and the image's path. Fails if the file has a different kind or version, has no header yet,
-    /// or its header is corrupt.
+    /// Reads and checks the header, the list of units and the image's path. Fails if the file is of a different kind or version, has no
+    /// header yet, or has a corrupt header.
     pub(crate) fn read_setup(&self, kind: FileKind) -> Result<RawSetup, ProfileError> {
         let mut bytes = [0; RawHeader::BYTES];
         let have = self.length.min(RawHeader::BYTES as u64) as usize;
@@ -307,7 +308,8 @@ impl RegionFile {
         })
     }
 
-    /// Reads `count` items of `size` bytes each from an offset. Fails if there are more than `max`; `what` names the items in the error.
+    /// Reads `count` items of `size` bytes each at an offset. Fails if there are more than `max` items; the error message calls them
+    /// `what`.
     fn read_items(&self, what: &str, offset: u64, count: u64, size: usize, max: u64) -> Result<Vec<u8>, ProfileError> {
         let length = count.checked_mul(size as u64).filter(|_| count <= max);
         let Some(length) = length.filter(|length| offset.checked_add(*length).is_some_and(|end| end <= self.length)) else {
@@ -342,15 +344,16 @@ impl RegionFile {
         })
     }
 
-    /// Calls `visit` with the offset and value of each complete nonzero word from offset `start` to the end of the file.
+    /// Calls `visit` with the offset and value of each nonzero word between `start` and the end of the file. An incomplete word at the end
+    /// is ignored.
     fn for_each_word(&self, start: u64, visit: &mut dyn FnMut(u64, u64)) -> Result<(), ProfileError> {
-        let mut buffer = vec![0; READ_BYTES];
+        let mut buffer = vec![0; READ_BUFFER_BYTES];
         let mut at = start;
         while let Some((from, to)) = self.next_data(at)? {
-            // A data range may begin and end at any byte, but words are aligned to the start of the regions.
+            // A data range of a sparse file may begin and end at any byte, but words are aligned to `start`.
             let mut offset = start + (from.max(start) - start) / 8 * 8;
             while offset < to && self.length - offset >= 8 {
-                let size = (self.length - offset).min((to - offset).next_multiple_of(8)).min(READ_BYTES as u64) as usize / 8 * 8;
+                let size = (self.length - offset).min((to - offset).next_multiple_of(8)).min(READ_BUFFER_BYTES as u64) as usize / 8 * 8;
                 self.read_exact(&mut buffer[..size], offset)?;
                 for (i, word) in buffer[..size].chunks_exact(8).enumerate() {
                     match u64::from_le_bytes(word.try_into().expect("eight bytes")) {
@@ -365,7 +368,7 @@ impl RegionFile {
         Ok(())
     }
 
-    /// Returns the next range of the file at or after `at` that is not a hole.
+    /// Returns the first range of data, which is not a hole, at or after offset `at`.
     fn next_data(&self, at: u64) -> Result<Option<(u64, u64)>, ProfileError> {
         use rustix::fs::{SeekFrom, seek};
         use rustix::io::Errno;
@@ -375,7 +378,7 @@ impl RegionFile {
         let from = match seek(&self.file, SeekFrom::Data(at)) {
             Ok(from) => from,
             Err(Errno::NXIO) => return Ok(None),
-            // The file system does not report holes, so everything is treated as data.
+            // The file system does not report holes. The rest of the file is treated as data.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some((at, self.length))),
             Err(e) => return Err(ProfileError::io(&self.path, "read")(e.into())),
         };
@@ -395,8 +398,9 @@ impl RegionFile {
     }
 }
 
-/// Returns the offset of the image's sampling switch in the raw file (0 if it has none), and the ID of the process that created the file.
-pub(crate) fn switch_and_process(path: &Path, file: &File) -> Result<(u64, u64), ProfileError> {
+/// Returns the offset of the image's sampling switch in the raw file (0 if the image has none), and the ID of the process that created the
+/// file.
+pub(crate) fn read_switch_and_process(path: &Path, file: &File) -> Result<(u64, u64), ProfileError> {
     let raw = RegionFile::new(path, file.try_clone().map_err(ProfileError::io(path, "read"))?)?;
     let header = raw.read_setup(FileKind::RAW_COUNTS)?.header;
     match header.switch_offset < header.regions_offset.min(raw.length) {

@@ -1,4 +1,4 @@
-//! Sampled profiles: counted in [`bursts`], or derived from [`branches`] that hardware recorded.
+//! Sampled profiles, which were counted in short [`bursts`] or derived from [`branches`] that hardware recorded.
 
 pub mod branches;
 pub mod bursts;
@@ -18,14 +18,15 @@ use serde::{Deserialize, Serialize};
 /// How a profile was sampled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Sampling {
-    /// Units of the sample tier were counted in bursts: their counts are the observed part of all executions.
+    /// The program counted only during short bursts, so its counts are the observed part of all executions.
     Bursts(BurstSampling),
-    /// Counts were derived from branch records, as estimates, or from a trace of all branches.
+    /// Counts were derived from branches that hardware recorded: estimates if they come from branch records, exact if they come from a
+    /// trace of all branches.
     Branches(BranchSampling),
 }
 
 impl Sampling {
-    /// Returns the data of sampling in bursts; `None` if the profile was derived from branches.
+    /// Returns how the profile was sampled in bursts; `None` if it was derived from branches.
     pub fn bursts(&self) -> Option<&BurstSampling> {
         match self {
             Sampling::Bursts(bursts) => Some(bursts),
@@ -33,7 +34,7 @@ impl Sampling {
         }
     }
 
-    /// Returns the data about the branch records or the trace; `None` if the profile was counted in bursts.
+    /// Returns how the profile was derived from branches; `None` if it was counted in bursts.
     pub fn branches(&self) -> Option<&BranchSampling> {
         match self {
             Sampling::Branches(branches) => Some(branches),

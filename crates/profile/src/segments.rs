@@ -1,8 +1,8 @@
-//! Interprocedural segments of a run, read from a stream ([`crate::stream::SegmentReader`]) or counted by a program that was built for it
-//! ([`trodden_unit::SegmentWords`]).
+//! Interprocedural segments of a run, which are paths across calls: a path of each caller, and a path of the last callee
+//! ([`trodden_unit::segments`]). They are read from a stream ([`crate::stream::SegmentReader`]) or counted by a program that was built for
+//! it ([`trodden_unit::SegmentWords`]).
 //!
-//! [`trodden_unit::segments`] defines segments. A segment with few callers may be the end of longer ones; [`sum_to_depth`] sums all
-//! segments that end with the same calls.
+//! A segment may be the end of longer segments with more callers; [`sum_to_depth`] sums all segments that end with the same calls.
 
 use crate::model::ImageProfile;
 use crate::paths::{DecodedPath, PathEnd};
@@ -20,48 +20,50 @@ pub struct FunctionPath {
     pub path: u64,
 }
 
-/// A segment: the callers' paths, outermost first, followed by the last callee's path.
+/// A segment: the paths of the callers, outermost first, followed by the path of the last callee.
 pub type Segment = Vec<FunctionPath>;
 
 /// Number of executions of each segment.
 pub type CountsBySegment = BTreeMap<Segment, u64>;
 
-/// The segments that a program counted.
+/// Segment counts of a program that was instrumented to count segments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CountedSegments {
-    /// Executions of interesting segments, and of other segments that the counters also distinguish.
+    /// Executions of interesting segments, and of other segments that happen to have a counter of their own.
     pub counts: CountsBySegment,
-    /// The interesting segments, which the program was instrumented to count.
+    /// Interesting segments: those that the program was instrumented to count.
     pub interesting: BTreeSet<Segment>,
-    /// Interesting segments that cannot be counted, because uninstrumented code makes one of their calls.
+    /// Interesting segments that cannot be counted, because code without instrumentation makes one of their calls.
     pub unplaced: BTreeSet<Segment>,
-    /// Number of executions that were counted without their segment, because their context is not interesting or their counter is shared.
+    /// Number of executions whose segment is unknown, because their callers are not those of an interesting segment or their counter is
+    /// shared.
     pub others: u64,
-    /// For each function that counts segments, the size of its counters and the changes to its calls.
+    /// Number of counters and changed calls of each function that counts segments.
     pub counters: Vec<SegmentCounterStatistics>,
 }
 
-/// Counter size of a function that counts segments, and changes to its calls.
+/// Number of counters of a function that counts segments, and how its calls were changed so that it knows its callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentCounterStatistics {
     /// The function.
     pub function: FunctionIndex,
-    /// Number of its counter words.
+    /// Number of counter words of the function.
     pub words: u64,
-    /// Number of interesting segments that end in it.
+    /// Number of interesting segments that end in the function.
     pub interesting: u64,
     /// Number of call sites at which the function was inlined.
     pub inlined: u32,
-    /// Number of call sites that call a copy of the function with the context as an additional argument.
+    /// Number of call sites that call a duplicate of the function, to which they pass the context (the callers' paths) as an additional
+    /// argument.
     pub duplicated: u32,
 }
 
-/// Returns whether an image counts segments.
+/// Returns whether any unit of an image was built to count segments.
 pub fn counts_segments(image: &ImageProfile) -> bool {
     image.units.iter().any(|unit| unit.map.experiment.segments().is_some())
 }
 
-/// Decodes the segment counters of an image.
+/// Decodes the segment counts of an image.
 pub fn counted_segments(image: &ImageProfile) -> CountedSegments {
     let contexts = SegmentContexts::from_image(image);
     let mut out = CountedSegments::default();
@@ -98,7 +100,7 @@ pub fn counted_segments(image: &ImageProfile) -> CountedSegments {
     out
 }
 
-/// Sums the executions of all segments that end with the same `depth` calls. Drops shorter segments.
+/// Sums the executions of all segments that end with the same `depth` calls. Drops segments with fewer calls.
 pub fn sum_to_depth(counts: &CountsBySegment, depth: usize) -> CountsBySegment {
     let mut sums = CountsBySegment::new();
     for (segment, count) in counts.iter().filter(|(segment, _)| segment.len() > depth) {
@@ -107,7 +109,7 @@ pub fn sum_to_depth(counts: &CountsBySegment, depth: usize) -> CountsBySegment {
     sums
 }
 
-/// Returns the functions of an image that count segments or pass contexts to callees.
+/// Returns the functions of an image that count segments or pass their context (the callers' paths) to callees.
 fn functions(image: &ImageProfile) -> impl Iterator<Item = (FunctionIndex, &FunctionMap, &SegmentWords)> {
     image.units.iter().enumerate().flat_map(|(unit, profile)| {
         let functions = profile.map.functions.iter().enumerate();
@@ -117,7 +119,7 @@ fn functions(image: &ImageProfile) -> impl Iterator<Item = (FunctionIndex, &Func
 
 struct SegmentContexts<'a> {
     image: &'a ImageProfile,
-    /// Functions by source file and name.
+    /// Indices of functions by source file and linkage name.
     functions: HashMap<(&'a str, &'a str), FunctionIndex>,
 }
 
@@ -132,8 +134,8 @@ impl<'a> SegmentContexts<'a> {
         self.image.units[index.unit].map.functions[index.function].segment_words()
     }
 
-    /// Returns the callers' paths of a context, outermost first; `None` if the map names an unknown function, or there are more than `max`
-    /// callers.
+    /// Returns the paths of the callers that a context number denotes, outermost first. `None` if the map refers to an unknown function, or
+    /// if there are more than `max` callers.
     fn callers(&self, index: FunctionIndex, context: u32, max: u32) -> Option<Segment> {
         let Some(number) = context.checked_sub(1) else { return Some(Segment::new()) };
         let caller = self.words(index)?.contexts.get(number as usize)?;
@@ -143,7 +145,7 @@ impl<'a> SegmentContexts<'a> {
         Some(chain)
     }
 
-    /// Returns whether uninstrumented code makes one of a segment's calls.
+    /// Returns whether code without instrumentation makes one of the segment's calls.
     fn is_unplaced(&self, segment: &Segment) -> bool {
         segment.windows(2).any(|pair| {
             let [caller, callee] = pair else { return false };
@@ -155,8 +157,8 @@ impl<'a> SegmentContexts<'a> {
     }
 }
 
-/// Returns the block that makes the call at which a path ends; `None` if the path does not end at a call. This is the path's last block or,
-/// for a tail call, possibly the preceding block.
+/// Returns the block that makes the call at which a path ends; `None` if the path does not end at a call. It is the path's last block or,
+/// for a tail call, possibly the block before it.
 pub fn calling_block(function: &FunctionMap, walk: &DecodedPath) -> Option<Node> {
     let (last, before) = walk.blocks.split_last()?;
     let is_tail_call = |from: &Node| function.graph.flow_edges().any(|e| e.from == *from && e.to == *last && e.kind == EdgeKind::TailCall);

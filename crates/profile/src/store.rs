@@ -1,8 +1,8 @@
-//! The run store: a project's runs, in the folder `.trodden`.
+//! The run store: the folder `.trodden`, in which a project keeps its runs.
 //!
-//! `profiles/000001.trodden` is the profile of run 1, `streams/000001/` contains its streams, and `runs.db` is an SQLite index of the
-//! profiles (tables in `schema`), which any SQLite client can query. Several programs may record at the same time. Profiles are never
-//! overwritten, and the index is kept consistent with them ([`IndexRepair`]).
+//! `profiles/000001.trodden` is the profile of run 1, and `streams/000001/` contains its streams. `runs.db` is an SQLite index of the
+//! profiles (its tables are described in `schema`), which any SQLite client can query. Several programs may record at the same time.
+//! Profiles are never overwritten, and the index is kept consistent with them ([`IndexRepair`]).
 
 mod index;
 mod leftovers;
@@ -20,21 +20,23 @@ use crate::error::ProfileError;
 use crate::model::{Profile, Run};
 use crate::private;
 use crate::temporary::TemporaryFolder;
-use rows::{RUNS_QUERY, insert_run, read_entry, read_images, remove_unused_suites_and_builds, signed, suite_id, unsigned};
+use rows::{
+    RUNS_QUERY, from_sqlite_integer, insert_run, read_entry, read_images, remove_unused_suites_and_builds, suite_id, to_sqlite_integer,
+};
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use trodden_unit::Identity;
 
-const DATABASE: &str = "runs.db";
-const PROFILES: &str = "profiles";
-/// Subfolder with a folder of streams for each run.
-const STREAMS: &str = "streams";
-/// Environment variable that names the run store. If it is set, trodden does not search for a store.
+const DATABASE_NAME: &str = "runs.db";
+const PROFILES_FOLDER: &str = "profiles";
+/// Subfolder that contains a folder of streams for each run.
+const STREAMS_FOLDER: &str = "streams";
+/// Environment variable with the path of the run store. If it is set, trodden does not search for a store.
 pub const RUNS_VARIABLE: &str = "TRODDEN_RUNS";
 
-/// Makes `folder` the run store for the whole process, instead of the project's `.trodden`. Only the first call has an effect.
+/// Makes `folder` the run store for the whole process, instead of the project's `.trodden`. Later calls have no effect.
 pub fn set_store_folder(folder: PathBuf) {
     private::set_named_store(folder);
 }
@@ -44,16 +46,16 @@ pub fn store_folder(project: &Path) -> PathBuf {
     private::named_store().map_or_else(|| project.join(FOLDER), Path::to_owned)
 }
 
-/// Returns the path of the run store that [`RunStore::find`] would open; `None` if there is none.
+/// Returns the path of the run store that [`RunStore::find`] would open; `None` if no such store exists.
 pub fn locate(start: &Path) -> Option<PathBuf> {
-    let is_store = |folder: &PathBuf| folder.join(DATABASE).is_file() || folder.join(PROFILES).is_dir();
+    let is_store = |folder: &PathBuf| folder.join(DATABASE_NAME).is_file() || folder.join(PROFILES_FOLDER).is_dir();
     match private::named_store() {
         Some(named) => Some(named.to_owned()).filter(is_store),
         None => std::path::absolute(start).ok()?.ancestors().map(|above| above.join(FOLDER)).find(is_store),
     }
 }
 
-/// Name prefix of folders that contain raw counts.
+/// Beginning of the names of folders that contain raw files.
 pub const RAW_FOLDER_PREFIX: &str = "raw-";
 
 /// An open run store.
@@ -62,7 +64,7 @@ pub struct RunStore {
     folder: PathBuf,
     database: Connection,
     repair: Option<IndexRepair>,
-    /// If the store cannot be written: a temporary copy of the index, which is used instead, and the reason.
+    /// The temporary copy of the index that is used because the store cannot be written, and the reason why it cannot; otherwise `None`.
     unwritable: Option<(TemporaryFolder, String)>,
 }
 
@@ -71,17 +73,17 @@ pub struct RunStore {
 pub struct RunEntry {
     /// Number of the run; the first is 1.
     pub number: u64,
-    /// Description of the run, with its current suite.
+    /// Properties of the run, including the suite that it belongs to now.
     pub run: Run,
     /// Path of the stored profile.
     pub profile: PathBuf,
     /// Size of the profile in bytes.
     pub bytes: u64,
-    /// Its images.
+    /// The executables and shared libraries of the run.
     pub images: Vec<RunImage>,
 }
 
-/// An executable or library of a run.
+/// An executable or shared library of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunImage {
     /// Identity of the build.
@@ -99,7 +101,7 @@ enum IndexFailure {
 }
 
 impl IndexFailure {
-    /// Converts to a [`ProfileError`] that names the database.
+    /// Converts the failure to a [`ProfileError`]; an SQLite error names the database file.
     fn into_error(self, database: &Path) -> ProfileError {
         match self {
             IndexFailure::Sql(source) => ProfileError::Database { path: database.to_owned(), source },
@@ -125,10 +127,10 @@ fn is_unwritable(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(CannotOpen | DiskFull | ReadOnly | SystemIoFailure))
 }
 
-/// Copies a store's database and its write-ahead log to a temporary folder.
+/// Copies the database of a store, with its write-ahead log, to a temporary folder.
 fn copy_index(folder: &Path) -> Result<TemporaryFolder, ProfileError> {
     let copy = private::temporary_folder("trodden-store-").map_err(ProfileError::io(&std::env::temp_dir(), "write"))?;
-    for name in [DATABASE.to_owned(), format!("{DATABASE}-wal")] {
+    for name in [DATABASE_NAME.to_owned(), format!("{DATABASE_NAME}-wal")] {
         let file = folder.join(&name);
         if file.exists() {
             std::fs::copy(&file, copy.path().join(&name)).map_err(ProfileError::io(&file, "read"))?;
@@ -138,10 +140,10 @@ fn copy_index(folder: &Path) -> Result<TemporaryFolder, ProfileError> {
 }
 
 impl RunStore {
-    /// Opens a project's store, or the store that [`set_store_folder`] named. Creates the store if it does not exist.
+    /// Opens the store that was set with [`set_store_folder`], otherwise the project's store. Creates the store if it does not exist.
     pub fn create(project: &Path) -> Result<RunStore, ProfileError> {
         let folder = store_folder(project);
-        private::create_folder(&folder.join(PROFILES)).map_err(ProfileError::io(&folder, "create"))?;
+        private::create_folder(&folder.join(PROFILES_FOLDER)).map_err(ProfileError::io(&folder, "create"))?;
         let ignore = folder.join(".gitignore");
         if !ignore.exists() {
             let access = Access::Mode(private::file_mode(&folder));
@@ -150,14 +152,14 @@ impl RunStore {
             written.map_err(ProfileError::io(&ignore, "write"))?;
         }
         let store = RunStore::open(&folder)?;
-        // An empty transaction, to fail before anything is recorded if the store cannot be written.
+        // An empty transaction, so that a store that cannot be written is reported before anything is recorded.
         store.in_write_transaction(|_| Ok::<(), IndexFailure>(()))?;
         store.report_repair();
         Ok(store)
     }
 
-    /// Opens the store in `start` or the nearest folder above it, or the one that [`set_store_folder`] named. Fails if the folder has no
-    /// store, or the store cannot be opened.
+    /// Opens the store that was set with [`set_store_folder`], otherwise the store in `start` or the nearest folder above it. Fails if
+    /// there is no store, or if it cannot be opened.
     pub fn find(start: &Path) -> Result<RunStore, ProfileError> {
         let absolute = std::path::absolute(start).map_err(ProfileError::io(start, "read"))?;
         match (locate(start), private::named_store()) {
@@ -167,12 +169,12 @@ impl RunStore {
         }
     }
 
-    /// Opens the store in this folder (`.trodden`), and upgrades its index if an older version of trodden created it. Fails if the store
-    /// cannot be opened, or a newer version of trodden created it.
+    /// Opens the store in the given folder, such as `.trodden`. Upgrades an index that an older version of trodden created. Fails if the
+    /// store cannot be opened, or if a newer version of trodden created it.
     pub fn open(folder: &Path) -> Result<RunStore, ProfileError> {
         let (index, unwritable) = match index::open(folder, folder) {
             Err(ProfileError::Database { source, .. }) if is_unwritable(&source) => {
-                // SQLite creates files next to the database even to read it.
+                // A copy is needed even for reading, because SQLite creates files next to the database.
                 let copy = copy_index(folder)?;
                 (index::open(copy.path(), folder)?, Some((copy, source.to_string())))
             }
@@ -181,13 +183,14 @@ impl RunStore {
         Ok(RunStore { folder: folder.to_owned(), database: index.database, repair: index.repair, unwritable })
     }
 
-    /// Returns the repair of the index when the store was opened; `None` if the index was consistent. If the store cannot be written, only
-    /// a copy of the index was repaired.
+    /// Returns how the index was repaired when the store was opened; `None` if it was consistent. If the store cannot be written, only a
+    /// copy of the index was repaired.
     pub fn repair(&self) -> Option<&IndexRepair> {
         self.repair.as_ref()
     }
 
-    /// Logs the repair, but only once per process, because an index that cannot be written is copied and repaired each time.
+    /// Logs the repair of the index. Logs only once per process, since an index that cannot be written is repaired again, in a copy, each
+    /// time it is opened.
     fn report_repair(&self) {
         static IS_REPORTED: AtomicBool = AtomicBool::new(false);
         let Some(repair) = &self.repair else { return };
@@ -196,27 +199,27 @@ impl RunStore {
         }
     }
 
-    /// Returns the profiles that are not listed because they cannot be read.
+    /// Returns the profiles that are missing in the list of runs because they cannot be read.
     pub fn unreadable(&self) -> Result<Vec<UnreadableProfile>, ProfileError> {
         self.in_read_transaction(|t| {
             let mut statement = t.prepare("SELECT number, why FROM unreadable ORDER BY number")?;
-            let path = |number: i64| names::profile_path(&self.folder, unsigned(number));
+            let path = |number: i64| names::profile_path(&self.folder, from_sqlite_integer(number));
             let rows = statement.query_map([], |row| Ok(UnreadableProfile { path: path(row.get(0)?), why: row.get(1)? }))?;
             rows.collect()
         })
     }
 
-    /// Returns the store's folder.
+    /// Returns the folder of the store.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Stores a profile as a new run. The run belongs to the profile's suite, if it has one.
+    /// Stores a profile as a new run, which belongs to the suite that the profile names, if any.
     pub fn add_run(&self, profile: &Profile) -> Result<RunEntry, ProfileError> {
         if let Some(suite) = &profile.run.suite {
             check_suite_name(suite)?;
         }
-        let folder = self.folder.join(PROFILES);
+        let folder = self.folder.join(PROFILES_FOLDER);
         let access = Access::Mode(private::file_mode(&self.folder));
         let written = UnnamedFile::write(&folder, TEMPORARY_PREFIX, access, |out| profile.write_to(out));
         let mut file = written.map_err(ProfileError::io(&folder, "write"))?;
@@ -224,12 +227,12 @@ impl RunStore {
         let header = ProfileHeader { run: profile.run.clone(), images };
         let mut named = None;
         let listed = self.in_write_transaction(|t| {
-            let mut number = index::next_number(t, &self.folder)?;
+            let mut number = index::next_run_number(t, &self.folder)?;
             let path = loop {
                 let path = names::profile_path(&self.folder, number);
                 match file.name_if_free(&path).map_err(ProfileError::io(&path, "write"))? {
                     None => break path,
-                    // A run with this number was stored by a recorder whose index has since been deleted.
+                    // The number is taken by a run that is not in the index, because the index was deleted and rebuilt since.
                     Some(again) => file = again,
                 }
                 number += 1;
@@ -240,11 +243,11 @@ impl RunStore {
         });
         match (listed, named) {
             (Err(error), Some(path)) => {
-                // The caller reports that the run was not stored.
+                // The transaction failed, so the run is not in the index. Its profile is removed, and the caller reports the error.
                 std::fs::remove_file(&path).map_err(ProfileError::io(&path, "remove"))?;
                 Err(error)
             }
-            (listed, _) => self.entry(listed?),
+            (listed, _) => self.get_by_number(listed?),
         }
     }
 
@@ -253,23 +256,23 @@ impl RunStore {
         self.query(&format!("{RUNS_QUERY} ORDER BY number"), [])
     }
 
-    /// Finds the runs that `wanted` names: a number (`12`, `#12`), `last`, `last~1` (the last but one), or a suite. Fails if no run or
-    /// suite has this name, or the database cannot be read.
+    /// Finds the runs that `wanted` denotes: the run with a number (`12` or `#12`), the last run (`last`), the one before it (`last~1`), or
+    /// all runs of a suite. Fails if there is no such run or suite, or if the database cannot be read.
     pub fn select(&self, wanted: &str) -> Result<Vec<RunEntry>, ProfileError> {
         let found = if let Ok(number) = wanted.strip_prefix('#').unwrap_or(wanted).parse::<u64>() {
-            self.query(&format!("{RUNS_QUERY} AND number = ?1"), [signed(number)])?
+            self.query(&format!("{RUNS_QUERY} AND number = ?1"), [to_sqlite_integer(number)])?
         } else if let Some(back) = parse_steps_back(wanted) {
-            self.query(&format!("{RUNS_QUERY} ORDER BY number DESC LIMIT 1 OFFSET ?1"), [signed(back)])?
+            self.query(&format!("{RUNS_QUERY} ORDER BY number DESC LIMIT 1 OFFSET ?1"), [to_sqlite_integer(back)])?
         } else {
             self.query(&format!("{RUNS_QUERY} AND suites.name = ?1 ORDER BY number"), [wanted])?
         };
         match found.is_empty() {
-            true => Err(self.unknown_run(wanted)?),
+            true => Err(self.unknown_run_error(wanted)?),
             false => Ok(found),
         }
     }
 
-    /// Finds the run that `wanted` names. If `wanted` names a suite, finds its last run. Fails like [`RunStore::select`].
+    /// Finds the run that `wanted` denotes; for a suite, its last run. Fails like [`RunStore::select`].
     pub fn get(&self, wanted: &str) -> Result<RunEntry, ProfileError> {
         Ok(self.select(wanted)?.pop().expect("select finds at least one"))
     }
@@ -284,34 +287,34 @@ impl RunStore {
         let sql = "SELECT name, count(*) FROM suites JOIN runs ON runs.suite = suites.id GROUP BY name ORDER BY name";
         self.in_read_transaction(|t| {
             let mut statement = t.prepare(sql)?;
-            let rows = statement.query_map([], |row| Ok((row.get(0)?, unsigned(row.get(1)?))))?;
+            let rows = statement.query_map([], |row| Ok((row.get(0)?, from_sqlite_integer(row.get(1)?))))?;
             rows.collect()
         })
     }
 
-    /// Moves a run to a suite, or removes it from its suite if `suite` is `None`. Fails if the run does not exist, the suite's name is not
-    /// allowed, or the profile or the database cannot be written.
+    /// Moves a run to a suite, or out of its suite if `suite` is `None`. Fails if the run does not exist, the suite's name is not allowed,
+    /// or the profile or the database cannot be written.
     pub fn set_suite(&self, number: u64, suite: Option<&str>) -> Result<(), ProfileError> {
-        let entry = self.entry(number)?;
+        let entry = self.get_by_number(number)?;
         suite.map_or(Ok(()), check_suite_name)?;
         self.in_write_transaction(|t| {
             change_run(&entry.profile, Access::Mode(private::file_mode(&self.folder)), |run| run.suite = suite.map(str::to_owned))?;
             let bytes = entry.profile.metadata().map_err(ProfileError::io(&entry.profile, "read"))?.len();
-            t.execute("UPDATE runs SET bytes = ?1 WHERE number = ?2", params![signed(bytes), signed(number)])?;
+            t.execute("UPDATE runs SET bytes = ?1 WHERE number = ?2", params![to_sqlite_integer(bytes), to_sqlite_integer(number)])?;
             let suite = suite.map(|name| suite_id(t, name)).transpose()?;
-            t.execute("UPDATE runs SET suite = ?1 WHERE number = ?2", params![suite, signed(number)])?;
+            t.execute("UPDATE runs SET suite = ?1 WHERE number = ?2", params![suite, to_sqlite_integer(number)])?;
             Ok::<(), IndexFailure>(remove_unused_suites_and_builds(t)?)
         })
     }
 
-    /// Removes a run with its profile and streams. Fails if the run does not exist, or cannot be removed.
+    /// Removes a run with its profile and streams. Fails if the run does not exist or cannot be removed.
     pub fn remove(&self, number: u64) -> Result<(), ProfileError> {
-        let entry = self.entry(number)?;
+        let entry = self.get_by_number(number)?;
         self.in_write_transaction(|t| {
-            t.execute("DELETE FROM runs WHERE number = ?1", [signed(number)])?;
+            t.execute("DELETE FROM runs WHERE number = ?1", [to_sqlite_integer(number)])?;
             remove_unused_suites_and_builds(t)?;
             let streams = self.streams(number);
-            // The profile is removed last: as long as it exists, the run is listed again.
+            // The profile is removed last, because a run whose profile exists is added to the index again.
             for (removed, path) in [(std::fs::remove_dir_all(&streams), &streams), (std::fs::remove_file(&entry.profile), &entry.profile)] {
                 match removed {
                     Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(ProfileError::io(path, "remove")(e).into()),
@@ -322,16 +325,16 @@ impl RunStore {
         })
     }
 
-    /// Returns the folder of a run's streams, which may not exist.
+    /// Returns the folder that contains the streams of a run. The folder may not exist.
     pub fn streams(&self, number: u64) -> PathBuf {
-        self.folder.join(STREAMS).join(format!("{number:06}"))
+        self.folder.join(STREAMS_FOLDER).join(format!("{number:06}"))
     }
 
-    fn entry(&self, number: u64) -> Result<RunEntry, ProfileError> {
+    fn get_by_number(&self, number: u64) -> Result<RunEntry, ProfileError> {
         self.get(&number.to_string())
     }
 
-    fn unknown_run(&self, wanted: &str) -> Result<ProfileError, ProfileError> {
+    fn unknown_run_error(&self, wanted: &str) -> Result<ProfileError, ProfileError> {
         let numbers: Vec<u64> = self.list()?.iter().map(|r| r.number).collect();
         let mut known = match (numbers.first(), numbers.last()) {
             (Some(first), Some(last)) if first != last => format!("there are {} runs, {first} to {last}", numbers.len()),
@@ -356,13 +359,13 @@ impl RunStore {
         })
     }
 
-    /// Runs `work` in a read transaction, so that its result is consistent.
+    /// Runs `work` in a read transaction, so that its queries see one consistent state.
     fn in_read_transaction<T>(&self, work: impl FnOnce(&Transaction) -> rusqlite::Result<T>) -> Result<T, ProfileError> {
         self.transact(TransactionBehavior::Deferred, work)
     }
 
-    /// Runs `work` in a write transaction. The transaction takes the lock at its start, so that `work` does not fail halfway for lack of
-    /// it.
+    /// Runs `work` in a write transaction. The database is locked at the start of the transaction, so `work` cannot fail halfway because
+    /// the lock is taken.
     fn in_write_transaction<T, E: Into<IndexFailure>>(&self, work: impl FnOnce(&Transaction) -> Result<T, E>) -> Result<T, ProfileError> {
         if let Some((_, why)) = &self.unwritable {
             return Err(ProfileError::StoreUnwritable { folder: self.folder.clone(), why: why.clone() });
@@ -385,12 +388,12 @@ impl RunStore {
             IndexFailure::Sql(source) if is_unwritable(&source) => {
                 ProfileError::StoreUnwritable { folder: self.folder.clone(), why: source.to_string() }
             }
-            other => other.into_error(&self.folder.join(DATABASE)),
+            other => other.into_error(&self.folder.join(DATABASE_NAME)),
         })
     }
 }
 
-/// Rejects suite names that are empty, contain control characters such as line breaks, or that [`RunStore::select`] would take for a run.
+/// Fails for suite names that are empty, contain control characters such as line breaks, or would denote a run in [`RunStore::select`].
 pub fn check_suite_name(name: &str) -> Result<(), ProfileError> {
     let denotes_run = name.strip_prefix('#').unwrap_or(name).parse::<u64>().is_ok() || parse_steps_back(name).is_some();
     match denotes_run || name.trim().is_empty() || name.contains(char::is_control) {
@@ -399,7 +402,7 @@ pub fn check_suite_name(name: &str) -> Result<(), ProfileError> {
     }
 }
 
-/// Parses `last` as 0 and `last~N` as N; `None` for other names.
+/// Returns how many runs before the last one a name denotes: 0 for `last`, N for `last~N`. `None` for all other names.
 fn parse_steps_back(wanted: &str) -> Option<u64> {
     match wanted.strip_prefix("last")? {
         "" => Some(0),

@@ -1,18 +1,18 @@
-//! Sparse, saturating sums of counters: lists of (index, count), ascending by index and without zeros.
+//! Sums of counters, as lists of (index, count) that are ascending by index and contain no zeros. Sums saturate on overflow.
 
 use std::collections::BTreeMap;
 
-/// Sums, and for each sum that saturated, its excess over `u64::MAX`.
+/// The sums, and the excess over `u64::MAX` of each sum that saturated.
 pub type SparseSums = (Vec<(u64, u64)>, Vec<(u64, u128)>);
 
-/// Sums counts that are added in any order. The list is summed up each time it doubles, so it takes at most about twice the memory of the
-/// result.
+/// Sums counts that are added in any order. Each time the list of counts has doubled, it is summed up, so it takes at most about twice the
+/// memory of the result.
 #[derive(Debug, Default)]
 pub struct CountSums {
     list: Vec<(u64, u64)>,
-    /// Length of the prefix of `list` that is sorted and summed.
+    /// Length of the beginning of `list` that is already sorted and summed.
     summed_length: usize,
-    /// Excess of the saturated sums over `u64::MAX`.
+    /// Excess over `u64::MAX` of each sum that saturated, by index.
     overflow: BTreeMap<u64, u128>,
 }
 
@@ -20,11 +20,11 @@ impl CountSums {
     pub fn add(&mut self, index: u64, count: u64) {
         self.list.push((index, count));
         if self.list.len() >= 4096 && self.list.len() >= 2 * self.summed_length {
-            self.sum_up();
+            self.sort_and_sum();
         }
     }
 
-    /// Adds a count that may exceed 64 bits.
+    /// Adds a count that may be greater than `u64::MAX`.
     pub fn add_wide(&mut self, index: u64, count: u128) {
         let low = u64::try_from(count).unwrap_or(u64::MAX);
         self.add(index, low);
@@ -33,15 +33,15 @@ impl CountSums {
         }
     }
 
-    /// Returns the sums, and the excess of each sum that saturated.
+    /// Returns the sums, and the excess over `u64::MAX` of each sum that saturated.
     pub fn finish(mut self) -> SparseSums {
-        self.sum_up();
+        self.sort_and_sum();
         self.list.retain(|c| c.1 != 0);
         (self.list, self.overflow.into_iter().collect())
     }
 
-    fn sum_up(&mut self) {
-        // The list consists of a few ascending runs, for which the stable sort takes linear time.
+    fn sort_and_sum(&mut self) {
+        // The list consists of a few ascending runs, which the stable sort merges in linear time.
         self.list.sort_by_key(|c| c.0);
         self.list.dedup_by(|next, kept| {
             let same = next.0 == kept.0;
@@ -63,7 +63,7 @@ fn excess(one: u64, other: u64) -> Option<u128> {
     (u128::from(one) + u128::from(other)).checked_sub(u128::from(u64::MAX)).filter(|e| *e > 0)
 }
 
-/// Merges two lists that are ascending by index. `add` combines the values of indices that are in both.
+/// Merges two lists that are ascending by index. Values with the same index are combined by `add`.
 pub fn merge<T: Copy>(one: &[(u64, T)], other: &[(u64, T)], add: impl Fn(T, T) -> T) -> Vec<(u64, T)> {
     let mut out = Vec::with_capacity(one.len().max(other.len()));
     let (mut a, mut b) = (one.iter().peekable(), other.iter().peekable());

@@ -1,8 +1,8 @@
 //! Registry of the temporary files and folders that a program removes when a signal ends it.
 //!
-//! Invariant: the registry is locked while a temporary name is created and registered. So a thread that locks it to remove all files misses
-//! none, and no name is created after that. This crate does not handle signals; a program passes the function that installs its signal
-//! handlers to [`set_lock_hook`].
+//! Invariant: the registry is locked whenever a temporary name is created and registered. A thread that locks it to remove all files
+//! therefore misses none, and no names are created while it holds the lock. This crate handles no signals; a program passes the function
+//! that installs its signal handlers to [`set_lock_hook`].
 
 use std::collections::BTreeMap;
 use std::fs::{File, Permissions};
@@ -13,15 +13,15 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tempfile::NamedTempFile;
 
-static NAMES: Mutex<BTreeMap<PathBuf, Removal>> = Mutex::new(BTreeMap::new());
+static REGISTERED_NAMES: Mutex<BTreeMap<PathBuf, Removal>> = Mutex::new(BTreeMap::new());
 
 static LOCK_HOOK: OnceLock<fn()> = OnceLock::new();
 
-/// How a registered file or folder is cleaned up.
+/// What happens to a registered file or folder when the program ends.
 #[derive(Debug)]
 enum Removal {
     Delete,
-    /// Rename the file back to its original name, replacing any file that now has this name.
+    /// Rename the file back to its original name, and replace any file that has this name now.
     Rename(PathBuf),
 }
 
@@ -29,7 +29,7 @@ enum Removal {
 const MAX_REMOVALS: u32 = 200;
 const REMOVAL_PAUSE: Duration = Duration::from_millis(5);
 
-/// Sets a function that is called each time before the registry is locked. Only the first call has an effect.
+/// Sets a function that is called before each locking of the registry. Later calls have no effect.
 pub fn set_lock_hook(prepare: fn()) {
     let _ = LOCK_HOOK.set(prepare);
 }
@@ -38,21 +38,21 @@ pub fn set_lock_hook(prepare: fn()) {
 #[derive(Debug)]
 pub struct Registry(MutexGuard<'static, BTreeMap<PathBuf, Removal>>);
 
-/// Locks the registry, to create or remove temporary names.
+/// Locks the registry, so that temporary names can be created or removed.
 pub fn lock_registry() -> Registry {
     if let Some(prepare) = LOCK_HOOK.get() {
         prepare();
     }
-    Registry(NAMES.lock().unwrap_or_else(PoisonError::into_inner))
+    Registry(REGISTERED_NAMES.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 impl Registry {
-    /// Registers a file or folder.
+    /// Registers a file or folder to be removed when a signal ends the program.
     pub fn register(&mut self, path: &Path) {
         self.0.insert(path.to_owned(), Removal::Delete);
     }
 
-    /// Registers a file that was temporarily renamed from `own` to `path`.
+    /// Registers a file that was temporarily renamed from `own` to `path`, to be renamed back.
     pub fn register_renamed(&mut self, path: &Path, own: &Path) {
         self.0.insert(path.to_owned(), Removal::Rename(own.to_owned()));
     }
@@ -74,22 +74,22 @@ impl Registry {
                 if removed.is_ok() || std::fs::symlink_metadata(path).is_err() {
                     break;
                 }
-                // A thread or child process of this program is still writing to the folder, or removing files from it.
+                // Threads or child processes of this program may still be writing to the folder, or removing files from it.
                 std::thread::sleep(REMOVAL_PAUSE);
             }
         }
     }
 }
 
-/// Creates a folder and its missing parents, like [`std::fs::create_dir_all`], while holding the registry's lock.
+/// Creates a folder and its missing parents, like [`std::fs::create_dir_all`], while the registry is locked.
 ///
-/// Without the lock, a thread could recreate a temporary folder as a parent after a signal handler has removed it.
+/// Without the lock, a thread could create a temporary folder again, as a parent, after a signal handler has removed it.
 pub fn create_folders(path: &Path) -> io::Result<()> {
     let _names = lock_registry();
     std::fs::create_dir_all(path)
 }
 
-/// A registered folder, which is removed when dropped.
+/// A temporary folder in the registry, which is removed when the value is dropped.
 #[derive(Debug)]
 pub struct TemporaryFolder {
     path: PathBuf,
@@ -97,7 +97,7 @@ pub struct TemporaryFolder {
 }
 
 impl TemporaryFolder {
-    /// Creates a folder in `base` with the given mode bits, regardless of the umask.
+    /// Creates a folder in `base`. It gets exactly the given mode bits, whatever the umask is.
     pub fn create_in(base: &Path, prefix: &str, mode: u32) -> io::Result<TemporaryFolder> {
         let mut names = lock_registry();
         let made = tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(mode)).tempdir_in(base)?;
@@ -111,7 +111,7 @@ impl TemporaryFolder {
         &self.path
     }
 
-    /// Renames the folder, which is then no longer removed.
+    /// Renames the folder and makes it permanent.
     pub fn rename_and_keep(mut self, path: &Path) -> io::Result<()> {
         let mut names = lock_registry();
         std::fs::rename(&self.path, path)?;
@@ -120,13 +120,13 @@ impl TemporaryFolder {
         Ok(())
     }
 
-    /// Makes the folder permanent.
+    /// Makes the folder permanent, so that it is not removed when the value is dropped.
     pub fn keep(&mut self) {
         self.keep_on_signals();
         self.is_kept = true;
     }
 
-    /// Keeps the folder if a signal ends the program; dropping still removes it.
+    /// Makes the folder survive if a signal ends the program. It is still removed when the value is dropped.
     pub fn keep_on_signals(&self) {
         lock_registry().unregister(&self.path);
     }
@@ -135,7 +135,7 @@ impl TemporaryFolder {
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         if !self.is_kept {
-            // The registry is locked so that `remove_all` in a different thread does not remove the folder at the same time.
+            // While the registry is locked, `remove_all` in a different thread cannot remove the folder at the same time.
             let mut names = lock_registry();
             names.unregister(&self.path);
             let _ = std::fs::remove_dir_all(&self.path);
@@ -143,15 +143,15 @@ impl Drop for TemporaryFolder {
     }
 }
 
-/// A registered file, which is removed when dropped.
+/// A temporary file in the registry, which is removed when the value is dropped.
 #[derive(Debug)]
 pub struct TemporaryFile {
-    // Fields are dropped in this order: the file is removed before its name is removed from the registry.
+    // The order of the fields matters, since they are dropped in this order: the file is removed before its name leaves the registry.
     file: NamedTempFile,
     _name: RegisteredName,
 }
 
-/// A name in the registry. Dropping it removes the name, but not the file.
+/// A file name in the registry. Dropping the value removes the name, but not the file.
 #[derive(Debug)]
 struct RegisteredName(PathBuf);
 
@@ -162,7 +162,7 @@ impl Drop for RegisteredName {
 }
 
 impl TemporaryFile {
-    /// Creates a file in a folder; the umask restricts its permissions.
+    /// Creates a file in a folder. It gets the given mode bits, restricted by the umask.
     pub fn create_in(folder: &Path, prefix: &str, mode: u32) -> io::Result<TemporaryFile> {
         let mut names = lock_registry();
         let file = tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(mode)).tempfile_in(folder)?;
@@ -181,7 +181,7 @@ impl TemporaryFile {
         self.file.path()
     }
 
-    /// Renames the file, replacing any file of that name.
+    /// Renames the file, and replaces any file that has the new name.
     pub fn rename(self, path: &Path) -> io::Result<()> {
         let TemporaryFile { file, _name: name } = self;
         let names = lock_registry();
@@ -191,7 +191,7 @@ impl TemporaryFile {
         renamed
     }
 
-    /// Renames the file if the name is free; otherwise returns the file.
+    /// Renames the file and returns `None`; if another file already has this name, returns the file unchanged.
     pub fn name_if_free(self, path: &Path) -> io::Result<Option<TemporaryFile>> {
         let TemporaryFile { file, _name: name } = self;
         let names = lock_registry();
@@ -207,7 +207,8 @@ impl TemporaryFile {
     }
 }
 
-/// Replaces the file at `path` by an unnamed file. `link` gives the unnamed file a temporary name, which is then renamed to `path`.
+/// Replaces the file at `path` by a file without a name. `link` links the nameless file under a given temporary name, which is then renamed
+/// to `path`.
 pub fn replace_file(path: &Path, folder: &Path, prefix: &str, link: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
     let _names = lock_registry();
     let named = tempfile::Builder::new().prefix(prefix).make_in(folder, link)?;

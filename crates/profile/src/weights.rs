@@ -1,11 +1,11 @@
-//! Extracts a profile's edge frequencies, which a later build uses as weights.
+//! Extracts the edge frequencies of a profile, which a later build uses as edge weights.
 
 use crate::model::Profile;
 use crate::paths::FunctionPaths;
 use trodden_unit::{FunctionWeights, MapError};
 
 impl Profile {
-    /// Returns the edge executions of all executed functions.
+    /// Returns the number of executions of each edge, for all functions that were executed.
     pub fn weights(&self) -> Result<FunctionWeights, MapError> {
         let mut weights = FunctionWeights::default();
         for (_, unit, function) in self.functions() {

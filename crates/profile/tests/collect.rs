@@ -1,4 +1,4 @@
-//! Collecting profiles from raw files and images on disk.
+//! Tests that collect profiles from raw files and from images on disk.
 
 mod common;
 
@@ -40,7 +40,7 @@ impl BuiltProgram {
         path
     }
 
-    /// Collects a run that counted 5 in the first counter of each unit.
+    /// Collects the profile of a run in which the first counter of each unit is 5.
     fn collect(&self, store: Option<&UnitCache>) -> Collected {
         let raw = RawFile::new(&self.image, &self.units);
         let firsts = raw.units.iter().map(|u| (u.1, 5)).collect();
@@ -115,7 +115,7 @@ fn rebuilt_programs_are_reported_with_both_identities() {
     let text = problems[0].to_string();
     assert!(text.contains(&identity(&built.units)) && text.contains(&identity(&other.units)), "{text}");
     assert!(matches!(problems[0], CollectProblem::Rebuilt { missing: 3, .. }) && problems[0].loses_counts());
-    // The cache has the maps of the build that ran.
+    // The unit cache gets the maps of the build that ran, so the image is in the profile.
     built.frames().iter().for_each(|f| drop(built.store().put(f).unwrap()));
     let Collected { profile, problems } = built.collect(Some(&built.store()));
     assert_eq!(profile.images[0].units.len(), 3);
@@ -168,7 +168,7 @@ fn cache_keeps_the_latest_map_and_any_bitcode() {
     store.put(&frame(&built.maps[0], b"bitcode")).unwrap();
     store.put(&frame(&built.maps[0], b"")).unwrap();
     assert_eq!(kept(), ((*built.maps[0]).clone(), true));
-    // A different version of the plugin describes the same unit differently.
+    // The same unit has a different map, for instance after an update of the compiler plugin.
     store.put(&frame(&built.maps[1], b"")).unwrap();
     assert_eq!(kept(), ((*built.maps[1]).clone(), false));
     store.put(&frame(&built.maps[1], b"bitcode")).unwrap();

@@ -1,4 +1,5 @@
-//! Stored profiles: written profiles are read unchanged, and corrupt bytes are reported and lose only the blocks that contain them.
+//! Tests of stored profiles: profiles are read as they were written, and corrupt bytes are reported and affect only the blocks that contain
+//! them.
 
 mod common;
 
@@ -8,13 +9,13 @@ use trodden_container::{FILE_HEADER_BYTES, FileHeader, FileKind, MARKER, SECTION
 use trodden_profile::{BranchSampling, BuildPolicy, Merger, SamplingSource};
 use trodden_profile::{Losses, Maps, ObservedBranches, Profile, ProfileError, Sampling};
 
-fn bytes_of(profile: &Profile) -> Vec<u8> {
+fn encode_profile(profile: &Profile) -> Vec<u8> {
     let mut bytes = Vec::new();
     profile.write_to(&mut bytes).unwrap();
     bytes
 }
 
-fn with_file<T>(bytes: &[u8], test: impl FnOnce(&Path) -> T) -> T {
+fn with_profile_file<T>(bytes: &[u8], test: impl FnOnce(&Path) -> T) -> T {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("p.trodden");
     std::fs::write(&path, bytes).unwrap();
@@ -29,11 +30,11 @@ fn sampling_data_survives_storing() {
     let (source, samples, windows) = (SamplingSource::BranchRecords, 12, 11);
     profile.sampling =
         Some(Sampling::Branches(BranchSampling { source, samples, windows, records: 352, whole_paths: 31, losses, observed }));
-    let again = with_file(&bytes_of(&profile), |file| Profile::read(file).unwrap());
+    let again = with_profile_file(&encode_profile(&profile), |file| Profile::read(file).unwrap());
     assert_eq!(again, profile);
     let said = "sampled from branch records: 12 samples, 11 windows, 31 complete paths, 75.0% of the observed blocks are on these paths";
     assert_eq!(again.sampling.as_ref().unwrap().branches().unwrap().summary(), said);
-    // Two such profiles can be merged with each other, but not with a profile that was counted in full.
+    // Sampled profiles can be merged with each other, but not with one that was counted in full.
     let mut merger = Merger::new(BuildPolicy::Separate);
     merger.add("one", again.clone()).unwrap();
     merger.add("two", again.clone()).unwrap();
@@ -47,8 +48,8 @@ fn sampling_data_survives_storing() {
     assert_eq!((sum.samples, sum.losses.incomplete, sum.observed.len()), (24, 8, 0));
 }
 
-/// Changes the layout of the first block of a kind, and the block's checksum accordingly.
-fn with_layout(bytes: &[u8], kind: u32, layout: u32) -> Vec<u8> {
+/// Changes the layout version of the first block of a kind, and updates the block's checksum.
+fn with_layout_version(bytes: &[u8], kind: u32, layout: u32) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let is_header = |at: &usize| bytes[*at..].starts_with(&MARKER) && bytes[*at + 8..*at + 12] == kind.to_le_bytes();
     let at = (0..bytes.len() - SECTION_HEADER_BYTES).find(is_header).unwrap();
@@ -60,12 +61,12 @@ fn with_layout(bytes: &[u8], kind: u32, layout: u32) -> Vec<u8> {
 
 #[test]
 fn profiles_of_other_versions_are_rejected_but_not_called_corrupt() {
-    const MAP: u32 = 2;
-    const RUN: u32 = 1;
-    let whole = bytes_of(&profile(0, 3));
-    for kind in [MAP, RUN] {
+    const MAP_BLOCK: u32 = 2;
+    const RUN_BLOCK: u32 = 1;
+    let whole = encode_profile(&profile(0, 3));
+    for kind in [MAP_BLOCK, RUN_BLOCK] {
         for (layout, said) in [(0, "written by an older version of trodden"), (999, "written by a newer version of trodden")] {
-            let rejected = with_file(&with_layout(&whole, kind, layout), |file| {
+            let rejected = with_profile_file(&with_layout_version(&whole, kind, layout), |file| {
                 [Profile::read(file).unwrap_err(), Profile::recover(file).unwrap_err()].map(|e| e.to_string())
             });
             for text in rejected {
@@ -82,7 +83,7 @@ fn profiles_are_written_through_links_and_into_pipes() {
     let at = |name: &str| folder.path().join(name);
     let profile = profile(0, 3);
     std::fs::create_dir(at("far")).unwrap();
-    // A link to a link to a file that does not exist yet.
+    // `link` leads to `middle`, which leads to a file that does not exist yet.
     std::os::unix::fs::symlink("middle", at("link")).unwrap();
     std::os::unix::fs::symlink("far/file", at("middle")).unwrap();
     for _ in 0..2 {
@@ -95,7 +96,7 @@ fn profiles_are_written_through_links_and_into_pipes() {
     let pipe = at("pipe");
     let reader = std::thread::spawn(move || std::fs::read(pipe).unwrap());
     profile.write(&at("pipe")).unwrap();
-    assert!(reader.join().unwrap() == bytes_of(&profile));
+    assert!(reader.join().unwrap() == encode_profile(&profile));
     assert!(!std::fs::metadata(at("pipe")).unwrap().is_file());
 }
 
@@ -124,20 +125,20 @@ fn writing_is_deterministic_and_replaces_the_file() {
     let path = folder.path().join("p.trodden");
     let (one, other) = (profile(0, 1), profile(1, 2));
     one.write(&path).unwrap();
-    assert_eq!(std::fs::read(&path).unwrap(), bytes_of(&one));
+    assert_eq!(std::fs::read(&path).unwrap(), encode_profile(&one));
     other.write(&path).unwrap();
-    assert_eq!(std::fs::read(&path).unwrap(), bytes_of(&other));
+    assert_eq!(std::fs::read(&path).unwrap(), encode_profile(&other));
 }
 
 #[test]
 fn maps_are_stored_once_and_shared_by_readers() {
     let profile = profile(0, 1);
-    let bytes = bytes_of(&profile);
+    let bytes = encode_profile(&profile);
     let blocks = bytes.windows(8).filter(|w| *w == MARKER).count();
-    // Run, end, 2 images, 4 maps (one unit occurs twice), and counts.
+    // The run, the end block, 2 images, 4 maps (one unit is linked twice), and the counts.
     let counts = profile.images.iter().flat_map(|i| &i.units).filter(|u| !u.counts.executions.is_empty()).count();
     assert_eq!(blocks, 2 + 2 + 4 + counts);
-    with_file(&bytes, |path| {
+    with_profile_file(&bytes, |path| {
         let mut maps = Maps::new();
         let one = Profile::read_sharing(path, &mut maps).unwrap();
         let two = Profile::read_sharing(path, &mut maps).unwrap();
@@ -150,16 +151,16 @@ fn maps_are_stored_once_and_shared_by_readers() {
 #[test]
 fn truncated_profile_is_an_error_and_its_intact_blocks_are_recovered() {
     let profile = profile(0, 5);
-    let bytes = bytes_of(&profile);
+    let bytes = encode_profile(&profile);
     let mut recovered = 0;
     for length in 0..bytes.len() {
-        with_file(&bytes[..length], |path| {
+        with_profile_file(&bytes[..length], |path| {
             let error = Profile::read(path).unwrap_err().to_string();
             assert!(error.contains("p.trodden"), "{error}");
             if let Ok(part) = Profile::recover(path) {
                 recovered += 1;
                 assert!(!part.lost.is_empty());
-                assert_part(&part.profile, &profile);
+                assert_is_part_of(&part.profile, &profile);
             }
         });
     }
@@ -169,22 +170,22 @@ fn truncated_profile_is_an_error_and_its_intact_blocks_are_recovered() {
 #[test]
 fn corrupt_byte_loses_one_block() {
     let profile = profile(0, 7);
-    let bytes = bytes_of(&profile);
+    let bytes = encode_profile(&profile);
     for at in FILE_HEADER_BYTES..bytes.len() {
         let mut corrupt = bytes.clone();
         corrupt[at] ^= 0x40;
-        with_file(&corrupt, |path| {
+        with_profile_file(&corrupt, |path| {
             let error = Profile::read(path).expect_err("the changed byte is detected").to_string();
             assert!(error.contains("p.trodden is corrupt at byte"), "{error}");
             let part = Profile::recover(path).expect("most of it is intact");
             assert!(!part.lost.is_empty(), "byte {at}");
-            assert_part(&part.profile, &profile);
+            assert_is_part_of(&part.profile, &profile);
         });
     }
     for at in 0..FILE_HEADER_BYTES {
         let mut corrupt = bytes.clone();
         corrupt[at] ^= 0x40;
-        with_file(&corrupt, |path| {
+        with_profile_file(&corrupt, |path| {
             let error = Profile::read(path).unwrap_err().to_string();
             assert!(
                 ["p.trodden: ", "p.trodden is not a stored profile", "p.trodden is corrupt"].iter().any(|text| error.contains(text)),
@@ -197,8 +198,8 @@ fn corrupt_byte_loses_one_block() {
     }
 }
 
-/// Checks that every recovered part is in the original.
-fn assert_part(part: &Profile, original: &Profile) {
+/// Asserts that `original` contains everything in `part`, which was recovered from a corrupt file.
+fn assert_is_part_of(part: &Profile, original: &Profile) {
     assert!(part.run == original.run || part.run == Default::default());
     for image in &part.images {
         let all = original.images.iter().find(|i| i.identity == image.identity).expect("an image of the original");
@@ -217,19 +218,19 @@ fn assert_part(part: &Profile, original: &Profile) {
 
 #[test]
 fn other_kinds_of_files_are_named_in_the_error() {
-    let mut bytes = bytes_of(&profile(0, 1));
+    let mut bytes = encode_profile(&profile(0, 1));
     bytes[..FILE_HEADER_BYTES].copy_from_slice(&FileHeader::new(FileKind::PROFILE, 9).to_bytes());
-    let error = with_file(&bytes, |p| Profile::read(p).unwrap_err());
+    let error = with_profile_file(&bytes, |p| Profile::read(p).unwrap_err());
     assert!(matches!(error, ProfileError::Version { found: 9, known: 2, .. }), "{error}");
     bytes[..FILE_HEADER_BYTES].copy_from_slice(&FileHeader::new(FileKind::TRACE, 2).to_bytes());
-    let error = with_file(&bytes, |p| Profile::read(p).unwrap_err());
+    let error = with_profile_file(&bytes, |p| Profile::read(p).unwrap_err());
     assert!(error.to_string().contains("it is a trace"), "{error}");
-    let error = with_file(b"TRODPROF\x01\0\0\0 and more", |p| Profile::read(p).unwrap_err());
+    let error = with_profile_file(b"TRODPROF\x01\0\0\0 and more", |p| Profile::read(p).unwrap_err());
     assert!(error.to_string().contains("by an earlier version of trodden. Use that version, or record again"), "{error}");
     let raw = common::RawFile::new(Path::new("/p"), &[(identity(1), 4)]).bytes();
-    let error = with_file(&raw, |p| Profile::read(p).unwrap_err());
+    let error = with_profile_file(&raw, |p| Profile::read(p).unwrap_err());
     assert!(error.to_string().contains("it is a raw file"), "{error}");
-    let error = with_file(b"", |p| Profile::read(p).unwrap_err());
+    let error = with_profile_file(b"", |p| Profile::read(p).unwrap_err());
     assert!(matches!(error, ProfileError::Foreign { .. }), "{error}");
     let error = Profile::read(Path::new("/nowhere/p.trodden")).unwrap_err();
     assert!(error.to_string().starts_with("cannot read /nowhere/p.trodden: "), "{error}");

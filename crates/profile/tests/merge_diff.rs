@@ -1,4 +1,4 @@
-//! Merging and comparing profiles.
+//! Tests of merging and comparing profiles.
 
 mod common;
 
@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use trodden_profile::{BuildPolicy, DiffOptions, Merger, PathChange, Profile, ProfileError, diff, merge_files};
 
-type Sums = BTreeMap<(String, usize, u64), u128>;
+type PathSums = BTreeMap<(String, usize, u64), u128>;
 
-fn add_to(sums: &mut Sums, profile: &Profile) {
+fn add_profile_to(sums: &mut PathSums, profile: &Profile) {
     for image in &profile.images {
         for (place, unit) in image.units.iter().enumerate() {
             for &(at, count) in &unit.counts.executions {
@@ -23,12 +23,12 @@ fn add_to(sums: &mut Sums, profile: &Profile) {
 fn merging_adds_counts_and_leaves_out_bad_files() {
     let folder = tempfile::tempdir().unwrap();
     let mut paths: Vec<PathBuf> = Vec::new();
-    let mut sums = Sums::new();
+    let mut sums = PathSums::new();
     for seed in 0..200 {
         let path = folder.path().join(format!("{seed:03}.trodden"));
         let profile = profile(0, seed);
         profile.write(&path).unwrap();
-        add_to(&mut sums, &profile);
+        add_profile_to(&mut sums, &profile);
         paths.push(path);
     }
     let bad = folder.path().join("bad.trodden");
@@ -50,8 +50,8 @@ fn merging_adds_counts_and_leaves_out_bad_files() {
     let (one, two) = (profile(0, 0).images[0].identity.to_string(), profile(1, 0).images[0].identity.to_string());
     assert!(text.contains(&one) && text.contains(&two) && text.contains("other.trodden") && text.contains("000.trodden"), "{text}");
     let all = merged.profile.unwrap();
-    let mut found = Sums::new();
-    add_to(&mut found, &all);
+    let mut found = PathSums::new();
+    add_profile_to(&mut found, &all);
     assert_eq!(found, sums);
     assert_eq!((all.run.runs, all.run.duration_ns), (200, 200 * 5_000_000));
     assert_eq!(all.run.command, ["./prog", "--fast"]);
@@ -79,7 +79,8 @@ fn merging_does_not_depend_on_the_order_and_saturates() {
 fn rejected_profiles_are_not_added() {
     let mut merger = Merger::new(BuildPolicy::Reject);
     merger.add("one", profile(0, 1)).unwrap();
-    // The same library, but a different build of the program. Nothing may be added, not even the library's counts.
+    // A profile with the same library, but a different build of the program. It must be rejected as a whole, including the library's
+    // counts.
     let mut mixed = profile(1, 2);
     mixed.images[1] = profile(0, 3).images[1].clone();
     mixed.images.swap(0, 1);

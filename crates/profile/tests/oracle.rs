@@ -1,6 +1,8 @@
-//! Compares decoding with an oracle. Random functions are executed at random. An interpreter of the plan's actions counts paths as
-//! instrumented code would, and a log records every block, edge and path. Decoding the counts must give the log, whether calls return, do
-//! not return, or return in two processes, or the program is killed.
+//! Compares decoding with an oracle.
+//!
+//! Random functions are executed on random paths. An interpreter of the plan's actions counts paths as instrumented code would, while a log
+//! records each block, edge and path. Decoding the counts must reproduce the log. Calls may return, not return, or return in two processes,
+//! and the program may be killed.
 
 use std::collections::BTreeMap;
 use trodden_flow::part::Ends;
@@ -12,16 +14,16 @@ use trodden_profile::{FunctionPaths, PathEnd, PathStart};
 use trodden_testkit::{Random, RandomFunction};
 use trodden_unit::{BlockKind, EdgeKind, FunctionMap};
 
-const FUNCTIONS: u64 = 30_000;
-/// Maximum number of activations, which stops fork bombs.
+const FUNCTION_COUNT: u64 = 30_000;
+/// Maximum number of activations in a run, which stops functions that fork again and again.
 const MAX_ACTIVATIONS: u64 = 200;
 
-/// A path: the block where it begins (`None` for the entry), and its edges, including a cut edge at its end.
+/// The block where a path begins (`None` for the function's entry), and the path's edges, including a cut edge at its end.
 type LoggedPath = (Option<Node>, Vec<Edge>);
 
-/// Everything that was executed.
+/// Everything that the program executed.
 #[derive(Default)]
-struct Log {
+struct ExecutionLog {
     blocks: Vec<i64>,
     edges: Vec<i64>,
     complete: BTreeMap<LoggedPath, i64>,
@@ -29,26 +31,26 @@ struct Log {
     lost: BTreeMap<Node, i64>,
 }
 
-/// An activation of the function in progress.
+/// An activation of the function that is still running.
 #[derive(Clone)]
 struct Activation {
     at: Node,
     register: i64,
     begin: Option<Node>,
     edges: Vec<Edge>,
-    /// Number of `edges` taken before the last call that might not return.
+    /// Number of elements of `edges` at the last call that might not return.
     last_call: Option<usize>,
     steps: u32,
-    /// Whether the activation continues after the call in its current block instead of entering the block.
+    /// Whether the activation continues after the call in its current block, instead of at the block's beginning.
     is_after_call: bool,
 }
 
-/// A program under test: the counts of the instrumented code, and the log.
+/// A running program: the counts that instrumented code would have, and the log.
 struct Machine<'a> {
     subject: &'a RandomFunction,
     counts: BTreeMap<i64, u64>,
-    log: Log,
-    /// Percentage of calls that do not return, percentage of calls that return twice, and number of kills per thousand steps.
+    log: ExecutionLog,
+    /// Percentage of calls that do not return, percentage of calls that return twice, and number of kills per 1,000 steps.
     rates: (u64, u64, u64),
     activations: u64,
 }
@@ -63,7 +65,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Executes one block. Returns false if the activation is over.
+    /// Executes one block of an activation. Returns false if the activation has ended.
     fn step(&mut self, random: &mut Random, a: &mut Activation, running: &mut Vec<Activation>) -> bool {
         let map = &self.subject.map;
         if !std::mem::take(&mut a.is_after_call) {
@@ -95,7 +97,7 @@ impl Machine<'_> {
                 a.begin = (to != Node(0)).then_some(to);
                 (a.register, a.last_call) = (start, None);
                 if map.graph.kind(edge) == EdgeKind::ReturnsTwice {
-                    // The call returns never, once, or several times.
+                    // The call returns any number of times, including never.
                     a.at = to;
                     let times = if self.activations < MAX_ACTIVATIONS { random.pick(&[0, 1, 1, 2, 3]) } else { 0 };
                     self.activations += times;
@@ -109,7 +111,7 @@ impl Machine<'_> {
         true
     }
 
-    /// Makes the call of a block that might not return. Returns whether this activation is over.
+    /// Executes the call in the current block that might not return, if there is one. Returns whether the activation has ended.
     fn make_call(&mut self, a: &mut Activation, random: &mut Random, running: &mut Vec<Activation>) -> bool {
         let map = &self.subject.map;
         let Some(reach) = self.subject.graph.out(a.at).iter().find(|e| map.graph.kind(**e) == EdgeKind::Reach) else { return false };
@@ -134,7 +136,8 @@ impl Machine<'_> {
         }
     }
 
-    /// Kills the program between two blocks. Blocks and edges executed since the last count leave no trace.
+    /// Kills the program between two blocks. What it executed since the last count is removed from the log, since the counts cannot show
+    /// it.
     fn kill(&mut self, a: &Activation) {
         let map = &self.subject.map;
         let known = match a.last_call {
@@ -162,7 +165,7 @@ impl Machine<'_> {
     }
 }
 
-/// Converts a decoded path to the form of the log.
+/// Converts a decoded path to the representation in the log.
 fn to_logged(subject: &RandomFunction, beginning: PathStart, path: &[DagEdgeId]) -> LoggedPath {
     let real = |id: &DagEdgeId| match subject.plan.dag.edge(*id).origin {
         Origin::Real(e) | Origin::Leave(e) => Some(e),
@@ -184,7 +187,7 @@ fn nonzero<K: Ord>(counts: BTreeMap<K, i64>) -> BTreeMap<K, i64> {
     counts.into_iter().filter(|(_, n)| *n != 0).collect()
 }
 
-fn check(seed: u64, subject: &RandomFunction, machine: Machine) -> FunctionPaths {
+fn check_decoding(seed: u64, subject: &RandomFunction, machine: Machine) -> FunctionPaths {
     let counts: Vec<(u64, u64)> = machine.counts.iter().map(|(&id, &n)| (u64::try_from(id).expect("no counter below 0"), n)).collect();
     let paths = FunctionPaths::decode(&subject.map, counts.iter().copied()).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     let log = machine.log;
@@ -217,8 +220,9 @@ fn check(seed: u64, subject: &RandomFunction, machine: Machine) -> FunctionPaths
     paths
 }
 
-/// Checks the frequencies for partitions: real edges must have the logged frequencies, and each count must be at an end.
-fn check_procedure(seed: u64, subject: &RandomFunction, paths: &FunctionPaths, counts: &[(u64, u64)], log: &Log) {
+/// Checks the procedure that is made of the counts: its real edges must have the logged frequencies, and every path must be counted at an
+/// end.
+fn check_procedure(seed: u64, subject: &RandomFunction, paths: &FunctionPaths, counts: &[(u64, u64)], log: &ExecutionLog) {
     if paths.unfinished.iter().any(|u| u.count < 0) {
         return;
     }
@@ -235,7 +239,8 @@ fn check_procedure(seed: u64, subject: &RandomFunction, paths: &FunctionPaths, c
     assert_eq!((at_ends, procedure.paths.iter().map(|p| p.count).sum()), (counted, counted), "seed {seed}: counts are made at ends");
 }
 
-/// Checks that with the paths of children, no block is left or executed more often than it is entered, and no other blocks are executed.
+/// Checks the counts after the paths of child processes have been added: no block is left or executed more often than it is entered, and no
+/// block is executed that was not executed before.
 fn check_paths_of_children(seed: u64, subject: &RandomFunction, paths: &FunctionPaths) -> bool {
     let map = &subject.map;
     let forks: Vec<Edge> = subject.graph.edges().filter(|e| map.graph.kind(*e) == EdgeKind::ReturnsTwice).collect();
@@ -255,18 +260,22 @@ fn check_paths_of_children(seed: u64, subject: &RandomFunction, paths: &Function
 #[test]
 fn decoded_paths_match_the_executed_paths() {
     let (mut complete, mut unfinished, mut negative, mut lost, mut continued) = (0, 0, 0, 0, 0);
-    for seed in 0..FUNCTIONS {
+    for seed in 0..FUNCTION_COUNT {
         let mut random = Random::new(seed);
         let subject = RandomFunction::random(&mut random, "f", 10);
-        let log = Log { blocks: vec![0; subject.map.blocks.len()], edges: vec![0; subject.map.graph.edge_count()], ..Log::default() };
+        let log = ExecutionLog {
+            blocks: vec![0; subject.map.blocks.len()],
+            edges: vec![0; subject.map.graph.edge_count()],
+            ..ExecutionLog::default()
+        };
         let rates = random.pick(&[(0, 0, 0), (15, 0, 0), (10, 10, 0), (10, 10, 20), (40, 5, 5)]);
         let mut machine = Machine { subject: &subject, counts: BTreeMap::new(), log, rates, activations: 0 };
-        // Several processes share one array of counters.
+        // Several processes count in the same array.
         for _ in 0..1 + random.below(12) {
             machine.call(&mut random);
         }
         let is_whole = machine.rates.2 == 0;
-        let paths = check(seed, &subject, machine);
+        let paths = check_decoding(seed, &subject, machine);
         continued += usize::from(is_whole && check_paths_of_children(seed, &subject, &paths));
         complete += usize::from(!paths.complete.is_empty());
         unfinished += usize::from(paths.unfinished.iter().any(|u| u.count > 0));

@@ -1,4 +1,4 @@
-//! An independent reader of profiles and raw files, written from the handbook's page on file formats, must read the same data.
+//! An independent reader, written in Python from the handbook's page on file formats, must read the same data from profiles and raw files.
 
 mod common;
 
@@ -9,14 +9,14 @@ use std::path::Path;
 use std::process::Command;
 use trodden_profile::Profile;
 
-fn read(path: &Path) -> Value {
+fn read_with_python(path: &Path) -> Value {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/read_profile.py");
     let output = Command::new("python3").arg(script).arg(path).output().expect("python3");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn expected(profile: &Profile) -> Value {
+fn expected_output(profile: &Profile) -> Value {
     let (mut images, mut counts) = (Vec::new(), Vec::new());
     for (number, image) in profile.images.iter().enumerate() {
         let units: Vec<String> = image.units.iter().map(|u| u.unit.to_string()).collect();
@@ -35,7 +35,7 @@ fn handbook_describes_profiles() {
         let path = folder.path().join(format!("{seed}.trodden"));
         let profile = profile(0, seed);
         profile.write(&path).unwrap();
-        let (found, expected) = (read(&path), expected(&profile));
+        let (found, expected) = (read_with_python(&path), expected_output(&profile));
         for key in ["images", "counts"] {
             assert_eq!(found[key], expected[key], "seed {seed}");
         }
@@ -55,5 +55,5 @@ fn handbook_describes_raw_files() {
     file.regions = vec![BTreeMap::from([(0, 1), (2, 1 << 40), (4, 7)]), BTreeMap::from([(0, 2), (5, 9), (lost, 4)]), BTreeMap::new()];
     std::fs::write(&path, file.bytes()).unwrap();
     let units = json!([[identity(1).to_string(), [3, 0, 1u64 << 40]], [identity(2).to_string(), [7, 9]]]);
-    assert_eq!(read(&path), json!({ "path": "/opt/prog", "process": 4711, "units": units, "lost": 4 }));
+    assert_eq!(read_with_python(&path), json!({ "path": "/opt/prog", "process": 4711, "units": units, "lost": 4 }));
 }

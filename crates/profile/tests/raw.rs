@@ -1,4 +1,4 @@
-//! Raw files: sums over regions, holes, and corrupt files.
+//! Tests of raw files: sums over regions, holes, and corrupt files.
 
 mod common;
 
@@ -13,7 +13,7 @@ use trodden_profile::{ProfileError, RawProblem, RawProfile};
 use trodden_wire::layout::Layout;
 use trodden_wire::{RawHeader, RawUnit};
 
-fn example() -> RawFile {
+fn example_file() -> RawFile {
     let mut file = RawFile::new(Path::new("/opt/prog"), &[(identity(1), 600), (identity(2), 3)]);
     file.regions = vec![BTreeMap::from([(0, 1), (599, u64::MAX), (601, 7)]), BTreeMap::from([(0, 2), (599, 5), (603, 9)]), BTreeMap::new()];
     file
@@ -28,7 +28,7 @@ fn write_file(name: &str, bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
 
 #[test]
 fn regions_are_summed_and_saturate() {
-    let (_folder, path) = write_file("a.raw", &example().bytes());
+    let (_folder, path) = write_file("a.raw", &example_file().bytes());
     let raw = RawProfile::read(&path).unwrap();
     assert!(raw.problems.is_empty());
     assert_eq!((raw.regions, raw.pid), (3, 4711));
@@ -39,7 +39,7 @@ fn regions_are_summed_and_saturate() {
 
 #[test]
 fn holes_of_terabytes_are_skipped() {
-    // The file is too large to be read in full. The test is skipped if the file system does not support files of that size.
+    // This file is too large to be read in full. The test is skipped if the file system does not support files of this size.
     let mut file = RawFile::new(Path::new("/opt/prog"), &[(identity(1), 1 << 36)]);
     file.regions.clear();
     let (header, stride) = file.header();
@@ -59,8 +59,8 @@ fn holes_of_terabytes_are_skipped() {
 
 #[test]
 fn truncation_is_reported_and_the_rest_is_read() {
-    let bytes = example().bytes();
-    let (header, stride) = example().header();
+    let bytes = example_file().bytes();
+    let (header, stride) = example_file().header();
     let (_folder, path) = write_file("a.raw", &bytes[..header.len() + stride as usize + 8]);
     let raw = RawProfile::read(&path).unwrap();
     let end = (header.len() + stride as usize + 8) as u64;
@@ -73,13 +73,13 @@ fn truncation_is_reported_and_the_rest_is_read() {
 
 #[test]
 fn every_truncation_is_an_error_or_is_reported() {
-    let bytes = example().bytes();
-    let header = example().header().0.len();
-    let setup = RawHeader::BYTES + 2 * RawUnit::BYTES + example().image.len();
+    let bytes = example_file().bytes();
+    let header = example_file().header().0.len();
+    let setup = RawHeader::BYTES + 2 * RawUnit::BYTES + example_file().image.len();
     for length in (0..header + 64).step_by(8) {
         let (_folder, path) = write_file("a.raw", &bytes[..length]);
         match RawProfile::read(&path) {
-            // Without a region, nothing was counted yet.
+            // A file without a region is valid: the program has counted nothing yet.
             Ok(raw) => assert!(length >= setup && (!raw.problems.is_empty() || length >= header || raw.regions == 0), "{length}"),
             Err(error) => assert!(error.to_string().contains("a.raw") && length < header, "{length}: {error}"),
         }
@@ -88,7 +88,7 @@ fn every_truncation_is_an_error_or_is_reported() {
 
 #[test]
 fn counts_outside_units_are_reported() {
-    let mut file = example();
+    let mut file = example_file();
     file.regions[0].insert(600, 4); // between the units
     let mut bytes = file.bytes();
     let end = bytes.len();
@@ -102,7 +102,7 @@ fn counts_outside_units_are_reported() {
 
 #[test]
 fn process_id_of_a_region_holder_is_not_a_count() {
-    let mut file = example();
+    let mut file = example_file();
     let holder = trodden_wire::region_holder_offset(file.counters()) / 8;
     file.regions[1].insert(holder, 4711);
     let (_folder, path) = write_file("a.raw", &file.bytes());
@@ -114,7 +114,7 @@ fn process_id_of_a_region_holder_is_not_a_count() {
 #[test]
 fn lost_counts_are_reported() {
     use trodden_wire::{LostReason, LostThreads};
-    let mut file = example();
+    let mut file = example_file();
     let lost = LostThreads::default().add_thread(LostReason::NoSpace).add_thread(LostReason::NoSpace);
     let index = trodden_wire::region_lost_offset(file.counters()) / 8;
     file.regions[1].insert(index, lost.0);
@@ -139,14 +139,14 @@ fn file_that_could_not_be_allocated_is_reported() {
     assert!(matches!(RawProfile::read(&path), Err(ProfileError::GivenUp(_))));
     let collected = trodden_profile::collect([&path], trodden_profile::Run::default(), None);
     assert!(collected.profile.run.lost == 1 && collected.problems[0].loses_counts());
-    // An empty file was just created, or its program ended while it created it; its counts are not reported as lost.
+    // An empty file was just created, or its program ended while it created the file. Its counts are not reported as lost.
     let (_folder, path) = write_file("a.raw", &[]);
     assert!(matches!(RawProfile::read(&path), Err(ProfileError::NotReady(_))));
 }
 
 #[test]
 fn files_of_other_kinds_and_versions_are_rejected() {
-    let bytes = example().bytes();
+    let bytes = example_file().bytes();
     let read_with_header = |header: &[u8]| {
         let (_folder, path) = write_file("a.raw", &[header, &bytes[header.len()..]].concat());
         let error = RawProfile::read(&path).unwrap_err();
@@ -169,10 +169,10 @@ fn files_of_other_kinds_and_versions_are_rejected() {
     assert!(matches!(RawProfile::read(Path::new("/nowhere/e.raw")), Err(ProfileError::Io { .. })));
 }
 
-/// Covers everything that the program writes before it counts, except the word of lost threads, which changes.
+/// Changes each byte that the program writes before it counts, except those of the word that counts lost threads.
 #[test]
 fn every_changed_byte_of_the_setup_is_detected() {
-    let file = example();
+    let file = example_file();
     let bytes = file.bytes();
     let setup = RawHeader::BYTES + RawUnit::BYTES * file.units.len() + file.image.len();
     let folder = tempfile::tempdir().unwrap();
@@ -190,7 +190,7 @@ fn every_changed_byte_of_the_setup_is_detected() {
 
 #[test]
 fn impossible_values_in_the_header_are_rejected() {
-    let bytes = example().bytes();
+    let bytes = example_file().bytes();
     let error_offset_with = |at: usize, value: u64| {
         let mut bytes = bytes.clone();
         bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());

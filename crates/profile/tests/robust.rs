@@ -1,5 +1,5 @@
-//! Readers never panic, whatever a file contains. Valid files are corrupted in tens of thousands of ways, from seeds. `cargo xtask fuzz`
-//! does the same for all readers.
+//! Tests that readers never panic, whatever a file contains. Valid files are corrupted in tens of thousands of random ways. `cargo xtask
+//! fuzz` does the same for all readers.
 
 mod common;
 
@@ -10,7 +10,7 @@ use trodden_profile::{DiffOptions, FunctionPaths, Profile, RawProfile, collect, 
 use trodden_testkit::{Random, functions};
 use trodden_unit::{Frame, InstrumentedImage, UnitMap};
 
-/// Corrupts bytes: flips bits, overwrites with special values, deletes, truncates, inserts and copies parts.
+/// Corrupts bytes at random: flips bits, overwrites bytes with special values, and deletes, truncates, inserts or copies parts.
 fn corrupt(random: &mut Random, bytes: &mut Vec<u8>) {
     for _ in 0..1 + random.below(4) {
         if bytes.is_empty() {
@@ -54,12 +54,12 @@ fn readers_of_corrupt_raw_files_do_not_panic() {
     for seed in 0..12_000 {
         let mut random = Random::new(seed);
         let mut corrupted = bytes.clone();
-        // Usually the bytes before the counters are changed.
+        // Mostly, the bytes before the counters are corrupted.
         if random.chance(80) {
             let rest = corrupted.split_off(200.min(header));
             corrupt(&mut random, &mut corrupted);
             corrupted.extend(rest);
-            // With a matching checksum, the changed bytes are read.
+            // With a matching checksum, the reader does not reject the corrupt bytes at once.
             common::seal(&mut corrupted);
         } else {
             corrupt(&mut random, &mut corrupted);
@@ -88,20 +88,20 @@ fn readers_of_corrupt_profiles_do_not_panic() {
         let _ = Profile::read(&path);
         if let Ok(part) = Profile::recover(&path) {
             recovered += 1;
-            use_profile(&part.profile);
+            call_profile_readers(&part.profile);
         }
     }
     assert!(recovered > 4000, "{recovered}");
 }
 
-fn use_profile(profile: &Profile) {
+fn call_profile_readers(profile: &Profile) {
     for (_, unit, function) in profile.functions() {
         let _ = FunctionPaths::decode(function, unit.counts_of(function));
     }
     let _ = diff(("a", profile), ("b", profile), &DiffOptions { across_builds: true, ..DiffOptions::default() });
 }
 
-/// Random changes do not pass the checksums of maps, so they are made to bytes without a checksum.
+/// Stored maps have checksums, which reject almost all corrupt bytes. This test decodes corrupt maps directly, without a checksum.
 #[test]
 fn decoders_of_corrupt_maps_and_impossible_counts_do_not_panic() {
     let (mut parsed, mut decoded) = (0, 0);

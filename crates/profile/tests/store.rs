@@ -1,4 +1,4 @@
-//! The run store, used by one process, and by several at the same time.
+//! Tests of the run store, with one process and with several processes at the same time.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::profile;
 use trodden_profile::store::FOLDER;
 use trodden_profile::{ProcessEnding, ProfileError, RunStore};
 
-fn numbers(store: &RunStore, wanted: &str) -> Vec<u64> {
+fn select_numbers(store: &RunStore, wanted: &str) -> Vec<u64> {
     store.select(wanted).unwrap().iter().map(|r| r.number).collect()
 }
 
@@ -16,7 +16,7 @@ fn unwritable_store_can_be_read() {
     let folder = project.path().join(FOLDER);
     let store = RunStore::create(project.path()).unwrap();
     let first = store.add_run(&profile(0, 1)).unwrap();
-    // The second run is only in SQLite's write-ahead log yet.
+    // This run is still in SQLite's write-ahead log, and not yet in the database file.
     store.add_run(&profile(0, 2)).unwrap();
     let unwritable = || {
         let copy = tempfile::tempdir().unwrap();
@@ -28,13 +28,13 @@ fn unwritable_store_can_be_read() {
         for name in ["profiles/000001.trodden", "profiles/000002.trodden"] {
             std::fs::copy(folder.join(name), copy.path().join(FOLDER).join(name)).unwrap();
         }
-        // If its shared-memory file is a folder, SQLite cannot use the database.
+        // SQLite cannot open the database if there is a folder in place of its shared-memory file.
         std::fs::create_dir(copy.path().join(FOLDER).join("runs.db-shm")).unwrap();
         copy
     };
     let copy = unwritable();
     let copied = RunStore::find(copy.path()).unwrap();
-    assert_eq!((numbers(&copied, "last"), copied.repair()), (vec![2], None));
+    assert_eq!((select_numbers(&copied, "last"), copied.repair()), (vec![2], None));
     assert_eq!(copied.get("1").unwrap().run, first.run);
     for error in [copied.set_suite(1, Some("smoke")).unwrap_err(), RunStore::create(unwritable().path()).unwrap_err()] {
         assert!(matches!(error, ProfileError::StoreUnwritable { .. }), "{error}");
@@ -62,16 +62,16 @@ fn runs_are_numbered_listed_selected_and_removed() {
         assert_eq!(store.load(&entry).unwrap(), profile);
     }
     assert!(project.path().join(FOLDER).join("profiles/000001.trodden").is_file());
-    assert_eq!(numbers(&store, "last"), [4]);
-    assert_eq!(numbers(&store, "last~2"), [2]);
-    assert_eq!(numbers(&store, "#3"), [3]);
-    assert_eq!(numbers(&store, "nightly"), [3, 4]);
+    assert_eq!(select_numbers(&store, "last"), [4]);
+    assert_eq!(select_numbers(&store, "last~2"), [2]);
+    assert_eq!(select_numbers(&store, "#3"), [3]);
+    assert_eq!(select_numbers(&store, "nightly"), [3, 4]);
     assert_eq!(store.get("nightly").unwrap().number, 4);
     assert_eq!(store.suites().unwrap(), [("nightly".to_string(), 2)]);
     store.set_suite(1, Some("smoke")).unwrap();
     store.set_suite(3, None).unwrap();
     assert_eq!(store.load(&store.get("1").unwrap()).unwrap().run.suite.as_deref(), Some("smoke"));
-    assert_eq!(numbers(&store, "nightly"), [4]);
+    assert_eq!(select_numbers(&store, "nightly"), [4]);
     store.remove(4).unwrap();
     assert!(!project.path().join(FOLDER).join("profiles/000004.trodden").exists());
     let error = store.select("nightly").unwrap_err().to_string();
@@ -105,7 +105,7 @@ fn several_processes_can_record_at_the_same_time() {
     let mut given: Vec<u64> = std::thread::scope(|scope| {
         let work = |thread: u64| {
             let project = project.path();
-            // Each thread opens the store itself, as a process would; the first threads create it.
+            // Each thread opens the store itself, as a process would. The first threads also create it.
             scope.spawn(move || {
                 let add = |i| RunStore::create(project).unwrap().add_run(&profile(0, 100 * thread + i)).unwrap().number;
                 (0..each).map(add).collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! The folders that environment variables name. Programs pass them as values, because libraries do not read the environment.
+//! The folders that environment variables name. Libraries do not read the environment, so each program passes them these folders.
 
 use anyhow::{Context, Result};
 use std::path::PathBuf;
@@ -7,14 +7,14 @@ use trodden_unit::UnitCache;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::experiment::InputFolder;
 
-/// Folders that environment variables name, and the current folder.
+/// The folders that environment variables name, and the current folder.
 #[derive(Clone, Debug)]
 pub struct Folders {
     /// The unit cache; `None` if no environment variable determines its location.
     pub units: Option<UnitCache>,
-    /// Folder for temporary files and folders.
+    /// Folder in which temporary files and folders are created.
     pub temporary: PathBuf,
-    /// The current folder, against which relative source names are resolved.
+    /// The current folder, to which relative names of source files refer.
     pub current: PathBuf,
 }
 
@@ -24,19 +24,19 @@ impl Folders {
         self.units.as_ref().with_context(|| format!("cannot determine the folder of the unit cache. Set {CACHE_VARIABLE} (or HOME)"))
     }
 
-    /// Returns the unit cache's folder for input files of builds. Fails if no environment variable determines its location.
+    /// Returns the folder in the unit cache that holds input files of builds. Fails if no environment variable determines its location.
     pub fn inputs(&self) -> Result<InputFolder> {
         Ok(self.units()?.inputs())
     }
 
-    /// Creates a temporary folder that only the user can access. It is removed when the returned value is dropped.
+    /// Creates a temporary folder that only its owner can access. Dropping the returned value removes the folder.
     pub fn temporary_folder(&self, prefix: &str) -> Result<TemporaryFolder> {
         let base = &self.temporary;
         TemporaryFolder::create_in(base, prefix, 0o700)
             .with_context(|| format!("cannot create a temporary folder in {} (set TMPDIR to a writable folder)", base.display()))
     }
 
-    /// The current folder's path as text.
+    /// Returns the path of the current folder as text.
     pub fn current_text(&self) -> String {
         self.current.display().to_string()
     }

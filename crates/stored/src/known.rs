@@ -1,4 +1,5 @@
-//! Loads known paths from files of known paths, profiles, runs and suites.
+//! Loads known paths, which are the paths that earlier executions took, from profiles, runs, suites, and files that contain only such
+//! paths.
 
 use crate::named;
 use anyhow::{Context, Result};
@@ -7,8 +8,8 @@ use std::fs;
 use std::path::Path;
 use trodden_unit::KnownPaths;
 
-/// Loads the paths in a file, run or suite. `names` may list several of these, separated by commas. Fails if a name does not exist or a
-/// file is corrupt.
+/// Loads the known paths of a file, run or suite. `names` may list several of these, separated by commas. Fails if a name does not exist or
+/// a file is corrupt.
 pub fn load_known_paths(names: &OsStr) -> Result<KnownPaths> {
     if Path::new(names).is_file() {
         return load_from_file(Path::new(names));
@@ -31,7 +32,7 @@ fn load_from_file(file: &Path) -> Result<KnownPaths> {
     }
 }
 
-/// Reads a file of known paths. Returns `None` if the file has a different format or cannot be read, and fails if it is corrupt.
+/// Reads a file of known paths. Returns `None` if the file cannot be read or has a different format. Fails if it is corrupt.
 pub fn read_known_paths(file: &Path) -> Result<Option<KnownPaths>> {
     let bytes = fs::read(file).ok().filter(|bytes| KnownPaths::is_known_paths_file(bytes));
     bytes.map(|bytes| KnownPaths::from_bytes(&bytes).with_context(|| file.display().to_string())).transpose()

@@ -1,7 +1,8 @@
-//! Finds and loads stored profiles and streams by the names that users write: files, runs (`12`, `last`, `last~1`) and suites.
+//! Finds and loads profiles and streams by the names that users write: a file, a run (`12`, `last`, `last~1`) or a suite, which is a named
+//! set of runs.
 //!
-//! Errors are written for users and say what to do. A problem that does not stop the operation, such as a corrupt file with an intact part,
-//! is reported with `log::warn!`.
+//! Error messages are written for users, and say what to do. A problem that does not stop the operation, such as a partly corrupt file, is
+//! reported with `log::warn!`.
 #![forbid(unsafe_code)]
 
 pub mod decompress;

@@ -1,4 +1,4 @@
-//! Loads the unit maps that are needed to decode a stream's events.
+//! Loads the unit maps of an image, which are needed to decode the events of its streams.
 
 use crate::Folders;
 use anyhow::{Context, Result, bail};
@@ -6,33 +6,33 @@ use trodden_profile::stream::{StreamHeader, StreamLog, write_raw};
 use trodden_profile::{CollectProblem, ImageProfile, Profile, Run, collect};
 use trodden_wire::LostThreads;
 
-/// The unit maps of a stream's image, in two numberings.
+/// The unit maps of the image that a stream comes from. The image is contained twice, with different path numbers.
 pub struct StreamMaps {
-    /// A profile without counts. Its only image numbers paths so that each event is a path.
+    /// A profile without counts. In its only image, the paths are numbered so that each event of the stream is a path.
     pub events: Profile,
-    /// The same image, with the path numbers of counting builds.
+    /// The same image with the path numbers that counting builds use.
     pub counted: ImageProfile,
 }
 
 impl StreamMaps {
-    /// Returns the image in which each event is a path.
+    /// Returns the image in which each event of the stream is a path.
     pub fn image(&self) -> &ImageProfile {
         &self.events.images[0]
     }
 }
 
-/// Loads the maps for a log's image. Fails if they are missing.
+/// Loads the unit maps of the image that a log comes from. Fails if they are missing.
 pub fn load_maps(log: &StreamLog, folders: &Folders) -> Result<StreamMaps> {
     load_maps_for_header(log.header(), folders).with_context(|| log.path().display().to_string())
 }
 
-/// Loads the maps for the image that a stream's header describes. Fails if they are missing.
+/// Loads the unit maps of the image that a stream's header describes. Fails if they are missing.
 pub fn load_maps_for_header(header: &StreamHeader, folders: &Folders) -> Result<StreamMaps> {
     let folder = folders.temporary_folder("trodden-names-")?;
     let raw = folder.path().join("maps.raw");
     write_raw(&raw, header, &[], LostThreads::default())?;
     let collected = collect(vec![raw.clone()], Run::default(), folders.units.as_ref());
-    // Replaces the name of the temporary file, which means nothing to the user.
+    // The user does not know the temporary file, so the message must not name it.
     let message = |problem: &CollectProblem| problem.to_string().replace(&*raw.to_string_lossy(), "the stream's header");
     let mut profile = collected.profile;
     if profile.images.is_empty() {

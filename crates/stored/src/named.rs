@@ -1,4 +1,4 @@
-//! Loads stored profiles by the names that users write: files, or runs in the run store (`12`, `last`, `last~1`, a suite).
+//! Loads profiles by the names that users write: a file, or something in the run store (`12`, `last`, `last~1`, or the name of a suite).
 
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
@@ -6,39 +6,40 @@ use trodden_profile::merge::{BuildPolicy, merge_files};
 use trodden_profile::{LostPart, Profile, ProfileError, RunEntry, RunStore};
 use trodden_text::words::plural;
 
-/// The name of the latest run.
+/// The name by which users refer to the latest run.
 pub const LAST: &str = "last";
-/// Appended to the error message if the user names a folder instead of a profile.
+/// End of the error message when the user names a folder instead of a profile.
 const FOLDER_ADVICE: &str = ". To import a folder of raw or stream files, use `trodden import`; to show a recording of waits, use \
     `trodden report`";
 
-/// Loads a profile: the file with this name if it exists, or else a run, or a suite's runs, merged. Warns if a file is corrupt and only its
-/// intact part is used.
+/// Loads the profile that a name refers to: a file if it exists, or else a run or the merged runs of a suite. Warns if a file is partly
+/// corrupt, and uses its intact part.
 pub fn load(name: &str) -> Result<Profile> {
     let (profile, lost) = recover(name)?;
     lost.iter().for_each(|lost| log::warn!("{lost}"));
     Ok(profile)
 }
 
-/// Like [`load`], but returns descriptions of lost data instead of warning about it. Still warns about a suite's skipped runs.
+/// Like [`load`], but returns descriptions of lost data instead of warning about them. Still warns if runs of a suite are skipped.
 pub fn recover(name: &str) -> Result<(Profile, Vec<String>)> {
-    recover_builds(name, BuildPolicy::Reject)
+    load_and_describe_losses(name, BuildPolicy::Reject)
 }
 
-/// Like [`load`], but keeps different builds of a program as separate images.
+/// Like [`load`], but different builds of a program become separate images. [`load`] skips runs whose build differs from that of the latest
+/// run.
 pub fn load_all_builds(name: &str) -> Result<Profile> {
-    let (profile, lost) = recover_builds(name, BuildPolicy::Separate)?;
+    let (profile, lost) = load_and_describe_losses(name, BuildPolicy::Separate)?;
     lost.iter().for_each(|lost| log::warn!("{lost}"));
     Ok(profile)
 }
 
-fn recover_builds(name: &str, builds: BuildPolicy) -> Result<(Profile, Vec<String>)> {
+fn load_and_describe_losses(name: &str, builds: BuildPolicy) -> Result<(Profile, Vec<String>)> {
     let files = profile_files(name)?;
     if let [file] = files.as_slice() {
         let found = Profile::recover(file)?;
         return Ok((found.profile, describe_losses(file, &found.lost)));
     }
-    // If the runs have different builds, the latest run's build is used.
+    // Merging starts with the latest run. If other builds are not accepted, its build is used.
     let merged = merge_files(files.iter().rev(), builds, |_| {});
     if let Some((file, reason)) = merged.refused.first() {
         let more = match merged.refused.len() - 1 {
@@ -51,22 +52,22 @@ fn recover_builds(name: &str, builds: BuildPolicy) -> Result<(Profile, Vec<Strin
     Ok((merged.profile.with_context(|| format!("cannot read any run of the suite `{name}`"))?, lost))
 }
 
-/// Loads a profile from a file. Warns if the file is corrupt and only its intact part is used.
+/// Loads a profile from a file. Warns if the file is partly corrupt, and uses its intact part.
 pub fn load_file(file: &Path) -> Result<Profile> {
     let found = Profile::recover(file)?;
     describe_losses(file, &found.lost).iter().for_each(|lost| log::warn!("{lost}"));
     Ok(found.profile)
 }
 
-/// Describes what a corrupt file has lost. Returns no description if `lost` is empty.
+/// Describes what is lost because a file is partly corrupt. Returns an empty vector if `lost` is empty.
 pub fn describe_losses(file: &Path, lost: &[LostPart]) -> Vec<String> {
     let Some(first) = lost.first() else { return Vec::new() };
     let more = if lost.len() > 1 { format!(" and {} more; `trodden info` lists them", lost.len() - 1) } else { String::new() };
     vec![format!("{} is corrupt, and only its intact part is used. Lost: {first}{more}", file.display())]
 }
 
-/// Returns the profile files that a name refers to: the file with this name if it exists, or else the file of a run, or the files of all
-/// runs of a suite.
+/// Returns the profile files that a name refers to: the file with this name if it exists, or else the file of a run or the files of a
+/// suite's runs.
 pub fn profile_files(name: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(name);
     if path.is_file() {
@@ -81,7 +82,7 @@ pub fn profile_files(name: &str) -> Result<Vec<PathBuf>> {
         }
         other => other?,
     };
-    // A suite may have the name of a folder, such as `tests`.
+    // A suite may have the same name as a folder, such as `tests`.
     match store.select(name) {
         Err(_) if path.is_dir() => bail!("{name} is a folder, not a profile, and there is no run or suite called {name}{FOLDER_ADVICE}"),
         found => Ok(found?.into_iter().map(|entry| entry.profile).collect()),
@@ -91,7 +92,7 @@ pub fn profile_files(name: &str) -> Result<Vec<PathBuf>> {
 /// Returns the runs of a suite. Fails if `name` is not a suite.
 pub fn runs_of_suite(name: &str) -> Result<Vec<RunEntry>> {
     let store = RunStore::find(Path::new("."))?;
-    // If the name is unknown, this error lists the existing names.
+    // If there is no such name, the error of `select` lists the existing ones.
     let runs = store.select(name)?;
     ensure!(store.suites()?.iter().any(|(suite, _)| suite == name), "`{name}` is a run, not a suite");
     Ok(runs)

@@ -1,4 +1,4 @@
-//! Finds streams by the names that users write: runs, files and folders. [`crate::place`] documents the layout of the folders.
+//! Finds streams by the names that users write: a run, a file or a folder. [`crate::place`] describes the layout of the folders.
 
 use crate::named::LAST;
 use crate::place::{self, COPIES_FOLDER, LOG_EXTENSION, STREAM_EXTENSION, files_with_extension, folder_of_copy, streams_folder_of};
@@ -9,7 +9,7 @@ use trodden_profile::stream::StreamLog;
 use trodden_profile::{ProfileError, RunStore};
 use trodden_text::words::plural;
 
-/// Opens a log. Warns if it is corrupt or truncated, and fails if it is not a log.
+/// Opens a log. Warns if it is truncated or partly corrupt. Fails if it is not a log.
 pub fn open_log(path: &Path) -> Result<StreamLog> {
     let log = StreamLog::open(path)?;
     if log.corrupt_bytes() > 0 {
@@ -22,7 +22,8 @@ pub fn open_log(path: &Path) -> Result<StreamLog> {
     Ok(log)
 }
 
-/// Returns the stream files in a folder. Fails if there are none; if a subfolder has some, the error names the latest such subfolder.
+/// Returns the stream files in a folder. Fails if there are none. If they are in subfolders instead, the error message names the latest
+/// subfolder.
 pub fn stream_files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let streams = files_with_extension(folder, STREAM_EXTENSION)?;
     if streams.is_empty() {
@@ -37,13 +38,13 @@ pub fn stream_files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(streams)
 }
 
-/// Returns the logs that a name refers to: a file, the logs in a folder, or a run's logs.
+/// Returns the logs that a name refers to: a single file, the logs in a folder, or the logs of a run.
 pub fn find_logs(name: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(name);
     if path.is_file() {
         return Ok(vec![path.to_owned()]);
     }
-    let folder = streams_folder(name)?;
+    let folder = find_streams_folder(name)?;
     let logs = files_with_extension(&folder, LOG_EXTENSION)?;
     if logs.is_empty() && folder.join(COPIES_FOLDER).is_dir() {
         bail!(
@@ -57,12 +58,12 @@ pub fn find_logs(name: &str) -> Result<Vec<PathBuf>> {
     Ok(logs)
 }
 
-/// Returns each copy's logs if the run was recorded by copies; `None` for other runs and for files.
+/// Returns the logs of a run that several copies of the program recorded, by copy. Returns `None` for other runs and for files.
 pub fn logs_of_copies(name: &str) -> Result<Option<Vec<Vec<PathBuf>>>> {
     if Path::new(name).is_file() {
         return Ok(None);
     }
-    let folder = streams_folder(name)?;
+    let folder = find_streams_folder(name)?;
     if !folder.join(COPIES_FOLDER).is_dir() {
         return Ok(None);
     }
@@ -70,8 +71,8 @@ pub fn logs_of_copies(name: &str) -> Result<Option<Vec<Vec<PathBuf>>>> {
     Ok(Some(copies.map(|folder| files_with_extension(&folder, LOG_EXTENSION)).collect::<Result<_>>()?))
 }
 
-/// Returns the stream folder that a name refers to: a folder, or the stream folder of a run.
-fn streams_folder(name: &str) -> Result<PathBuf> {
+/// Returns the folder with the streams that a name refers to: the folder with this name, or the one of a run.
+fn find_streams_folder(name: &str) -> Result<PathBuf> {
     let path = Path::new(name);
     match path.is_dir() {
         true => Ok(path.to_owned()),
@@ -93,7 +94,7 @@ fn streams_folder(name: &str) -> Result<PathBuf> {
     }
 }
 
-/// Returns the logs that belong to a run or a profile file; `None` for suites and if no streams were recorded.
+/// Returns the logs that were recorded together with a run or a profile file. Returns `None` for suites, and if no streams were recorded.
 pub fn logs_of_run(name: &str) -> Option<Vec<PathBuf>> {
     let folder = if Path::new(name).exists() {
         streams_folder_of(Path::new(name))
@@ -109,7 +110,8 @@ pub fn logs_of_run(name: &str) -> Option<Vec<PathBuf>> {
     files_with_extension(&folder, LOG_EXTENSION).ok().filter(|logs| !logs.is_empty())
 }
 
-/// Returns the latest recording in the run store: a folder of flight recorder streams, or the name `last`. Fails if nothing was recorded.
+/// Returns the latest recording in the run store: a folder of streams of flight recorders, or the name `last`, which refers to the latest
+/// run. Fails if nothing was recorded.
 pub fn newest_recording() -> Result<PathBuf> {
     let none =
         "nothing was recorded here. Build with --stream and record with `trodden record --whole-program` or `--last N`, or name a file";

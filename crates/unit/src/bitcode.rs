@@ -1,37 +1,37 @@
-//! The version of LLVM that wrote a bitcode file.
+//! Reads which version of LLVM wrote a bitcode file.
 //!
 //! An LLVM release reads bitcode from its own and from earlier major versions. It does not always reject bitcode from later versions, so
 //! trodden compares the versions first. Since LLVM 4, every bitcode file begins with an identification block, which contains the version as
 //! a string. LLVM's "LLVM Bitcode File Format" describes the encoding.
 
-const MAGIC: [u8; 4] = *b"BC\xc0\xde";
-/// First bytes of the header that may precede bitcode, and the header's size.
-const WRAPPER: ([u8; 4], usize) = (*b"\xde\xc0\x17\x0b", 20);
-/// IDs of the identification block, and of its record that names the producer.
+const BITCODE_MAGIC: [u8; 4] = *b"BC\xc0\xde";
+/// The optional wrapper header before bitcode: its first bytes, and its size.
+const WRAPPER_HEADER: ([u8; 4], usize) = (*b"\xde\xc0\x17\x0b", 20);
+/// IDs of the identification block and of the record in it that names the producer.
 const IDENTIFICATION_BLOCK: u64 = 13;
 const PRODUCER_RECORD: u64 = 1;
 const MAX_OPERANDS: usize = 256;
 
-/// Returns true if the bytes are bitcode, with or without a wrapper header.
+/// Returns true if the bytes are LLVM bitcode, with or without a wrapper header.
 pub fn is_bitcode(bytes: &[u8]) -> bool {
-    bytes.starts_with(&MAGIC) || bytes.starts_with(&WRAPPER.0)
+    bytes.starts_with(&BITCODE_MAGIC) || bytes.starts_with(&WRAPPER_HEADER.0)
 }
 
-/// Returns the major version of the LLVM that wrote a bitcode file; the file's first kilobyte is enough. `None` if the bytes are not
-/// bitcode, or name a producer other than LLVM.
+/// Returns the major version of the LLVM that wrote a bitcode file, given at least the first kilobyte of the file. `None` if the bytes are
+/// not bitcode, or if they name a producer other than LLVM.
 pub fn producer_major(bytes: &[u8]) -> Option<u32> {
-    let start = if bytes.starts_with(&WRAPPER.0) { WRAPPER.1 } else { 0 };
-    let text = read_producer(BitReader { bytes: bytes.get(start..)?.strip_prefix(&MAGIC)?, at: 0 })?;
+    let start = if bytes.starts_with(&WRAPPER_HEADER.0) { WRAPPER_HEADER.1 } else { 0 };
+    let text = read_producer(BitReader { bytes: bytes.get(start..)?.strip_prefix(&BITCODE_MAGIC)?, at: 0 })?;
     text.strip_prefix("LLVM")?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// How an operand is encoded.
+/// How an operand of a record is encoded.
 #[derive(Clone, Copy)]
 enum Encoding {
     Literal(u64),
     Fixed(u32),
     Variable(u32),
-    /// A count, followed by that many operands in the next encoding.
+    /// A number of operands, followed by that many operands in the next encoding of the list.
     Array,
     Character,
 }
@@ -66,7 +66,7 @@ fn read_producer(mut bits: BitReader) -> Option<String> {
     }
 }
 
-/// A sequence of bits, the lowest of each byte first.
+/// A reader of bits, starting with the lowest bit of each byte.
 struct BitReader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -86,7 +86,7 @@ impl BitReader<'_> {
         Some(value)
     }
 
-    /// Reads an integer in groups of `width` bits. The highest bit of each group says whether another group follows.
+    /// Reads an integer that is encoded in groups of `width` bits. The highest bit of a group is set if another group follows.
     fn read_variable(&mut self, width: u32) -> Option<u64> {
         let (mut value, mut shift) = (0, 0);
         loop {
@@ -155,31 +155,31 @@ impl BitReader<'_> {
 mod tests {
     use super::*;
 
-    /// The first bytes of bitcode files that clang 19.1.7 and rustc 1.95.0 wrote.
-    const BY_CLANG: &[u8] =
+    /// The first bytes of bitcode files, as clang 19.1.7 and rustc 1.95.0 wrote them.
+    const CLANG_BITCODE: &[u8] =
         b"BC\xc0\xde\x35\x14\x00\x00\x05\x00\x00\x00\x62\x0c\x30\x24\x4a\x59\xbe\x66\xdd\xfb\xb5\xbf\x0b\x51\x80\x4c\x01\x00\x00\x00";
-    const BY_RUSTC: &[u8] = b"BC\xc0\xde\x35\x14\x00\x00\x0e\x00\x00\x00\x62\x0c\x30\x1c\x41\xc7\x0a\xac\x60\x0b\xad\x20\x07\x72\xe0\
+    const RUSTC_BITCODE: &[u8] = b"BC\xc0\xde\x35\x14\x00\x00\x0e\x00\x00\x00\x62\x0c\x30\x1c\x41\xc7\x0a\xac\x60\x0b\xad\x20\x07\x72\xe0\
         \x06\x71\xe0\x06\x72\xd0\x06\xf2\x50\x0f\xf3\x40\x0f\x6d\x10\x07\x6e\x90\x07\x75\xe0\x06\x70\xd0\x06\xf3\x40\x0f\xe1\x20\x0e\
         \xec\x50\x0e\x42\x14\x20\x53\x00\x00\x00";
 
     #[test]
     fn producer_is_read_from_both_record_encodings() {
-        assert_eq!((producer_major(BY_CLANG), producer_major(BY_RUSTC)), (Some(19), Some(22)));
-        let wrapped = [&WRAPPER.0[..], &[0; 16], BY_CLANG].concat();
+        assert_eq!((producer_major(CLANG_BITCODE), producer_major(RUSTC_BITCODE)), (Some(19), Some(22)));
+        let wrapped = [&WRAPPER_HEADER.0[..], &[0; 16], CLANG_BITCODE].concat();
         assert!(is_bitcode(&wrapped) && producer_major(&wrapped) == Some(19));
     }
 
     #[test]
     fn truncated_or_foreign_bytes_have_no_producer() {
         assert_eq!((producer_major(b"\x7fELF"), is_bitcode(b"\x7fELF"), producer_major(b"")), (None, false, None));
-        for length in 0..BY_RUSTC.len() - 20 {
-            assert_eq!(producer_major(&BY_RUSTC[..length]), None, "{length}");
+        for length in 0..RUSTC_BITCODE.len() - 20 {
+            assert_eq!(producer_major(&RUSTC_BITCODE[..length]), None, "{length}");
         }
-        for at in 4..BY_RUSTC.len() {
+        for at in 4..RUSTC_BITCODE.len() {
             for bit in 0..8 {
-                let mut changed = BY_RUSTC.to_vec();
+                let mut changed = RUSTC_BITCODE.to_vec();
                 changed[at] ^= 1 << bit;
-                // The result does not matter: reading must not panic.
+                // Any result is correct, but reading must not panic.
                 let _ = producer_major(&changed);
             }
         }

@@ -1,8 +1,8 @@
-//! The unit cache stores unit frames by identity, for programs whose own frames were stripped (`llvm-strip`). Several compilers may write
-//! to the cache at the same time, so files are replaced atomically.
+//! The unit cache: copies of unit frames, which contain a compilation unit's map and bitcode. It is used for programs whose own frames were
+//! stripped (`llvm-strip`). Several compilers may write to the cache at the same time, so files are replaced atomically.
 //!
-//! The path of a frame is `ROOT/units/ab/abcdef....unit`. ROOT is the first of `$TRODDEN_CACHE`, `$XDG_DATA_HOME/trodden` and
-//! `$HOME/.local/share/trodden` whose variable is set.
+//! The path of a frame is `ROOT/units/ab/abcdef....unit`, where the name is the unit's identity. ROOT is the first of `$TRODDEN_CACHE`,
+//! `$XDG_DATA_HOME/trodden` and `$HOME/.local/share/trodden` whose variable is set.
 
 use crate::atomic_file::write_atomically;
 use crate::experiment::InputFolder;
@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Environment variable that names the cache's root.
+/// Environment variable with the path of the cache's root folder.
 pub const CACHE_VARIABLE: &str = "TRODDEN_CACHE";
 
 /// The cache of unit frames.
@@ -22,13 +22,13 @@ pub struct UnitCache {
 }
 
 impl UnitCache {
-    /// Creates a handle to the cache in a folder, which does not have to exist.
+    /// Creates a handle to the cache in a folder, which need not exist.
     pub fn new(root: impl Into<PathBuf>) -> UnitCache {
         UnitCache { root: root.into() }
     }
 
-    /// Returns the root that the environment variables name; `None` if none of them is set. `variable` looks up an environment variable,
-    /// like `std::env::var_os`.
+    /// Returns the root folder of the cache according to the environment; `None` if none of the variables is set. `variable` looks up an
+    /// environment variable, like `std::env::var_os`.
     pub fn root_from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
         let folder = |name: &str| variable(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         folder(CACHE_VARIABLE)
@@ -41,18 +41,19 @@ impl UnitCache {
         &self.root
     }
 
-    /// Returns the folder with the input files of builds.
+    /// Returns the folder that contains the input files of builds.
     pub fn inputs(&self) -> InputFolder {
         InputFolder::new(self.root.join("inputs"))
     }
 
-    /// Returns the path for a unit's frame. The file may not exist.
+    /// Returns the path under which a unit's frame is stored. The file may not exist.
     pub fn path(&self, unit: Identity) -> PathBuf {
         let name = unit.to_string();
         self.root.join("units").join(&name[..2]).join(format!("{name}.unit"))
     }
 
-    /// Stores a frame and returns its path. Keeps an existing frame that has the same map, unless only the new frame has bitcode.
+    /// Stores a frame and returns its path. A frame that is already stored and has the same map is kept, unless it has no bitcode and the
+    /// new one does.
     pub fn put(&self, frame: &Frame) -> io::Result<PathBuf> {
         let path = self.path(frame.unit);
         let known = self.get(frame.unit).ok().flatten();
@@ -63,7 +64,8 @@ impl UnitCache {
         Ok(path)
     }
 
-    /// Reads a unit's frame; `None` if it is not in the cache. Fails if the file cannot be read, is corrupt, or contains a different unit.
+    /// Reads the frame of a unit; `None` if it is not in the cache. Fails if the file cannot be read, is corrupt, or contains a different
+    /// unit.
     pub fn get(&self, unit: Identity) -> io::Result<Option<Frame>> {
         let path = self.path(unit);
         let bytes = match std::fs::read(&path) {

@@ -1,12 +1,12 @@
-//! Validates maps that were read from files: the counters and words of functions must be within the unit's, and must not overlap. Readers
-//! use numbers from a map as array indices, so every map from a file must be checked.
+//! Validates maps that were read from files. Readers use numbers from a map as array indices, so every map from a file must be checked: the
+//! counters and words of functions must be within the unit's, and must not overlap.
 
 use crate::map::{FunctionMap, UnitMap};
 use crate::storage::Storage;
 use std::ops::Range;
 
 impl UnitMap {
-    /// Checks the counters and words of all functions. The error describes the first inconsistency.
+    /// Checks the counters and words of all functions, and all indices in the map. The error describes the first inconsistency.
     pub fn check(&self) -> Result<(), String> {
         let mut ranges: Vec<(u64, u64, &str)> = self.functions.iter().map(|f| (f.first_counter, f.counters, f.name.as_str())).collect();
         ranges.sort();
@@ -37,7 +37,8 @@ impl UnitMap {
     }
 }
 
-/// Checks that each function's words are consistent, are within the unit's words, and do not overlap a different function's words.
+/// Checks the words that functions use in the unit's memory: each function's words must be consistent, be among the unit's words, and not
+/// overlap the words of another function.
 fn check_storage(map: &UnitMap) -> Result<(), String> {
     let words = map.counters_in_regions();
     let mut ranges: Vec<_> = map.functions.iter().map(|f| (word_range(f).start, word_range(f).end, &f.name)).collect();

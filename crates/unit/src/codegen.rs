@@ -1,19 +1,19 @@
-//! The clang options that are accepted when machine code is regenerated from a unit's bitcode.
+//! Clang options that are accepted when machine code is generated again from a unit's bitcode.
 //!
-//! A unit's map contains the code generation options of its build, which are not in the bitcode. Programs, profiles and caches with maps
-//! may come from untrusted people, and clang has options that load libraries (`-fplugin=`) or write files (`-ftime-trace=`). So only the
-//! options and values in the lists below are passed to clang; any other option is an error.
+//! A unit's map contains the code generation options of its build, which bitcode does not contain. Programs, profiles and caches with maps
+//! may come from people who are not trusted, and clang has options that load libraries (`-fplugin=`) or write files (`-ftime-trace=`).
+//! Therefore only the options and values in the lists below are passed to clang; any other option is an error.
 //!
-//! Invariant: [`CodegenOptions`] from a map contain only listed options, and none of these names a file, a library or a program.
+//! Invariant: [`CodegenOptions`] that come from a map contain only listed options, and none of these names a file, a library or a program.
 
 use std::fmt;
 
-/// Values that an option accepts after its name.
+/// Values that are accepted after the name of an option.
 #[derive(Clone, Copy, Debug)]
 enum AcceptedValues {
     Nothing,
     OneOf(&'static [&'static str]),
-    /// Letters, digits and `+ - _ .`, which cannot form the path of a file in a different folder.
+    /// Letters, digits and `+ - _ .`. Without a slash, the value cannot be the path of a file in a different folder.
     Name,
     Number,
 }
@@ -31,9 +31,9 @@ impl AcceptedValues {
 
 use AcceptedValues::{Name, Nothing, Number, OneOf};
 
-const BOOLEAN: AcceptedValues = OneOf(&["true", "false", "1", "0"]);
+const BOOLEAN_VALUES: AcceptedValues = OneOf(&["true", "false", "1", "0"]);
 
-/// Options of clang. A name has several entries if its values have several forms.
+/// Accepted options of clang. An option has several entries if its values have several forms.
 const CLANG_OPTIONS: &[(&str, AcceptedValues)] = &[
     ("-O", OneOf(&["", "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "s", "z", "g", "fast"])),
     ("-fpic", Nothing),
@@ -88,7 +88,7 @@ const CLANG_OPTIONS: &[(&str, AcceptedValues)] = &[
     ("-fno-unique-section-names", Nothing),
 ];
 
-/// Options of LLVM, each preceded by the argument `-mllvm`. The names of options with a value end with `=`.
+/// Accepted options of LLVM, which follow the argument `-mllvm`. The name of an option with a value ends with `=`.
 const LLVM_OPTIONS: &[(&str, AcceptedValues)] = &[
     ("-x86-asm-syntax=", OneOf(&["att", "intel"])),
     ("-x86-branches-within-32B-boundaries", Nothing),
@@ -96,17 +96,17 @@ const LLVM_OPTIONS: &[(&str, AcceptedValues)] = &[
     ("-x86-align-branch=", Name),
     ("-x86-pad-max-prefix-size=", Number),
     ("-x86-early-ifcvt", Nothing),
-    ("-x86-cmov-converter=", BOOLEAN),
+    ("-x86-cmov-converter=", BOOLEAN_VALUES),
     ("-align-all-functions=", Number),
     ("-align-all-blocks=", Number),
     ("-align-all-nofallthru-blocks=", Number),
     ("-align-loops=", Number),
-    ("-enable-tail-merge=", BOOLEAN),
+    ("-enable-tail-merge=", BOOLEAN_VALUES),
     ("-enable-tail-merge", Nothing),
     ("-tail-merge-threshold=", Number),
     ("-tail-merge-size=", Number),
     ("-tail-dup-size=", Number),
-    ("-tail-dup-placement=", BOOLEAN),
+    ("-tail-dup-placement=", BOOLEAN_VALUES),
     ("-disable-block-placement", Nothing),
     ("-disable-tail-duplicate", Nothing),
     ("-disable-early-taildup", Nothing),
@@ -118,9 +118,9 @@ const LLVM_OPTIONS: &[(&str, AcceptedValues)] = &[
     ("-disable-lsr", Nothing),
     ("-disable-copyprop", Nothing),
     ("-disable-peephole", Nothing),
-    ("-enable-misched=", BOOLEAN),
+    ("-enable-misched=", BOOLEAN_VALUES),
     ("-enable-misched", Nothing),
-    ("-enable-post-misched=", BOOLEAN),
+    ("-enable-post-misched=", BOOLEAN_VALUES),
     ("-regalloc=", OneOf(&["default", "basic", "fast", "greedy", "pbqp"])),
     ("-split-spill-mode=", OneOf(&["default", "size", "speed"])),
     ("-min-jump-table-entries=", Number),
@@ -129,12 +129,12 @@ const LLVM_OPTIONS: &[(&str, AcceptedValues)] = &[
     ("-optsize-jump-table-density=", Number),
     ("-enable-machine-outliner=", OneOf(&["always", "never", "optimistic-pgo", "conservative-pgo"])),
     ("-enable-split-machine-functions", Nothing),
-    ("-emulated-tls=", BOOLEAN),
-    ("-relax-elf-relocations=", BOOLEAN),
+    ("-emulated-tls=", BOOLEAN_VALUES),
+    ("-relax-elf-relocations=", BOOLEAN_VALUES),
     ("-stack-alignment=", Number),
 ];
 
-/// The error for a map that contains a compiler option that is not on the list.
+/// Error for a compiler option in a map that is not in the lists.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "its map contains the compiler option `{option}`, which trodden does not accept from files, because it might load libraries or write \
@@ -145,12 +145,12 @@ pub struct RejectedOption {
     pub option: String,
 }
 
-/// Code generation options for clang.
+/// Code generation options that are passed to clang.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CodegenOptions(Vec<String>);
 
 impl CodegenOptions {
-    /// Checks the options of a map ([`crate::UnitMap::codegen`]). Fails if an option or its value is not on the list.
+    /// Accepts the options in a map ([`crate::UnitMap::codegen`]). Fails if an option or its value is not in the lists.
     pub fn from_map(arguments: &[String]) -> Result<CodegenOptions, RejectedOption> {
         let rejected = |option: String| Err(RejectedOption { option: option.escape_debug().to_string() });
         let mut rest = arguments.iter();
@@ -167,12 +167,12 @@ impl CodegenOptions {
         Ok(CodegenOptions(arguments.to_vec()))
     }
 
-    /// Accepts all options, because they are from the user's own command line.
+    /// Accepts any options. They must come from the user's own command line.
     pub fn from_command_line(arguments: Vec<String>) -> CodegenOptions {
         CodegenOptions(arguments)
     }
 
-    /// Returns the options as arguments of clang.
+    /// Returns the options as command-line arguments of clang.
     pub fn arguments(&self) -> &[String] {
         &self.0
     }
@@ -184,14 +184,14 @@ impl fmt::Display for CodegenOptions {
     }
 }
 
-/// Returns true if an option affects code generation from bitcode. Maps must contain such options. This includes listed options with
-/// values that are not listed (files), which are accepted only from the user's own command line.
+/// Returns true if an option of the user's build affects code generation from bitcode, so that the map must contain it. This includes
+/// listed options whose value is not listed, such as a file name; they are accepted only from the user's own command line.
 pub fn affects_generated_code(option: &str) -> bool {
     let has_any_value = |name: &str| name.ends_with('=') && option.starts_with(name);
     is_listed(CLANG_OPTIONS, option) || CLANG_OPTIONS.iter().any(|(name, _)| has_any_value(name))
 }
 
-/// Returns whether trodden supports a target.
+/// Returns whether trodden supports a target, given by its LLVM triple.
 pub fn is_known_target(triple: &str) -> bool {
     Name.allows(triple) && triple.starts_with("x86_64") && triple.contains("linux") && !triple.contains("x32")
 }

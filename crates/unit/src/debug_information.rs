@@ -1,5 +1,5 @@
-//! Marks debug information that is generated only for the unit's map.
+//! Marks debug information that is generated only because the unit's map needs source lines.
 
-/// Value of `flags` in a `DICompileUnit` that marks debug information that the user did not request. The plugin reads source lines from it
-/// and strips it from the object file, but not from the bitcode that is stored there.
+/// Value of `flags` in a `DICompileUnit`, which marks debug information that the user did not request. The compiler plugin reads source
+/// lines from it. It strips it from the object file, but not from the bitcode that the object file contains.
 pub const MAP_ONLY_FLAG: &str = "trodden-only-for-maps";

@@ -1,4 +1,4 @@
-//! Converts maps of stream builds so that each event of a stream is a path ([`EventWords`]).
+//! Converts maps of builds that record streams, so that each event of a stream is a path ([`EventWords`]).
 
 use crate::flow_graph::{EdgeKind, FlowEdge, FlowGraph};
 use crate::map::{FunctionMap, UnitMap, graph_hash};
@@ -7,7 +7,7 @@ use crate::storage::Storage;
 use trodden_flow::Node;
 
 impl FunctionMap {
-    /// Returns the words of the function's events, if it belongs to a stream build and has more events than paths.
+    /// Returns the words of the function's events. `None` if the function does not record a stream, or has no more events than paths.
     pub fn event_words(&self) -> Option<&EventWords> {
         match &self.storage {
             Storage::Events(words) => Some(words),

@@ -1,14 +1,14 @@
-//! A function's control-flow graph: a [`Graph`] whose edges have conditions.
+//! The control-flow graph of a function: a [`Graph`] whose edges have conditions.
 //!
-//! The compiler plugin builds the graph from the function's code, the map stores it, and readers use it without changes. Cuts, edges of
-//! the acyclic graph and counts refer to an edge by its index in this graph.
+//! The compiler plugin builds the graph from the function's code, the map stores it, and readers use it unchanged. Cuts (edges at which
+//! paths are divided), the acyclic graph and counts refer to an edge by its index in this graph.
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::ops::Deref;
 use trodden_flow::{Edge, EdgeSet, Graph, GraphError, Node};
 
-/// A function's graph. It has a node for each block, of which block 0 is the entry, followed by a node for the exit.
+/// The control-flow graph of a function. It has a node for each block, with the entry as block 0, and finally a node for the exit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "StoredFlowGraph")]
 pub struct FlowGraph {
@@ -22,7 +22,7 @@ struct EdgeCondition {
     cases: Vec<i64>,
 }
 
-/// A graph as it was stored, which may be corrupt.
+/// A graph as read from a file, which may be corrupt.
 #[derive(Deserialize)]
 struct StoredFlowGraph {
     graph: Graph,
@@ -33,7 +33,7 @@ impl TryFrom<StoredFlowGraph> for FlowGraph {
     type Error = &'static str;
 
     fn try_from(StoredFlowGraph { graph, conditions }: StoredFlowGraph) -> Result<FlowGraph, &'static str> {
-        // Node numbers are also used as block numbers.
+        // Node numbers of all nodes except the exit are also block numbers.
         if graph.entry() != Node(0) || graph.exit().index() + 1 != graph.node_count() {
             return Err("a graph does not begin with its entry, or does not end with its exit");
         }
@@ -44,7 +44,7 @@ impl TryFrom<StoredFlowGraph> for FlowGraph {
     }
 }
 
-/// An edge of a function's graph.
+/// An edge of a function's control-flow graph.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FlowEdge<'a> {
     /// Source block.
@@ -53,53 +53,56 @@ pub struct FlowEdge<'a> {
     pub to: Node,
     /// Condition under which the edge is taken.
     pub kind: EdgeKind,
-    /// All switch values for which the edge is taken. A default edge has values if some cases lead to the default's block.
+    /// All values of a `switch` for which the edge is taken. The default edge has values only if cases lead to the same block.
     pub cases: Cow<'a, [i64]>,
 }
 
 /// Condition under which an edge is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EdgeKind {
-    /// The only edge of its block.
+    /// Always: the block has no other edge.
     Always,
-    /// The branch's condition is true.
+    /// The condition of the branch is true.
     True,
-    /// The branch's condition is false.
+    /// The condition of the branch is false.
     False,
-    /// The switch's value is one of the edge's cases. Contains the first of them.
+    /// The value of the `switch` is one of the edge's cases, of which this is the first.
     Case(i64),
-    /// The switch's value is not a case of a different edge.
+    /// The value of the `switch` is not a case of any other edge.
     Default,
-    /// An indirect branch. Contains the edge's index among the targets of the branch or of the dispatch block.
+    /// An indirect branch is taken. The value is the edge's index among the targets of the branch or, if there are several branches, of the
+    /// block that dispatches them.
     Indirect(u32),
-    /// The call returns normally.
+    /// A call that may throw returns normally.
     Normal,
     /// The call throws.
     Unwind,
     /// The function returns.
     Return,
-    /// The function makes a tail call, either directly before the exit or before a block that only returns the call's result.
+    /// The function makes a tail call. The edge leads to the exit, or to a block that only returns the result of the call.
     TailCall,
-    /// The function resumes unwinding.
+    /// The function resumes unwinding after a cleanup.
     Resume,
-    /// The block ends with a call that does not return.
+    /// The block ends with a call that never returns.
     NoReturn,
-    /// An edge to the exit from a block that is about to make a call that may not return (`exit`, `longjmp`, an exception). Paths that end
-    /// with this edge count how often the call was reached. The number of calls that did not return follows from the paths that continue.
+    /// The block is about to make a call that may not return (because of `exit`, `longjmp` or an exception). This edge leads to the exit,
+    /// but control never takes it: paths that end with it count how often the call was reached. Subtracting the paths that continue gives
+    /// the number of calls that did not return.
     Reach,
-    /// A call of a function that returns twice has returned.
+    /// A call of a function that can return twice, such as `setjmp`, has returned.
     ReturnsTwice,
 }
 
 impl FlowEdge<'static> {
-    /// Creates an edge without switch values.
+    /// Creates an edge without `switch` values.
     pub fn new(from: Node, to: Node, kind: EdgeKind) -> FlowEdge<'static> {
         FlowEdge { from, to, kind, cases: Cow::Borrowed(&[]) }
     }
 }
 
 impl FlowGraph {
-    /// Creates the graph of a function with `blocks` blocks. Fails if an edge names a block that does not exist, or there is no block.
+    /// Creates the graph of a function with `blocks` blocks. Fails if an edge refers to a block that does not exist, or if there is no
+    /// block.
     pub fn new<'a>(blocks: usize, edges: impl IntoIterator<Item = FlowEdge<'a>>) -> Result<FlowGraph, GraphError> {
         let (mut ends, mut conditions) = (Vec::new(), Vec::new());
         for FlowEdge { from, to, kind, cases } in edges {
@@ -115,13 +118,13 @@ impl FlowGraph {
         self.conditions[edge.index()].kind
     }
 
-    /// Returns an edge. Panics if there is no such edge.
+    /// Returns the edge with a number. Panics if there is no such edge.
     pub fn edge(&self, edge: Edge) -> FlowEdge<'_> {
         let EdgeCondition { kind, cases } = &self.conditions[edge.index()];
         FlowEdge { from: self.from(edge), to: self.to(edge), kind: *kind, cases: Cow::Borrowed(cases) }
     }
 
-    /// Returns an edge; `None` if there is no such edge.
+    /// Returns the edge with a number; `None` if there is no such edge.
     pub fn get_edge(&self, edge: Edge) -> Option<FlowEdge<'_>> {
         (edge.index() < self.edge_count()).then(|| self.edge(edge))
     }
@@ -131,7 +134,7 @@ impl FlowGraph {
         self.edges().map(|edge| self.edge(edge))
     }
 
-    /// Returns the edges whose condition has a property.
+    /// Returns the set of edges whose condition satisfies `has`.
     pub fn edges_where(&self, has: impl Fn(EdgeKind) -> bool) -> EdgeSet {
         EdgeSet::from_fn(self.edge_count(), |edge| has(self.kind(edge)))
     }
@@ -157,13 +160,13 @@ mod tests {
         let bytes = postcard::to_allocvec(&graph).unwrap();
         let read: FlowGraph = postcard::from_bytes(&bytes).unwrap();
         assert_eq!((&read, read.out(Node(1))), (&graph, &[Edge(1)][..]));
-        // The target of the last edge, which is the exit.
+        // Changes the target of the last edge, which is the exit.
         let at = bytes.windows(2).position(|pair| pair == [1, 2]).unwrap() + 1;
         let wrong: Vec<u8> = bytes.iter().enumerate().map(|(i, byte)| if i == at { 3 } else { *byte }).collect();
         assert!(postcard::from_bytes::<FlowGraph>(&wrong).is_err());
         let shorter = StoredFlowGraph { graph: read.graph.clone(), conditions: Vec::new() };
         assert!(FlowGraph::try_from(shorter).is_err());
-        // The exit must be the last node, since blocks have the numbers of the others.
+        // The exit must be the last node, since the numbers of the other nodes are block numbers.
         let edges = vec![(Node(0), Node(2)), (Node(2), Node(1))];
         let other_exit = Graph::new(3, Node(0), Node(1), edges).unwrap();
         assert!(FlowGraph::try_from(StoredFlowGraph { graph: other_exit, conditions: read.conditions.clone() }).is_err());

@@ -1,8 +1,8 @@
-//! Unit frames, which contain a unit's map and bitcode, in a section of object files and in the unit cache.
+//! Unit frames: a compilation unit's map and bitcode, as stored in object files and in the unit cache.
 //!
 //! A frame is a [container](trodden_container) file with one or two sections, padded with zeros to a multiple of 8 bytes. The subject of
-//! both sections is the unit. The count of the first section is the number of sections after it. Linkers concatenate a program's frames,
-//! possibly with zero bytes between them.
+//! both sections is the unit. The count in the first section's header is the number of sections that follow. Linkers concatenate the frames
+//! of a program, possibly with zero bytes between them.
 
 use crate::identity::Identity;
 use crate::map::{MAP_VERSION, UnitMap};
@@ -12,11 +12,11 @@ use trodden_container::{
 };
 
 const MAP_TAG: u32 = 1;
-/// The bitcode's section is missing if the bitcode was not stored.
+/// Tag of the section with the bitcode, which is missing if the bitcode was not stored.
 const BITCODE_TAG: u32 = 2;
 const COMPRESSION_LEVEL: i32 = 3;
 
-/// A unit's map and bitcode, compressed.
+/// The map and the bitcode of a unit, both compressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Identity of the unit.
@@ -37,11 +37,11 @@ pub enum FrameError {
          Rebuild the program"
     )]
     Version {
-        /// The unit's offset in the section.
+        /// Offset of the unit's frame in the section.
         at: usize,
         found: u32,
     },
-    /// The frame was written by a version of trodden whose files had a different header.
+    /// The frame was written by an early version of trodden, whose files have a different header.
     #[error("the unit at byte {0} was built by an earlier version of trodden. Rebuild the program")]
     Earlier(usize),
     #[error("the unit at byte {at} is corrupt: {error}")]
@@ -57,7 +57,7 @@ pub enum FrameError {
 }
 
 impl Frame {
-    /// Compresses a unit. An empty `bitcode` is not stored.
+    /// Creates a frame. If `bitcode` is empty, the frame has no bitcode.
     pub fn pack(unit: Identity, map: &UnitMap, bitcode: &[u8]) -> Frame {
         let section = |tag, count, content: &[u8]| {
             Section { tag, layout: MAP_VERSION, subject: unit.0, count, index: &[] }.to_bytes(content, COMPRESSION_LEVEL)
@@ -71,7 +71,7 @@ impl Frame {
     }
 
     pub(crate) fn has_same_map(&self, other: &Frame) -> bool {
-        // The section's header is not compared, because it says whether bitcode follows.
+        // The section headers are not compared, because they also say whether bitcode follows.
         self.map[SECTION_HEADER_BYTES..] == other.map[SECTION_HEADER_BYTES..]
     }
 
@@ -82,8 +82,9 @@ impl Frame {
         out
     }
 
-    /// Reads the frame at offset `at`. Also returns the offset of the frame's end. Verifies the map's checksum; [`Frame::bitcode`]
-    /// verifies the bitcode's. Fails if the bytes at this offset are not a frame, or the frame has a different version or is corrupt.
+    /// Reads the frame at offset `at`. Also returns the offset at which the frame ends. Verifies the checksum of the map;
+    /// [`Frame::bitcode`] verifies that of the bitcode. Fails if there is no frame at this offset, or if the frame is of a different
+    /// version or corrupt.
     pub fn read(bytes: &[u8], at: usize) -> Result<(Frame, usize), FrameError> {
         let rest = bytes.get(at..).unwrap_or_default();
         match expect_header(rest, FileKind::UNIT, MAP_VERSION) {
@@ -106,7 +107,7 @@ impl Frame {
         Ok((Frame { unit, map: map.to_vec(), bitcode }, (at + end.next_multiple_of(8)).min(bytes.len())))
     }
 
-    /// Reads all frames of a section. Returns the readable frames, and the errors of the others.
+    /// Reads all frames of a section of an object file or program. Returns the frames that can be read, and the errors of the others.
     pub fn read_all(bytes: &[u8]) -> (Vec<Frame>, Vec<FrameError>) {
         let (mut frames, mut errors) = (Vec::new(), Vec::new());
         let mut at = 0;
@@ -132,7 +133,9 @@ impl Frame {
 
     /// Decodes the map. Fails if the map is corrupt.
     pub fn map(&self) -> Result<UnitMap, FrameError> {
-        SectionHeader::read(&self.map).and_then(|header| header.value(&self.map[SECTION_HEADER_BYTES..])).map_err(|e| self.unreadable(&e))
+        SectionHeader::read(&self.map)
+            .and_then(|header| header.value(&self.map[SECTION_HEADER_BYTES..]))
+            .map_err(|e| self.payload_error(&e))
     }
 
     /// Decompresses the bitcode. Fails if the bitcode was not stored, or is corrupt.
@@ -142,10 +145,10 @@ impl Frame {
         }
         SectionHeader::read(&self.bitcode)
             .and_then(|header| header.unpack(&self.bitcode[SECTION_HEADER_BYTES..]))
-            .map_err(|e| self.unreadable(&e))
+            .map_err(|e| self.payload_error(&e))
     }
 
-    fn unreadable(&self, error: &SectionError) -> FrameError {
+    fn payload_error(&self, error: &SectionError) -> FrameError {
         FrameError::Payload { unit: self.unit, what: error.to_string() }
     }
 
@@ -155,7 +158,7 @@ impl Frame {
     }
 }
 
-/// Returns the header and the bytes of the section at the start of `bytes`. Fails if the section has a different tag.
+/// Returns the header and all bytes of the section at the start of `bytes`. Fails if the section has a different tag.
 fn read_section(bytes: &[u8], tag: u32) -> Result<(SectionHeader, &[u8]), SectionError> {
     let header = SectionHeader::read(bytes)?;
     if header.tag != tag || header.index_length() != 0 {
@@ -171,7 +174,7 @@ mod tests {
     use crate::Experiment;
     use crate::map::CountedEvent;
 
-    fn map() -> UnitMap {
+    fn sample_map() -> UnitMap {
         UnitMap {
             source: "a.c".into(),
             producer: String::new(),
@@ -195,22 +198,22 @@ mod tests {
 
     #[test]
     fn consecutive_frames_survive_encoding() {
-        let one = Frame::pack(Identity([1; 16]), &map(), b"BC");
-        let two = Frame::pack(Identity([2; 16]), &map(), b"");
+        let one = Frame::pack(Identity([1; 16]), &sample_map(), b"BC");
+        let two = Frame::pack(Identity([2; 16]), &sample_map(), b"");
         let mut bytes = one.to_bytes();
         bytes.extend([0; 24]);
         bytes.extend(two.to_bytes());
         let (frames, errors) = Frame::read_all(&bytes);
         assert_eq!(frames, [one.clone(), two.clone()]);
         assert!(errors.is_empty());
-        assert_eq!(frames[0].map().unwrap(), map());
+        assert_eq!(frames[0].map().unwrap(), sample_map());
         assert_eq!(frames[0].bitcode().unwrap(), b"BC");
         assert_eq!(frames[1].bitcode(), Err(FrameError::NoBitcode(Identity([2; 16]))));
     }
 
     #[test]
     fn error_for_a_different_version_says_to_rebuild() {
-        let mut bytes = Frame::pack(Identity([1; 16]), &map(), b"BC").to_bytes();
+        let mut bytes = Frame::pack(Identity([1; 16]), &sample_map(), b"BC").to_bytes();
         bytes[..FILE_HEADER_BYTES].copy_from_slice(&FileHeader::new(FileKind::UNIT, MAP_VERSION - 1).to_bytes());
         for (bytes, found) in [(&bytes[..], "format"), (b"TRODUNIT and more", "earlier version")] {
             let message = Frame::read_all(bytes).1[0].to_string();
@@ -220,9 +223,9 @@ mod tests {
 
     #[test]
     fn corrupt_frame_is_reported_and_the_next_frame_is_read() {
-        let mut bytes = Frame::pack(Identity([1; 16]), &map(), b"BC").to_bytes();
+        let mut bytes = Frame::pack(Identity([1; 16]), &sample_map(), b"BC").to_bytes();
         bytes[FILE_HEADER_BYTES + SECTION_HEADER_BYTES + 1] ^= 1;
-        bytes.extend(Frame::pack(Identity([2; 16]), &map(), b"").to_bytes());
+        bytes.extend(Frame::pack(Identity([2; 16]), &sample_map(), b"").to_bytes());
         let (frames, errors) = Frame::read_all(&bytes);
         assert_eq!(frames.len(), 1);
         assert_eq!(errors, [FrameError::Checksum(Identity([1; 16]))]);
@@ -230,7 +233,7 @@ mod tests {
 
     #[test]
     fn every_changed_byte_is_detected() {
-        let whole = Frame::pack(Identity([1; 16]), &map(), b"bitcode");
+        let whole = Frame::pack(Identity([1; 16]), &sample_map(), b"bitcode");
         let bytes = whole.to_bytes();
         let end = FILE_HEADER_BYTES + whole.map.len() + whole.bitcode.len();
         for at in 0..end {

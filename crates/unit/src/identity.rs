@@ -1,9 +1,10 @@
-//! Identities of units, images and input files: hashes of their content.
+//! Identities of units, images and input files, which are hashes of their content.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Identity of a unit (a hash of its bitcode and of how it was instrumented), an image, or an input file.
+/// Identity of a compilation unit (a hash of its bitcode and of how it was instrumented), of an executable or shared library, or of an
+/// input file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Identity(pub [u8; 16]);
 

@@ -1,5 +1,5 @@
-//! The units of an executable or shared library on disk. The image's unit records ([`trodden_wire::UnitRecord`]), which stripping does not
-//! remove, give its identity and the layout of its counters. Its frames contain maps and bitcode.
+//! Reads the instrumentation data of an executable or shared library. Its unit records ([`trodden_wire::UnitRecord`]), which stripping does
+//! not remove, give its identity and the layout of its counters. Its frames contain the units' maps and bitcode.
 
 use crate::cache::UnitCache;
 use crate::frame::{Frame, FrameError};
@@ -8,35 +8,35 @@ use object::{Object, ObjectSection, ObjectSymbol};
 use trodden_wire::layout::Layout;
 use trodden_wire::{COUNTERS_SECTION, FRAMES_SECTION, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION, UnitRecord, image_identity};
 
-/// The location of a unit's counters in an image.
+/// A unit, and the location of its counters in the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacedUnit {
     /// The unit.
     pub unit: Identity,
-    /// Index of the unit's first counter in the image's counter section.
+    /// Index of the unit's first counter among all counters of the image.
     pub first: u64,
     /// Number of its counters.
     pub counters: u64,
 }
 
-/// The instrumentation data of an executable or shared library.
+/// The instrumentation data in an executable or shared library.
 #[derive(Clone, Debug)]
 pub struct InstrumentedImage {
     /// Identity of the image.
     pub identity: Identity,
     /// Its units in link order.
     pub units: Vec<PlacedUnit>,
-    /// Its frames. There may be fewer frames than units if the image was stripped, or more if the linker removed unused units.
+    /// The frames of the units. There are fewer frames than units if the image was stripped, and more if the linker removed unused units.
     pub frames: Vec<Frame>,
-    /// Errors of unreadable frames.
+    /// Errors of frames that cannot be read.
     pub frame_errors: Vec<FrameError>,
-    /// The linker's build ID in hexadecimal digits.
+    /// The linker's build ID in hexadecimal digits; `None` if there is none.
     pub build_id: Option<String>,
-    /// Names of the functions that its symbol tables define, sorted.
+    /// Names of all functions that are defined in the symbol tables, sorted.
     pub functions: Vec<String>,
 }
 
-/// Reason why a file is not an instrumented image.
+/// Reason why a file is not a valid instrumented image.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum ImageError {
@@ -49,7 +49,8 @@ pub enum ImageError {
 }
 
 impl InstrumentedImage {
-    /// Reads an image from the bytes of its file. Fails if the file is not an ELF file, contains no instrumented unit, or is corrupt.
+    /// Reads the instrumentation data from the bytes of a file. Fails if it is not an ELF file, contains no instrumented unit, or is
+    /// corrupt.
     pub fn read(bytes: &[u8]) -> Result<InstrumentedImage, ImageError> {
         let file = object::File::parse(bytes)?;
         let records = file.section_by_name(UNITS_SECTION).ok_or(ImageError::NotInstrumented)?;
@@ -69,7 +70,7 @@ impl InstrumentedImage {
         Ok(InstrumentedImage { identity, units, frames, frame_errors, build_id, functions })
     }
 
-    /// Returns the frame of a unit from the image or, if it is missing there, from the unit cache; `None` if neither contains it.
+    /// Returns the frame of a unit from the image or, if it is missing there, from the unit cache. `None` if neither has it.
     pub fn frame(&self, unit: Identity, store: Option<&UnitCache>) -> std::io::Result<Option<Frame>> {
         match (self.frames.iter().find(|f| f.unit == unit), store) {
             (Some(frame), _) => Ok(Some(frame.clone())),
@@ -80,15 +81,15 @@ impl InstrumentedImage {
 }
 
 fn read_records(bytes: &[u8], address: u64, counters: u64) -> Result<Vec<PlacedUnit>, ImageError> {
-    const SIZE: usize = size_of::<UnitRecord>();
-    if !bytes.len().is_multiple_of(SIZE) {
-        return Err(ImageError::Records(format!("their size of {} bytes is not a multiple of {SIZE}", bytes.len())));
+    const RECORD_BYTES: usize = size_of::<UnitRecord>();
+    if !bytes.len().is_multiple_of(RECORD_BYTES) {
+        return Err(ImageError::Records(format!("their size of {} bytes is not a multiple of {RECORD_BYTES}", bytes.len())));
     }
     let mut units = Vec::new();
-    for (i, record) in bytes.chunks_exact(SIZE).enumerate() {
+    for (i, record) in bytes.chunks_exact(RECORD_BYTES).enumerate() {
         let record = UnitRecord::read(record).filter(|record| (record.magic, record.version) == (UNIT_MAGIC, UNIT_VERSION));
         let record = record.ok_or_else(|| ImageError::Records(format!("record {i} is invalid")))?;
-        let first = address.wrapping_add((i * SIZE) as u64).wrapping_add_signed(record.counters_delta).wrapping_sub(counters);
+        let first = address.wrapping_add((i * RECORD_BYTES) as u64).wrapping_add_signed(record.counters_delta).wrapping_sub(counters);
         units.push(PlacedUnit { unit: Identity(record.unit), first: first / 8, counters: record.counters });
     }
     Ok(units)

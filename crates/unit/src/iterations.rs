@@ -1,8 +1,8 @@
-//! Sets of paths over iterations ([`IterationSet`]). A build can count them without recording a stream.
+//! Sets of paths over iterations ([`IterationSet`]), which a build counts without recording a stream.
 //!
 //! A *path over K iterations* consists of K consecutive paths of one activation of a function. Each path except the first follows its
-//! predecessor through a cut edge, such as a loop's back edge. The first K - 1 paths of an activation have too few predecessors and end
-//! shorter sequences. Therefore, each complete path is the last path of exactly one path over iterations, and its count is the sum of the
+//! predecessor through a cut edge, such as a loop's back edge. The first K - 1 paths of an activation have fewer predecessors, so they end
+//! shorter sequences. Therefore each complete path is the last one of exactly one path over iterations, and its count is the sum of the
 //! counts of all paths over iterations that end with it. A path up to a call that may not return is not complete.
 
 use crate::{FunctionKey, FunctionMap, NameVersion, UnitMap};
@@ -20,13 +20,13 @@ const FORMAT: FileFormat =
 /// Maximum value of K.
 pub const MAX_ITERATIONS: u32 = 16;
 
-/// The reported reason for not instrumenting a function of which the build counts no path over iterations.
+/// The reason that is reported for functions that are not instrumented because none of their paths over iterations is counted.
 pub const NO_COUNTED_ITERATION_PATHS: &str = "this build counts none of its paths over iterations (--iterations)";
 
-/// Path numbers, in the order in which the paths are executed.
+/// A path over iterations, as the IDs of its paths in the order in which they are executed.
 pub type IterationPath = Vec<u64>;
 
-/// The paths over iterations that a build counts.
+/// A set of paths over iterations that a build counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IterationSet {
     /// Maximum number of paths in a path over iterations (K).
@@ -34,25 +34,26 @@ pub struct IterationSet {
     functions: BTreeMap<FunctionKey, IterationFunction>,
 }
 
-/// A function with counted paths over iterations.
+/// The counted paths over iterations of one function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IterationFunction {
     /// The function's graph.
     pub graph: Graph,
-    /// Edges at which the function's paths are cut.
+    /// Edges at which the function's paths are divided, such as back edges.
     pub cuts: Vec<(Edge, CutReason)>,
     /// Number of the function's paths.
     pub paths: u64,
-    /// Executions of each edge; all 0 if unknown.
+    /// Number of executions of each edge; all 0 if unknown.
     pub edges: Vec<u64>,
-    /// The [ends](Ends::within_paths) of the function's paths at which the build counts, ascending.
+    /// The [edges](Ends::within_paths) at which the build counts the last path of a path over iterations, ascending.
     pub ends: Vec<DagEdgeId>,
-    /// The paths over iterations that are distinguished, with their known executions. The last path of each has one of `ends`.
+    /// The paths over iterations that have counters, with their executions as far as known. The last path of each is counted at one of
+    /// `ends`.
     pub counted: BTreeMap<IterationPath, u64>,
 }
 
 impl IterationFunction {
-    /// Returns the function's acyclic graph and the numbering of its paths; `None` if the set is corrupt.
+    /// Returns the function's acyclic graph and the numbering of its paths; `None` if the data is corrupt.
     pub fn numbered_paths(&self) -> Option<(Dag, Numbering)> {
         Plan::cut_at_if_same_count(&self.graph, &self.cuts, Entries::Shared, self.paths)
     }
@@ -66,12 +67,12 @@ impl IterationFunction {
 }
 
 impl IterationSet {
-    /// Creates an empty set of paths over at most `iterations` iterations.
+    /// Creates an empty set. Its paths over iterations will consist of at most `iterations` paths.
     pub fn new(iterations: u32) -> IterationSet {
         IterationSet { iterations, functions: BTreeMap::new() }
     }
 
-    /// Returns the maximum number of paths in a path over iterations.
+    /// Returns the maximum number of paths that form a path over iterations.
     pub fn iterations(&self) -> u32 {
         self.iterations
     }
@@ -81,8 +82,8 @@ impl IterationSet {
         &self.functions
     }
 
-    /// Returns the set's entry for a function. Adds the function if it is new; it then counts at all ends of complete paths. Returns
-    /// `None` if the function has no cut edge, or if the set contains the function with other cuts.
+    /// Returns the set's entry for a function. Adds the function if it is new, so that it counts at all ends of complete paths. Returns
+    /// `None` if the function has no cut edge, or if the set has an entry with different cuts.
     pub fn add_function(&mut self, unit: &UnitMap, function: &FunctionMap) -> Option<&mut IterationFunction> {
         if function.cuts.is_empty() {
             return None;
@@ -111,8 +112,8 @@ impl IterationSet {
         }
     }
 
-    /// Returns the function with this name and graph. If no function has the same code, one with different code is returned, because it
-    /// has the same paths.
+    /// Returns the entry of the function with this name and graph. If no function has the same code, returns that of one with different
+    /// code, since equal graphs have the same paths.
     pub fn find_same_shape(&self, unit: &str, name: &str, version: NameVersion) -> Option<&IterationFunction> {
         let key = |code| (unit.to_owned(), name.to_owned(), NameVersion { code, ..version });
         let same = self.functions.get(&key(version.code));
@@ -125,8 +126,8 @@ impl IterationSet {
         self.functions.range(from..).next().is_some_and(|(key, _)| key.0 == unit && key.1 == name)
     }
 
-    /// Returns the part of the set that counts only at ends for which `counts` returns true, and distinguishes the paths over iterations
-    /// whose last path has such an end. Functions without such an end are omitted.
+    /// Returns the part of the set for an instrumented copy that counts only at ends for which `counts` returns true. It has the paths over
+    /// iterations whose last path has such an end. Functions without such an end are omitted.
     pub fn part(&self, counts: impl Fn(&FunctionKey, DagEdgeId) -> bool) -> IterationSet {
         let mut part = self.clone();
         for (key, function) in &mut part.functions {
@@ -147,7 +148,7 @@ impl IterationSet {
         FORMAT.to_bytes(self)
     }
 
-    /// Decodes a file's content. Fails if the file has a different kind or version, or is corrupt.
+    /// Decodes the content of a file. Fails if it is of a different kind or version, or corrupt.
     pub fn from_bytes(bytes: &[u8]) -> Result<IterationSet, ContentError> {
         let is_sound = |set: &IterationSet| {
             (2..=MAX_ITERATIONS).contains(&set.iterations) && set.functions.values().all(|function| function.is_sound(set.iterations))
@@ -156,7 +157,8 @@ impl IterationSet {
     }
 }
 
-/// Returns the end ([`Ends::within_paths`]) at which the last path of a path over iterations is counted; `None` if there is no such path.
+/// Returns the edge ([`Ends::within_paths`]) at which the last path of a path over iterations is counted. `None` if that path does not
+/// exist.
 pub fn end_of(path: &[u64], ends: &Ends, (dag, numbering): (&Dag, &Numbering)) -> Option<DagEdgeId> {
     numbering.path(dag, *path.last()?)?.into_iter().find(|edge| ends.contains(*edge))
 }
@@ -166,8 +168,9 @@ mod tests {
     use super::*;
     use trodden_flow::Node;
 
-    /// A loop over a branch: nodes 0 to 1, 1 to 2 or 3, both to 4, 4 to 1 or the exit 5.
-    fn looped() -> IterationFunction {
+    /// Returns a loop that contains a branch: edges from node 0 to 1, from 1 to 2 and 3, from both to 4, and from 4 to 1 and to the exit,
+    /// 5.
+    fn build_loop_function() -> IterationFunction {
         let edges = [(0, 1), (1, 2), (1, 3), (2, 4), (3, 4), (4, 1), (4, 5)].map(|(from, to)| (Node(from), Node(to)));
         IterationFunction {
             edges: vec![0; edges.len()],
@@ -179,14 +182,14 @@ mod tests {
         }
     }
 
-    fn set_of(function: IterationFunction) -> IterationSet {
+    fn create_set(function: IterationFunction) -> IterationSet {
         let key = ("a.c".to_owned(), "f".to_owned(), NameVersion { shape: 1, code: 2 });
         IterationSet { iterations: 2, functions: BTreeMap::from([(key, function)]) }
     }
 
     #[test]
     fn parts_divide_paths_by_their_ends() {
-        let mut function = looped();
+        let mut function = build_loop_function();
         let (dag, numbering) = function.numbered_paths().unwrap();
         function.ends = Ends::within_paths(&dag).edges().to_vec();
         assert_eq!(function.ends.len(), 2, "the back edge and the edge to the exit");
@@ -194,7 +197,7 @@ mod tests {
             function.counted.insert(vec![path], 1);
             function.counted.extend((0..8).map(|next| (vec![path, next], 1)));
         }
-        let set = set_of(function.clone());
+        let set = create_set(function.clone());
         let parts: Vec<IterationSet> = function.ends.iter().map(|own| set.part(|_, end| end == *own)).collect();
         let counted: Vec<usize> = parts.iter().map(|part| part.functions.values().next().unwrap().counted.len()).collect();
         assert_eq!(counted, [36, 36]);
@@ -205,9 +208,9 @@ mod tests {
 
     #[test]
     fn set_survives_encoding_and_corrupt_set_is_rejected() {
-        let mut function = looped();
+        let mut function = build_loop_function();
         function.counted = BTreeMap::from([(vec![1, 7], 3), (vec![0], 1)]);
-        let set = set_of(function);
+        let set = create_set(function);
         assert_eq!(IterationSet::from_bytes(&set.to_bytes()), Ok(set.clone()));
         assert!(set.has_function("a.c", "f") && !set.has_function("a.c", "g"));
         let found = |shape, code| set.find_same_shape("a.c", "f", NameVersion { shape, code }).is_some();

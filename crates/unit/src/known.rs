@@ -1,8 +1,8 @@
 //! Sets of paths as input of builds: known paths, which the build does not count, or interesting paths, which it counts.
 //!
-//! A file is a list of functions ([`FileFormat`]), which are identified by unit, name, [shape](crate::graph_hash) and code. Each function
-//! has its cuts, so that its paths have the same IDs in the build as in the profile, and the executions of its edges, so that probes are
-//! placed on rarely executed ones.
+//! A file is a list of functions ([`FileFormat`]), which are identified by unit, name, [shape](crate::graph_hash) (a hash of the graph) and
+//! code. For each function it has the cut edges, so that paths have the same IDs in the build as in the profile, and the executions of the
+//! edges, so that probes are placed on rarely executed ones.
 
 use crate::{FunctionMap, UnitMap};
 use serde::{Deserialize, Serialize};
@@ -19,21 +19,21 @@ pub struct KnownPaths {
     functions: BTreeMap<FunctionKey, KnownFunction>,
 }
 
-/// The known paths of a function.
+/// The known or interesting paths of a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownFunction {
-    /// Edges at which its paths are cut.
+    /// Edges at which the function's paths are divided, such as back edges.
     pub cuts: Vec<(Edge, CutReason)>,
-    /// Number of all paths of the function.
+    /// Number of all paths of the function, known or not.
     pub paths: u64,
-    /// IDs of the known paths with their executions, ascending.
+    /// IDs of the known paths, each with its number of executions, ascending by ID.
     pub known: Vec<(u64, u64)>,
     /// Executions of each edge.
     pub edges: Vec<u64>,
 }
 
 impl KnownFunction {
-    /// Adds known paths of the same function. Returns `None` and adds nothing if the paths are numbered differently.
+    /// Adds known paths of the same function. Returns `None`, without adding anything, if the paths are numbered differently.
     fn merge(&mut self, more: KnownFunction) -> Option<()> {
         if self.cuts != more.cuts || self.paths != more.paths || self.edges.len() != more.edges.len() {
             return None;
@@ -60,19 +60,19 @@ impl KnownFunction {
     }
 }
 
-/// Distinguishes functions with the same name.
+/// Version of a function, which distinguishes functions with the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NameVersion {
-    /// Hash of the graph ([`FunctionMap::shape`]).
+    /// Hash of the control-flow graph ([`FunctionMap::shape`]).
     pub shape: u64,
     /// Hash of the code ([`FunctionMap::code`]).
     pub code: u64,
 }
 
-/// Key of a function: its unit's source file, its linkage name, and its version.
+/// Key of a function: source file of its unit, linkage name, and version.
 pub type FunctionKey = (String, String, NameVersion);
 
-/// A function was counted with two different numberings, so its path IDs are ambiguous.
+/// Error for a function whose paths are numbered differently in two profiles, so that path IDs are ambiguous.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "cannot combine these profiles: the paths of function `{0}` are cut into different pieces. Record all runs with programs that were \
@@ -81,8 +81,8 @@ pub type FunctionKey = (String, String, NameVersion);
 pub struct ConflictingNumberings(pub String);
 
 impl KnownPaths {
-    /// Adds a function's known paths with their executions, and its edge counts. Fails if the set contains the function with different
-    /// cuts.
+    /// Adds known paths of a function with their executions, and the executions of its edges. Fails if the set has this function with
+    /// different cuts.
     pub fn add(
         &mut self,
         unit: &UnitMap,
@@ -107,19 +107,19 @@ impl KnownPaths {
         self.functions.range(from..).next().is_some_and(|(key, _)| key.0 == unit && key.1 == name)
     }
 
-    /// Returns the known paths of a function.
+    /// Returns the known paths of a function; `None` if the set does not have this version of it.
     pub fn get(&self, unit: &str, name: &str, version: NameVersion) -> Option<&KnownFunction> {
         self.functions.get(&(unit.to_owned(), name.to_owned(), version))
     }
 
-    /// Returns the known paths of a function. If this version is not in the set, returns those of a function with the same graph but
-    /// different code, because it has the same paths.
+    /// Returns the known paths of a function. If the set does not have this version, returns those of a function with the same graph but
+    /// different code, since equal graphs have the same paths.
     pub fn find_same_shape(&self, unit: &str, name: &str, version: NameVersion) -> Option<&KnownFunction> {
         let key = |code| (unit.to_owned(), name.to_owned(), NameVersion { code, ..version });
         self.get(unit, name, version).or_else(|| self.functions.range(key(0)..=key(u64::MAX)).next().map(|(_, function)| function))
     }
 
-    /// Adds the functions and executions in `other`. Fails if the sets contain the same function with different cuts.
+    /// Adds all functions and executions of `other`. Fails if the sets contain the same function with different cuts.
     pub fn merge(&mut self, other: KnownPaths) -> Result<(), ConflictingNumberings> {
         for (key, more) in other.functions {
             match self.functions.entry(key) {
@@ -133,8 +133,8 @@ impl KnownPaths {
         Ok(())
     }
 
-    /// Keeps only the known paths for which `keep` returns true, given unit, function name, path ID and executions. Removes functions
-    /// without known paths.
+    /// Keeps only the known paths for which `keep` returns true. Its arguments are the unit, the function's name, the path ID and the
+    /// executions. Removes functions that then have no known paths.
     pub fn retain(&mut self, keep: impl Fn(&str, &str, u64, u64) -> bool) {
         for ((unit, name, _), function) in &mut self.functions {
             function.known.retain(|(path, count)| keep(unit, name, *path, *count));
@@ -147,18 +147,18 @@ impl KnownPaths {
         self.functions.retain(|key, _| is_kept(key));
     }
 
-    /// Keeps only the known paths for which `is_kept` returns true. Removes functions without known paths.
+    /// Keeps only the known paths for which `is_kept` returns true. Removes functions that then have no known paths.
     pub fn retain_paths(&mut self, is_kept: impl Fn(&FunctionKey, u64) -> bool) {
         self.functions.iter_mut().for_each(|(key, function)| function.known.retain(|(path, _)| is_kept(key, *path)));
         self.functions.retain(|_, function| !function.known.is_empty());
     }
 
-    /// Returns the IDs of each function's known paths, ascending.
+    /// Returns, for each function, the IDs of its known paths in ascending order.
     pub fn known(&self) -> impl Iterator<Item = (&FunctionKey, Vec<u64>)> {
         self.functions.iter().map(|(key, function)| (key, function.known.iter().map(|(path, _)| *path).collect()))
     }
 
-    /// Returns the IDs of each function's unknown paths, ascending.
+    /// Returns, for each function, the IDs of its unknown paths in ascending order.
     pub fn unknown(&self) -> impl Iterator<Item = (&FunctionKey, Vec<u64>)> {
         self.functions.iter().map(|(key, function)| {
             let mut known = function.known.iter().map(|(path, _)| *path).peekable();
@@ -166,7 +166,7 @@ impl KnownPaths {
         })
     }
 
-    /// Adds the unknown paths for which `is_known` returns true to the known ones, with 0 executions.
+    /// Makes the unknown paths known for which `is_known` returns true, with 0 executions.
     pub fn add_unknown_if(&mut self, is_known: impl Fn(&FunctionKey, u64) -> bool) {
         let unknown: Vec<(FunctionKey, Vec<u64>)> = self.unknown().map(|(key, paths)| (key.clone(), paths)).collect();
         for (key, paths) in unknown {
@@ -177,7 +177,7 @@ impl KnownPaths {
         }
     }
 
-    /// Returns the functions, each with its unit's source file, its linkage name, and its known paths.
+    /// Iterates over the functions. Returns the source file of the unit, the linkage name and the known paths of each.
     pub fn functions(&self) -> impl Iterator<Item = (&str, &str, &KnownFunction)> {
         self.functions.iter().map(|((unit, name, _), function)| (unit.as_str(), name.as_str(), function))
     }
@@ -197,12 +197,12 @@ impl KnownPaths {
         FORMAT.to_bytes(self)
     }
 
-    /// Returns whether a file's header identifies it as a set of known paths. The file may have any version, and may be corrupt.
+    /// Returns whether the header of a file shows that it contains known paths. The file may be of any version, and may be corrupt.
     pub fn is_known_paths_file(bytes: &[u8]) -> bool {
         FORMAT.matches_kind(bytes)
     }
 
-    /// Decodes a file's content. Fails if the file has a different kind or version, or is corrupt.
+    /// Decodes the content of a file. Fails if it is of a different kind or version, or corrupt.
     pub fn from_bytes(bytes: &[u8]) -> Result<KnownPaths, ContentError> {
         FORMAT.read_checked(bytes, |known: &KnownPaths| known.functions.values().all(KnownFunction::is_sound))
     }
@@ -215,7 +215,7 @@ mod tests {
 
     const VERSION: NameVersion = NameVersion { shape: 7, code: 3 };
 
-    fn file(cut: u32, known: &[(u64, u64)]) -> Vec<u8> {
+    fn encode_set(cut: u32, known: &[(u64, u64)]) -> Vec<u8> {
         let function = KnownFunction { cuts: vec![(Edge(cut), CutReason::Back)], paths: 4, known: known.to_vec(), edges: vec![1, 2] };
         let key = ("u.c".to_owned(), "f".to_owned(), VERSION);
         KnownPaths { functions: BTreeMap::from([(key, function)]) }.to_bytes()
@@ -223,18 +223,18 @@ mod tests {
 
     #[test]
     fn merging_sets_adds_executions() {
-        let mut one = KnownPaths::from_bytes(&file(1, &[(0, 5), (2, 9)])).unwrap();
-        one.merge(KnownPaths::from_bytes(&file(1, &[(2, 1), (3, 7)])).unwrap()).unwrap();
+        let mut one = KnownPaths::from_bytes(&encode_set(1, &[(0, 5), (2, 9)])).unwrap();
+        one.merge(KnownPaths::from_bytes(&encode_set(1, &[(2, 1), (3, 7)])).unwrap()).unwrap();
         let known = |set: &KnownPaths| set.get("u.c", "f", VERSION).unwrap().clone();
         assert_eq!((known(&one).known, known(&one).edges), (vec![(0, 5), (2, 10), (3, 7)], vec![2, 4]));
         assert!(known(&one).knows(3) && !known(&one).knows(1));
-        let other = KnownPaths::from_bytes(&file(0, &[(0, 1)])).unwrap();
+        let other = KnownPaths::from_bytes(&encode_set(0, &[(0, 1)])).unwrap();
         assert_eq!(one.merge(other), Err(ConflictingNumberings("f".into())));
     }
 
     #[test]
     fn unknown_paths_can_be_added_as_known() {
-        let mut set = KnownPaths::from_bytes(&file(1, &[(1, 5)])).unwrap();
+        let mut set = KnownPaths::from_bytes(&encode_set(1, &[(1, 5)])).unwrap();
         let unknown = |set: &KnownPaths| set.unknown().map(|(_, paths)| paths).collect::<Vec<_>>();
         assert_eq!(unknown(&set), [[0, 2, 3]]);
         set.add_unknown_if(|key, path| key.1 == "f" && path != 2);
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn versions_of_a_function_are_distinguished() {
-        let set = KnownPaths::from_bytes(&file(1, &[(0, 5)])).unwrap();
+        let set = KnownPaths::from_bytes(&encode_set(1, &[(0, 5)])).unwrap();
         let (code, shape) = (NameVersion { code: 4, ..VERSION }, NameVersion { shape: 8, ..VERSION });
         assert!(set.get("u.c", "f", VERSION).is_some() && set.has_function("u.c", "f"));
         assert_eq!((set.get("u.c", "f", code), set.get("u.c", "f", shape), set.find_same_shape("u.c", "f", shape)), (None, None, None));
@@ -253,8 +253,10 @@ mod tests {
 
     #[test]
     fn invalid_paths_and_cuts_are_rejected() {
-        assert_eq!(KnownPaths::from_bytes(&file(1, &[(0, 5), (3, 1)])).map(|known| known.len()), Ok(1));
-        for corrupt in [file(2, &[(0, 5)]), file(1, &[(4, 5)]), file(1, &[(3, 1), (0, 5)]), file(1, &[(3, 1), (3, 1)])] {
+        assert_eq!(KnownPaths::from_bytes(&encode_set(1, &[(0, 5), (3, 1)])).map(|known| known.len()), Ok(1));
+        for corrupt in
+            [encode_set(2, &[(0, 5)]), encode_set(1, &[(4, 5)]), encode_set(1, &[(3, 1), (0, 5)]), encode_set(1, &[(3, 1), (3, 1)])]
+        {
             assert_eq!(KnownPaths::from_bytes(&corrupt).unwrap_err().error, FileError::Inconsistent);
         }
     }

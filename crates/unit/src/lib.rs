@@ -1,8 +1,8 @@
 //! Data that a build stores about a compilation unit.
 //!
-//! For each unit, the plugin writes a [`UnitMap`] (the functions with their control-flow graphs, path numberings and source positions) and
-//! the bitcode before instrumentation, from which variants can be built later. Both are in a [`frame`] in a section of the object file that
-//! is not loaded, so linkers copy them to the program. The unit [`cache`] contains a copy of the frame.
+//! For each unit, the compiler plugin writes a [`UnitMap`] (the functions with their control-flow graphs, path numberings and source
+//! positions) and the bitcode before instrumentation, from which variants can be built later. Both are in a [`frame`], in a section of the
+//! object file that is not loaded. Linkers copy this section to the program. The unit [`cache`] contains a copy of each frame.
 #![forbid(unsafe_code)]
 
 mod atomic_file;

@@ -1,16 +1,16 @@
 //! Control-flow graphs of functions before optimisation, with the source lines of each block.
 //!
-//! Optimised code may not show that a line was not executed. If the optimiser knows a condition on some paths, only the other paths still
-//! contain the line's code. These graphs show which lines must have been executed before others.
+//! Optimised code may not show that a line was not executed: if the optimiser knows the outcome of a condition on some paths, only the
+//! other paths still contain the code of the line. These graphs show which lines must have been executed before others.
 
 use serde::{Deserialize, Serialize};
 
-/// Graphs of a unit's functions.
+/// Line graphs of all functions of a unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LineGraphs {
-    /// Source files; absolute if the compiler knew the folder.
+    /// Source files, with absolute paths if the compiler knew the folder.
     pub files: Vec<String>,
-    /// Graphs of the functions with bodies, including inline functions.
+    /// Graphs of all functions with bodies, including inline functions.
     pub functions: Vec<LineGraph>,
 }
 
@@ -19,28 +19,29 @@ pub struct LineGraphs {
 pub struct LineGraph {
     /// Linkage name.
     pub name: String,
-    /// Index of its file in [`LineGraphs::files`].
+    /// Index of the function's file in [`LineGraphs::files`].
     pub file: u32,
     /// Line of its declaration.
     pub line: u32,
-    /// Basic blocks; block 0 is the entry.
+    /// Basic blocks. Block 0 is the entry.
     pub blocks: Vec<LineBlock>,
-    /// Calls by name: the block, and the callee's index in [`LineGraphs::functions`].
+    /// Direct calls: index of the calling block, and index of the callee in [`LineGraphs::functions`].
     pub calls: Vec<(u32, u32)>,
 }
 
 /// A basic block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LineBlock {
-    /// Distinct lines of the block's instructions in the function's file.
+    /// Lines of the block's instructions that are in the function's file, without duplicates.
     pub lines: Vec<u32>,
-    /// Line of the jump at the end, if no other instruction of the block is on this line: a closing brace, or a `break` after a statement.
+    /// Line of the jump at the end of the block, if no other instruction of the block is on this line. Such a line is a closing brace, or a
+    /// `break` after a statement.
     pub jump: Option<u32>,
-    /// Successors; empty if the function returns.
+    /// Indices of the successors; empty if the function returns.
     pub next: Vec<u32>,
-    /// Whether the block contains a call, which may not return.
+    /// Whether the block contains a call that may not return.
     pub may_end: bool,
-    /// Whether the block ends with a call that does not return.
+    /// Whether the block ends with a call that never returns.
     pub stops: bool,
 }
 
@@ -52,7 +53,7 @@ impl LineBlock {
 }
 
 impl LineGraphs {
-    /// Adds the graphs of a different unit that is linked into this unit.
+    /// Adds the graphs of another unit that is linked into this unit.
     pub fn append(&mut self, other: LineGraphs) {
         let (first_file, first) = (self.files.len() as u32, self.functions.len() as u32);
         self.files.extend(other.files);
@@ -73,7 +74,7 @@ impl LineGraphs {
         postcard::from_bytes(bytes).ok().filter(LineGraphs::is_sound)
     }
 
-    /// Returns whether all indices are in range.
+    /// Returns whether all indices refer to existing files, functions and blocks.
     pub fn is_sound(&self) -> bool {
         self.functions.iter().all(|f| {
             let ends = f.blocks.iter().flat_map(|b| &b.next).all(|n| (*n as usize) < f.blocks.len());

@@ -1,7 +1,7 @@
-//! The static description of a unit, which translates path IDs to blocks, source lines and branches.
+//! The static description of a compilation unit, by which path IDs are translated to blocks, source lines and branches.
 //!
-//! Wire format: [`UnitMap`] in [postcard](https://postcard.jamesmunns.com/wire-format) encoding, inside a [`crate::frame`]. Each change of
-//! these types requires a new [`MAP_VERSION`].
+//! Maps are encoded in [postcard](https://postcard.jamesmunns.com/wire-format) format, inside a [`crate::frame`]. Each change of these
+//! types requires a new [`MAP_VERSION`].
 
 use crate::edge_profile::EdgeProfile;
 use crate::events::EventSource;
@@ -14,57 +14,58 @@ use crate::storage::{CountTable, Storage};
 use serde::{Deserialize, Serialize};
 use trodden_flow::{CutReason, Dag, Edge, Node, Numbering, Origin};
 
-/// Version of the wire format of [`UnitMap`].
+/// Version of the encoding of [`UnitMap`].
 pub const MAP_VERSION: u32 = 20;
 
-/// Description of a compilation unit.
+/// Description of a compilation unit: its functions, their control-flow graphs and their paths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UnitMap {
-    /// Name of the main source file, as it was passed to the compiler.
+    /// Name of the main source file, as passed to the compiler.
     pub source: String,
-    /// Compiler and its version, from the debug information; empty if there is none.
+    /// Name and version of the compiler, from the debug information; empty if there is none.
     pub producer: String,
-    /// Major version of the LLVM that generated the code and wrote the bitcode; 0 for a unit that no plugin has compiled.
+    /// Major version of the LLVM that generated the code and wrote the bitcode; 0 for a unit that was not compiled with a plugin.
     pub llvm: u32,
     /// Target triple.
     pub target: String,
     /// What the build observes, and how it counts.
     pub experiment: Experiment,
-    /// Whether its counters count paths or edges.
+    /// Whether the unit's counters count paths or edges.
     pub counted: CountedEvent,
-    /// clang options that affect the generated code but are not in the bitcode (`-O2`, `-fPIC`).
+    /// clang options that affect the generated code and are not in the bitcode, such as `-O2` and `-fPIC`.
     pub codegen: Vec<String>,
-    /// The source files that positions refer to; absolute paths if the compiler knew the folder.
+    /// Source files to which positions refer, with absolute paths if the compiler knew the folder.
     pub files: Vec<String>,
-    /// The scopes that positions refer to: functions, and chains of inlined calls.
+    /// Scopes to which positions refer: functions, and chains of inlined calls.
     pub scopes: Vec<Scope>,
     /// Instrumented functions.
     pub functions: Vec<FunctionMap>,
     /// Functions with a body that are not instrumented, with the reasons.
     pub skipped: Vec<Skipped>,
-    /// Functions in which all paths are counted although only some are interesting, with the reasons.
+    /// Functions of which all paths are counted although only some are interesting, with the reasons.
     pub fully_counted: Vec<Skipped>,
-    /// Number of counters of the unit. Each function has a range of counters, and the edge profile has further ones. The first
-    /// [`UnitMap::counters_in_regions`] counters are in memory. The others belong to functions whose words do not correspond to paths one
-    /// to one.
+    /// Number of counters of the unit: those of each function, and those for the edge profile. The first [`UnitMap::counters_in_regions`]
+    /// of them are words in memory. The others belong to functions that count in a different way, such as in a hash table, so that a
+    /// counter is not a word.
     pub counters: u64,
-    /// LLVM's counters and how they are computed from the unit's paths; `None` if the unit was not built for an edge profile or coverage.
+    /// LLVM's profile counters, and how they are computed from the unit's paths. `None` if the unit was not built for an edge profile or
+    /// for coverage.
     pub edge_profile: Option<EdgeProfile>,
-    /// Functions that the unit's code calls by name.
+    /// Functions that the unit calls by name, with their numbers of call sites.
     pub calls: Vec<Callee>,
-    /// Additional names of its functions, such as the aliases of C++ constructors.
+    /// Further names of the unit's functions, such as aliases of C++ constructors.
     pub aliases: Vec<Alias>,
-    /// Graphs of its functions before optimisation; empty if the compiler's front end is not clang, or the unit is not optimised.
+    /// Graphs of the functions before optimisation. Empty if the front end of the compiler is not clang, or if the unit is not optimised.
     pub line_graphs: LineGraphs,
 }
 
-/// Whether a unit's path IDs denote paths or single edges.
+/// What the path IDs of a unit denote: paths, or single edges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CountedEvent {
     /// Paths.
     #[default]
     Paths,
-    /// Edges: each path is a single edge, as in copies that count edges.
+    /// Edges. Each path of the map is a single edge, as in instrumented copies that count edges.
     Edges,
 }
 
@@ -73,21 +74,21 @@ pub enum CountedEvent {
 pub struct Alias {
     /// The name.
     pub name: String,
-    /// Linkage name of the function ([`FunctionMap::name`]).
+    /// Linkage name of the function that the alias denotes ([`FunctionMap::name`]).
     pub of: String,
 }
 
 /// A function that the unit calls by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Callee {
-    /// Its linkage name ([`FunctionMap::name`]).
+    /// Linkage name of the function ([`FunctionMap::name`]).
     pub name: String,
     /// Number of call sites.
     pub sites: u32,
 }
 
 impl Callee {
-    /// Returns the linkage name as in [`FunctionMap::plain_name`].
+    /// Returns the linkage name in the same form as [`FunctionMap::plain_name`].
     pub fn plain_name(&self) -> &str {
         strip_mangling_mark(&self.name)
     }
@@ -97,18 +98,19 @@ fn strip_mangling_mark(name: &str) -> &str {
     name.strip_prefix('\u{1}').unwrap_or(name)
 }
 
-/// A function, or a function that is inlined at a call site.
+/// A function, or a copy of a function that was inlined at a call site.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scope {
-    /// Name of the function in the source, not mangled.
+    /// Name of the function in the source code, not mangled.
     pub name: String,
     /// Linkage name; empty if it is the same as `name`.
     pub linkage_name: String,
-    /// Index of its file in [`UnitMap::files`].
+    /// Index of the function's file in [`UnitMap::files`].
     pub file: u32,
     /// Line of its declaration.
     pub line: u32,
-    /// Position of the inlined call; `None` if the function is not inlined. The call's scope is earlier in [`UnitMap::scopes`].
+    /// Position of the call that was inlined; `None` if the scope is not inlined. The scope of the call has a lower index in
+    /// [`UnitMap::scopes`].
     pub inlined_at: Option<SourcePosition>,
 }
 
@@ -117,45 +119,45 @@ pub struct Scope {
 pub struct Skipped {
     /// Linkage name.
     pub name: String,
-    /// The reason, as text for reports.
+    /// The reason why it was not instrumented, as text for reports.
     pub reason: String,
 }
 
 /// An instrumented function.
 ///
-/// Its graph has a node for each block of the optimised code, followed by a node for the exit. A block that calls a function that returns
-/// twice is split into two nodes. Cuts and paths refer to edges of this graph by their numbers.
+/// Its graph has a node for each block of the optimised code, and finally a node for the exit. A block that calls a function that can
+/// return twice is split into two nodes. Cuts (edges at which paths are divided) and paths refer to edges of this graph by their numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FunctionMap {
     /// Linkage name.
     pub name: String,
-    /// Whether the name is local to the unit (`static`). Several functions of a program may then have this name.
+    /// Whether the name is local to the unit (`static`). Several functions of a program can have the same local name.
     pub local: bool,
-    /// Position of its declaration; `None` if it is not in the debug information.
+    /// Position of the function's declaration; `None` if the debug information does not contain it.
     pub position: Option<SourcePosition>,
-    /// Hash of the graph, equal for functions of the same shape.
+    /// Hash of the control-flow graph. Functions with the same graph have the same hash.
     pub shape: u64,
-    /// Hash of the code without source positions, which distinguishes functions of the same shape.
+    /// Hash of the code, without source positions. It distinguishes functions with the same graph.
     pub code: u64,
-    /// Index of its first counter among the unit's counters.
+    /// Index of the function's first counter among the unit's counters.
     pub first_counter: u64,
-    /// Number of its counters, which is also the number of its paths. Counter `first_counter + i` counts path `i`.
+    /// Number of counters of the function, which is also the number of its paths. Counter `first_counter + i` counts path `i`.
     pub counters: u64,
-    /// Where its counts are stored while the program runs.
+    /// Where the function's counts are stored while the program runs.
     pub storage: Storage,
-    /// Basic blocks; block 0 is the entry.
+    /// Basic blocks. Block 0 is the entry.
     pub blocks: Vec<UnitBlock>,
     /// Its control-flow graph.
     pub graph: FlowGraph,
-    /// The edges of the acyclic graph whose paths are numbered, each given by its corresponding edge of `graph`.
+    /// Edges of the acyclic graph whose paths are numbered. Each is given by the edge of `graph` that it comes from.
     pub dag: Vec<Origin>,
-    /// The value of each edge of `dag`. A path's ID is the sum of its edges' values.
+    /// Value of each edge in `dag`. The ID of a path is the sum of its edges' values.
     pub values: Vec<i64>,
-    /// Edges at which paths are cut, usually back edges, with the reasons.
+    /// Edges at which paths are divided, usually back edges, with the reasons.
     pub cuts: Vec<(Edge, CutReason)>,
-    /// Back edges of loops whose iterations are counted together, by trip count, when the loop is left.
+    /// Back edges of loops that are counted once, by trip count, when control leaves the loop.
     pub by_trip_count: Vec<Edge>,
-    /// Calls in its blocks, in the order of the blocks. Each callee is listed once per block.
+    /// Calls in the function, in the order of the blocks. A block lists each callee only once.
     pub calls: Vec<BlockCall>,
 }
 
@@ -171,30 +173,31 @@ pub struct BlockCall {
 /// A basic block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitBlock {
-    /// Number of IR instructions, excluding debug records and labels.
+    /// Number of IR instructions, not counting debug records and labels.
     pub instructions: u32,
-    /// Distinct source positions of its instructions, in order of first occurrence.
+    /// Source positions of the block's instructions, without duplicates, in the order of their first occurrence.
     pub positions: Vec<SourcePosition>,
-    /// Number of positions up to the block's last call that may not return, because a path may end there. Without such a call, all
-    /// positions are included.
+    /// Number of `positions` up to the block's last call that may not return, since a path may end there. If the block has no such call,
+    /// the number of all positions.
     pub up_to_calls: u32,
-    /// Position of the branch at its end, if known.
+    /// Position of the branch at the end of the block, if known.
     pub branch: Option<SourcePosition>,
     /// Kind of the block.
     pub kind: BlockKind,
 }
 
-/// Kind of a node of a function's graph. Code and continuation nodes come first, in the order of the module's blocks; each continuation
-/// directly follows the block that it continues.
+/// Kind of a node of a function's graph. Code and continuation nodes come first, in the order of the blocks in the LLVM module. A
+/// continuation directly follows the block that it continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum BlockKind {
-    /// A basic block of the module.
+    /// A basic block of the LLVM module.
     Code,
-    /// The rest of a basic block after a call that returns twice.
+    /// The rest of a basic block, after a call of a function that can return twice.
     Continuation,
-    /// A block without code that precedes a target of indirect branches if the target also has other incoming edges.
+    /// A block without code before a target of indirect branches. It exists if the target also has other predecessors.
     Landing,
-    /// A block without code and address at which all indirect branches of a function meet, if there are several.
+    /// A block without code and address, which represents all indirect branches of a function if there are several: they lead to this
+    /// block, and edges lead from it to the targets.
     Dispatch,
 }
 
@@ -204,59 +207,60 @@ pub enum BlockKind {
 pub enum MapError {
     #[error("the path graph of function `{function}` is corrupt: {what}")]
     Dag { function: String, what: String },
-    /// Indices are out of range, or sizes do not match.
+    /// An index is out of range, or sizes do not match.
     #[error("the map of function `{function}` is corrupt: {what}")]
     Inconsistent { function: String, what: String },
 }
 
 impl UnitMap {
-    /// Returns a position, followed by the positions of the calls through which its code was inlined, innermost first.
+    /// Returns the position, followed by the positions of the calls through which its code was inlined, innermost first.
     pub fn inlined_chain(&self, position: SourcePosition) -> impl Iterator<Item = SourcePosition> {
         std::iter::successors(Some(position), |at| {
-            // In an intact map, a scope refers to an earlier one.
+            // The scope of the call has a lower index, unless the map is corrupt. This check prevents an endless loop.
             let call = self.scopes.get(at.scope as usize)?.inlined_at?;
             (call.scope < at.scope).then_some(call)
         })
     }
 
-    /// Returns the number of words of the unit in each thread's region: [`UnitMap::counters_in_regions`] times the words per counter.
-    /// `None` if this overflows.
+    /// Returns the number of words that the unit has in each thread's region: [`UnitMap::counters_in_regions`] times the words per counter.
+    /// `None` if the number overflows.
     pub fn words(&self) -> Option<u64> {
         let each = self.experiment.observation().observed().words().words_per_counter();
         self.counters_in_regions().checked_mul(each)
     }
 
-    /// Returns true if the counters are followed by equally many times of first executions ([`trodden_wire::FunctionRecord`]).
+    /// Returns true if the counters are followed by an equal number of words for the times of first executions
+    /// ([`trodden_wire::FunctionRecord`]).
     pub fn has_times(&self) -> bool {
         self.experiment.observation().observed().words() == CounterWords::CountAndTime
     }
 
-    /// Returns the event that is summed for each path, in addition to its count.
+    /// Returns the event that is summed for each path in addition to counting it; `None` if no event is summed.
     pub fn events(&self) -> Option<EventSource> {
         self.experiment.events()
     }
 
-    /// Returns the number of counters that are in regions. The others belong to functions whose words do not correspond to paths one to
-    /// one.
+    /// Returns the number of counters that are words in memory, in the region of each thread. The other counters belong to functions that
+    /// count in a different way, so that a counter is not a word.
     pub fn counters_in_regions(&self) -> u64 {
         let separate = self.functions.iter().filter(|f| f.has_separate_words());
         separate.fold(self.counters, |words, f| words.saturating_sub(f.counters))
     }
 }
 
-/// Counts distinct functions. A function that is in several units of an image, such as an inline function, counts once.
+/// Returns the number of distinct functions. A function that is in several units of an image, such as an inline function, is counted once.
 pub fn count_distinct_functions<'m>(functions: impl IntoIterator<Item = &'m FunctionMap>) -> usize {
     let mut names = std::collections::HashSet::new();
-    // Local functions with the same name are different functions.
+    // Local functions are different functions even if they have the same name.
     functions.into_iter().filter(|f| f.local || names.insert(f.name.as_str())).count()
 }
 
-/// Computes [`FunctionMap::code`].
+/// Computes the hash of a function's code for [`FunctionMap::code`].
 pub fn code_hash(code: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(code)
 }
 
-/// Computes a hash of a graph and its blocks, without source positions ([`FunctionMap::shape`]).
+/// Computes the hash of a control-flow graph and its blocks for [`FunctionMap::shape`]. Source positions are ignored.
 pub fn graph_hash(blocks: &[UnitBlock], graph: &FlowGraph) -> u64 {
     let kinds: Vec<(u32, BlockKind)> = blocks.iter().map(|b| (b.instructions, b.kind)).collect();
     let edges: Vec<FlowEdge> = graph.flow_edges().collect();
@@ -265,12 +269,12 @@ pub fn graph_hash(blocks: &[UnitBlock], graph: &FlowGraph) -> u64 {
 }
 
 impl FunctionMap {
-    /// Returns the hashes that distinguish the function from others with the same name.
+    /// Returns the hashes of graph and code, which distinguish the function from others with the same name.
     pub fn version(&self) -> crate::NameVersion {
         crate::NameVersion { shape: self.shape, code: self.code }
     }
 
-    /// Returns the hash table in which the function counts. `None` if it does not use one.
+    /// Returns the hash table in which the function counts; `None` if it counts in a different way.
     pub fn table(&self) -> Option<CountTable> {
         match &self.storage {
             Storage::Table(table) => Some(*table),
@@ -278,7 +282,7 @@ impl FunctionMap {
         }
     }
 
-    /// Returns the words of the function's interesting paths. `None` if it counts all paths.
+    /// Returns the words that count the function's interesting paths; `None` if it counts all paths alike.
     pub fn interesting(&self) -> Option<&InterestingWords> {
         match &self.storage {
             Storage::Interesting(words) => Some(words),
@@ -286,7 +290,7 @@ impl FunctionMap {
         }
     }
 
-    /// Returns the words in which the function counts by sums of labels. `None` if it counts differently.
+    /// Returns the words in which the function counts, if they are indexed by sums of labels; otherwise `None`.
     pub fn label_words(&self) -> Option<&LabelWords> {
         match &self.storage {
             Storage::Labels(words) => Some(words),
@@ -294,7 +298,7 @@ impl FunctionMap {
         }
     }
 
-    /// Returns the words in which the function counts segments. `None` if it counts paths.
+    /// Returns the words in which the function counts segments (paths across calls); `None` if it does not count segments.
     pub fn segment_words(&self) -> Option<&SegmentWords> {
         match &self.storage {
             Storage::Segments(words) => Some(words),
@@ -302,7 +306,7 @@ impl FunctionMap {
         }
     }
 
-    /// Returns the words in which the function counts paths over iterations. `None` if it counts paths.
+    /// Returns the words in which the function counts paths over iterations; `None` if it does not count these.
     pub fn iteration_words(&self) -> Option<&IterationWords> {
         match &self.storage {
             Storage::Iterations(words) => Some(words),
@@ -310,17 +314,18 @@ impl FunctionMap {
         }
     }
 
-    /// Returns whether the function's words do not correspond to paths one to one. Its counters then come after all words of the unit.
+    /// Returns whether the function's words do not correspond to its paths one to one. If so, its counters are numbered after all words of
+    /// the unit.
     pub fn has_separate_words(&self) -> bool {
         !matches!(self.storage, Storage::Array)
     }
 
-    /// Returns whether some of its paths are not counted, so that the executions of its blocks are unknown.
+    /// Returns whether some paths of the function are not counted, so that the executions of its blocks are unknown.
     pub fn is_partial(&self) -> bool {
         self.storage.is_partial()
     }
 
-    /// Returns the range of the counters for executions with an unknown path.
+    /// Returns the range of the counters that count executions whose path is unknown.
     pub fn unattributed(&self) -> std::ops::Range<u64> {
         self.storage.unattributed()
     }
@@ -330,8 +335,8 @@ impl FunctionMap {
         Node(self.blocks.len() as u32)
     }
 
-    /// Builds the acyclic graph whose paths are counted. Fails if the stored edges do not form an acyclic graph, or do not match the
-    /// function's graph and values.
+    /// Builds the acyclic graph whose paths are counted. Fails if the stored edges do not form an acyclic graph, or if they do not match
+    /// the function's graph and values.
     pub fn dag(&self) -> Result<Dag, MapError> {
         let wrong = |what: String| MapError::Dag { function: self.name.clone(), what };
         if self.graph.node_count() != self.blocks.len() + 1 {
@@ -343,17 +348,18 @@ impl FunctionMap {
         Dag::from_origins(&self.graph, &self.dag, &self.cuts).map_err(wrong)
     }
 
-    /// Builds the path numbering of the function's acyclic graph. Fails if the edges' values are not a numbering of the paths.
+    /// Builds the path numbering of the function's acyclic graph. Fails if the values of the edges do not number the paths.
     pub fn numbering(&self, dag: &Dag) -> Result<Numbering, MapError> {
         Numbering::from_values(dag, &self.values).map_err(|what| self.inconsistency(what))
     }
 
-    /// Returns the error for an inconsistency in this map.
+    /// Returns an error that reports an inconsistency in this map.
     pub fn inconsistency(&self, what: String) -> MapError {
         MapError::Inconsistent { function: self.name.clone(), what }
     }
 
-    /// Returns the linkage name without LLVM's `\x01` prefix, which marks names that must not be mangled. Not demangled.
+    /// Returns the linkage name, still mangled, but without LLVM's `\x01` prefix for names to which the platform must not add its own
+    /// prefix.
     pub fn plain_name(&self) -> &str {
         strip_mangling_mark(&self.name)
     }

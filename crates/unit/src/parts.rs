@@ -1,8 +1,8 @@
-//! The part of the paths that one of several copies of a program counts, as input of the copy's build.
+//! The part of a program's paths that one of several instrumented copies counts. It is an input of the copy's build.
 //!
-//! A file ([`FileFormat`]) contains the copy's [part](trodden_flow::part::Part) of each function. Units are identified as in the original
-//! program. Functions in which the copy counts nothing are omitted. Each function has its cuts, so that its paths are those of the
-//! original program, and its [shape](crate::graph_hash), which the build checks.
+//! A file ([`FileFormat`]) contains the [part](trodden_flow::part::Part) of each function that the copy counts. Units are identified as in
+//! the original program. Functions in which the copy counts nothing are omitted. For each function, the file has the cut edges, so that the
+//! paths are those of the original program, and the [shape](crate::graph_hash) (a hash of the graph), which the build checks.
 
 use crate::{FunctionMap, Identity, UnitMap};
 use serde::{Deserialize, Serialize};
@@ -13,33 +13,33 @@ use trodden_flow::{CutReason, Edge};
 
 const FORMAT: FileFormat = FileFormat { kind: FileKind::COPY, version: 2, remedy: "Create such files with `trodden record --copies`" };
 
-/// A copy's parts of functions.
+/// The parts of all functions that a copy of a program counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionParts {
     units: BTreeMap<Identity, BTreeMap<String, FunctionPart>>,
 }
 
-/// A copy's part of one function.
+/// The part of one function that a copy of a program counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionPart {
-    /// Hash of the function's graph.
+    /// Hash of the function's control-flow graph.
     pub shape: u64,
-    /// Edges at which the function's paths are cut.
+    /// Edges at which the function's paths are divided, such as back edges.
     pub cuts: Vec<(Edge, CutReason)>,
-    /// Number of the function's paths in the original program.
+    /// Number of paths that the function has in the original program.
     pub paths: u64,
-    /// The paths that the copy counts, and the increments with which it counts them.
+    /// The paths that the copy counts, and the increments by which it counts them.
     pub part: Part,
 }
 
 impl FunctionParts {
-    /// Adds a function of a unit.
+    /// Adds the part of a function in a unit.
     pub fn add(&mut self, unit: Identity, function: &FunctionMap, part: Part) {
         let part = FunctionPart { shape: function.shape, cuts: function.cuts.clone(), paths: function.counters, part };
         self.units.entry(unit).or_default().insert(function.name.clone(), part);
     }
 
-    /// Returns the copy's part of a function; `None` if the copy counts none of its paths.
+    /// Returns the part of a function that the copy counts; `None` if it counts none of the function's paths.
     pub fn get(&self, unit: Identity, function: &str) -> Option<&FunctionPart> {
         self.units.get(&unit)?.get(function)
     }
@@ -49,13 +49,13 @@ impl FunctionParts {
         FORMAT.to_bytes(self)
     }
 
-    /// Decodes a file's content. Fails if the file has a different kind or version, or is corrupt.
+    /// Decodes the content of a file. Fails if it is of a different kind or version, or corrupt.
     pub fn from_bytes(bytes: &[u8]) -> Result<FunctionParts, ContentError> {
         FORMAT.read(bytes)
     }
 }
 
-/// Returns the original unit of a copy's unit; `None` if the unit does not belong to a copy.
+/// Returns the unit of the original program from which a unit was made; `None` if the unit does not belong to a copy of a program.
 pub fn origin(map: &UnitMap) -> Option<Identity> {
     map.experiment.part().map(|part| part.origin)
 }

@@ -1,10 +1,11 @@
-//! Encoding of blocks in the section `.pseudo_probe`, in builds that record addresses. An LLVM pseudo probe has a function identifier and
-//! a number. In these builds, the identifier is a hash of the unit and the function's index in the unit's map, and the number encodes the
-//! block and the event at the probe. The crate `trodden-binary` reads the section.
+//! Encodes blocks as LLVM pseudo probes, for builds in which the addresses of blocks are recorded. A pseudo probe consists of a function
+//! identifier and a number, and is stored in the section `.pseudo_probe`. In these builds, the identifier is a hash of the unit and of the
+//! function's index in the unit's map. The number encodes the block and the event at the probe. The crate `trodden-binary` reads the
+//! section.
 
 use crate::identity::Identity;
 
-/// Returns the identifier of a function, given its index in the unit's map.
+/// Returns the identifier of a function for pseudo probes. `function` is its index in the unit's map.
 pub fn probe_function_id(unit: Identity, function: u32) -> u64 {
     let mut content = unit.0.to_vec();
     content.extend(function.to_le_bytes());
@@ -14,46 +15,46 @@ pub fn probe_function_id(unit: Identity, function: u32) -> u64 {
 /// A pseudo probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PseudoProbe {
-    /// The block, a node of the function's graph.
+    /// The block, which is a node of the function's graph.
     pub block: u32,
     /// The event at the probe.
     pub event: ProbeEvent,
 }
 
-/// The event at a pseudo probe.
+/// What happens at a pseudo probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProbeEvent {
     /// The block begins.
     Begin,
-    /// The block is about to make a call that may not return. The block's first call has no probe, since it is reached whenever the block
-    /// begins.
+    /// The block is about to make a call that may not return. The first call of a block has no probe, since it is reached whenever the
+    /// block begins.
     Reach,
-    /// The path is about to end with a tail call or a call that does not return. The block's first call has no probe.
+    /// The path is about to end with a tail call, or with a call that does not return. The first call of a block has no probe.
     End,
 }
 
 impl PseudoProbe {
-    /// Creates the probe at the beginning of a block.
+    /// Returns the probe at the beginning of a block.
     pub fn block(block: u32) -> PseudoProbe {
         PseudoProbe { block, event: ProbeEvent::Begin }
     }
 
-    /// Creates the probe before a call that may not return.
+    /// Returns the probe before a call of the block that may not return.
     pub fn reach(block: u32) -> PseudoProbe {
         PseudoProbe { block, event: ProbeEvent::Reach }
     }
 
-    /// Creates the probe at the end of a path.
+    /// Returns the probe at the end of a path, in the path's last block.
     pub fn end(block: u32) -> PseudoProbe {
         PseudoProbe { block, event: ProbeEvent::End }
     }
 
-    /// Encodes the probe as a positive number; LLVM reserves 0.
+    /// Encodes the probe as a number. The number is positive, since LLVM reserves 0.
     pub fn number(self) -> u64 {
         3 * u64::from(self.block) + 1 + self.event as u64
     }
 
-    /// Decodes a number; `None` if it is not the code of a probe.
+    /// Decodes a number; `None` if it does not encode a probe.
     pub fn from_number(number: u64) -> Option<PseudoProbe> {
         let from = number.checked_sub(1)?;
         let event = [ProbeEvent::Begin, ProbeEvent::Reach, ProbeEvent::End][(from % 3) as usize];

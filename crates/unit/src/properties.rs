@@ -1,65 +1,66 @@
 //! Properties of a unit's instructions. `trodden advise` uses them to find computations and loads on a path that repeat earlier ones.
 //!
-//! Properties are not part of a [`crate::UnitMap`]: the plugin computes them on demand from stored bitcode
+//! The properties are not part of a [`crate::UnitMap`]: the compiler plugin computes them on demand from stored bitcode
 //! ([`UnitAction::Describe`](crate::experiment::UnitAction::Describe)). The name of an operation includes everything except the operands
 //! (`icmp ult`, `load i32`), so two steps with the same operation and operands compute the same value.
 //!
-//! Wire format: postcard of [`UnitProperties`], which begins with [`PROPERTIES_VERSION`].
+//! Files contain [`UnitProperties`] in postcard encoding, beginning with [`PROPERTIES_VERSION`].
 
 use crate::map::Scope;
 use crate::position::SourcePosition;
 use serde::{Deserialize, Serialize};
 use trodden_flow::Node;
 
-/// Version of the wire format of [`UnitProperties`].
+/// Version of the encoding of [`UnitProperties`].
 pub const PROPERTIES_VERSION: u32 = 1;
 
-/// A value of a function, by its index in [`FunctionProperties::values`].
+/// A value in a function, represented by its index in [`FunctionProperties::values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ValueId(pub u32);
 
-/// An operation, by its index in [`UnitProperties::operations`].
+/// An operation, represented by its index in [`UnitProperties::operations`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct OperationId(pub u32);
 
-/// A class of memory, by its index in [`UnitProperties::classes`].
+/// A class of memory, represented by its index in [`UnitProperties::classes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ClassId(pub u32);
 
-/// The properties of a unit's instructions.
+/// Properties of the instructions of a unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UnitProperties {
     /// [`PROPERTIES_VERSION`].
     pub version: u32,
-    /// The source files that positions refer to, as in the unit's map if both were computed from the same bitcode.
+    /// Source files to which positions refer. They are the same as in the unit's map if both were computed from the same bitcode.
     pub files: Vec<String>,
-    /// The scopes that positions refer to, as in the unit's map if both were computed from the same bitcode.
+    /// Scopes to which positions refer. They are the same as in the unit's map if both were computed from the same bitcode.
     pub scopes: Vec<Scope>,
     /// Names of operations.
     pub operations: Vec<String>,
-    /// For each class of memory, the class that contains it. Accesses to two classes overlap only if one class contains the other.
+    /// For each class of memory, the class that contains it; `None` for an outermost class. Accesses to two classes can overlap only if one
+    /// class contains the other.
     pub classes: Vec<Option<ClassId>>,
     /// The instrumented functions.
     pub functions: Vec<FunctionProperties>,
 }
 
-/// The properties of a function's instructions.
+/// Properties of the instructions of a function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionProperties {
     /// Linkage name.
     pub name: String,
-    /// The properties of each value.
+    /// Properties of each value.
     pub values: Vec<ValueProperties>,
-    /// The blocks, with the same indices as in the function's map.
+    /// Instructions of each block, with the same indices as in the function's map.
     pub blocks: Vec<InstructionProperties>,
 }
 
-/// Properties of a value that hold on every path.
+/// Properties of a value, which it has on every path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ValueProperties {
     /// Its kind.
     pub kind: ValueKind,
-    /// For a link-time constant address: the object into which it points, and the offset in bytes if known.
+    /// For an address that is constant at link time: the object into which it points, and the offset in bytes if known.
     pub object: Option<(ValueId, Option<i64>)>,
 }
 
@@ -68,48 +69,48 @@ pub struct ValueProperties {
 pub enum ValueKind {
     /// An integer constant.
     Integer(i64),
-    /// A constant that is not an integer.
+    /// A constant, but not an integer.
     Constant,
-    /// The address of a distinct object: a local or global variable, or memory to which no other value points.
+    /// The address of a distinct object: a local or global variable, or memory that can be accessed only through this value.
     Object,
     /// Any other value.
     Other,
 }
 
-/// The instructions of a block, in order.
+/// Instructions of a block, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstructionProperties {
-    /// Values that depend on the incoming edge.
+    /// Values that depend on the edge through which the block was entered.
     pub phis: Vec<Phi>,
     /// Computations and memory accesses.
     pub steps: Vec<BlockStep>,
 }
 
-/// A value selected by the edge through which the block was entered.
+/// A value that depends on the edge through which the block was entered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phi {
     /// The value.
     pub result: ValueId,
-    /// The incoming value for each predecessor.
+    /// The value for each predecessor of the block.
     pub incoming: Vec<(Node, ValueId)>,
 }
 
 /// A step of a block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockStep {
-    /// The computation or memory access.
+    /// What the step does.
     pub what: BlockAction,
     /// Its source position.
     pub position: Option<SourcePosition>,
 }
 
-/// A computation or a memory access.
+/// What a step of a block does: a computation or a memory access.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names of the fields say their role")]
 pub enum BlockAction {
-    /// A value that depends only on the operands.
+    /// Computes a value that depends only on the operands.
     Compute { result: ValueId, operation: OperationId, operands: Vec<ValueId> },
-    /// An address at a constant offset from a base address.
+    /// Computes an address at a constant offset from a base address.
     Offset {
         result: ValueId,
         base: ValueId,
@@ -119,20 +120,20 @@ pub enum BlockAction {
     /// A value read from memory.
     Load {
         result: ValueId,
-        /// Name of the operation, including the type.
+        /// The operation, whose name includes the type.
         operation: OperationId,
         access: AccessedMemory,
-        /// Whether the memory is never written.
+        /// Whether nothing ever writes to the memory.
         constant: bool,
     },
-    /// A value written to memory.
+    /// Writes a value to memory.
     Store {
         value: ValueId,
-        /// The operation of a load that reads the value back unchanged.
+        /// The operation of a load that would read the value back unchanged.
         operation: OperationId,
         access: AccessedMemory,
     },
-    /// An operation that may write any memory, such as a call or an atomic operation.
+    /// May write to any memory, such as a call or an atomic operation.
     Clobber,
 }
 
@@ -143,11 +144,11 @@ pub struct AccessedMemory {
     pub address: ValueId,
     /// Size in bytes.
     pub size: u64,
-    /// Class of the memory by the source language's types, if known.
+    /// Class of the memory according to the types of the source language, if known.
     pub class: Option<ClassId>,
 }
 
-/// Reason why bytes cannot be read as properties.
+/// Reason why bytes cannot be decoded as instruction properties.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum PropertiesError {
@@ -184,7 +185,7 @@ impl UnitProperties {
         }
     }
 
-    /// Removes all positions, which are not valid for a map of different bitcode.
+    /// Removes all positions. They are valid only together with a map that was computed from the same bitcode.
     pub fn clear_positions(&mut self) {
         let steps = self.functions.iter_mut().flat_map(|f| &mut f.blocks).flat_map(|b| &mut b.steps);
         steps.for_each(|s| s.position = None);
@@ -211,7 +212,7 @@ impl UnitProperties {
 mod tests {
     use super::*;
 
-    fn properties() -> UnitProperties {
+    fn sample_properties() -> UnitProperties {
         let load = BlockAction::Load {
             result: ValueId(1),
             operation: OperationId(0),
@@ -234,15 +235,15 @@ mod tests {
 
     #[test]
     fn properties_survive_encoding() {
-        assert_eq!(UnitProperties::from_bytes(&properties().to_bytes()).unwrap(), properties());
+        assert_eq!(UnitProperties::from_bytes(&sample_properties().to_bytes()).unwrap(), sample_properties());
     }
 
     #[test]
     fn indices_out_of_range_and_newer_versions_are_rejected() {
-        let mut wrong = properties();
+        let mut wrong = sample_properties();
         wrong.functions[0].values.pop();
         assert!(matches!(UnitProperties::from_bytes(&wrong.to_bytes()), Err(PropertiesError::Inconsistent(name)) if name == "f"));
-        let mut newer = properties();
+        let mut newer = sample_properties();
         newer.version += 1;
         assert!(matches!(UnitProperties::from_bytes(&newer.to_bytes()), Err(PropertiesError::Version(2))));
     }

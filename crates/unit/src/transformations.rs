@@ -1,8 +1,10 @@
-//! Transformation plans: code transformations of a program that were chosen from a profile, as input of a build.
+//! Transformation plans: the transformations of a program's code that were chosen based on a profile, as input of a build.
 //!
-//! A file is a list of functions ([`FileFormat`]), identified by source file, name and [shape](crate::graph_hash). Blocks and edges are
-//! given by index. Invariant: a plan does not change what the code computes, since transformations only copy, split and lay out code. A
-//! plan for a different program, or for an older version, may reduce performance but does not affect correctness.
+//! A file is a list of functions ([`FileFormat`]), which are identified by source file, name and [shape](crate::graph_hash) (a hash of the
+//! graph). Blocks and edges are given by index.
+//!
+//! Invariant: a plan does not change what the code computes, since transformations only copy, split and lay out code. A plan for a
+//! different program, or for an older version, may make the program slower, but not incorrect.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -16,63 +18,63 @@ const FORMAT: FileFormat =
 /// A transformation of a function's code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Transformation {
-    /// Sets branch weights from the profile.
+    /// Sets branch weights according to the profile.
     Weights(BranchWeights),
-    /// Copies blocks for executions that enter them over a certain edge. In the copy, the outcome of a branch is known.
+    /// Copies blocks for executions that enter them by a certain edge. In the copy, the outcome of a branch is known.
     Copy(PathCopy),
-    /// Copies a loop's body for its last iteration, so that the other iterations do not need the branches that detect the last one.
+    /// Copies the body of a loop for the last iteration, so that the branches that detect the last iteration are not needed in the others.
     LastIterations(LastIterations),
 }
 
-/// See [`Transformation::Weights`].
+/// Branch weights of a function ([`Transformation::Weights`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BranchWeights {
-    /// How often the function was called.
+    /// Number of calls of the function.
     pub entries: u64,
-    /// Executions of each edge of its graph, by index.
+    /// Number of executions of each edge of the function's graph, by index.
     pub edges: Vec<u64>,
 }
 
-/// See [`Transformation::Copy`].
+/// A copy of some blocks of a function ([`Transformation::Copy`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathCopy {
-    /// The edge that is redirected to the copy.
+    /// The edge that will lead to the copy.
     pub entry: Edge,
-    /// The copied blocks in topological order.
+    /// The blocks to copy, in topological order.
     pub blocks: Vec<Node>,
-    /// Executions of the edges out of the blocks.
+    /// Executions of the edges that leave these blocks.
     pub weights: Vec<SplitWeights>,
 }
 
-/// Executions of an edge, divided between the copy and the original.
+/// Executions of an edge in the copy and in the original code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SplitWeights {
     /// The edge.
     pub edge: Edge,
     /// Executions in the copy.
     pub copied: u64,
-    /// Executions in the original.
+    /// Executions in the original code.
     pub kept: u64,
 }
 
-/// See [`Transformation::LastIterations`].
+/// A copy of a loop's body for the last iteration ([`Transformation::LastIterations`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastIterations {
     /// The loop's header.
     pub head: Node,
-    /// The blocks with back edges to the header.
+    /// Blocks with back edges to the header.
     pub latches: Vec<Node>,
 }
 
-/// The transformations of a program's functions.
+/// The transformations of all functions of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransformationPlan {
     functions: BTreeMap<(String, String, u64), Vec<Transformation>>,
 }
 
 impl TransformationPlan {
-    /// Adds the transformations of a function. Has no effect if the plan already contains a function with the same source file, name and
-    /// shape, because a file was compiled twice.
+    /// Adds the transformations of a function. Has no effect if the plan already has a function with the same source file, name and shape,
+    /// which happens if a file was compiled twice.
     pub fn add(&mut self, source: &str, function: &str, shape: u64, transformations: Vec<Transformation>) {
         if let (false, Entry::Vacant(entry)) =
             (transformations.is_empty(), self.functions.entry((source.to_owned(), function.to_owned(), shape)))
@@ -81,12 +83,12 @@ impl TransformationPlan {
         }
     }
 
-    /// Returns the transformations of a function.
+    /// Returns the transformations of a function; empty if the plan does not have it.
     pub fn get(&self, source: &str, function: &str, shape: u64) -> &[Transformation] {
         self.functions.get(&(source.to_owned(), function.to_owned(), shape)).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns whether the plan contains a function with this name, of any shape.
+    /// Returns whether the plan has a function with this name, of any shape.
     pub fn has_function(&self, source: &str, function: &str) -> bool {
         let key = |shape: u64| (source.to_owned(), function.to_owned(), shape);
         self.functions.range(key(0)..=key(u64::MAX)).next().is_some()
@@ -97,7 +99,7 @@ impl TransformationPlan {
         FORMAT.to_bytes(self)
     }
 
-    /// Decodes a file's content. Fails if the file has a different kind or version, or is corrupt.
+    /// Decodes the content of a file. Fails if it is of a different kind or version, or corrupt.
     pub fn from_bytes(bytes: &[u8]) -> Result<TransformationPlan, ContentError> {
         FORMAT.read(bytes)
     }

@@ -1,7 +1,7 @@
-//! Measured edge frequencies. They let a later build place probes on rarely executed edges.
+//! Measured edge frequencies, by which a later build places probes on rarely executed edges.
 //!
-//! A file is a list of functions ([`FileFormat`]), identified by name and [shape](crate::graph_hash). If a function's graph has changed
-//! since the measurement, it has no weights.
+//! A file is a list of functions ([`FileFormat`]), which are identified by name and [shape](crate::graph_hash) (a hash of the graph). A
+//! function whose graph has changed since the measurement has no frequencies.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -9,26 +9,26 @@ use trodden_container::{ContentError, FileFormat, FileKind};
 
 const FORMAT: FileFormat = FileFormat { kind: FileKind::WEIGHTS, version: 1, remedy: "Create one with `trodden export weights -o FILE`" };
 
-/// Edge executions by function.
+/// Executions of edges, by function.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionWeights {
     functions: BTreeMap<(String, u64), Vec<u64>>,
 }
 
 impl FunctionWeights {
-    /// Adds a function's edge counts, in the order of its map's edges. Sums the counts of functions with the same name and shape, such as
-    /// `static` functions of several units.
+    /// Adds the executions of a function's edges, in the order of the edges in its map. The executions of several functions with the same
+    /// name and shape, such as `static` functions of several units, are summed.
     pub fn add(&mut self, function: &str, shape: u64, edges: &[u64]) {
         let known = self.functions.entry((function.to_owned(), shape)).or_insert_with(|| vec![0; edges.len()]);
         known.iter_mut().zip(edges).for_each(|(sum, n)| *sum = sum.saturating_add(*n));
     }
 
-    /// Returns a function's edge counts; `None` if the function has no weights, or does not have `edges` edges.
+    /// Returns the executions of a function's edges. `None` if there are none for this function, or if their number is not `edges`.
     pub fn get(&self, function: &str, shape: u64, edges: usize) -> Option<&[u64]> {
         self.functions.get(&(function.to_owned(), shape)).map(Vec::as_slice).filter(|w| w.len() == edges)
     }
 
-    /// Returns the sum of all edges' executions.
+    /// Returns the number of executions of all edges together.
     pub fn total(&self) -> f64 {
         self.functions.values().flatten().map(|n| *n as f64).sum()
     }
@@ -38,17 +38,17 @@ impl FunctionWeights {
         self.functions.len()
     }
 
-    /// Returns whether there are no functions.
+    /// Returns whether there is no function.
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()
     }
 
-    /// Encodes the weights as the content of a file.
+    /// Encodes the frequencies as the content of a file.
     pub fn to_bytes(&self) -> Vec<u8> {
         FORMAT.to_bytes(self)
     }
 
-    /// Decodes a file's content. Fails if the file has a different kind or version, or is corrupt.
+    /// Decodes the content of a file. Fails if it is of a different kind or version, or corrupt.
     pub fn from_bytes(bytes: &[u8]) -> Result<FunctionWeights, ContentError> {
         FORMAT.read(bytes)
     }

@@ -1,11 +1,11 @@
-//! Builds blocks, edges and calls from explored instructions.
+//! Builds the blocks, edges and calls of functions from the explored instructions.
 //!
 //! A block starts at an entry, at a branch target, at a landing pad, or after a branch or return. It ends where another block starts or
-//! control does not continue. If code jumps into the middle of an instruction, two blocks overlap and share their end.
+//! where control does not continue. If code jumps into the middle of an instruction, two blocks overlap and have the same end.
 
 use super::explore::{Exploration, LOCK_PREFIX, Resolution};
 use super::padding;
-use super::reached::{CodeFlow, Reached};
+use super::reached::{CodeFlow, ReachedInstruction};
 use super::regions::{Families, is_cold};
 use crate::graph::*;
 use std::collections::{BTreeSet, HashMap};
@@ -32,7 +32,7 @@ pub fn assemble(explored: &Exploration, families: &Families) -> ProgramGraph {
     ProgramGraph { functions, stubs, stub_ranges, code_ranges, unknown_ranges, observations: explored.known.observations.clone() }
 }
 
-/// Returns the ranges of code, apart from padding, that no function contains and no unwind entry describes.
+/// Returns the ranges of code that belong to no function, are described by no unwind entry, and are not padding.
 fn find_unknown_ranges(explored: &Exploration, functions: &[FunctionGraph], code: &[Range<u64>]) -> Vec<Range<u64>> {
     let described = explored.frames.frames.iter().map(|f| f.start..f.end);
     let mut known: Vec<Range<u64>> = functions.iter().flat_map(|f| f.ranges.clone()).chain(described).collect();
@@ -60,7 +60,7 @@ struct AssembledFunction<'e, 'k, 'a> {
     doubts: Vec<Uncertainty>,
 }
 
-/// A transfer of control out of an instruction.
+/// A way in which control can leave an instruction, other than to the next one in the same block.
 enum Transfer {
     Edge(u64, CodeEdgeKind),
     Call(CallKind, CodeCallee),
@@ -85,7 +85,7 @@ impl AssembledFunction<'_, '_, '_> {
         let seen = self.explored.known.observations.iter().filter(|o| blocks.iter().any(|b| b.contains(o.from)));
         let added: Vec<Uncertainty> = seen.map(|o| Uncertainty { address: o.from, doubt: Doubt::AddedEdge { target: o.to } }).collect();
         self.doubts.extend(added);
-        let mut ranges = covered_ranges(&blocks);
+        let mut ranges = find_covered_ranges(&blocks);
         self.add_unreached_doubts(&ranges);
         ranges.dedup();
         let name = self.explored.known.names.get(&entry);
@@ -113,7 +113,7 @@ impl AssembledFunction<'_, '_, '_> {
         }
     }
 
-    fn reached_instructions(&self) -> impl Iterator<Item = (u64, Reached)> + '_ {
+    fn reached_instructions(&self) -> impl Iterator<Item = (u64, ReachedInstruction)> + '_ {
         self.ranges.iter().flat_map(|r| self.explored.instructions.range(r.clone()))
     }
 
@@ -121,14 +121,14 @@ impl AssembledFunction<'_, '_, '_> {
         self.ranges.iter().any(|r| r.contains(&address))
     }
 
-    /// Returns the function's entry addresses, with the main entry first.
+    /// Returns the entry addresses of the function. The first one is the main entry.
     fn find_entries(&self) -> Vec<u64> {
         let is_cold_part = |at: &u64| self.explored.known.symbols.get(at).is_some_and(|name| is_cold(name));
         let mut entries: BTreeSet<u64> = self.regions.iter().copied().filter(|at| self.explored.is_function_start(*at)).collect();
         entries.extend(self.ranges.iter().flat_map(|r| self.explored.call_targets.range(r.clone())));
         entries.retain(|at| self.explored.instructions.contains(*at) && !is_cold_part(at));
-        // Without symbols, a cold part that starts at the stack depth of an entry looks like a function. But nothing calls it or takes its
-        // address.
+        // Drops cold parts of functions. Without symbols, a cold part that starts with the stack depth of an entry looks like a function,
+        // but nothing calls it or takes its address.
         if entries.iter().any(|at| self.explored.is_used_as_function(*at)) {
             entries.retain(|at| self.explored.is_used_as_function(*at));
         }
@@ -137,7 +137,7 @@ impl AssembledFunction<'_, '_, '_> {
             let first = first.or_else(|| self.reached_instructions().next().map(|(at, _)| at));
             entries.insert(first.unwrap_or(self.regions[0]));
         }
-        // The first entry with a name becomes the main entry.
+        // Makes the first entry that has a name the main entry.
         let mut entries: Vec<u64> = entries.into_iter().collect();
         if let Some(named) = entries.iter().position(|at| self.explored.known.names.contains_key(at)) {
             entries[..=named].rotate_right(1);
@@ -254,13 +254,13 @@ impl AssembledFunction<'_, '_, '_> {
         }
     }
 
-    fn find_transfers(&self, at: u64, reached: Reached, block: &CodeBlock) -> Vec<Transfer> {
+    fn find_transfers(&self, at: u64, reached: ReachedInstruction, block: &CodeBlock) -> Vec<Transfer> {
         let next = at + u64::from(reached.size);
         let is_last = at == block.last;
         match reached.flow {
-            CodeFlow::Next if is_last => vec![self.transfer_to(next, CodeEdgeKind::FallThrough, CallKind::TailCall)],
+            CodeFlow::Next if is_last => vec![self.edge_or_call_to(next, CodeEdgeKind::FallThrough, CallKind::TailCall)],
             CodeFlow::Stop if self.explored.resume_points.contains(&next) => {
-                vec![self.transfer_to(next, CodeEdgeKind::FallThrough, CallKind::TailCall)]
+                vec![self.edge_or_call_to(next, CodeEdgeKind::FallThrough, CallKind::TailCall)]
             }
             CodeFlow::Next | CodeFlow::Return | CodeFlow::Stop => Vec::new(),
             CodeFlow::Call(_) | CodeFlow::CallIndirect => {
@@ -271,20 +271,20 @@ impl AssembledFunction<'_, '_, '_> {
                 };
                 let falls_through = is_last && block.end == BlockEnd::FallThrough;
                 let mut transfers = vec![Transfer::Call(CallKind::Call, callee)];
-                transfers.extend(falls_through.then(|| self.transfer_to(next, CodeEdgeKind::FallThrough, CallKind::TailCall)));
+                transfers.extend(falls_through.then(|| self.edge_or_call_to(next, CodeEdgeKind::FallThrough, CallKind::TailCall)));
                 transfers
             }
             CodeFlow::Conditional(to) => {
                 vec![
-                    self.transfer_to(to, CodeEdgeKind::Taken, CallKind::ConditionalTailCall),
-                    self.transfer_to(next, CodeEdgeKind::NotTaken, CallKind::TailCall),
+                    self.edge_or_call_to(to, CodeEdgeKind::Taken, CallKind::ConditionalTailCall),
+                    self.edge_or_call_to(next, CodeEdgeKind::NotTaken, CallKind::TailCall),
                 ]
             }
-            CodeFlow::Jump(to) => vec![self.transfer_to(to, CodeEdgeKind::Jump, CallKind::TailCall)],
+            CodeFlow::Jump(to) => vec![self.edge_or_call_to(to, CodeEdgeKind::Jump, CallKind::TailCall)],
             CodeFlow::JumpIndirect => match &self.explored.jumps[&at] {
                 Resolution::Within(targets) => {
                     let leaves = self.explored.may_leave.contains(&at).then_some(Transfer::Call(CallKind::TailCall, CodeCallee::Indirect));
-                    let inside = targets.iter().map(|&to| self.transfer_to(to, CodeEdgeKind::Indirect, CallKind::TailCall));
+                    let inside = targets.iter().map(|&to| self.edge_or_call_to(to, CodeEdgeKind::Indirect, CallKind::TailCall));
                     inside.chain(leaves).collect()
                 }
                 Resolution::Functions(targets) => vec![Transfer::Call(CallKind::TailCall, CodeCallee::OneOf(targets.clone()))],
@@ -295,8 +295,8 @@ impl AssembledFunction<'_, '_, '_> {
         }
     }
 
-    /// Returns a transfer to an address: an edge in the function, or otherwise a call.
-    fn transfer_to(&self, to: u64, kind: CodeEdgeKind, call: CallKind) -> Transfer {
+    /// Returns the transfer of control to an address: an edge if the address is in this function, otherwise a call.
+    fn edge_or_call_to(&self, to: u64, kind: CodeEdgeKind, call: CallKind) -> Transfer {
         if self.is_inside(to) && self.explored.instructions.contains(to) {
             return Transfer::Edge(to, kind);
         }
@@ -339,7 +339,7 @@ impl AssembledFunction<'_, '_, '_> {
         self.doubts.extend(overlaps);
     }
 
-    /// Records unreached bytes, except padding, in code that an unwind entry describes.
+    /// Adds a doubt for bytes that were not reached and are not padding, in code that an unwind entry describes.
     fn add_unreached_doubts(&mut self, covered_ranges: &[Range<u64>]) {
         let mut gaps = Vec::new();
         for range in self.ranges.iter().filter(|r| self.explored.frames.index_at(r.start).is_some()) {
@@ -362,8 +362,8 @@ impl AssembledFunction<'_, '_, '_> {
     }
 }
 
-/// Returns the address ranges that blocks cover, ascending, with adjacent ranges joined.
-fn covered_ranges(blocks: &[CodeBlock]) -> Vec<Range<u64>> {
+/// Returns the address ranges of all blocks, ascending. Adjacent ranges are joined.
+fn find_covered_ranges(blocks: &[CodeBlock]) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for block in blocks {
         match ranges.last_mut() {

@@ -1,7 +1,8 @@
-//! Bounds of a jump table's index, derived from checks on every path to the jump, from a mask, or from the index's width.
+//! Finds bounds for the index of a jump table: from checks on every path to the jump, from a mask, or from the width of the index.
 //!
-//! The index is traced backwards from the instruction that reads the table, along all paths, through copies and additions of constants.
-//! On each path, a conditional jump on a comparison with a constant bounds the index. If a path has no check, the index is unbounded.
+//! The index is traced backwards from the instruction that reads the table, along all paths, through copies and additions of constants. On
+//! each path, a conditional jump after a comparison with a constant bounds the index. If there is no such check on a path, the checks give
+//! no bounds.
 
 use super::reached::CodeFlow;
 use super::sums::{Atom, SumLocation, SumPosition, SumValue};
@@ -10,41 +11,41 @@ use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
-/// Maximum number of instructions visited between an index's checks and its use, over all paths.
+/// Maximum number of instructions that are visited between the read of a table and the checks of its index, on all paths together.
 const MAX_CHECKED_INSTRUCTIONS: usize = 600;
-/// Maximum depth to which a value's definitions are expanded.
+/// Maximum depth to which the definitions of a value are expanded.
 const MAX_DEPTH: u32 = 12;
 
-/// The value that is traced backwards. The index is this value plus a constant.
+/// What is traced backwards. The index of the table is this value plus a constant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Tracked {
-    /// The content of a location.
+enum TrackedIndex {
+    /// The content of a register or memory location.
     Location(SumLocation),
-    /// A value, wherever it is stored.
+    /// A symbolic value, wherever it is stored.
     Value(SumValue),
 }
 
-/// The possible values of an index.
+/// The possible values of a jump table's index.
 pub struct IndexBounds {
     pub values: RangeInclusive<u64>,
-    /// Whether a check or a mask proves the bounds. The index's width alone proves nothing, because the table for a `match` on an
-    /// enumeration lacks entries for invalid values.
+    /// Whether a check or a mask proves the bounds. The width of the index proves nothing, because the table of a `match` on an enumeration
+    /// has no entries for invalid values.
     pub is_proven: bool,
 }
 
-/// Returns the possible values of a table's index at a jump. `size` is the size of a table entry in bytes. Returns `None` if no bounds
-/// are found, or if there are more than `max` values.
+/// Returns the possible values of the index with which a jump reads its table. `size` is the size of a table entry in bytes. Returns `None`
+/// if no bounds are found, or if there are more than `max` values.
 pub fn find_index_bounds(body: &FunctionBody, jump: SumPosition, index: &SumValue, size: u64, max: u64) -> Option<IndexBounds> {
     let by_value = || {
         let (value, constant) = split_constant(index);
-        bounds_from_checks(body, jump, Tracked::Value(value), constant, max)
+        bounds_from_checks(body, jump, TrackedIndex::Value(value), constant, max)
     };
     let by_place = || {
         let (read, register) = find_table_read(body, jump, size)?;
-        // A constant in the register's value was folded into the table's address.
+        // The compiler has folded a constant term of the index into the address of the table.
         let folded =
             single_value(body.evaluate_register(Register::RAX + u32::from(register), read, MAX_DEPTH)).map_or(0, |value| value.constant);
-        bounds_from_checks(body, read, Tracked::Location(SumLocation::Register(register)), folded.wrapping_neg(), max)
+        bounds_from_checks(body, read, TrackedIndex::Location(SumLocation::Register(register)), folded.wrapping_neg(), max)
     };
     let proven_bounds = |values| IndexBounds { values, is_proven: true };
     let by_width =
@@ -52,7 +53,7 @@ pub fn find_index_bounds(body: &FunctionBody, jump: SumPosition, index: &SumValu
     by_place().or_else(by_value).map(proven_bounds).or_else(by_width)
 }
 
-/// Returns the position of the instruction that reads the table, and the index register.
+/// Returns the position of the instruction that reads the jump table, and its index register.
 fn find_table_read(body: &FunctionBody, jump: SumPosition, size: u64) -> Option<(SumPosition, u8)> {
     let mut at = jump;
     for _ in 0..24 {
@@ -66,7 +67,7 @@ fn find_table_read(body: &FunctionBody, jump: SumPosition, size: u64) -> Option<
     None
 }
 
-/// Returns the maximum value of an index, and whether the maximum is proven. A mask proves it; the index's width does not.
+/// Returns the maximum value of an index, and whether it is proven. A mask proves the maximum; the width of the index does not.
 fn bound_by_width(index: &SumValue) -> Option<(u64, bool)> {
     match index.only_atom()? {
         Atom::And(bits, _) => Some((*bits, true)),
@@ -76,7 +77,7 @@ fn bound_by_width(index: &SumValue) -> Option<(u64, bool)> {
     }
 }
 
-/// Strips an index of its zero and sign extensions, and splits it into a value without a constant term and the constant.
+/// Splits an index into a value and a constant that is added to it. Ignores zero and sign extensions.
 fn split_constant(value: &SumValue) -> (SumValue, u64) {
     let without_constant = || (SumValue { constant: 0, terms: value.terms.clone() }, value.constant);
     let [(atom, 1)] = &value.terms[..] else { return without_constant() };
@@ -93,9 +94,15 @@ fn split_constant(value: &SumValue) -> (SumValue, u64) {
     }
 }
 
-/// Walks backwards along all paths, and returns the union of the bounds. Returns `None` if a path does not check the index.
-fn bounds_from_checks(body: &FunctionBody, from: SumPosition, tracked: Tracked, constant: u64, max: u64) -> Option<RangeInclusive<u64>> {
-    let mut seen: HashSet<(SumPosition, Tracked, u64)> = HashSet::new();
+/// Traces the index backwards along all paths and returns the union of its bounds. Returns `None` if the index is not checked on some path.
+fn bounds_from_checks(
+    body: &FunctionBody,
+    from: SumPosition,
+    tracked: TrackedIndex,
+    constant: u64,
+    max: u64,
+) -> Option<RangeInclusive<u64>> {
+    let mut seen: HashSet<(SumPosition, TrackedIndex, u64)> = HashSet::new();
     let mut work = vec![(from, tracked, constant)];
     let mut union: Option<RangeInclusive<u64>> = None;
     while let Some((at, tracked, constant)) = work.pop() {
@@ -106,7 +113,7 @@ fn bounds_from_checks(body: &FunctionBody, from: SumPosition, tracked: Tracked, 
             return None;
         }
         for &before in body.predecessors(at) {
-            let part = match bounds_of_edge(body, before, at, &tracked, constant).filter(|part| part.end() - part.start() < max) {
+            let part = match bounds_implied_by_edge(body, before, at, &tracked, constant).filter(|part| part.end() - part.start() < max) {
                 Some(part) => part,
                 None => match step_back(body, before, &tracked, constant)? {
                     BoundStep::Known(part) => part,
@@ -125,32 +132,33 @@ fn bounds_from_checks(body: &FunctionBody, from: SumPosition, tracked: Tracked, 
     union.filter(|union| union.end() - union.start() < max)
 }
 
-/// The result of tracing a value backwards over one instruction.
+/// Result of tracing the index backwards over one instruction: its bounds are known, or tracing continues with a different value and
+/// constant.
 enum BoundStep {
     Known(RangeInclusive<u64>),
-    Follow(Tracked, u64),
+    Follow(TrackedIndex, u64),
 }
 
-fn to_range(value: u64) -> RangeInclusive<u64> {
+fn single_value_range(value: u64) -> RangeInclusive<u64> {
     value..=value
 }
 
-/// Traces the index backwards over one instruction. Returns `None` if it cannot be traced further.
-fn step_back(body: &FunctionBody, at: SumPosition, tracked: &Tracked, constant: u64) -> Option<BoundStep> {
+/// Traces the index backwards over one instruction. Returns `None` if this is not possible.
+fn step_back(body: &FunctionBody, at: SumPosition, tracked: &TrackedIndex, constant: u64) -> Option<BoundStep> {
     let place = match tracked {
-        Tracked::Value(value)
+        TrackedIndex::Value(value)
             if value.terms.iter().any(|(a, _)| matches!(a, Atom::Opaque(_, definitions) if definitions.contains(&at))) =>
         {
             return None;
         }
-        Tracked::Value(_) => return Some(BoundStep::Follow(tracked.clone(), constant)),
-        Tracked::Location(place) if !body.defines(at, *place) => return Some(BoundStep::Follow(tracked.clone(), constant)),
-        Tracked::Location(place) => *place,
+        TrackedIndex::Value(_) => return Some(BoundStep::Follow(tracked.clone(), constant)),
+        TrackedIndex::Location(place) if !body.defines(at, *place) => return Some(BoundStep::Follow(tracked.clone(), constant)),
+        TrackedIndex::Location(place) => *place,
     };
     let instruction = &body.instructions[at as usize];
-    let known = |value: u64| Some(BoundStep::Known(to_range(value.wrapping_add(constant) & u64::from(u32::MAX))));
+    let known = |value: u64| Some(BoundStep::Known(single_value_range(value.wrapping_add(constant) & u64::from(u32::MAX))));
     let follow = |register: Register, more: u64| {
-        Some(BoundStep::Follow(Tracked::Location(SumLocation::Register(register_number(register)?)), constant.wrapping_add(more)))
+        Some(BoundStep::Follow(TrackedIndex::Location(SumLocation::Register(register_number(register)?)), constant.wrapping_add(more)))
     };
     let operand = instruction.op_count().saturating_sub(1);
     let is_target =
@@ -185,20 +193,20 @@ fn step_back(body: &FunctionBody, at: SumPosition, tracked: &Tracked, constant: 
     }
 }
 
-/// Continues with the value that an instruction loads from memory. Returns `None` if the value is ambiguous.
+/// Continues tracing with the value that an instruction loads from memory. Returns `None` if several values are possible.
 fn follow_load(body: &FunctionBody, at: SumPosition, constant: u64) -> Option<BoundStep> {
     let values = body.evaluate_operand(at, 1, MAX_DEPTH);
     let [value] = &values[..] else { return None };
     let (value, more) = split_constant(value);
-    Some(BoundStep::Follow(Tracked::Value(value), constant.wrapping_add(more)))
+    Some(BoundStep::Follow(TrackedIndex::Value(value), constant.wrapping_add(more)))
 }
 
-/// Returns the bounds of the index that a conditional jump at `from` implies for its edge to `to`.
-fn bounds_of_edge(
+/// Returns the bounds that a conditional jump at `from` implies for the index if control takes its edge to `to`.
+fn bounds_implied_by_edge(
     body: &FunctionBody,
     from: SumPosition,
     to: SumPosition,
-    tracked: &Tracked,
+    tracked: &TrackedIndex,
     constant: u64,
 ) -> Option<RangeInclusive<u64>> {
     let CodeFlow::Conditional(target) = body.flows[from as usize] else { return None };
@@ -209,26 +217,26 @@ fn bounds_of_edge(
     }
     let condition = if to == target { jump.condition_code() } else { negate_condition(jump.condition_code())? };
     let (compare, bits) = find_comparison(body, from, tracked)?;
-    let offset = compared_offset(body, compare, tracked)?;
+    let offset = offset_from_traced_value(body, compare, tracked)?;
     let (least, max) = range_satisfying(condition, body.instructions[compare as usize].try_immediate(1).ok()?, bits)?;
-    // The compared value is the tracked value plus `offset`; the index is the tracked value plus `constant`.
+    // The compared value is the traced value plus `offset`; the index is the traced value plus `constant`.
     let as_index = |value: u64| value.wrapping_sub(offset).wrapping_add(constant) & u64::from(u32::MAX);
     let (first, last) = (as_index(least), as_index(max));
-    // An index of one or two bytes is the low part of a sum.
+    // If the compared operand has only one or two bytes, the index is the low part of the sum.
     let narrow = bits < 32 && first >> bits == last >> bits;
-    let (first, last) = if narrow { (first & low_bits(bits), last & low_bits(bits)) } else { (first, last) };
-    // In a correct program, a compared value is not below the constant that is subtracted from it.
+    let (first, last) = if narrow { (first & mask_of_low_bits(bits), last & mask_of_low_bits(bits)) } else { (first, last) };
+    // Assumes that the compared value is not below the constant that is subtracted from it, as in any correct program.
     let first = if first > last && least == 0 { 0 } else { first };
     (first <= last).then_some(first..=last)
 }
 
-fn low_bits(bits: u32) -> u64 {
+fn mask_of_low_bits(bits: u32) -> u64 {
     u64::MAX >> (64 - bits)
 }
 
-/// Returns the unsigned range of values for which a condition holds after a comparison with a constant.
+/// Returns the least and the greatest unsigned value for which a condition holds after a comparison with a constant.
 fn range_satisfying(condition: ConditionCode, constant: u64, bits: u32) -> Option<(u64, u64)> {
-    let max = low_bits(bits);
+    let max = mask_of_low_bits(bits);
     let limit = constant & max;
     let is_negative = limit > max / 2;
     match condition {
@@ -237,27 +245,27 @@ fn range_satisfying(condition: ConditionCode, constant: u64, bits: u32) -> Optio
         ConditionCode::ae => Some((limit, max)),
         ConditionCode::a => Some((limit.checked_add(1)?, max)),
         ConditionCode::e => Some((limit, limit)),
-        // In a correct program, a signed index with only an upper bound is not negative.
+        // Assumes that a signed index with only an upper bound is not negative, as in any correct program.
         ConditionCode::le if !is_negative => Some((0, limit)),
         ConditionCode::l if !is_negative => Some((0, limit.checked_sub(1)?)),
         _ => None,
     }
 }
 
-/// Returns the constant by which a comparison's first operand exceeds the tracked value. Returns `None` if something else is compared.
-fn compared_offset(body: &FunctionBody, compare: SumPosition, tracked: &Tracked) -> Option<u64> {
+/// Returns by how much the first operand of a comparison exceeds the traced value, if the difference is constant. Otherwise returns `None`.
+fn offset_from_traced_value(body: &FunctionBody, compare: SumPosition, tracked: &TrackedIndex) -> Option<u64> {
     let followed = match tracked {
-        Tracked::Location(SumLocation::Register(register)) => {
+        TrackedIndex::Location(SumLocation::Register(register)) => {
             let instruction = &body.instructions[compare as usize];
             let is_same = instruction.op0_kind() == OpKind::Register && register_number(instruction.op0_register()) == Some(*register);
             if is_same && instruction.mnemonic() == Mnemonic::Cmp {
                 return Some(0);
             }
-            // Another register may hold the same value, or a value that differs by a constant.
+            // Another register may hold the same value, or one that differs from it by a constant.
             single_value(body.evaluate_register(Register::RAX + u32::from(*register), compare, MAX_DEPTH))?
         }
-        Tracked::Location(_) => return None,
-        Tracked::Value(value) => value.clone(),
+        TrackedIndex::Location(_) => return None,
+        TrackedIndex::Value(value) => value.clone(),
     };
     let (followed, own) = split_constant(&followed);
     let (compared, offset) = split_constant(&single_value(body.evaluate_operand(compare, 0, MAX_DEPTH))?);
@@ -269,9 +277,9 @@ fn single_value(values: Vec<SumValue>) -> Option<SumValue> {
     values.next().filter(|_| values.next().is_none())
 }
 
-/// Returns the comparison with a constant that sets the flags for a jump, and its width in bits. Returns `None` if the tracked value
-/// changes between the comparison and the jump.
-fn find_comparison(body: &FunctionBody, jump: SumPosition, tracked: &Tracked) -> Option<(SumPosition, u32)> {
+/// Returns the comparison with a constant that sets the flags for a conditional jump, and its width in bits. Returns `None` if the traced
+/// value changes between the comparison and the jump.
+fn find_comparison(body: &FunctionBody, jump: SumPosition, tracked: &TrackedIndex) -> Option<(SumPosition, u32)> {
     let mut at = jump;
     for _ in 0..12 {
         let [before] = body.predecessors(at) else { return None };
@@ -280,7 +288,7 @@ fn find_comparison(body: &FunctionBody, jump: SumPosition, tracked: &Tracked) ->
         match instruction.mnemonic() {
             Mnemonic::Cmp | Mnemonic::Sub if is_immediate(instruction) => return Some((at, operand_bits(instruction))),
             _ if instruction.rflags_modified() != 0 => return None,
-            _ if matches!(tracked, Tracked::Location(place) if body.defines(at, *place)) => return None,
+            _ if matches!(tracked, TrackedIndex::Location(place) if body.defines(at, *place)) => return None,
             _ => {}
         }
     }

@@ -1,6 +1,7 @@
-//! The parts of a file that graph recovery reads: executable sections, memory words after loading, imports and stubs.
+//! Reads the parts of a file that are needed to recover graphs: executable sections, memory words as they are after loading, imports and
+//! stubs.
 //!
-//! If the loader changes a word, its value comes from its relocation: the addend of a relative relocation, or the name of an imported
+//! If the loader changes a word, its value is taken from the relocation: the addend of a relative relocation, or the name of an imported
 //! symbol. Sources: System V ABI, AMD64 supplement (relocation types, procedure linkage table); generic ABI (RELR).
 
 use crate::elf::{Binary, parse_elf};
@@ -13,14 +14,14 @@ use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTar
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-/// The content of a relocated word after loading.
+/// The content of a word in memory after the loader has applied its relocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CodeWord {
     /// An address in this file.
     Address(u64),
     /// The address of an imported symbol.
     Import(String),
-    /// The result of the resolver function at this address (`IRELATIVE`).
+    /// The result of the resolver at this address, which the loader calls (`IRELATIVE`).
     Resolved(u64),
 }
 
@@ -33,7 +34,7 @@ pub struct CodeSection {
 #[derive(Debug)]
 pub struct FileCode<'a> {
     pub binary: &'a Binary,
-    /// Code sections in order of address. If the file has no section headers, its executable segments.
+    /// Code sections, ascending by address. For a file without section headers, its executable segments.
     pub sections: Vec<CodeSection>,
     pub words: BTreeMap<u64, CodeWord>,
     pub stubs: BTreeMap<u64, Stub>,
@@ -41,7 +42,7 @@ pub struct FileCode<'a> {
     pub exported: Vec<u64>,
     /// Whether the file's entry point calls `main` through the C library.
     pub calls_main: bool,
-    /// Addresses of functions that the loader calls when the program starts or exits.
+    /// Addresses of the functions that the loader calls when the program starts or exits.
     pub startup_functions: Vec<u64>,
 }
 
@@ -78,11 +79,11 @@ impl<'a> FileCode<'a> {
     }
 
     pub fn is_stub(&self, address: u64) -> bool {
-        // All stubs are in these ranges.
+        // These ranges contain all stubs.
         self.stub_ranges.iter().any(|r| r.contains(&address))
     }
 
-    /// Returns the eight-byte word at an address after loading.
+    /// Returns the eight bytes at an address as they are after loading.
     pub fn word_at(&self, address: u64) -> Option<CodeWord> {
         if let Some(word) = self.words.get(&address) {
             return Some(word.clone());
@@ -96,7 +97,7 @@ impl<'a> FileCode<'a> {
         Some(i32::from_le_bytes(bytes))
     }
 
-    /// Finds stubs in the sections named `.plt...` and `.iplt`.
+    /// Finds the stubs in sections whose name is `.iplt` or begins with `.plt`.
     fn find_stubs(&mut self) {
         for section in self.sections.clone().into_iter().filter(|s| s.name.starts_with(".plt") || s.name == ".iplt") {
             let step = if section.name == ".plt.got" && section.range.end - section.range.start < 16 { 8 } else { 16 };
@@ -107,7 +108,7 @@ impl<'a> FileCode<'a> {
         }
     }
 
-    /// Returns the stub at an address: an optional `endbr64`, and a jump through a word that the loader fills in.
+    /// Returns the stub at an address. A stub consists of an optional `endbr64` and a jump through a word that the loader fills in.
     pub fn stub_at(&self, address: u64) -> Option<Stub> {
         let mut at = address;
         let mut instruction = decode(self.binary.code_at(at)?, at)?;
@@ -125,7 +126,7 @@ impl<'a> FileCode<'a> {
         }
     }
 
-    /// Returns the entry point, `.init`, `.fini`, and the functions in the arrays of constructors and destructors.
+    /// Returns the entry point, the addresses of `.init` and `.fini`, and the functions in the arrays of constructors and destructors.
     fn find_startup_functions(&self, file: &ElfFile64) -> Vec<u64> {
         let mut found = vec![self.binary.entry()];
         for name in [".init", ".fini"] {
@@ -167,7 +168,7 @@ fn read_sections(binary: &Binary, file: &ElfFile64) -> Vec<CodeSection> {
             .collect();
     }
     sections.sort_by_key(|s| (s.range.start, s.range.end));
-    // Sections overlap only in corrupt files. In that case, the first section is kept.
+    // Keeps the first of several overlapping sections. Sections overlap only in corrupt files.
     let mut end = 0;
     sections.retain(|s| {
         let is_separate = s.range.start >= end;
@@ -205,7 +206,7 @@ fn read_relocated_words(binary: &Binary, file: &ElfFile64) -> BTreeMap<u64, Code
     words
 }
 
-/// Returns a static program's `IRELATIVE` relocations, to which no dynamic table refers.
+/// Returns the words with `IRELATIVE` relocations in a statically linked program. No dynamic table refers to these relocations.
 fn read_static_irelative_words(file: &ElfFile64) -> Vec<(u64, CodeWord)> {
     let mut found = Vec::new();
     for name in [".rela.plt", ".rela.iplt", ".rela.dyn"] {
@@ -220,7 +221,8 @@ fn read_static_irelative_words(file: &ElfFile64) -> Vec<(u64, CodeWord)> {
     found
 }
 
-/// Reads packed relative relocations (RELR). An even word is an address; an odd word is a bitmap of the 63 words that follow it.
+/// Reads packed relative relocations (RELR) and returns the address and the value of each word. In the packed form, an even word is an
+/// address, and an odd word is a bitmap for the 63 words that follow.
 fn read_relr_words(binary: &Binary, file: &ElfFile64) -> Vec<(u64, u64)> {
     let mut addresses = Vec::new();
     let Some(data) = file.section_by_name(".relr.dyn").and_then(|s| s.data().ok()) else { return Vec::new() };

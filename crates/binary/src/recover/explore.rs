@@ -1,7 +1,7 @@
-//! Finds the reachable instructions by following branches from function entries.
+//! Finds the reachable instructions by following branches from the entries of functions.
 //!
 //! Only code that is reachable from a known entry is decoded, so data between functions is never mistaken for code. Exploration continues
-//! after a call unless the callee never returns. Gaps in functions are explored last ([`gaps`]). Complexity: O(n log n).
+//! after a call unless the callee never returns. Gaps in functions are explored last ([`gaps`]). The time is O(n log n) in the code size.
 
 mod candidates;
 mod gaps;
@@ -9,43 +9,43 @@ mod gaps;
 use super::code::FileCode;
 use super::frames::UnwindTables;
 use super::imports;
-use super::reached::{CodeFlow, Reached, ReachedCode};
+use super::reached::{CodeFlow, ReachedCode, ReachedInstruction};
 use crate::graph::{Doubt, GraphObservation, Returns, Uncertainty};
 use crate::instruction::{BranchInstruction, branch, decode};
 use candidates::data_words;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// Alignment of functions in bytes.
+/// Alignment of functions in bytes, which compilers use by default.
 const FUNCTION_ALIGNMENT: u64 = 16;
 
-/// The targets of an indirect jump.
+/// Where an indirect jump can lead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// Addresses in the jump's own function.
+    /// To these addresses in the function of the jump.
     Within(Vec<u64>),
     Functions(Vec<u64>),
     Import(String),
-    /// A tail call of an unknown function.
+    /// To an unknown function, as a tail call.
     TailCall,
     Unknown,
 }
 
-/// Facts that are known before an exploration starts.
+/// What is known before an exploration starts.
 #[derive(Clone, Debug, Default)]
 pub struct KnownCode {
-    /// Entries of functions that never return.
+    /// Entry addresses of functions that never return.
     pub never_returning: HashSet<u64>,
-    /// Names of functions that have symbols, by address.
+    /// Names of functions that have a symbol, by address.
     pub symbols: BTreeMap<u64, String>,
-    /// Names of functions, either from symbols or deduced from how a program starts.
+    /// Names of functions, which come from symbols or are deduced from how programs start, by address.
     pub names: BTreeMap<u64, String>,
-    /// Additional function entries.
+    /// Further entry addresses of functions.
     pub entries: Vec<u64>,
-    /// Data addresses that occur in instructions.
+    /// Addresses of data to which instructions refer.
     pub data: BTreeSet<u64>,
     pub observations: Vec<GraphObservation>,
-    /// Targets of indirect jumps according to the compiler's map.
+    /// Targets of indirect jumps according to the compiler's address map, by address of the jump.
     pub jump_targets: HashMap<u64, Vec<u64>>,
 }
 
@@ -53,25 +53,26 @@ pub struct Exploration<'k, 'a> {
     pub code: &'a FileCode<'a>,
     pub frames: &'a UnwindTables<'a>,
     pub known: &'k KnownCode,
-    /// Reachable instructions by address.
+    /// Instructions that were reached.
     pub instructions: ReachedCode,
-    /// Starts of functions without unwind information.
+    /// Starts of functions that have no unwind information.
     pub starts: BTreeSet<u64>,
     pub call_targets: BTreeSet<u64>,
     pub address_taken: BTreeSet<u64>,
-    /// Addresses inside functions, other than entries, that occur in data or instructions.
+    /// Addresses inside functions, other than entries, to which data or instructions refer.
     pub labels: BTreeSet<u64>,
     pub data: BTreeSet<u64>,
     pub jumps: BTreeMap<u64, Resolution>,
-    /// Indirect jumps with targets in their own function that may also leave the function by a tail call.
+    /// Indirect jumps that have targets in their own function and may also leave it by a tail call.
     pub may_leave: BTreeSet<u64>,
     pub uncertain: Vec<Uncertainty>,
-    /// Addresses after trapping instructions, where execution resumes if a signal handler skips the trap.
+    /// Addresses after trapping instructions. A signal handler may skip the trap, so that execution resumes there.
     pub resume_points: BTreeSet<u64>,
-    /// Instructions found in gaps, without a known predecessor.
+    /// Instructions that were found in gaps, where no known instruction leads to them.
     pub speculative: BTreeSet<u64>,
     is_speculative: bool,
-    /// Code addresses without unwind information that occur in data or instructions. They are followed only if they look like functions.
+    /// Addresses of code without unwind information to which data or instructions refer. They are followed only if the code there looks
+    /// like a function.
     candidates: BTreeSet<u64>,
     work: Vec<u64>,
 }
@@ -134,7 +135,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
         }
     }
 
-    /// Follows an observed transfer, unless it is the return of a call.
+    /// Follows the target of an observed transfer of control, unless it is the return of a call.
     fn follow_observed(&mut self, seen: GraphObservation) {
         let before = self.code.binary.code_at(seen.from).and_then(|bytes| decode(bytes, seen.from));
         let is_call = before.is_some_and(|i| matches!(flow_of(&i), CodeFlow::Call(_) | CodeFlow::CallIndirect));
@@ -150,7 +151,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
         }
     }
 
-    /// Returns true if a call could return to an address.
+    /// Returns true if an address directly follows a call instruction, so that a call may return there.
     pub fn is_return_address(&self, to: u64) -> bool {
         const CALL_SIZES: std::ops::RangeInclusive<u64> = 2..=8;
         let ends_there = |at: u64| self.code.binary.code_at(at).and_then(|bytes| decode(bytes, at)).filter(|i| i.next_ip() == to);
@@ -159,14 +160,14 @@ impl<'k, 'a> Exploration<'k, 'a> {
             .any(|i| matches!(flow_of(&i), CodeFlow::Call(_) | CodeFlow::CallIndirect))
     }
 
-    /// Treats every data word that equals a function's start as that function's address. Files loaded at a fixed address need this,
-    /// because they have no relocations.
+    /// Treats each word in data that equals the start of a function as that function's address. This is needed for files that are loaded at
+    /// a fixed address, because they have no relocations.
     fn scan_data(&mut self) {
         let starts: HashSet<u64> = self.frames.frames.iter().map(|f| f.start).collect();
         self.address_taken.extend(data_words(self.code.binary).filter(|to| starts.contains(to)));
     }
 
-    /// Schedules the function that starts at an address. Does nothing if the address is a stub or not code.
+    /// Schedules the function at an address for exploration. Does nothing if the address is in a stub, or not in code.
     fn schedule_function(&mut self, at: u64) {
         if !self.code.is_code(at) || self.code.is_stub(at) {
             return;
@@ -177,7 +178,8 @@ impl<'k, 'a> Exploration<'k, 'a> {
         self.work.push(at);
     }
 
-    /// Classifies a code address that occurs in data or in an instruction as a function, a label, or a candidate.
+    /// Classifies a code address to which data or an instruction refers: as a function whose address is taken, a label in a function, or a
+    /// candidate for a function.
     fn record_code_address(&mut self, at: u64) {
         if !self.code.is_code(at) || self.code.is_stub(at) {
             return;
@@ -189,7 +191,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
         }
     }
 
-    /// Records the targets of an indirect jump and schedules them.
+    /// Records where an indirect jump leads, and schedules its targets for exploration.
     pub fn set_resolution(&mut self, jump: u64, resolution: Resolution) {
         if let Resolution::Within(targets) | Resolution::Functions(targets) = &resolution {
             self.work.extend(targets);
@@ -197,7 +199,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
         self.jumps.insert(jump, resolution);
     }
 
-    /// Follows all scheduled addresses, and then the candidates that look like functions.
+    /// Follows all scheduled addresses, and then all candidates that look like functions.
     pub fn follow_all(&mut self) {
         self.follow_scheduled();
         while !self.candidates.is_empty() {
@@ -219,7 +221,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
         }
     }
 
-    /// Follows instructions until control cannot continue or reaches known code.
+    /// Follows instructions from an address until control cannot continue, or until it reaches known instructions.
     fn follow_from(&mut self, mut at: u64) {
         let mut before: Option<Instruction> = None;
         loop {
@@ -233,7 +235,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
             };
             let flow = self.flow_in_context(&instruction, before.as_ref());
             before = Some(instruction);
-            self.instructions.insert(at, Reached { size: instruction.len() as u8, flow });
+            self.instructions.insert(at, ReachedInstruction { size: instruction.len() as u8, flow });
             if self.is_speculative {
                 self.speculative.insert(at);
             }
@@ -268,9 +270,9 @@ impl<'k, 'a> Exploration<'k, 'a> {
         }
     }
 
-    /// Returns an instruction's effect on control flow in its context. A return directly after an instruction that stored the return
-    /// address is an indirect jump. A call of code that replaces its return address is a jump. Retpolines use both (Intel, "Retpoline: A
-    /// Branch Target Injection Mitigation").
+    /// Returns the effect of an instruction on control flow, taking its context into account. A return is an indirect jump if the
+    /// instruction before it stores the return address. A call is a jump if the called code replaces its return address. Retpolines use
+    /// both (Intel, "Retpoline: A Branch Target Injection Mitigation").
     fn flow_in_context(&self, instruction: &Instruction, before: Option<&Instruction>) -> CodeFlow {
         match flow_of(instruction) {
             CodeFlow::Return if before.is_some_and(sets_return_address) => CodeFlow::JumpIndirect,
@@ -279,7 +281,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
         }
     }
 
-    /// Returns true if the code at an address overwrites or pops its return address and then returns.
+    /// Returns true if the code at an address overwrites or drops its return address and then returns.
     fn replaces_return_address(&self, at: u64) -> bool {
         let decoded = |at: u64| self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode(bytes, at));
         let Some(first) = decoded(at) else { return false };
@@ -301,7 +303,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
 
     fn record_jump(&mut self, at: u64, target: u64) {
         if self.code.is_code(target) {
-            // In code without unwind information, an aligned target in a different region starts a new region.
+            // In code without unwind information, an aligned target in a different region is taken as the start of a function.
             if target.is_multiple_of(FUNCTION_ALIGNMENT)
                 && self.frames.index_at(target).is_none()
                 && self.region_of(at) != self.region_of(target)
@@ -322,7 +324,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
             } else {
                 self.data.insert(to);
             }
-        } else if has_memory(instruction) && instruction.memory_displacement64() > 0xfff && instruction.memory_displ_size() >= 4 {
+        } else if has_memory_operand(instruction) && instruction.memory_displacement64() > 0xfff && instruction.memory_displ_size() >= 4 {
             self.data.insert(instruction.memory_displacement64());
         }
         let fixed = !self.code.binary.is_position_independent();
@@ -335,15 +337,15 @@ impl<'k, 'a> Exploration<'k, 'a> {
         }
     }
 
-    /// Whether the call at an address returns.
+    /// Returns whether the call at an address returns, as far as is known.
     pub fn call_returns(&self, at: u64) -> Returns {
         let Some(reached) = self.instructions.get(at) else { return Returns::Maybe };
         let next = at + u64::from(reached.size);
         if self.known.observations.iter().any(|o| o.from == at && o.to == next) {
             return Returns::Maybe;
         }
-        // Compilers emit no code after a call of a function that they know never returns, so a call at the very end of a function never
-        // returns.
+        // Compilers generate no code after calls that they know never to return. Therefore a call at the very end of a function is assumed
+        // never to return.
         if self.frames.index_at(at).is_some_and(|f| self.frames.frames[f].end == next) || !self.code.is_code(next) {
             return Returns::Never;
         }
@@ -362,14 +364,15 @@ impl<'k, 'a> Exploration<'k, 'a> {
         }
     }
 
-    /// Returns true if an address is inside a reached instruction. The byte after a `lock` prefix does not count, because code may jump
-    /// there.
+    /// Returns true if an address is inside a reached instruction. The second byte of an instruction with a `lock` prefix is not counted,
+    /// because code may jump there to skip the prefix.
     pub fn is_within_instruction(&self, at: u64) -> bool {
         let before = self.instructions.last_before(at).filter(|(start, reached)| at < *start + u64::from(reached.size));
         before.is_some_and(|(start, _)| start + 1 != at || self.code.binary.bytes_at(start).is_none_or(|bytes| bytes[0] != LOCK_PREFIX))
     }
 
-    /// The imported function that the call or jump at an address leads to, directly or through a stub. `None` for other targets.
+    /// Returns the imported function to which the call or jump at an address leads, directly or through a stub. Returns `None` for any
+    /// other target.
     pub fn called_import(&self, at: u64) -> Option<&str> {
         let reached = self.instructions.get(at)?;
         match reached.flow {
@@ -389,14 +392,14 @@ impl<'k, 'a> Exploration<'k, 'a> {
     }
 }
 
-/// Returns an instruction's effect on control flow, regardless of its context.
+/// Returns the effect of an instruction on control flow without considering its context.
 pub fn flow_of(instruction: &Instruction) -> CodeFlow {
     if instruction.mnemonic() == Mnemonic::Hlt {
         return CodeFlow::Stop;
     }
     match branch(instruction) {
         None | Some(BranchInstruction::System) => CodeFlow::Next,
-        // A call of the next instruction only pushes its own address, for position-independent code.
+        // A call of the next instruction only pushes the address of that instruction, in position-independent code.
         Some(BranchInstruction::Call(to)) if to == instruction.next_ip() => CodeFlow::Next,
         Some(BranchInstruction::Call(to)) => CodeFlow::Call(to),
         Some(BranchInstruction::IndirectCall) => CodeFlow::CallIndirect,
@@ -408,8 +411,7 @@ pub fn flow_of(instruction: &Instruction) -> CodeFlow {
     }
 }
 
-/// Returns true if an instruction sets the address to which a return directly after it jumps, by a push or by changing the top of the
-/// stack.
+/// Returns true if an instruction determines where a return directly after it leads, by a push or by changing the word on top of the stack.
 fn sets_return_address(instruction: &Instruction) -> bool {
     let is_top = instruction.op0_kind() == OpKind::Memory
         && instruction.memory_base() == Register::RSP
@@ -422,7 +424,7 @@ fn sets_return_address(instruction: &Instruction) -> bool {
     }
 }
 
-/// Returns true if an instruction only pops one word off the stack.
+/// Returns true if an instruction does nothing but drop one word from the stack.
 fn drops_return_address(instruction: &Instruction) -> bool {
     let is_stack_pointer = instruction.op0_kind() == OpKind::Register && instruction.op0_register() == Register::RSP;
     match instruction.mnemonic() {
@@ -437,7 +439,7 @@ fn drops_return_address(instruction: &Instruction) -> bool {
 
 pub const LOCK_PREFIX: u8 = 0xf0;
 
-fn has_memory(instruction: &Instruction) -> bool {
+fn has_memory_operand(instruction: &Instruction) -> bool {
     instruction.memory_base() != Register::None
         || instruction.memory_index() != Register::None
         || (0..instruction.op_count()).any(|op| instruction.op_kind(op) == OpKind::Memory)

@@ -1,6 +1,6 @@
-//! Reads unwind tables: the extents of functions, landing pads, and stack depths.
+//! Reads unwind tables, which give the extents of functions, their landing pads, and the depth of the stack at each instruction.
 //!
-//! Compilers emit unwind entries for all code, and stripping keeps them. Sources: System V ABI, AMD64 supplement, section 3.7
+//! Compilers generate unwind entries for all code, and stripping keeps them. Sources: System V ABI, AMD64 supplement, section 3.7
 //! (`.eh_frame`); Itanium C++ ABI, "Exception Handling Tables" (`.gcc_except_table`).
 
 use super::code::FileCode;
@@ -11,33 +11,34 @@ use gimli::{
 
 type UnwindSlice<'a> = EndianSlice<'a, LittleEndian>;
 
-/// The DWARF number of `rsp`.
+/// DWARF number of the register `rsp`.
 const STACK_POINTER: Register = Register(7);
-/// Offset of the canonical frame address from `rsp` at a function's entry, which is the size of the return address.
+/// Offset of the canonical frame address from `rsp` at a function's entry. It is the size of the return address.
 const ENTRY_CFA_OFFSET: i64 = 8;
 
-/// The code that one unwind entry describes.
+/// A range of code that one unwind entry describes.
 #[derive(Debug)]
 pub struct UnwindEntry<'a> {
     pub start: u64,
     pub end: u64,
     pub protected: Vec<ProtectedRange>,
-    /// Whether the stack is as deep at `start` as at a function's entry. If not, the code was split off from a function.
+    /// Whether the stack has the same depth at `start` as at a function's entry. If not, the compiler has split this code off from a
+    /// function.
     pub starts_as_function: bool,
     entry: FrameDescriptionEntry<UnwindSlice<'a>>,
 }
 
 pub struct UnwindTables<'a> {
-    /// Disjoint entries in order of address.
+    /// Entries, ascending by address. They do not overlap.
     pub frames: Vec<UnwindEntry<'a>>,
-    /// The starts of the entries, which are close together in memory for searching.
+    /// Start of each entry. Stored separately, so that a search touches little memory.
     starts: Vec<u64>,
     section: EhFrame<UnwindSlice<'a>>,
     bases: BaseAddresses,
 }
 
 impl<'a> UnwindTables<'a> {
-    /// Reads the tables, and skips invalid entries.
+    /// Reads the unwind tables of a file. Skips invalid entries.
     pub fn read(code: &FileCode<'a>) -> UnwindTables<'a> {
         let binary = code.binary;
         let (range, data) = binary.section(".eh_frame").unwrap_or((0..0, &[]));
@@ -50,7 +51,7 @@ impl<'a> UnwindTables<'a> {
         while let Ok(Some(entry)) = entries.next() {
             let CieOrFde::Fde(partial) = entry else { continue };
             let Ok(entry) = partial.parse(EhFrame::cie_from_offset) else { continue };
-            // A signal trampoline's entry starts one byte early, because unwinders look up return addresses minus one.
+            // The entry of a signal trampoline starts one byte early, because unwinders look up return addresses minus one.
             let start = entry.initial_address().saturating_add(u64::from(entry.is_signal_trampoline()));
             let end = entry.initial_address().saturating_add(entry.len());
             let fits = code.section_at(start).is_some_and(|s| end <= s.range.end);
@@ -70,7 +71,7 @@ impl<'a> UnwindTables<'a> {
         });
         all.starts = all.frames.iter().map(|f| f.start).collect();
         for at in 0..all.frames.len() {
-            all.frames[at].starts_as_function = all.is_entry_depth(at, all.frames[at].start) != Some(false);
+            all.frames[at].starts_as_function = all.has_entry_stack_depth(at, all.frames[at].start) != Some(false);
         }
         all
     }
@@ -81,9 +82,9 @@ impl<'a> UnwindTables<'a> {
         after.checked_sub(1).filter(|&at| address < self.frames[at].end)
     }
 
-    /// Returns true if the stack is as deep before an instruction as at the function's entry. Returns `None` if the tables do not
-    /// determine the depth.
-    pub fn is_entry_depth(&self, frame: usize, address: u64) -> Option<bool> {
+    /// Returns true if the stack has the same depth before the instruction at an address as at the function's entry. Returns `None` if the
+    /// tables do not say.
+    pub fn has_entry_stack_depth(&self, frame: usize, address: u64) -> Option<bool> {
         let mut context = UnwindContext::new();
         let row = self.frames[frame].entry.unwind_info_for_address(&self.section, &self.bases, &mut context, address).ok()?;
         match row.cfa() {

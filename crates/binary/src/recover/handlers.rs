@@ -1,29 +1,29 @@
-//! Reads language-specific data areas (LSDAs): the landing pads of calls, and whether an exception can bypass them.
+//! Reads language-specific data areas (LSDAs) of unwind tables: the landing pads of calls, and whether exceptions can bypass them.
 //!
 //! Source: Itanium C++ ABI, "Exception Handling Tables". An LSDA consists of a header, the call sites, their chains of actions, the types
-//! caught (which grow downwards from the table's end), and exception specifications. C++ and Rust use the same tables. In both, a pad
+//! caught (which grow downwards from the end of the table), and exception specifications. C++ and Rust use the same tables. In both, a pad
 //! without an action is a cleanup, a null type catches everything, and an empty specification lets no exception pass.
 
 use super::code::{CodeWord, FileCode};
 use gimli::{EndianSlice, LittleEndian, Reader as _};
 
-/// A range of calls with a landing pad.
+/// A range of code whose calls have a landing pad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProtectedRange {
     pub start: u64,
     pub end: u64,
     pub landing_pad: u64,
-    /// Whether every exception reaches the landing pad.
+    /// Whether every exception that a call throws reaches the landing pad.
     pub always_lands: bool,
 }
 
 /// `DW_EH_PE_omit`.
 const OMITTED_ENCODING: u8 = 0xff;
 
-/// Maximum number of actions followed in a chain. A chain may be cyclic in a corrupt table.
+/// Maximum number of actions that are followed in a chain. In a corrupt table, a chain may be cyclic.
 const MAX_ACTIONS: usize = 1000;
 
-/// Reads the call sites of the LSDA at an address. If the LSDA is corrupt, returns the call sites before the error.
+/// Reads the call sites with landing pads from the LSDA at an address. If the LSDA is corrupt, returns those before the error.
 pub fn read_protected_ranges(code: &FileCode, at: u64, function: u64) -> Vec<ProtectedRange> {
     let mut found = Vec::new();
     let _ = read_call_sites(code, at, function, &mut found);
@@ -31,10 +31,10 @@ pub fn read_protected_ranges(code: &FileCode, at: u64, function: u64) -> Vec<Pro
     found
 }
 
-/// The table of types that are caught.
+/// The table of types that handlers catch.
 #[derive(Clone, Copy)]
-struct Types {
-    /// The end of the table. Type `n` (from 1) is the `n`-th entry before the end.
+struct CaughtTypes {
+    /// Address of the end of the table. Type `n`, counted from 1, is the `n`-th entry before the end.
     end: u64,
     encoding: u8,
 }
@@ -49,7 +49,7 @@ fn read_call_sites(code: &FileCode, at: u64, function: u64, found: &mut Vec<Prot
         OMITTED_ENCODING => None,
         encoding => {
             let offset = reader.read_uleb()?;
-            Some(Types { end: reader.address().checked_add(offset)?, encoding })
+            Some(CaughtTypes { end: reader.address().checked_add(offset)?, encoding })
         }
     };
     let encoding = reader.read_byte()?;
@@ -63,7 +63,7 @@ fn read_call_sites(code: &FileCode, at: u64, function: u64, found: &mut Vec<Prot
             let start = function.wrapping_add(start);
             let always_lands = match action.checked_sub(1) {
                 None => true,
-                Some(offset) => handles_all(code, end.wrapping_add(offset), types).unwrap_or(false),
+                Some(offset) => handles_every_exception(code, end.wrapping_add(offset), types).unwrap_or(false),
             };
             let landing_pad = base.wrapping_add(landing_pad);
             found.push(ProtectedRange { start, end: start.wrapping_add(length), landing_pad, always_lands });
@@ -72,8 +72,9 @@ fn read_call_sites(code: &FileCode, at: u64, function: u64, found: &mut Vec<Prot
     Some(())
 }
 
-/// Returns true if a chain of actions contains a cleanup or catches everything. Returns `None` if the chain is corrupt.
-fn handles_all(code: &FileCode, action: u64, types: Option<Types>) -> Option<bool> {
+/// Returns true if a chain of actions handles every exception, because it contains a cleanup or catches everything. Returns `None` if the
+/// chain is corrupt.
+fn handles_every_exception(code: &FileCode, action: u64, types: Option<CaughtTypes>) -> Option<bool> {
     let mut at = action;
     for _ in 0..MAX_ACTIONS {
         let mut reader = HandlerReader::at_address(code, at)?;
@@ -81,7 +82,7 @@ fn handles_all(code: &FileCode, action: u64, types: Option<Types>) -> Option<boo
         let receives = match filter {
             0 => true,
             1.. => is_null_type(code, types?, filter as u64)?,
-            // The filter is a list of types that may pass. An empty list lets none pass.
+            // The filter is the offset of a list of types that may pass. An empty list lets no exception pass.
             _ => HandlerReader::at_address(code, types?.end.checked_add(filter.unsigned_abs() - 1)?)?.read_byte()? == 0,
         };
         if receives {
@@ -96,8 +97,8 @@ fn handles_all(code: &FileCode, action: u64, types: Option<Types>) -> Option<boo
     None
 }
 
-/// Returns true if the type with a number is null and thus catches everything. Returns `None` if the table is corrupt.
-fn is_null_type(code: &FileCode, types: Types, number: u64) -> Option<bool> {
+/// Returns true if the type with a number is null, which catches every exception. Returns `None` if the table is corrupt.
+fn is_null_type(code: &FileCode, types: CaughtTypes, number: u64) -> Option<bool> {
     let size = match types.encoding & 0x0f {
         0x00 | 0x04 | 0x0c => 8,
         0x02 | 0x0a => 2,
@@ -106,7 +107,7 @@ fn is_null_type(code: &FileCode, types: Types, number: u64) -> Option<bool> {
     };
     let at = types.end.checked_sub(number.checked_mul(size)?)?;
     match size {
-        // The entry is a pointer that the loader may fill in.
+        // The entry is a pointer, which the loader may relocate.
         8 => Some(matches!(code.word_at(at)?, CodeWord::Address(0))),
         _ => Some(HandlerReader::at_address(code, at)?.read_encoded_value(types.encoding)? == 0),
     }
@@ -114,7 +115,7 @@ fn is_null_type(code: &FileCode, types: Types, number: u64) -> Option<bool> {
 
 struct HandlerReader<'a> {
     rest: EndianSlice<'a, LittleEndian>,
-    /// The address after the last byte.
+    /// Address after the last byte of `rest`.
     end: u64,
 }
 
@@ -140,7 +141,7 @@ impl<'a> HandlerReader<'a> {
         self.rest.read_sleb128().ok()
     }
 
-    /// Reads a value in a pointer encoding (`DW_EH_PE_*`), without adding its base.
+    /// Reads a value in a pointer encoding (`DW_EH_PE_*`). Does not add the base to which the value may be relative.
     fn read_encoded_value(&mut self, encoding: u8) -> Option<u64> {
         match encoding & 0x0f {
             0x00 | 0x04 | 0x0c => self.rest.read_u64().ok(),
@@ -153,7 +154,7 @@ impl<'a> HandlerReader<'a> {
         }
     }
 
-    /// Reads a pointer that is absolute or relative to its own address.
+    /// Reads a pointer, which must be absolute or relative to its own address.
     fn read_pointer(&mut self, encoding: u8) -> Option<u64> {
         let own_address = self.address();
         let value = self.read_encoded_value(encoding)?;

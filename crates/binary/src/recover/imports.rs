@@ -1,7 +1,7 @@
-//! Names of imported functions that never return or that return more than once.
+//! Names of imported functions that never return, or that return more than once.
 //!
-//! Sources: ISO C, POSIX, and the manuals of glibc and of the C++ runtime libraries. For the file's own functions, the code shows whether
-//! they return.
+//! Sources: ISO C, POSIX, and the manuals of glibc and of the C++ runtime libraries. Whether functions of the file itself return follows
+//! from their code.
 
 const NEVER_RETURNING: [&str; 44] = [
     "_Exit",

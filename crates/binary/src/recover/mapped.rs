@@ -1,6 +1,6 @@
-//! Adds data from the compiler's address map to recovered graphs: functions, targets of indirect jumps, frequencies.
+//! Adds the data of the compiler's address map to recovered graphs: function entries, targets of indirect jumps, and frequencies.
 //!
-//! The map describes LLVM's machine blocks, while the graphs use the blocks defined in [`crate::graph`]. A block gets the frequency of
+//! The map describes LLVM's machine blocks, while graphs consist of blocks as defined in [`crate::graph`]. A block gets the frequency of
 //! the machine block that contains its start.
 
 use super::code::FileCode;
@@ -13,7 +13,8 @@ use std::collections::HashMap;
 
 const PROBABILITY_UNIT: f64 = 1.0 / (1_u64 << 31) as f64;
 
-/// Returns the targets of indirect jumps, by address of the jump, for functions whose map entry contains successors.
+/// Returns the targets of indirect jumps according to the map, by address of the jump. Only functions whose map entry contains successors
+/// are included.
 pub fn map_jump_targets(code: &FileCode, map: &AddressMap) -> HashMap<u64, Vec<u64>> {
     let mut targets = HashMap::new();
     for function in &map.functions {
@@ -46,8 +47,8 @@ fn find_indirect_jump(code: &FileCode, block: &MapBlock) -> Option<u64> {
     None
 }
 
-/// Marks the functions that the map describes, and adds the map's frequencies to them.
-pub fn annotate(graph: &mut ProgramGraph, map: &AddressMap) {
+/// Marks the functions that the map describes, and adds the frequencies in the map to them.
+pub fn add_map_data(graph: &mut ProgramGraph, map: &AddressMap) {
     for function in &mut graph.functions {
         let Some(mapped) = map.function_at(function.entry) else { continue };
         function.source = GraphSource::AddressMap { version: mapped.version };

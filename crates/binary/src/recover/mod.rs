@@ -1,10 +1,16 @@
-//! Recovers control-flow graphs from machine code. Nothing is executed; the result depends only on the file and on observations.
+//! Recovers control-flow graphs from machine code. Nothing is executed: the result depends only on the file and on observed transfers of
+//! control.
 //!
-//! Phases: read tables ([`code`], [`frames`]); follow code from entries and from addresses in data ([`explore`]); resolve indirect jumps
-//! ([`values`], [`tables`]) and follow their targets; find functions that never return, and restart with that knowledge, because code
-//! after their calls is not reached; join regions to functions ([`regions`]); build blocks, edges and calls ([`assemble`]).
+//! Recovery has these phases:
 //!
-//! The graphs contain doubts and their addresses. Time is linear in the code size, except for the bounded searches of [`values`].
+//! - Read tables ([`code`], [`frames`]).
+//! - Follow code from entries and from addresses in data ([`explore`]).
+//! - Resolve indirect jumps ([`values`], [`tables`]) and follow their targets.
+//! - Find functions that never return, and start again with this knowledge, because code after calls of these functions is not reached.
+//! - Join regions of code to functions ([`regions`]).
+//! - Build blocks, edges and calls ([`assemble`]).
+//!
+//! The graphs say which of their parts are uncertain. The time is linear in the code size, except for the bounded searches of [`values`].
 
 mod assemble;
 mod bounds;
@@ -34,22 +40,22 @@ use regions::Families;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
-/// Maximum number of passes over the code. Each pass starts with the knowledge from the previous passes.
+/// Maximum number of passes over the code. Each pass starts with what the previous passes have found.
 const MAX_PASSES: usize = 8;
-/// Maximum number of rounds of resolving jumps and following their targets.
+/// Maximum number of rounds in which indirect jumps are resolved and their targets are followed.
 const MAX_ROUNDS: usize = 12;
 
 impl ProgramGraph {
-    /// Builds the graphs of a file's functions by recovery, with the compiler's address map if the file has one.
+    /// Recovers the graphs of all functions of a file. Uses the compiler's address map if the file has one.
     pub fn from_binary(binary: &Binary) -> Result<ProgramGraph, BinaryError> {
         let map = AddressMap::read(binary)?;
         recover(binary, map.as_ref(), &[])
     }
 
-    /// Adds an observed transfer of control between two instructions. Returns true if the graph changed.
+    /// Adds an observed transfer of control to the graph. Returns true if the graph has changed.
     ///
-    /// The graph is rebuilt with all observations, so blocks and functions may be renumbered. `map` must be the map with which the graph
-    /// was built.
+    /// The graph is built again with all observations, so the numbers of blocks and functions may change. `map` must be the address map
+    /// with which the graph was built.
     pub fn add_observation(&mut self, binary: &Binary, map: Option<&AddressMap>, seen: GraphObservation) -> Result<bool, BinaryError> {
         if self.observations.contains(&seen) {
             return Ok(false);
@@ -63,13 +69,14 @@ impl ProgramGraph {
     }
 }
 
-/// Builds the graphs of a file's functions from its machine code, the compiler's address map if given, and observed control transfers.
+/// Recovers the graphs of all functions of a file from its machine code, the compiler's address map if there is one, and observed transfers
+/// of control.
 pub fn recover(binary: &Binary, map: Option<&AddressMap>, observations: &[GraphObservation]) -> Result<ProgramGraph, BinaryError> {
     let code = FileCode::read(binary)?;
     let frames = UnwindTables::read(&code);
     let mut known = KnownCode {
-        symbols: names::symbol_names(&code),
-        names: names::function_names(&code),
+        symbols: names::read_symbol_names(&code),
+        names: names::find_function_names(&code),
         observations: observations.to_vec(),
         ..KnownCode::default()
     };
@@ -79,12 +86,12 @@ pub fn recover(binary: &Binary, map: Option<&AddressMap>, observations: &[GraphO
     }
     let mut graph = recover_until_stable(&code, &frames, &mut known);
     if let Some(map) = map {
-        mapped::annotate(&mut graph, map);
+        mapped::add_map_data(&mut graph, map);
     }
     Ok(graph)
 }
 
-/// Repeats the exploration until it finds no more functions that never return, and no more data that may end a jump table.
+/// Explores the code repeatedly, until no more functions are found that never return, and no more data that may end a jump table.
 fn recover_until_stable<'a>(code: &'a FileCode<'a>, frames: &'a UnwindTables<'a>, known: &mut KnownCode) -> ProgramGraph {
     for pass in 1.. {
         let (explored, families) = explore(code, frames, known);
@@ -99,16 +106,16 @@ fn recover_until_stable<'a>(code: &'a FileCode<'a>, frames: &'a UnwindTables<'a>
     unreachable!("the last pass returns")
 }
 
-/// Follows code and resolves indirect jumps until nothing new is reached.
+/// Explores the code once: follows instructions and resolves indirect jumps until nothing new is reached.
 fn explore<'k, 'a>(code: &'a FileCode<'a>, frames: &'a UnwindTables<'a>, known: &'k KnownCode) -> (Exploration<'k, 'a>, Families) {
     let mut explored = Exploration::new(code, frames, known);
     let mut doubts: HashMap<u64, Doubt> = HashMap::new();
     let mut unbounded: HashSet<u64> = HashSet::new();
-    // The targets of a jump that is decided in one round may lead to further jumps.
+    // The targets of a jump that one round resolves may lead to further jumps.
     for _ in 0..MAX_ROUNDS {
         resolve_until_stable(&mut explored, &mut doubts, &mut unbounded);
         let families = Families::new(&explored);
-        decide_jumps(&mut explored, &families, &mut doubts);
+        resolve_jumps_without_table(&mut explored, &families, &mut doubts);
         explored.follow_all();
         if find_undecided_jumps(&explored, &doubts).is_empty() && !explored.follow_gaps() {
             break;
@@ -120,13 +127,13 @@ fn explore<'k, 'a>(code: &'a FileCode<'a>, frames: &'a UnwindTables<'a>, known: 
     (explored, families)
 }
 
-/// Returns the unresolved jumps for which no doubt is recorded yet.
+/// Returns the jumps that are not resolved and for which no doubt has been recorded.
 fn find_undecided_jumps(explored: &Exploration, doubts: &HashMap<u64, Doubt>) -> Vec<u64> {
     let open = explored.jumps.iter().filter(|(jump, resolution)| **resolution == Resolution::Unknown && !doubts.contains_key(*jump));
     open.map(|(jump, _)| *jump).collect()
 }
 
-/// Alternates between resolving jumps and following their targets.
+/// Alternates between resolving jumps and following their targets, until nothing changes.
 fn resolve_until_stable(explored: &mut Exploration, doubts: &mut HashMap<u64, Doubt>, unbounded: &mut HashSet<u64>) {
     for _ in 0..MAX_ROUNDS {
         let families = Families::new(explored);
@@ -143,7 +150,7 @@ fn family_ranges(explored: &Exploration, regions: &[u64]) -> Vec<Range<u64>> {
     regions.iter().map(|&start| explored.region_range(start)).collect()
 }
 
-/// Resolves unresolved jumps, and retries jumps whose table's end was a guess. Returns true if any resolution changed.
+/// Resolves the jumps that are not resolved yet, and those with a table whose end was guessed. Returns true if a resolution changed.
 fn resolve_jumps(explored: &mut Exploration, families: &Families, doubts: &mut HashMap<u64, Doubt>, unbounded: &mut HashSet<u64>) -> bool {
     let open = |jump: &u64, resolution: &Resolution| *resolution == Resolution::Unknown || unbounded.contains(jump);
     let mut by_family: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
@@ -176,7 +183,8 @@ fn resolve_jumps(explored: &mut Exploration, families: &Families, doubts: &mut H
     changed
 }
 
-/// Returns true if a family's jump table may lead to an address, which must be in the family or in cold code that only jumps can reach.
+/// Returns true if a jump table of a family (the regions that form one function) may lead to an address. The address must be in the family,
+/// or in cold code that only jumps can reach.
 fn is_table_target(explored: &Exploration, families: &Families, ranges: &[Range<u64>], family: u64, to: u64) -> bool {
     if !explored.code.is_code(to) || explored.code.is_stub(to) {
         return false;
@@ -186,13 +194,14 @@ fn is_table_target(explored: &Exploration, families: &Families, ranges: &[Range<
     }
     let region = explored.region_of(to);
     let Some(frame) = explored.frames.index_at(region) else { return false };
-    // Cold code to which another function jumps belongs to that function.
+    // Cold code to which another function jumps is part of that function.
     let free = families.family_of(region).is_none_or(|f| f == region || f == family);
     free && !explored.frames.frames[frame].starts_as_function && !explored.is_function_start(region)
 }
 
-/// Decides jumps without a table. They lead to labels whose address is taken, are tail calls, or stay unresolved.
-fn decide_jumps(explored: &mut Exploration, families: &Families, doubts: &mut HashMap<u64, Doubt>) {
+/// Decides where jumps without a table lead: to labels whose address is taken, or to another function as a tail call. Other jumps stay
+/// unresolved.
+fn resolve_jumps_without_table(explored: &mut Exploration, families: &Families, doubts: &mut HashMap<u64, Doubt>) {
     let open: Vec<u64> = explored.jumps.iter().filter(|(_, r)| **r == Resolution::Unknown).map(|(j, _)| *j).collect();
     let all = families.families();
     for jump in open {
@@ -201,12 +210,12 @@ fn decide_jumps(explored: &mut Exploration, families: &Families, doubts: &mut Ha
         let ranges = family_ranges(explored, all.get(&family).map_or(&[family][..], |r| r));
         let mut labels: Vec<u64> = ranges.iter().flat_map(|r| explored.labels.range(r.clone())).copied().collect();
         let at_entry_depth = match explored.frames.index_at(jump) {
-            Some(frame) => explored.frames.is_entry_depth(frame, jump),
+            Some(frame) => explored.frames.has_entry_stack_depth(frame, jump),
             None => Some(true),
         };
         if at_entry_depth == Some(true) {
-            // OCaml's frame tables contain every return address. Code that makes calls has a deeper stack than the entry, so no return
-            // address can be a target here.
+            // OCaml's frame tables contain every return address, but none of them can be a target here: when code makes a call, its stack
+            // is deeper than at the entry.
             labels.retain(|label| !explored.is_return_address(*label));
             explored.may_leave.insert(jump);
         }
@@ -221,8 +230,8 @@ fn decide_jumps(explored: &mut Exploration, families: &Families, doubts: &mut Ha
     let observed: Vec<GraphObservation> = explored.known.observations.clone();
     for seen in observed {
         let Some(resolution) = explored.jumps.get(&seen.from).cloned() else { continue };
-        // `longjmp` or an exception may transfer control to the middle of a different function: after a call, to a handler (OCaml), or to
-        // the function's return (Go). Such transfers add no edge.
+        // Ignores observations that add no edge: `longjmp` or an exception may transfer control to the middle of a different function,
+        // after a call, to a handler (OCaml), or to the function's return (Go).
         let family_of = |at: u64| {
             let region = explored.region_of(at);
             families.family_of(region).unwrap_or(region)
@@ -253,34 +262,34 @@ fn add_observed_target(explored: &Exploration, resolution: Resolution, to: u64) 
     }
 }
 
-/// Returns the functions whose entry cannot reach a return. The others are the least fixed point of this rule: a function may return if
-/// it contains a return instruction or jumps to code that may return.
+/// Returns the entries of functions that never return. The other functions are the least fixed point of this rule: a function may return if
+/// it contains a return instruction, or jumps to code that may return.
 fn find_never_returning(explored: &Exploration, families: &Families) -> HashSet<u64> {
     let mut returning: HashSet<u64> = HashSet::new();
     let mut callers: HashMap<u64, Vec<u64>> = HashMap::new();
     let all = families.families();
     for (&family, regions) in &all {
         let ranges = family_ranges(explored, regions);
-        let ends = |to: u64| classify_departure(explored, &ranges, to);
+        let ends = |to: u64| classify_transfer(explored, &ranges, to);
         let reached = ranges.iter().flat_map(|r| explored.instructions.range(r.clone()));
         for (at, reached) in reached.filter(|(at, _)| !explored.speculative.contains(at)) {
             let to = match reached.flow {
-                CodeFlow::Return => Departure::Returns,
+                CodeFlow::Return => TransferOutcome::Returns,
                 CodeFlow::Jump(to) | CodeFlow::Conditional(to) => ends(to),
                 CodeFlow::JumpIndirect => match &explored.jumps[&at] {
-                    Resolution::Within(_) if explored.may_leave.contains(&at) => Departure::Returns,
-                    Resolution::Within(_) => Departure::Stays,
-                    Resolution::Functions(_) | Resolution::TailCall | Resolution::Unknown => Departure::Returns,
-                    Resolution::Import(name) if imports::never_returns(name) => Departure::Stays,
-                    Resolution::Import(_) => Departure::Returns,
+                    Resolution::Within(_) if explored.may_leave.contains(&at) => TransferOutcome::Returns,
+                    Resolution::Within(_) => TransferOutcome::Stays,
+                    Resolution::Functions(_) | Resolution::TailCall | Resolution::Unknown => TransferOutcome::Returns,
+                    Resolution::Import(name) if imports::never_returns(name) => TransferOutcome::Stays,
+                    Resolution::Import(_) => TransferOutcome::Returns,
                 },
                 CodeFlow::Next => ends(at + u64::from(reached.size)),
-                _ => Departure::Stays,
+                _ => TransferOutcome::Stays,
             };
             match to {
-                Departure::Stays => {}
-                Departure::Returns => _ = returning.insert(family),
-                Departure::To(target) => {
+                TransferOutcome::Stays => {}
+                TransferOutcome::Returns => _ = returning.insert(family),
+                TransferOutcome::To(target) => {
                     let region = explored.region_of(target);
                     callers.entry(families.family_of(region).unwrap_or(region)).or_default().push(family);
                 }
@@ -299,20 +308,20 @@ fn find_never_returning(explored: &Exploration, families: &Families) -> HashSet<
     never.flat_map(|(_, regions)| regions).filter(|at| explored.is_function_start(*at)).collect()
 }
 
-/// The effect of a control transfer on whether its function may return.
-enum Departure {
+/// What a transfer of control means for the question whether its function may return.
+enum TransferOutcome {
     Stays,
     Returns,
     To(u64),
 }
 
-fn classify_departure(explored: &Exploration, ranges: &[Range<u64>], to: u64) -> Departure {
+fn classify_transfer(explored: &Exploration, ranges: &[Range<u64>], to: u64) -> TransferOutcome {
     if let Some(stub) = explored.code.stubs.get(&to) {
         let never = stub.import.as_deref().is_some_and(imports::never_returns);
-        return if never { Departure::Stays } else { Departure::Returns };
+        return if never { TransferOutcome::Stays } else { TransferOutcome::Returns };
     }
     if ranges.iter().any(|r| r.contains(&to)) || !explored.instructions.contains(to) {
-        return Departure::Stays;
+        return TransferOutcome::Stays;
     }
-    Departure::To(to)
+    TransferOutcome::To(to)
 }

@@ -1,6 +1,6 @@
-//! Function names, from symbols or deduced from a program's startup code.
+//! Finds the names of functions, which come from symbols or are deduced from the program's startup code.
 //!
-//! A stripped program keeps only dynamic symbols. The entry point is `_start` by convention. It passes the address of `main` to the C
+//! A stripped program keeps only dynamic symbols. By convention, the entry point is `_start`. It passes the address of `main` to the C
 //! library in `rdi` (System V ABI, AMD64 supplement, "Process Initialization"; glibc's `start.S`).
 
 use super::code::FileCode;
@@ -8,12 +8,12 @@ use crate::instruction::decode;
 use iced_x86::{FlowControl, Mnemonic, Register};
 use std::collections::BTreeMap;
 
-/// Maximum number of instructions searched in `_start` for its first call.
+/// Maximum number of instructions of `_start` among which its first call is searched.
 const MAX_START_INSTRUCTIONS: usize = 24;
 
-/// Returns function names by address: symbols, and `_start` and `main` where deduced.
-pub fn function_names(code: &FileCode) -> BTreeMap<u64, String> {
-    let mut names = symbol_names(code);
+/// Returns the names of functions by address: those of symbols, and `_start` and `main` if they can be deduced.
+pub fn find_function_names(code: &FileCode) -> BTreeMap<u64, String> {
+    let mut names = read_symbol_names(code);
     let entry = code.binary.entry();
     if code.startup_functions.contains(&entry) && code.calls_main {
         names.entry(entry).or_insert_with(|| "_start".into());
@@ -24,9 +24,9 @@ pub fn function_names(code: &FileCode) -> BTreeMap<u64, String> {
     names
 }
 
-/// Returns function symbols by address. If several have the same address, the first in [`Binary::functions`](crate::Binary::functions)
-/// wins.
-pub fn symbol_names(code: &FileCode) -> BTreeMap<u64, String> {
+/// Returns the names of function symbols by address. Of several symbols at the same address, uses the first one in
+/// [`Binary::functions`](crate::Binary::functions).
+pub fn read_symbol_names(code: &FileCode) -> BTreeMap<u64, String> {
     let mut symbols = BTreeMap::new();
     for symbol in code.binary.functions().iter().filter(|s| code.is_code(s.address) && !code.is_stub(s.address)) {
         symbols.entry(symbol.address).or_insert_with(|| symbol.name.clone());

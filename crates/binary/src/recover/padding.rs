@@ -1,9 +1,9 @@
-//! Padding between instructions.
+//! Recognises padding between instructions.
 
 use crate::instruction::decode;
 use iced_x86::Mnemonic;
 
-/// Returns the length of the padding at the start of `bytes`: `nop` of any length, traps after calls that never return, and zeros.
+/// Returns the length of the padding at the start of `bytes`. Padding consists of `nop` instructions of any length, traps, and zeros.
 pub fn padding_length(bytes: &[u8], address: u64) -> usize {
     let mut at = 0;
     while at < bytes.len() {
@@ -14,7 +14,7 @@ pub fn padding_length(bytes: &[u8], address: u64) -> usize {
         let Some(instruction) = decode(&bytes[at..], address + at as u64).filter(|i| at + i.len() <= bytes.len()) else { break };
         let is_padding = match instruction.mnemonic() {
             Mnemonic::Nop | Mnemonic::Int3 | Mnemonic::Hlt | Mnemonic::Ud2 => true,
-            // `xchg ax, ax` is a longer nop.
+            // An exchange of a register with itself, such as `xchg ax, ax`, has no effect.
             Mnemonic::Xchg => instruction.op0_register() == instruction.op1_register(),
             _ => false,
         };

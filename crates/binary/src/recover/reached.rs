@@ -1,5 +1,5 @@
-//! The reachable instructions, by address: arrays over the bytes of the code, since most bytes belong to an instruction. Access takes
-//! constant time, and iteration is a scan of bits.
+//! The instructions that exploration has reached, by address. They are stored in arrays over the bytes of the code, since most bytes belong
+//! to an instruction. Access takes constant time, and iteration scans bit sets.
 
 use super::code::CodeSection;
 use crate::instruction::MAX_INSTRUCTION_LENGTH;
@@ -26,19 +26,19 @@ pub enum CodeFlow {
 
 /// A reachable instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reached {
+pub struct ReachedInstruction {
     pub size: u8,
     pub flow: CodeFlow,
 }
 
-/// The effects on control flow that need no target. The first is that of most instructions.
-const COMMON: [CodeFlow; 5] = [CodeFlow::Next, CodeFlow::Return, CodeFlow::CallIndirect, CodeFlow::JumpIndirect, CodeFlow::Stop];
+/// Effects on control flow that have no target address. The first one is that of most instructions.
+const COMMON_FLOWS: [CodeFlow; 5] = [CodeFlow::Next, CodeFlow::Return, CodeFlow::CallIndirect, CodeFlow::JumpIndirect, CodeFlow::Stop];
 
-/// Reachable instructions in code sections.
+/// The reached instructions in all code sections.
 #[derive(Debug)]
 pub struct ReachedCode {
     sections: Vec<ReachedSection>,
-    /// The effects on control flow that instructions refer to.
+    /// Effects on control flow, to which the sections refer by index.
     flows: Vec<CodeFlow>,
     count: usize,
 }
@@ -46,20 +46,20 @@ pub struct ReachedCode {
 #[derive(Debug)]
 struct ReachedSection {
     start: u64,
-    /// For each byte, the size of the instruction that starts there, or 0.
+    /// Size of the instruction that starts at each byte; 0 if none starts there.
     sizes: Vec<u8>,
-    /// For each byte, the index of the instruction's effect; 0 if no instruction starts there.
+    /// Index in [`ReachedCode::flows`] of the effect of the instruction that starts at each byte; 0 if none starts there.
     flows: Vec<u32>,
-    /// The bytes where instructions start, and those of them that may transfer control.
-    starts: Bits,
-    transfers: Bits,
+    /// The bytes at which instructions start. `transfers` contains those whose instruction may transfer control.
+    starts: BitSet,
+    transfers: BitSet,
 }
 
 /// A set of small numbers.
 #[derive(Debug)]
-struct Bits(Vec<u64>);
+struct BitSet(Vec<u64>);
 
-impl Bits {
+impl BitSet {
     fn new(size: usize) -> Self {
         Self(vec![0; size.div_ceil(u64::BITS as usize)])
     }
@@ -69,7 +69,7 @@ impl Bits {
         *word = *word & !(1 << bit) | u64::from(is_member) << bit;
     }
 
-    /// The first member that is not below `from`.
+    /// Returns the lowest member that is at least `from`.
     fn first_from(&self, from: usize) -> Option<usize> {
         let mut word = from / u64::BITS as usize;
         let mut bits = self.0.get(word)? & u64::MAX << (from as u32 % u64::BITS);
@@ -80,7 +80,7 @@ impl Bits {
         Some(word * u64::BITS as usize + bits.trailing_zeros() as usize)
     }
 
-    fn from(&self, from: usize) -> impl Iterator<Item = usize> + '_ {
+    fn iter_from(&self, from: usize) -> impl Iterator<Item = usize> + '_ {
         std::iter::successors(self.first_from(from), |last| self.first_from(last + 1))
     }
 }
@@ -92,14 +92,14 @@ impl ReachedSection {
 }
 
 impl ReachedCode {
-    /// No instructions in these sections, which are disjoint and in order of address.
+    /// Creates a set without instructions for the given sections, which must be ascending by address and must not overlap.
     pub fn new(sections: &[CodeSection]) -> Self {
         let empty = |section: &CodeSection| {
             let size = (section.range.end - section.range.start) as usize;
             let (sizes, flows) = (vec![0; size], vec![0; size]);
-            ReachedSection { start: section.range.start, sizes, flows, starts: Bits::new(size), transfers: Bits::new(size) }
+            ReachedSection { start: section.range.start, sizes, flows, starts: BitSet::new(size), transfers: BitSet::new(size) }
         };
-        Self { sections: sections.iter().map(empty).collect(), flows: COMMON.to_vec(), count: 0 }
+        Self { sections: sections.iter().map(empty).collect(), flows: COMMON_FLOWS.to_vec(), count: 0 }
     }
 
     /// Number of instructions.
@@ -107,9 +107,9 @@ impl ReachedCode {
         self.count
     }
 
-    /// Adds an instruction, which is in a section.
-    pub fn insert(&mut self, at: u64, reached: Reached) {
-        let flow = COMMON.iter().position(|common| *common == reached.flow).unwrap_or_else(|| {
+    /// Adds an instruction, which must be in one of the sections.
+    pub fn insert(&mut self, at: u64, reached: ReachedInstruction) {
+        let flow = COMMON_FLOWS.iter().position(|common| *common == reached.flow).unwrap_or_else(|| {
             self.flows.push(reached.flow);
             self.flows.len() - 1
         });
@@ -122,27 +122,27 @@ impl ReachedCode {
         section.transfers.set(offset, flow != 0);
     }
 
-    /// The instruction at an address.
-    pub fn get(&self, at: u64) -> Option<Reached> {
+    /// Returns the instruction that starts at an address.
+    pub fn get(&self, at: u64) -> Option<ReachedInstruction> {
         let section = self.section_at(at)?;
         let offset = (at - section.start) as usize;
         let size = *section.sizes.get(offset)?;
-        (size != 0).then(|| Reached { size, flow: self.flows[section.flows[offset] as usize] })
+        (size != 0).then(|| ReachedInstruction { size, flow: self.flows[section.flows[offset] as usize] })
     }
 
     pub fn contains(&self, at: u64) -> bool {
         self.section_at(at).is_some_and(|section| section.sizes.get((at - section.start) as usize).is_some_and(|size| *size != 0))
     }
 
-    /// The last instruction that starts before an address and near enough to contain or touch it.
-    pub fn last_before(&self, at: u64) -> Option<(u64, Reached)> {
+    /// Returns the last instruction before an address that is near enough to contain the address or to end there.
+    pub fn last_before(&self, at: u64) -> Option<(u64, ReachedInstruction)> {
         (1..=MAX_INSTRUCTION_LENGTH).find_map(|distance| {
             let start = at.checked_sub(distance)?;
             Some((start, self.get(start)?))
         })
     }
 
-    /// The address of the first instruction at or after an address.
+    /// Returns the address of the first instruction at or after an address.
     pub fn first_from(&self, at: u64) -> Option<u64> {
         let first = self.sections.partition_point(|section| section.end() <= at);
         self.sections[first..].iter().find_map(|section| {
@@ -151,24 +151,24 @@ impl ReachedCode {
         })
     }
 
-    /// The instructions that start in a range, in order of address.
-    pub fn range(&self, range: Range<u64>) -> impl Iterator<Item = (u64, Reached)> + '_ {
+    /// Returns the instructions that start in a range, ascending by address.
+    pub fn range(&self, range: Range<u64>) -> impl Iterator<Item = (u64, ReachedInstruction)> + '_ {
         let first = self.sections.partition_point(|section| section.end() <= range.start);
         let touched = self.sections[first..].iter().take_while(move |section| section.start < range.end);
         touched.flat_map(move |section| {
-            let starts = section.starts.from(range.start.saturating_sub(section.start) as usize);
+            let starts = section.starts.iter_from(range.start.saturating_sub(section.start) as usize);
             let inside = starts.take_while(move |offset| section.start + (*offset as u64) < range.end);
-            inside.map(|offset| self.in_section(section, offset))
+            inside.map(|offset| self.instruction_in_section(section, offset))
         })
     }
 
-    /// The instructions after which control may not continue with the next one, in order of address.
-    pub fn transfers(&self) -> impl Iterator<Item = (u64, Reached)> + '_ {
-        self.sections.iter().flat_map(|section| section.transfers.from(0).map(|offset| self.in_section(section, offset)))
+    /// Returns the instructions after which control does not always continue with the next one, ascending by address.
+    pub fn transfers(&self) -> impl Iterator<Item = (u64, ReachedInstruction)> + '_ {
+        self.sections.iter().flat_map(|section| section.transfers.iter_from(0).map(|offset| self.instruction_in_section(section, offset)))
     }
 
-    fn in_section(&self, section: &ReachedSection, offset: usize) -> (u64, Reached) {
-        let reached = Reached { size: section.sizes[offset], flow: self.flows[section.flows[offset] as usize] };
+    fn instruction_in_section(&self, section: &ReachedSection, offset: usize) -> (u64, ReachedInstruction) {
+        let reached = ReachedInstruction { size: section.sizes[offset], flow: self.flows[section.flows[offset] as usize] };
         (section.start + offset as u64, reached)
     }
 
@@ -183,12 +183,12 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// The same instructions in an ordered map.
+    /// Compares the set with an ordered map of the same instructions.
     #[test]
-    fn arrays_answer_like_an_ordered_map() {
+    fn reached_code_agrees_with_an_ordered_map() {
         let section = |range: Range<u64>| CodeSection { name: String::new(), range };
         let mut code = ReachedCode::new(&[section(0x1000..0x1100), section(0x2000..0x2080)]);
-        let mut map: BTreeMap<u64, Reached> = BTreeMap::new();
+        let mut map: BTreeMap<u64, ReachedInstruction> = BTreeMap::new();
         let mut state = 1_u32;
         for _ in 0..150 {
             state = state.wrapping_mul(1_103_515_245).wrapping_add(12345);
@@ -196,9 +196,9 @@ mod tests {
             let flow = match state >> 8 & 7 {
                 0 => CodeFlow::Jump(at + 5),
                 1 => CodeFlow::Conditional(at),
-                kind => COMMON[kind as usize % COMMON.len()],
+                kind => COMMON_FLOWS[kind as usize % COMMON_FLOWS.len()],
             };
-            let reached = Reached { size: 1 + (state >> 4 & 7) as u8, flow };
+            let reached = ReachedInstruction { size: 1 + (state >> 4 & 7) as u8, flow };
             code.insert(at, reached);
             map.insert(at, reached);
         }

@@ -1,9 +1,9 @@
-//! Groups code regions into functions.
+//! Groups regions of code into functions.
 //!
-//! A region is the code that one unwind entry describes. In code without unwind entries, it extends from one known function start to the
-//! next. Compilers split off cold code, which gets its own unwind entry and is reached by jumps. A jump joins the regions of its source
-//! and its target in two cases: it leads to the middle of the target region, or that region cannot be a function, because its stack is
-//! deeper than at an entry or because its symbol ends in `.cold`.
+//! A region is the code that one unwind entry describes or, in code without unwind entries, the code from one known function start to the
+//! next. Compilers split off cold code, which then has its own unwind entry and is reached by jumps. A jump joins the regions of its source
+//! and its target in two cases: it leads to the middle of the target region, or the target region cannot be a function, because its stack
+//! is deeper than at an entry or because its symbol ends with `.cold`.
 
 use super::explore::{Exploration, Resolution};
 use super::reached::CodeFlow;
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 impl Exploration<'_, '_> {
-    /// Returns the start of the region that contains an address. The start identifies the region.
+    /// Returns the start of the region that contains an address. Regions are identified by their start.
     pub fn region_of(&self, address: u64) -> u64 {
         if let Some(frame) = self.frames.index_at(address) {
             return self.frames.frames[frame].start;
@@ -34,13 +34,13 @@ impl Exploration<'_, '_> {
         start..self.starts.range(start + 1..).next().map_or(end, |next| end.min(*next))
     }
 
-    /// Returns true if an address is called, has its address taken, or has a function symbol.
+    /// Returns true if an address is used like a function: it is called, its address is taken, or it has a function symbol.
     pub fn is_used_as_function(&self, address: u64) -> bool {
         let is_named = self.known.symbols.get(&address).is_some_and(|name| !is_cold(name));
         is_named || self.call_targets.contains(&address) || self.address_taken.contains(&address)
     }
 
-    /// Returns true if a function starts at an address, as opposed to a part that was split off from a function.
+    /// Returns true if a function starts at an address, and not a part that was split off from a function.
     pub fn is_function_start(&self, address: u64) -> bool {
         if !self.code.is_code(address) || self.code.is_stub(address) {
             return false;
@@ -58,7 +58,7 @@ impl Exploration<'_, '_> {
     }
 }
 
-/// Returns the starts of code without unwind information to which several functions jump. Each counts as a separate function.
+/// Returns the starts of code without unwind information to which several functions jump. Such code is treated as a function of its own.
 fn find_shared_tails(explored: &Exploration) -> BTreeSet<u64> {
     let mut first: BTreeMap<u64, u64> = BTreeMap::new();
     let mut shared = BTreeSet::new();
@@ -83,15 +83,15 @@ pub fn is_cold(name: &str) -> bool {
     name.ends_with(".cold") || name.contains(".cold.") || name.contains(".__part.")
 }
 
-/// A partition of the regions into functions, as a disjoint-set forest. A family is the set of regions that make up a function.
+/// The regions that form each function (its family), as a disjoint-set forest.
 #[derive(Clone, Debug, Default)]
 pub struct Families {
-    /// Starts of the regions that contain instructions, ascending, each with the index of its parent in the forest.
+    /// Start of each region that contains instructions, ascending, and index of its parent in the forest.
     regions: Vec<(u64, usize)>,
 }
 
 impl Families {
-    /// Joins an exploration's regions into families.
+    /// Joins the regions of explored code to families.
     pub fn new(explored: &Exploration) -> Families {
         let mut ranges: Vec<Range<u64>> = Vec::new();
         let mut at = 0;
@@ -138,7 +138,7 @@ impl Families {
     fn join_landing_pads(&mut self, explored: &Exploration) {
         for frame in &explored.frames.frames {
             for pad in frame.protected.iter().map(|p| p.landing_pad).filter(|pad| !(frame.start..frame.end).contains(pad)) {
-                self.join(explored, frame.start, pad);
+                self.join_regions(explored, frame.start, pad);
             }
         }
     }
@@ -147,10 +147,10 @@ impl Families {
         if !explored.instructions.contains(to) || (explored.region_of(to) == to && explored.is_function_start(to)) {
             return;
         }
-        self.join(explored, from, to);
+        self.join_regions(explored, from, to);
     }
 
-    fn join(&mut self, explored: &Exploration, from: u64, to: u64) {
+    fn join_regions(&mut self, explored: &Exploration, from: u64, to: u64) {
         let (Some(a), Some(b)) = (self.index_of(explored.region_of(from)), self.index_of(explored.region_of(to))) else { return };
         let (a, b) = (self.find_root(a), self.find_root(b));
         self.regions[a.max(b)].1 = a.min(b);
@@ -168,7 +168,7 @@ impl Families {
         index
     }
 
-    /// Returns the start of the first region in a region's family, which identifies the family. Returns `None` for a region without
+    /// Returns the start of the first region in the same family, which identifies the family. Returns `None` for a region without
     /// instructions.
     pub fn family_of(&self, region: u64) -> Option<u64> {
         let mut index = self.index_of(region)?;
@@ -178,7 +178,7 @@ impl Families {
         Some(self.regions[index].0)
     }
 
-    /// Returns each family's regions, ascending. The key is the start of the first region.
+    /// Returns the regions of each family, ascending. A family is identified by the start of its first region.
     pub fn families(&self) -> BTreeMap<u64, Vec<u64>> {
         let mut all: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
         for &(start, _) in &self.regions {

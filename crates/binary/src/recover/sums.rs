@@ -1,14 +1,14 @@
-//! Symbolic values in a normal form: a constant plus multiples of atoms, modulo 2^64.
+//! Symbolic values of registers and memory in a normal form: a constant plus multiples of atoms, modulo 2^64.
 
-/// The index of an instruction in a [`FunctionBody`](super::values::FunctionBody).
+/// Index of an instruction in a [`FunctionBody`](super::values::FunctionBody).
 pub type SumPosition = u32;
 
-/// A register or stack slot that holds a value.
+/// A place that holds a value: a register or a stack slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SumLocation {
-    /// A general-purpose register, by its encoding.
+    /// A general-purpose register, by its number in instruction encodings.
     Register(u8),
-    /// A stack slot at `rsp` or `rbp` plus a constant.
+    /// A stack slot, addressed by `rsp` or `rbp` plus a constant.
     Slot {
         /// Encoding of the register.
         base: u8,
@@ -16,7 +16,7 @@ pub enum SumLocation {
     },
 }
 
-/// A term of a [`SumValue`] that is not analysed further.
+/// A part of a [`SumValue`] that is not analysed further.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Atom {
     /// A load from memory.
@@ -26,11 +26,11 @@ pub enum Atom {
         is_signed: bool,
         address: Box<SumValue>,
     },
-    /// The unknown value of a location that one of these instructions wrote.
+    /// The unknown value of a location that was written by one of these instructions.
     Opaque(SumLocation, Vec<SumPosition>),
     /// The low bytes of a value.
     Low(u8, Box<SumValue>),
-    /// The low bytes of a value, sign-extended.
+    /// The lowest bytes of a value, as many as the number says, sign-extended.
     Signed(u8, Box<SumValue>),
     /// A value masked with a constant.
     And(u64, Box<SumValue>),
@@ -40,7 +40,7 @@ pub enum Atom {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SumValue {
     pub constant: u64,
-    /// Atoms with their nonzero factors, ascending.
+    /// Atoms, each with its factor, which is not 0. Ascending by atom.
     pub terms: Vec<(Atom, u64)>,
 }
 
@@ -53,7 +53,7 @@ impl SumValue {
         SumValue { constant: 0, terms: vec![(atom, 1)] }
     }
 
-    /// Returns the atom if the value consists of exactly one atom, and `None` otherwise.
+    /// Returns the atom if the value is a single atom without a factor or constant. Otherwise returns `None`.
     pub fn only_atom(&self) -> Option<&Atom> {
         match (&self.terms[..], self.constant) {
             ([(atom, 1)], 0) => Some(atom),
@@ -80,7 +80,7 @@ impl SumValue {
         SumValue { constant: self.constant.wrapping_mul(factor), terms }
     }
 
-    /// Truncates the value to its low bytes.
+    /// Truncates the value to its lowest `bytes` bytes.
     pub fn truncated(self, bytes: u8) -> SumValue {
         if bytes >= 8 {
             return self;
@@ -96,7 +96,7 @@ impl SumValue {
         }
     }
 
-    /// Truncates the value to its low bytes and sign-extends it.
+    /// Truncates the value to its lowest `bytes` bytes, and sign-extends the result.
     pub fn sign_extended(self, bytes: u8) -> SumValue {
         if bytes >= 8 {
             return self;
@@ -114,7 +114,7 @@ impl SumValue {
     }
 }
 
-/// Undoes the zero extension of a four-byte value.
+/// Removes the zero extension of a four-byte value, if there is one.
 pub fn without_zero_extension(value: SumValue) -> SumValue {
     match value.only_atom() {
         Some(Atom::Low(4, inner)) => (**inner).clone(),
@@ -122,7 +122,7 @@ pub fn without_zero_extension(value: SumValue) -> SumValue {
     }
 }
 
-/// Returns true if a value is loaded from a table at a fixed address.
+/// Returns true if a value is loaded from a table at a constant address.
 pub fn is_from_table(atom: &Atom) -> bool {
     match atom {
         Atom::Load { bytes: 4 | 8, address, .. } => address.constant > 0xfff && address.terms.len() == 1,

@@ -1,8 +1,8 @@
-//! Resolves indirect jumps: jump tables of `switch`, tables of labels, tail calls through pointers.
+//! Resolves indirect jumps: jump tables of `switch`, tables of labels, and tail calls through pointers.
 //!
-//! Compilers emit two forms: `jmp [table + 8*index]` with addresses in the table, and `jmp base + signed [table + 4*index]` with offsets.
-//! A check (`cmp index, last; ja default`), a mask or the index's width bounds the index. Without a bound, the table ends at the first
-//! entry that does not lead into the function, or where other data begins, and the jump is marked as uncertain.
+//! Compilers generate two forms of tables: `jmp [table + 8*index]` with addresses in the table, and `jmp base + signed [table + 4*index]`
+//! with offsets. The index is bounded by a check (`cmp index, last; ja default`), by a mask, or by its width. Without a bound, the table is
+//! assumed to end at the first entry that does not lead into the function, or where other data begins, and the jump is marked as uncertain.
 
 use super::bounds::{IndexBounds, find_index_bounds};
 use super::code::CodeWord;
@@ -14,30 +14,30 @@ use crate::graph::Doubt;
 use iced_x86::OpKind;
 use std::ops::Range;
 
-/// Maximum depth to which a value's definitions are expanded.
+/// Maximum depth to which the definitions of a value are expanded.
 const MAX_DEPTH: u32 = 12;
-const MAX_ENTRIES: u64 = 1 << 14;
+const MAX_TABLE_ENTRIES: u64 = 1 << 14;
 
 pub struct ResolvedJump {
     pub resolution: Resolution,
     pub doubt: Option<Doubt>,
-    /// Whether the table's end is only a guess, which later knowledge may improve.
+    /// Whether the end of the table is only a guess, which later passes may improve.
     pub is_unbounded: bool,
 }
 
 struct JumpTable {
     address: u64,
-    /// The address to which four-byte offsets are relative; `None` if entries are eight-byte addresses.
+    /// Address to which the four-byte entries are relative; `None` if the entries are eight-byte addresses.
     base: Option<u64>,
     index: SumValue,
 }
 
-/// Resolves the indirect jump at an address. `is_inside` returns true for addresses in the jump's function. Returns `None` if the jump's
-/// target has no known form.
+/// Resolves the indirect jump at an address. `is_inside` returns true for addresses in the same function. Returns `None` if the jump has no
+/// known form.
 pub fn resolve_jump(explored: &Exploration, body: &FunctionBody, jump: u64, is_inside: &dyn Fn(u64) -> bool) -> Option<ResolvedJump> {
     body.reset_budget();
     let at = body.position(jump)?;
-    // The jump is a `ret` to an address that the code stored on the stack.
+    // The jump is a return to an address that the code has stored on the stack.
     if flow_of(&body.instructions[at as usize]) == CodeFlow::Return {
         return None;
     }
@@ -52,7 +52,7 @@ pub fn resolve_jump(explored: &Exploration, body: &FunctionBody, jump: u64, is_i
     combine_resolutions(parts)
 }
 
-/// Combines the resolutions of several possible operand values.
+/// Combines the resolutions that follow from several possible values of the jump's operand. Returns `None` if they cannot be combined.
 fn combine_resolutions(parts: Vec<ResolvedJump>) -> Option<ResolvedJump> {
     let mut parts = parts.into_iter();
     let mut combined = parts.next()?;
@@ -109,7 +109,7 @@ fn resolve_value(
     }
 }
 
-/// Returns the table from which a jump's target is read.
+/// Returns the jump table from which a jump's target is read. Returns `None` if the target is not read from a table.
 fn find_table(target: &SumValue) -> Option<JumpTable> {
     let [(atom, 1)] = &target.terms[..] else { return None };
     let (atom, signed) = match atom {
@@ -117,7 +117,7 @@ fn find_table(target: &SumValue) -> Option<JumpTable> {
         other => (other, false),
     };
     let Atom::Load { bytes, is_signed: load_signed, address } = atom else { return None };
-    let scaled = |size: u64| scaled_index(address, size);
+    let scaled = |size: u64| find_scaled_index(address, size);
     match bytes {
         8 if target.constant == 0 => Some(JumpTable { address: address.constant, base: None, index: scaled(8)? }),
         4 if signed || *load_signed => Some(JumpTable { address: address.constant, base: Some(target.constant), index: scaled(4)? }),
@@ -126,11 +126,12 @@ fn find_table(target: &SumValue) -> Option<JumpTable> {
     }
 }
 
-/// Returns the index into a table with entries of `size` bytes, given the address that is read.
-fn scaled_index(address: &SumValue, size: u64) -> Option<SumValue> {
+/// Returns the index of the entry at an address, in a table whose entries have `size` bytes. Returns `None` if the address is not computed
+/// from an index.
+fn find_scaled_index(address: &SumValue, size: u64) -> Option<SumValue> {
     if let [(Atom::Low(_, inner) | Atom::Signed(_, inner), 1)] = &address.terms[..] {
-        // The product was computed in a register beforehand.
-        return if inner.constant == 0 { scaled_index(inner, size) } else { None };
+        // The index was already multiplied in a register.
+        return if inner.constant == 0 { find_scaled_index(inner, size) } else { None };
     }
     let divided = |factor: u64| (factor as i64 % size as i64 == 0).then(|| (factor as i64 / size as i64) as u64);
     let terms: Option<Vec<(Atom, u64)>> = address.terms.iter().map(|(atom, factor)| Some((atom.clone(), divided(*factor)?))).collect();
@@ -145,16 +146,16 @@ fn read_table(
     is_inside: &dyn Fn(u64) -> bool,
 ) -> Option<ResolvedJump> {
     let size = if table.base.is_some() { 4 } else { 8 };
-    let bounds = find_index_bounds(body, at, &table.index, size, MAX_ENTRIES);
-    // Constants in the index become part of the address. Offsets are usually relative to the table's start.
+    let bounds = find_index_bounds(body, at, &table.index, size, MAX_TABLE_ENTRIES);
+    // Constants in the index become part of the table's address. Four-byte entries are usually relative to the start of the table.
     let unchecked_start = table.base.filter(|base| *base != 0).unwrap_or(table.address);
     let (start, count) = match &bounds {
         Some(IndexBounds { values, .. }) => {
             (table.address.wrapping_add(values.start().wrapping_mul(size)), values.end() - values.start() + 1)
         }
-        None => (unchecked_start, MAX_ENTRIES),
+        None => (unchecked_start, MAX_TABLE_ENTRIES),
     };
-    // Without a check, the table ends where other data begins.
+    // Without a proven bound, the table ends where other data begins.
     let certain = bounds.as_ref().is_some_and(|b| b.is_proven);
     let end = match certain {
         true => u64::MAX,
@@ -168,7 +169,7 @@ fn read_table(
     let read = targets.len() as u64;
     let complete = bounds.is_some() && read == count;
     if functions && !complete {
-        // This is presumably a table of function pointers.
+        // This is probably a table of pointers to functions.
         return Some(ResolvedJump { resolution: Resolution::TailCall, doubt: None, is_unbounded: false });
     }
     targets.sort_unstable();
@@ -178,10 +179,10 @@ fn read_table(
     Some(ResolvedJump { resolution, doubt, is_unbounded: !complete })
 }
 
-/// A table's entries up to the first invalid entry.
+/// Targets in the entries of a table, up to the first entry that is not valid.
 struct TableTargets {
     targets: Vec<u64>,
-    /// Whether the targets are other functions rather than addresses in the jump's own function.
+    /// Whether the targets are entries of other functions, rather than addresses in the function of the jump.
     are_functions: bool,
 }
 

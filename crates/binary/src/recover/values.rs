@@ -1,10 +1,11 @@
-//! Evaluates a register symbolically before an instruction. A backward search finds the instructions that may have written the register.
+//! Evaluates registers symbolically: finds the values that a register may have before an instruction, by a backward search for the
+//! instructions that may have written it.
 //!
-//! This locates jump tables, whose address may be loaded far from the jump or spilled to the stack. A value is a constant plus multiples
-//! of atoms, which are not analysed further. Equal atoms denote equal values.
+//! This locates jump tables, whose address may be loaded far from the jump or spilled to the stack. A value is a constant plus multiples of
+//! atoms, which are not analysed further. Equal atoms denote equal values.
 //!
-//! Stores through pointers are assumed not to alias, which is unsound. The results are therefore checked (table entries must lead into
-//! the function) or marked as uncertain. [`MAX_SEARCHED_INSTRUCTIONS`] and [`SEARCH_BUDGET`] bound the searches.
+//! Stores through pointers are assumed not to alias stack slots, which is unsound. Therefore the results are checked (the entries of a
+//! table must lead into the function) or marked as uncertain. [`MAX_SEARCHED_INSTRUCTIONS`] and [`SEARCH_BUDGET`] limit the searches.
 
 use super::explore::Exploration;
 use super::reached::CodeFlow;
@@ -16,25 +17,25 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Maximum number of instructions visited by one search.
+/// Maximum number of instructions that one search visits.
 const MAX_SEARCHED_INSTRUCTIONS: usize = 30_000;
-/// Maximum number of searches and evaluated instructions for one jump.
+/// Maximum number of searches and of evaluated instructions for one jump, together.
 const SEARCH_BUDGET: u32 = 4_000;
-/// Maximum number of different values tracked for one location.
+/// Maximum number of different values that are tracked for one location.
 const MAX_VALUES: usize = 16;
-/// Caller-saved registers: rax, rcx, rdx, rsi, rdi, r8 to r11.
+/// Bit set of the registers that a call may change: rax, rcx, rdx, rsi, rdi, and r8 to r11.
 const CALLER_SAVED_REGISTERS: u16 = 0b0000_1111_1100_0111;
 
-/// The instructions of a function, with their predecessors.
+/// The instructions of a function, with their possible predecessors.
 pub struct FunctionBody {
-    /// Instruction addresses, ascending. The other vectors have the same indices.
+    /// Addresses of the instructions, ascending. The other vectors have the same indices.
     pub addresses: Vec<u64>,
     pub instructions: Vec<Instruction>,
     pub flows: Vec<CodeFlow>,
-    /// Bit sets of the registers that each instruction writes.
+    /// Bit set of the registers that each instruction writes.
     writes: Vec<u16>,
     predecessors: Vec<Vec<SumPosition>>,
-    /// Number of searches and evaluated instructions that the current jump may still use.
+    /// Number of searches and evaluated instructions that remain for the current jump.
     search_budget: Cell<u32>,
     search_cache: RefCell<HashMap<(SumLocation, SumPosition), Rc<ReachingDefinitions>>>,
 }
@@ -69,7 +70,7 @@ impl FunctionBody {
         body
     }
 
-    /// Resets the search budget for a new jump.
+    /// Resets the search budget, which is that of a single jump.
     pub fn reset_budget(&self) {
         self.search_budget.set(SEARCH_BUDGET);
     }
@@ -118,7 +119,7 @@ impl FunctionBody {
         }
     }
 
-    /// Returns the possible addresses of a memory operand.
+    /// Returns the possible addresses of an instruction's memory operand.
     pub fn evaluate_address(&self, at: SumPosition, depth: u32) -> Vec<SumValue> {
         let instruction = &self.instructions[at as usize];
         if instruction.is_ip_rel_memory_operand() {
@@ -133,7 +134,7 @@ impl FunctionBody {
         sums
     }
 
-    /// Returns the possible values of a memory operand.
+    /// Returns the possible values of an instruction's memory operand, of which `bytes` bytes are read.
     pub fn evaluate_load(&self, at: SumPosition, bytes: u8, depth: u32) -> Vec<SumValue> {
         let instruction = &self.instructions[at as usize];
         if let Some(slot) = stack_slot(instruction)
@@ -148,7 +149,7 @@ impl FunctionBody {
         self.evaluate_address(at, depth).into_iter().map(load).collect()
     }
 
-    /// Returns the possible values of an operand before its instruction executes.
+    /// Returns the possible values that an operand has before its instruction executes.
     pub fn evaluate_operand(&self, at: SumPosition, operand: u32, depth: u32) -> Vec<SumValue> {
         let instruction = &self.instructions[at as usize];
         match instruction.op_kind(operand) {
@@ -161,7 +162,7 @@ impl FunctionBody {
         }
     }
 
-    /// Returns the possible values of a register before an instruction.
+    /// Returns the possible values that a register has before an instruction.
     pub fn evaluate_register(&self, register: Register, at: SumPosition, depth: u32) -> Vec<SumValue> {
         let high = matches!(register, Register::AH | Register::BH | Register::CH | Register::DH);
         let Some(number) = register_number(register).filter(|_| !high) else {
@@ -187,7 +188,7 @@ impl FunctionBody {
                 return vec![definitions.opaque(location)];
             }
         }
-        // Several values are useful only if all of them are addresses. An index stays opaque.
+        // Several possible values are useful only if all of them are addresses. Otherwise the value stays unknown.
         let is_address = |v: &SumValue| match &v.terms[..] {
             [] => true,
             [(atom, 1)] => is_from_table(atom),
@@ -200,7 +201,7 @@ impl FunctionBody {
         }
     }
 
-    /// Returns true if an instruction may produce an address or a table entry, as opposed to incrementing a loop counter.
+    /// Returns true if an instruction may compute an address or load a table entry, unlike the increment of a loop counter.
     fn may_produce_address(&self, at: SumPosition) -> bool {
         let instruction = &self.instructions[at as usize];
         match instruction.mnemonic() {
@@ -241,7 +242,7 @@ impl FunctionBody {
         let values = match instruction.mnemonic() {
             Mnemonic::Mov | Mnemonic::Movzx => second(),
             Mnemonic::Movsx | Mnemonic::Movsxd => {
-                let from = operand_bytes(instruction, 1);
+                let from = operand_size_in_bytes(instruction, 1);
                 second().into_iter().map(|v| without_zero_extension(v).sign_extended(from)).collect()
             }
             Mnemonic::Lea => self.evaluate_address(at, depth),
@@ -263,7 +264,7 @@ impl FunctionBody {
         values.into_iter().map(|v| v.truncated(bytes)).collect()
     }
 
-    /// Returns the reaching definitions of a location before an instruction.
+    /// Returns the instructions that may have written the value that a location has before an instruction.
     fn reaching_definitions(&self, location: SumLocation, at: SumPosition) -> Rc<ReachingDefinitions> {
         if let Some(found) = self.search_cache.borrow().get(&(location, at)) {
             return found.clone();
@@ -317,7 +318,7 @@ const STACK_POINTER: u8 = 4;
 
 struct ReachingDefinitions {
     at: Vec<SumPosition>,
-    /// Whether a path reaches the use without a definition, from the function's entry or because the search reached its limit.
+    /// Whether the value may come from elsewhere: a path from the function's entry contains no definition, or the search reached its limit.
     reaches_entry: bool,
 }
 
@@ -338,19 +339,19 @@ fn combine_values(a: &[SumValue], b: &[SumValue], with: impl Fn(&SumValue, &SumV
     all
 }
 
-fn operand_bytes(instruction: &Instruction, operand: u32) -> u8 {
+fn operand_size_in_bytes(instruction: &Instruction, operand: u32) -> u8 {
     match instruction.op_kind(operand) {
         OpKind::Register => instruction.op_register(operand).size().min(8) as u8,
         _ => instruction.memory_size().size().min(8) as u8,
     }
 }
 
-/// Returns the encoding of a general-purpose register.
+/// Returns the number of a general-purpose register in instruction encodings. Returns `None` for other registers.
 pub fn register_number(register: Register) -> Option<u8> {
     register.is_gpr().then(|| register.full_register().number() as u8)
 }
 
-/// Returns the stack slot that a memory operand denotes: `rsp` or `rbp` plus a constant. Returns `None` for other operands.
+/// Returns the stack slot to which a memory operand refers, which is `rsp` or `rbp` plus a constant. Returns `None` for other operands.
 fn stack_slot(instruction: &Instruction) -> Option<SumLocation> {
     let base = register_number(instruction.memory_base()).filter(|b| matches!(*b, STACK_POINTER | FRAME_POINTER))?;
     let plain = instruction.memory_index() == Register::None;

@@ -6,7 +6,7 @@ use std::process::Command;
 use tempfile::TempDir;
 use trodden_binary::Binary;
 
-/// Options with which clang writes the map, including frequencies.
+/// Options with which clang writes its address map, including frequencies.
 pub const MAP_OPTIONS: [&str; 3] = ["-fbasic-block-address-map", "-mllvm", "-pgo-analysis-map=func-entry-count,bb-freq,br-prob"];
 
 pub fn source(name: &str) -> PathBuf {
@@ -31,8 +31,8 @@ pub fn compile(folder: &TempDir, compiler: &str, name: &str, options: &[&str]) -
     program
 }
 
-/// Copies a program without its symbols and its map.
-pub fn stripped(program: &Path) -> PathBuf {
+/// Makes a copy of a program without symbols and address map, and returns its path.
+pub fn strip_program(program: &Path) -> PathBuf {
     let stripped = program.with_extension("stripped");
     run(Command::new("objcopy").args(["--strip-all", "--remove-section=.llvm_bb_addr_map"]).arg(program).arg(&stripped));
     stripped

@@ -1,4 +1,4 @@
-//! Matches on enumerations. They need no check of the index, so nothing in the code bounds the jump tables.
+//! A test program with matches on enumerations. These need no check of the index, so nothing in the code bounds the jump tables.
 
 #[derive(Clone, Copy)]
 #[repr(u8)]

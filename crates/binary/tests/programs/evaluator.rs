@@ -1,4 +1,4 @@
-//! Enumerations, closures, iterators, results and caught panics.
+//! A test program with enumerations, closures, iterators, results and caught panics.
 use std::collections::{BTreeMap, HashMap};
 
 #[derive(Debug, Clone)]

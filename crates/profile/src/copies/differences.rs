@@ -1,12 +1,12 @@
-//! Lists the differences between two profiles of one program. Any difference shows that the runs were not the same execution.
+//! Lists the differences between the profiles of two executions of a program. Any difference shows that they were not the same execution.
 
 use crate::model::{ImageProfile, Profile, UnitProfile};
 use crate::paths::FunctionPaths;
 use std::collections::BTreeMap;
 use trodden_unit::{FunctionMap, MapError};
 
-/// Lists the functions whose edge counts differ between two profiles of one program. Images are matched by path, since copies have
-/// different identities.
+/// Lists the functions whose edge counts differ between two profiles of one program. Images are matched by path, since instrumented copies
+/// of an image have different identities.
 pub fn edge_differences(one: &Profile, other: &Profile) -> Result<Vec<String>, MapError> {
     let known: BTreeMap<&str, &ImageProfile> = other.images.iter().map(|i| (i.path.as_str(), i)).collect();
     let mut out = Vec::new();
@@ -15,7 +15,7 @@ pub fn edge_differences(one: &Profile, other: &Profile) -> Result<Vec<String>, M
             out.push(format!("`{}` ran in only one of the two runs", image.path));
             continue;
         };
-        for ((a, f), (b, g)) in image_functions(image).zip(image_functions(same)) {
+        for ((a, f), (b, g)) in list_functions(image).zip(list_functions(same)) {
             let edges = |unit: &UnitProfile, function| Ok(FunctionPaths::decode(function, unit.counts_of(function))?.edges);
             let (mine, own): (Result<Vec<u64>, MapError>, Result<Vec<u64>, MapError>) = (edges(a, f), edges(b, g));
             if mine? != own? {
@@ -29,7 +29,7 @@ pub fn edge_differences(one: &Profile, other: &Profile) -> Result<Vec<String>, M
     Ok(out)
 }
 
-fn image_functions(image: &ImageProfile) -> impl Iterator<Item = (&UnitProfile, &FunctionMap)> {
+fn list_functions(image: &ImageProfile) -> impl Iterator<Item = (&UnitProfile, &FunctionMap)> {
     image.units.iter().flat_map(|unit| unit.map.functions.iter().map(move |f| (unit, f)))
 }
 

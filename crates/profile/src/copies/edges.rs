@@ -1,5 +1,5 @@
-//! Copies that count edges: converts maps so that each path is a single edge, and computes the counts of all edges from the counted ones.
-//! [`trodden_partition::edges`] explains which edges are counted and why the others follow from them.
+//! Instrumented copies that count edges instead of paths: converts maps so that each path is a single edge, and computes the counts of all
+//! edges from those that were counted. [`trodden_partition::edges`] explains which edges are counted and why they determine the others.
 
 use super::{CopiesError, CopyDivergence, CopyEdges, PartitionedProgram};
 use crate::model::ImageProfile;
@@ -32,7 +32,7 @@ pub fn edge_unit(map: &UnitMap) -> Result<UnitMap, MapError> {
     Ok(out)
 }
 
-/// Builds the network of countable events for a function of a unit that [`edge_unit`] converted.
+/// Builds the network from which the copies' counted edges are chosen, for a function of a unit that [`edge_unit`] converted.
 pub fn build_event_network(function: &FunctionMap) -> Result<(Dag, Network), MapError> {
     let dag = function.dag()?;
     let is_reach = |edge: Edge| function.graph.kind(edge) == EdgeKind::Reach;
@@ -41,8 +41,9 @@ pub fn build_event_network(function: &FunctionMap) -> Result<(Dag, Network), Map
     Ok((dag, network))
 }
 
-/// Adds the counts of the edges that no copy counted to `counts`. Returns a divergence if the known counts contradict each other.
-pub(super) fn complete(
+/// Computes the counts of the edges that no copy counted, and adds them to `counts`. Returns a divergence if the known counts contradict
+/// each other.
+pub(super) fn complete_edge_counts(
     function: &FunctionMap,
     parts: &[&CopyEdges],
     counts: &mut BTreeMap<u64, u64>,
@@ -63,14 +64,14 @@ pub(super) fn complete(
     }
 }
 
-/// Replaces the identities of an image and its units, so that edge counts are not confused with path counts of the same program.
+/// Replaces the identities of an image and its units, so that edge counts are never merged with path counts of the same program.
 pub fn set_edge_identities(image: &mut ImageProfile) {
     let other = |identity: Identity| Identity::from_content(format!("paths=edges {identity}").as_bytes());
     image.identity = other(image.identity);
     image.units.iter_mut().for_each(|unit| unit.unit = other(unit.unit));
 }
 
-/// Converts a program's maps so that each path is a single edge.
+/// Converts all maps of a program so that each path is a single edge.
 pub fn edge_program(program: &PartitionedProgram) -> Result<PartitionedProgram, MapError> {
     let unit = |(unit, map): &(Identity, Arc<UnitMap>)| Ok((*unit, Arc::new(edge_unit(map)?)));
     Ok(PartitionedProgram { units: program.units.iter().map(unit).collect::<Result<_, MapError>>()?, edges: true, ..program.clone() })

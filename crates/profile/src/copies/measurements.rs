@@ -1,53 +1,54 @@
-//! Measurements of a program's copies. The costs of counting are computed from them.
+//! Times and counts of all instrumented copies of a program, from which the overhead of counting is computed.
 
 use crate::model::Profile;
 use serde::{Deserialize, Serialize};
 use trodden_partition::{CopyPlan, Procedure};
 
-/// The times that one run of a copy took.
+/// Times of one run of an instrumented copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyTimes {
     /// Wall time in nanoseconds.
     pub wall_ns: u64,
     /// Processor time (user and system) in nanoseconds.
     pub cpu_ns: u64,
-    /// Start of the run in nanoseconds since 1970.
+    /// Start of the run, in nanoseconds since 1970.
     pub started_ns: u64,
     /// Name of the computer.
     pub host: String,
-    /// Whether address space randomisation was disabled.
+    /// Whether address space layout randomisation was disabled.
     pub fixed_addresses: bool,
 }
 
-/// Measurements of all copies.
+/// Measurements of all instrumented copies of a program.
 #[derive(Clone, Debug)]
 pub struct CopyMeasurements {
     /// Path of the program.
     pub program: String,
-    /// Whether edges are counted instead of paths.
+    /// Whether the copies count edges instead of paths.
     pub edges: bool,
-    /// Whether the program counts only unknown paths. The number of all executions is then unknown.
+    /// Whether the program counts only paths that are not in a list of known paths. The total number of executions is then unknown.
     pub is_residual: bool,
     /// The plan of each copy.
     pub plans: Vec<CopyPlan>,
-    /// Plan for a single copy that counts all paths, with labels placed according to the same frequencies; `None` if edges are counted.
+    /// Plan for a single copy that counts all paths, optimised for the same execution frequencies; `None` if edges are counted.
     pub whole: Option<CopyPlan>,
-    /// The program's functions with the counts of all copies together, in the order of the plans; empty for a residual program.
+    /// The program's functions with the counts of all copies together, in the same order as in the plans; empty if only unknown paths are
+    /// counted.
     pub procedures: Vec<Procedure>,
-    /// Number of paths that two or more copies counted with the same result.
+    /// Number of paths for which two or more copies have the same count.
     pub confirmed: u64,
     /// Times of each copy.
     pub times: Vec<CopyTimes>,
     /// Number of times each copy was started.
     pub attempts: Vec<u32>,
-    /// For each copy, the result of [`counted_hits`]; `None` if the copies did not count their label executions.
+    /// For each copy, the result of [`counted_hits`]; `None` if the copies did not count how often their probes were executed.
     pub counted_hits: Option<Vec<[u64; 2]>>,
-    /// Times of the uninstrumented program, and of an instrumented program that counts all paths, each run alone.
+    /// Times of the uninstrumented program and of an instrumented program that counts all paths, with nothing else running on the computer.
     pub baseline: Option<[CopyTimes; 2]>,
 }
 
-/// Returns how many labels and counter increments a copy executed, and how many of these were labels. Copies record these numbers only on
-/// request.
+/// Returns how many probes (labels and counter increments) a copy executed, and how many of them were labels. Copies count their probes
+/// only on request.
 pub fn counted_hits(profile: &Profile) -> [u64; 2] {
     let mut sums = [0; 2];
     for (_, unit, function) in profile.functions() {

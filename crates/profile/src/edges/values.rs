@@ -1,8 +1,8 @@
 //! Value profiles (targets of indirect calls, sizes of memory operations), decoded from the unit's counters ([`ProfiledValueKind`]).
 //!
-//! Sizes are exact. For targets, each pair of counters holds the number of calls and the sum of the callees' offsets, from which one or two
-//! callees can be recovered if the solution is unique. Otherwise the calls are attributed to an unknown function, like calls to other
-//! images. The number of calls is exact in all cases.
+//! Sizes are exact. For call targets, a pair of counters holds the number of calls and the sum of the callees' offsets in the image. One or
+//! two callees can be recovered from them if the solution is unique. Otherwise the calls are attributed to an unknown function, like calls
+//! to other images. The number of calls is exact in all cases.
 
 use super::{EdgeError, ProfileFunctions};
 use crate::model::{ImageProfile, UnitProfile};
@@ -13,27 +13,27 @@ use trodden_unit::{ProfiledValueKind, ValueCounters};
 /// A profiled value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProfiledValue {
-    /// A size, or the smallest size of a size class.
+    /// A size in bytes. Large sizes are counted in classes, which are represented by their smallest size.
     Number(u64),
-    /// A function, by its name in LLVM's profiles.
+    /// A called function, by its name in LLVM's profiles.
     Function(String),
-    /// An unknown function, or a function without a profile.
+    /// A called function that is unknown or has no profile.
     Elsewhere,
 }
 
-/// Counts of the values at one site.
+/// Profiled values at one site, with the number of times each occurred.
 pub type CountsByValue = BTreeMap<ProfiledValue, u64>;
 
-/// A possible callee of indirect calls.
+/// A function that indirect calls may call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallTarget {
     /// Its linkage name.
     pub symbol: String,
-    /// Its name in LLVM's profiles.
+    /// Name in LLVM's profiles.
     pub name: String,
 }
 
-/// An image's functions by their offset from the start of the image.
+/// An image's functions, by their offset from the start of the image.
 pub type Targets = BTreeMap<u64, CallTarget>;
 
 /// Sorts the values of each site by descending count, then by value.
@@ -104,10 +104,11 @@ fn add_targets(values: &mut CountsByValue, counts: &[u64], targets: &Targets, ca
     }
 }
 
-/// Offset that represents unknown functions.
+/// Offset under which calls to unknown functions are counted.
 const UNKNOWN_OFFSET: u64 = 0;
 
-/// Finds the callees and their calls from the number of calls and the sum of the callees' offsets.
+/// Solves for the callees and their numbers of calls, given the total number of calls and the sum of the callees' offsets. Returns pairs of
+/// offset and calls; if the solution is not unique, all calls are attributed to `UNKNOWN_OFFSET`.
 fn solve_callees(calls: u64, sum: u64, bucket: u32, targets: &Targets, candidates: &[u64]) -> Vec<(u64, u64)> {
     let mean = sum / calls;
     if sum.is_multiple_of(calls) && target_bucket(mean) == bucket && (mean == UNKNOWN_OFFSET || targets.contains_key(&mean)) {
@@ -123,7 +124,8 @@ fn solve_callees(calls: u64, sum: u64, bucket: u32, targets: &Targets, candidate
     }
 }
 
-/// Returns the number of calls to the function with the higher offset; `None` if calls to both functions cannot have the given sum.
+/// Returns the number of calls to the function with the higher offset (`high`); `None` if calls to both functions cannot have the given
+/// sum.
 fn calls_to_higher(calls: u64, sum: u64, low: u64, high: u64) -> Option<u64> {
     let above = u128::from(sum).checked_sub(u128::from(calls) * u128::from(low))?;
     let between = u128::from(high - low);
@@ -148,7 +150,7 @@ mod tests {
         assert_eq!(solve_callees(7, 7 * 0x1230, bucket, &known, &all), [(0x1230, 7)]);
         let sum = 1_000_003 * 0x1230 + 77 * third;
         assert_eq!(solve_callees(1_000_080, sum, bucket, &known, &all), [(0x1230, 1_000_003), (third, 77)]);
-        // Calls to three functions: no two of them yield the sum.
+        // With calls to three functions, no two of the functions can explain the sum.
         let sum = 5 * 0x1230 + 3 * other + 1_000 * third + 1;
         assert_eq!(solve_callees(1_008, sum, bucket, &known, &all), [(UNKNOWN_OFFSET, 1_008)]);
     }

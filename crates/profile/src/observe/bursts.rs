@@ -1,11 +1,11 @@
-//! Sampling in bursts: finds functions that are never counted because they cannot be duplicated. [`crate::sampling`] computes the
-//! estimates.
+//! Finds functions without counts in programs that are sampled in bursts: functions that must not be duplicated cannot be switched to an
+//! uncounted version, so they are not counted at all. [`crate::sampling`] computes the estimates for the others.
 
 use super::{Inexact, InexactFinder};
 use std::collections::BTreeSet;
 use trodden_unit::UnitMap;
 
-/// Prefix of the reasons for which sampled builds skip a function.
+/// Beginning of the reasons, in a unit's map, why a sampled build does not instrument a function.
 const NOT_SAMPLED: &str = "it is not sampled";
 
 /// Linkage names of the functions that are not sampled.

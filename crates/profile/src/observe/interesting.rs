@@ -1,5 +1,5 @@
-//! Decodes the words of functions that distinguish only their interesting paths. The map says which path a word counts
-//! ([`trodden_unit::InterestingWords`]); words of all other paths are summed in the last counter.
+//! Decodes the words of functions that count only their interesting paths separately. The map says which path each word counts
+//! ([`trodden_unit::InterestingWords`]). The words of all other paths are added to the function's last counter.
 
 use super::{FunctionTally, Inexact, InexactFinder};
 use trodden_unit::experiment::Spelling;
@@ -16,9 +16,9 @@ pub fn translate_words(function: &FunctionMap, words: &InterestingWords, indices
 #[derive(Default)]
 pub struct InterestingPathFinder {
     scheme: String,
-    /// Number of functions, and number of times that their uninteresting paths were executed.
+    /// Number of functions that count interesting paths, and number of executions of their uninteresting paths.
     interesting: FunctionTally,
-    /// Number of functions with uninteresting paths that are counted as interesting, and the number of these paths.
+    /// Number of functions in which uninteresting paths share the counter of an interesting one, and number of these paths.
     aliases: FunctionTally,
     unproven: u64,
 }

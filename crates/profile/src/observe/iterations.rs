@@ -1,11 +1,11 @@
-//! Paths over iterations: finds functions whose paths are counted together with the previous ones ([`crate::iterations`]) instead of
-//! separately.
+//! Finds functions whose paths are counted together with the paths of previous iterations ([`crate::iterations`]) instead of separately.
 
 use super::{FunctionTally, Inexact, InexactFinder};
 use std::collections::BTreeSet;
 use trodden_unit::{FunctionMap, UnitMap};
 
-/// Finds functions that count paths over iterations. Uses a set, because a function may be in several copies of a program.
+/// Finds functions that count paths over iterations. Keeps them in a set, because several instrumented copies of a program may have the
+/// same function.
 #[derive(Default)]
 pub struct IterationFinder {
     functions: BTreeSet<(String, String)>,

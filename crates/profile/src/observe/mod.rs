@@ -1,7 +1,8 @@
-//! Decoders for the kinds of observation, and checks for inexact counts. The modules have the same names as in [`trodden_unit::observe`].
+//! Decoders for each kind of observation, and checks for inexact counts. The modules have the same names as in [`trodden_unit::observe`].
 //!
-//! If a kind's words are not its counters, [`translate_words`] translates them. A kind whose counts are inexact or incomplete reports the
-//! reason through an [`InexactFinder`]; all reasons are variants of [`Inexact`].
+//! A probe counts in a word of the unit's memory. For most kinds of observation, a word's index is the index of the counter; for the
+//! others, [`translate_words`] translates it. Kinds whose counts are inexact or incomplete report the reason through an [`InexactFinder`];
+//! all reasons are variants of [`Inexact`].
 
 pub(crate) mod bursts;
 pub(crate) mod interesting;
@@ -17,8 +18,9 @@ pub(crate) mod watched;
 use std::ops::Range;
 use trodden_unit::{FunctionMap, MapError, Storage, UnitMap};
 
-/// Returns the range of a function's words that [`translate_words`] must translate; `None` if each word is the counter with its index.
-pub(crate) fn coded_range(storage: &Storage) -> Option<Range<u64>> {
+/// Returns the range of a function's words that [`translate_words`] must translate; `None` if the index of each word is the index of its
+/// counter.
+pub(crate) fn words_to_translate(storage: &Storage) -> Option<Range<u64>> {
     match storage {
         Storage::Interesting(words) => Some(words.range()),
         Storage::Labels(words) => Some(words.first_word..words.first_word.saturating_add(words.words)),
@@ -27,7 +29,7 @@ pub(crate) fn coded_range(storage: &Storage) -> Option<Range<u64>> {
     }
 }
 
-/// Translates indices of words to counters; `None` for a word that belongs to no counted path.
+/// Translates indices of words to indices of counters. The result is `None` for a word that belongs to no counted path.
 pub(crate) fn translate_words(function: &FunctionMap, indices: &[u64]) -> Result<Vec<Option<u64>>, MapError> {
     match &function.storage {
         Storage::Interesting(words) => Ok(interesting::translate_words(function, words, indices)),
@@ -39,17 +41,18 @@ pub(crate) fn translate_words(function: &FunctionMap, indices: &[u64]) -> Result
     }
 }
 
-/// Looks for reasons why counts are inexact in the units of a profile.
+/// Examines the units of a profile for a reason why their counts are inexact.
 pub(crate) trait InexactFinder {
     fn visit_unit(&mut self, _map: &UnitMap) {}
 
-    /// Examines a function, given the number of its executions with an unknown path. Not called for functions of copies.
+    /// Examines a function. `unattributed` is the number of its executions whose path is unknown. Not called for functions of instrumented
+    /// copies that count a part of the paths.
     fn visit_function(&mut self, _map: &UnitMap, _function: &FunctionMap, _unattributed: u64) {}
 
     fn reasons(&mut self) -> Vec<Inexact>;
 }
 
-/// Returns all finders, in the order in which reports list their reasons.
+/// Returns a finder for each reason, in the order in which reports list the reasons.
 pub(crate) fn all_finders() -> Vec<Box<dyn InexactFinder>> {
     vec![
         Box::new(bursts::BurstFinder::default()),
@@ -63,7 +66,7 @@ pub(crate) fn all_finders() -> Vec<Box<dyn InexactFinder>> {
     ]
 }
 
-/// Number of functions, and the sum of a quantity over them.
+/// Number of functions with some property, and a sum over these functions.
 #[derive(Default)]
 pub(crate) struct FunctionTally {
     pub functions: u64,
@@ -88,7 +91,7 @@ pub enum Inexact {
         plural(*.executions, "execution")
     )]
     Partial { scheme: String, functions: u64, executions: u64 },
-    /// Number of functions that count interprocedural segments instead of their paths.
+    /// Number of functions that count segments, which are paths across calls, instead of their own paths.
     #[error(
         "the paths of {} are missing here, because they were counted as parts of segments across calls. To show the segments, run \
          `trodden segments`; to count paths, instrument without --segments",
@@ -109,7 +112,7 @@ pub enum Inexact {
     )]
     Iterations {
         functions: u64,
-        /// Number of executions that were counted together, because the build did not know their path over iterations.
+        /// Number of executions of paths over iterations that were not known when the program was built, and are counted together.
         others: u64,
     },
     #[error(
@@ -119,11 +122,11 @@ pub enum Inexact {
         plural(*.executions, "execution")
     )]
     TableFull { functions: u64, executions: u64 },
-    /// Number of units that count only paths that were unknown to the build.
-    #[error("{} only paths that were unknown at the time of the build (--residual). {COUNTS_ARE_EXACT}", units_count(*.0))]
+    /// Number of units that count only paths that were not known when the program was built.
+    #[error("{} only paths that were unknown at the time of the build (--residual). {COUNTS_ARE_EXACT}", count_units_as_subject(*.0))]
     Residual(u64),
-    /// Number of units that count only paths that match an expression.
-    #[error("{} only paths that match the expression (--watch). {COUNTS_ARE_EXACT}", units_count(*.0))]
+    /// Number of units that count only the paths selected by an expression.
+    #[error("{} only paths that match the expression (--watch). {COUNTS_ARE_EXACT}", count_units_as_subject(*.0))]
     Watched(u64),
     #[error(
         "only the interesting paths of {} are counted separately (--interesting, scheme {scheme}). {} of their other paths are counted \
@@ -140,33 +143,33 @@ pub enum Inexact {
     Aliases {
         scheme: String,
         functions: u64,
-        /// Number of uninteresting paths that share an interesting path's counter; possibly determined by sampling.
+        /// Number of other paths that share the counter of an interesting path; may be an estimate from random paths.
         aliases: u64,
     },
-    /// Number of functions whose numbering was tested on random paths instead of verified.
+    /// Number of functions for which the path numbering was tested on random paths instead of being verified.
     #[error("{} had too many paths to verify their numbering completely; it was tested on random paths", plural(*.0, "function"))]
     Unproven(u64),
-    /// Number of units that belong to a copy, which counts only a part of the paths.
+    /// Number of units that belong to an instrumented copy of the program, which counts only a part of the paths.
     #[error(
         "{} to one of several copies, which counts only a part of the paths. {COUNTS_ARE_EXACT}",
         plural_verb(*.0, "unit", "belongs", "belong")
     )]
     Copy(u64),
     /// Number of units that count edges instead of paths.
-    #[error("{} edges instead of paths (--divide edges): each path below is a single edge", units_count(*.0))]
+    #[error("{} edges instead of paths (--divide edges): each path below is a single edge", count_units_as_subject(*.0))]
     Edges(u64),
-    /// Number of differences between copies that should have run the same execution.
+    /// Number of differences between instrumented copies that should have run the same execution.
     #[error(
         "the copies executed the program differently ({}), so the profile mixes counts of different executions. To check whether the \
          program behaves the same in each run, use `trodden repeatable -- COMMAND`",
         plural(*.0, "difference")
     )]
     Diverged(u64),
-    /// Linkage names of the functions in a sampled program that are never sampled.
+    /// Linkage names of the functions that a sampled program never counts.
     #[error(
         "some functions have no counts, because they call setjmp or contain code that must not be duplicated, and therefore cannot be \
          sampled: {}. To count them, build without --sample; `trodden info --json PROGRAM` shows the reason for each",
-        list_first(.0)
+        join_first_few(.0)
     )]
     NotSampled(Vec<String>),
     /// Number of threads whose counts could not be written.
@@ -175,7 +178,7 @@ pub enum Inexact {
         plural(*.0, "thread")
     )]
     Lost(u64),
-    /// Number of copies that counted together and were all ended by a signal.
+    /// Number of instrumented copies that ran together and were all ended by a signal.
     #[error(
         "a signal ended each of the {0} copies at a different point of the execution, so the counts of different functions do not fit \
          together. To see where a run is interrupted, record without --copies"
@@ -183,14 +186,14 @@ pub enum Inexact {
     Interrupted(u64),
 }
 
-/// Ends the messages about builds that count only some paths.
+/// Last sentence of messages about builds that count only some paths.
 const COUNTS_ARE_EXACT: &str = "The counts of these paths are exact";
 
-fn units_count(units: u64) -> String {
+fn count_units_as_subject(units: u64) -> String {
     plural_verb(units, "unit", "counts", "count")
 }
 
-fn list_first(names: &[String]) -> String {
+fn join_first_few(names: &[String]) -> String {
     const MAX_LISTED: usize = 5;
     let more = if names.len() > MAX_LISTED { format!(" and {} more", names.len() - MAX_LISTED) } else { String::new() };
     format!("{}{more}", names[..names.len().min(MAX_LISTED)].join(", "))

@@ -1,4 +1,4 @@
-//! Decodes the words of copies that each count a part of the paths. A word's index is the sum of the labels on its path
+//! Decodes the words of instrumented copies that each count a part of the paths. A word's index is the sum of the labels along its path
 //! ([`trodden_unit::LabelWords`]). A word whose index is not such a sum belongs to paths that the copy does not count, and is dropped.
 
 use super::{FunctionTally, Inexact, InexactFinder};
@@ -16,11 +16,11 @@ pub fn translate_words(function: &FunctionMap, words: &LabelWords, indices: &[u6
     Ok(indices.iter().map(|word| Some(function.first_counter.saturating_add(number(word)?))).collect())
 }
 
-/// Finds functions that count only some of their paths, and units of copies.
+/// Finds functions that count only some of their paths, and units of instrumented copies.
 #[derive(Default)]
 pub struct CopyPartFinder {
     scheme: String,
-    /// Number of functions that count only some of their paths, and number of executions with an unknown path.
+    /// Number of functions that count only some of their paths, and number of executions whose path is unknown.
     partial: FunctionTally,
     copy: u64,
     edges: u64,

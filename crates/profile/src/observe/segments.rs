@@ -1,4 +1,4 @@
-//! Interprocedural segments: finds functions whose paths are counted as ends of segments ([`crate::segments`]) instead of separately.
+//! Finds functions whose paths are counted only as ends of segments, which are paths across calls ([`crate::segments`]).
 
 use super::{Inexact, InexactFinder};
 use trodden_unit::{FunctionMap, UnitMap};

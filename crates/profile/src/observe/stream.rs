@@ -1,7 +1,8 @@
-//! Translates stream events to paths.
+//! Translates the events of a stream to paths. A stream is the sequence of paths that a thread executed.
 //!
-//! A stream has an event at every call of a function in the same unit, even if the callee always returns, so a function can have more
-//! events than paths ([`trodden_unit::EventWords`]). All other events denote one path each, with the same edges in both graphs.
+//! A streaming program records an event at every call of a function in the same unit, even if the callee always returns. Such an event
+//! denotes no counted path, so a function can have more events than paths ([`trodden_unit::EventWords`]). Every other event denotes exactly
+//! one path.
 
 use crate::counts::Counts;
 use crate::model::{ImageProfile, UnitProfile};
@@ -10,17 +11,17 @@ use std::sync::Arc;
 use trodden_flow::{Dag, DagEdgeId, Edge, Numbering, Origin};
 use trodden_unit::{EventWords, FunctionMap, MapError};
 
-/// Translates the events of a function to its paths.
+/// Translates the stream events of one function to its path IDs.
 #[derive(Debug)]
 pub struct EventPaths {
     events: (Dag, Numbering),
     own: Numbering,
-    /// For each edge of the events' acyclic graph, the corresponding edge of the function's own acyclic graph; `None` if there is none.
+    /// For each edge of the acyclic graph of events, the corresponding edge of the acyclic graph of paths; `None` if there is none.
     own_edges: Vec<Option<DagEdgeId>>,
 }
 
 impl EventPaths {
-    /// Matches a function's edges with the edges of its event graph.
+    /// Creates a translator, which matches the edges of the function's graph with those of its event graph.
     pub fn new(function: &FunctionMap, words: &EventWords) -> Result<EventPaths, MapError> {
         let of_events = function.with_event_paths();
         let events = of_events.dag()?;
@@ -41,7 +42,7 @@ impl EventPaths {
         Ok(EventPaths { own: function.numbering(&dag)?, own_edges, events: (events, numbering) })
     }
 
-    /// Returns the path ID that an event denotes; `None` if the event was recorded at a call at which no path is counted.
+    /// Returns the ID of the path that an event denotes; `None` if the event was recorded at a call where no path is counted.
     pub fn path(&self, event: u64) -> Option<u64> {
         let (dag, numbering) = &self.events;
         let path: Option<Vec<DagEdgeId>> = numbering.path(dag, event)?.iter().map(|edge| self.own_edges[edge.index()]).collect();
@@ -50,7 +51,7 @@ impl EventPaths {
 }
 
 impl ImageProfile {
-    /// Returns the image without counts. Its maps are converted so that each event is a path.
+    /// Returns the image with maps in which each event is a path, and without counts.
     #[must_use]
     pub fn with_event_paths(&self) -> ImageProfile {
         let unit =
@@ -59,7 +60,7 @@ impl ImageProfile {
     }
 }
 
-/// Translates indices of words to counters; `None` for events at calls at which no path is counted.
+/// Translates indices of words to indices of counters. The result is `None` for events at calls where no path is counted.
 pub fn translate_words(function: &FunctionMap, words: &EventWords, indices: &[u64]) -> Result<Vec<Option<u64>>, MapError> {
     let paths = EventPaths::new(function, words)?;
     let counter = |word: &u64| Some(function.first_counter.saturating_add(paths.path(word - words.first_word)?));

@@ -1,11 +1,12 @@
-//! Decodes the counters of units that count events: each counter has several cells ([`trodden_unit::events`]).
+//! Decodes the counters of units that count hardware or software events. Each counter has several cells: the number of executions, the sum
+//! of the events, and the sum of their squares ([`trodden_unit::events`]).
 
 use crate::events::PathEvents;
 use trodden_unit::events::CELLS_PER_COUNTER;
 
 pub type CountsAndEvents = (Vec<(u64, u64)>, Vec<(u64, PathEvents)>);
 
-/// Splits the cells of a unit that counts events into counts and events. `overflow` is the excess of the cells that saturated.
+/// Converts cells to counts and events. Cells are sums over all threads; where a sum saturated, `overflow` has the excess.
 pub fn split_cells(cells: &[(u64, u64)], overflow: &[(u64, u128)]) -> CountsAndEvents {
     let excess = |at: u64| overflow.binary_search_by_key(&at, |o| o.0).map_or(0, |index| overflow[index].1);
     let wide = cells.iter().map(|&(at, value)| (at, u128::from(value) + excess(at)));
@@ -21,7 +22,7 @@ pub fn split_cells(cells: &[(u64, u64)], overflow: &[(u64, u128)]) -> CountsAndE
         if count > 0 {
             counts.push((counter, u64::try_from(count).unwrap_or(u64::MAX)));
         }
-        // The sum of each thread is modulo 2^64, and so is the total.
+        // Threads compute their sums modulo 2^64, so the total is modulo 2^64, too.
         let sum = i128::from(sum as u64 as i64);
         let squares = u64::try_from(high).ok().and_then(|high| (u128::from(high) << 64).checked_add(low)).unwrap_or(u128::MAX);
         if sum != 0 || squares != 0 {
@@ -37,7 +38,7 @@ mod tests {
 
     #[test]
     fn cells_are_split_with_their_overflow() {
-        // Two threads, with sums of -5 and 2, and squares whose low halves overflow when added.
+        // Two threads, whose sums are -5 and 2, and whose low halves of the squares overflow when they are added.
         let mut sums = crate::sum::CountSums::default();
         for (at, value) in [(4, 1), (5, -5i64 as u64), (6, u64::MAX), (7, 3), (8, 9), (4, 2), (5, 2), (6, 5), (7, 4)] {
             sums.add(at, value);

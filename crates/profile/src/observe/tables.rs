@@ -1,12 +1,12 @@
-//! Decodes the hash tables of functions with many paths. Keys and counts are read region by region, since a path's cell depends on what its
-//! thread counted before.
+//! Decodes the hash tables of functions with many paths. A path's cell depends on what the thread counted before, so the tables of
+//! different threads cannot be added; keys and counts are read region by region.
 
 use super::{FunctionTally, Inexact, InexactFinder};
 use crate::sum::CountSums;
 use std::ops::Range;
 use trodden_unit::{FunctionMap, Storage, UnitMap};
 
-/// Finds functions with overflowed tables, and the number of executions that have an unknown path for this reason.
+/// Finds functions whose hash tables were full, and sums the executions whose path is unknown for this reason.
 #[derive(Default)]
 pub struct FullTableFinder(FunctionTally);
 
@@ -26,10 +26,10 @@ impl InexactFinder for FullTableFinder {
 }
 
 #[derive(Default)]
-pub struct Tables {
-    /// Tables, ascending by first word.
+pub struct TableDecoder {
+    /// Cells of all hash tables, ascending by first word.
     cells: Vec<TableCells>,
-    /// File offset and value of the last key that was read.
+    /// File offset and value of the most recent word that was a key.
     key: Option<(u64, u64)>,
     /// Counts by counter.
     pub sums: CountSums,
@@ -42,15 +42,15 @@ struct TableCells {
     counters: u64,
 }
 
-impl Tables {
-    pub fn new(map: &UnitMap) -> Tables {
+impl TableDecoder {
+    pub fn new(map: &UnitMap) -> TableDecoder {
         let cells = |f: &FunctionMap| Some(TableCells { words: f.table()?.cells(), first_counter: f.first_counter, counters: f.counters });
         let mut cells: Vec<TableCells> = map.functions.iter().filter_map(cells).collect();
         cells.sort_by_key(|c| c.words.start);
-        Tables { cells, ..Tables::default() }
+        TableDecoder { cells, ..TableDecoder::default() }
     }
 
-    /// Decodes a word if it belongs to a table; otherwise returns false.
+    /// Decodes the word if it belongs to a hash table; otherwise returns false.
     pub fn add_word(&mut self, index: u64, offset: u64, value: u64) -> bool {
         let at = self.cells.partition_point(|c| c.words.end <= index);
         let Some(cells) = self.cells.get(at).filter(|c| c.words.contains(&index)) else { return false };

@@ -1,5 +1,5 @@
-//! Builds that count only unknown or watched paths. Their counters are followed by times of first executions. If several regions have a
-//! time for a counter, the earliest is kept.
+//! Decodes units that count only unknown or watched paths. In such a unit, the words after the counters are times of first executions. If
+//! several threads have a time for the same counter, the earliest one is kept.
 
 use super::{Inexact, InexactFinder};
 use std::collections::BTreeMap;
@@ -19,11 +19,11 @@ impl InexactFinder for UnknownPathFinder {
     }
 }
 
-/// Collects the times of first executions. A unit has a time for each counter.
+/// Collects the times at which paths were first executed. A unit has one time for each counter.
 #[derive(Default)]
 pub struct FirstExecutionTimes {
     words: Range<u64>,
-    /// Times by counter, in nanoseconds since 1970.
+    /// Time of the first execution by counter, in nanoseconds since 1970.
     pub first: BTreeMap<u64, u64>,
 }
 
@@ -33,7 +33,7 @@ impl FirstExecutionTimes {
         FirstExecutionTimes { words, ..FirstExecutionTimes::default() }
     }
 
-    /// Decodes a word if it is a time; otherwise returns false.
+    /// Decodes the word if it is a time; otherwise returns false.
     pub fn add_word(&mut self, index: u64, value: u64) -> bool {
         let is_time = self.words.contains(&index);
         if is_time {

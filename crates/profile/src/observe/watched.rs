@@ -1,4 +1,4 @@
-//! Builds that count only watched paths. Their times are decoded in [`super::unknown`].
+//! Finds units that count only watched paths, which an expression selects. Their times are decoded in [`super::unknown`].
 
 use super::{Inexact, InexactFinder};
 use trodden_unit::UnitMap;

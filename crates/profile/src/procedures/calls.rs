@@ -1,10 +1,9 @@
-//! Counts each function's call sites in all of a program's units. Indirect calls are not counted, since they do not name their
-//! callee.
+//! Counts the call sites of each function in all units of a program. Indirect calls are not counted, since they do not name their callee.
 
 use std::collections::HashMap;
 use trodden_unit::{Frame, FunctionMap, UnitMap};
 
-/// Numbers of call sites by the callee's name, in each unit and in all units.
+/// Numbers of call sites by callee name: in each unit, and in all units together.
 pub struct UnitCalls<'a> {
     units: &'a [(Frame, UnitMap)],
     by_unit: Vec<HashMap<&'a str, u32>>,
@@ -22,7 +21,7 @@ impl UnitCalls<'_> {
         UnitCalls { units, by_unit, all }
     }
 
-    /// Returns the number of call sites of a unit's function, including those of its aliases.
+    /// Returns the number of call sites of a unit's function. Calls by an alias of the function are included.
     pub fn sites(&self, unit: usize, function: &FunctionMap) -> u32 {
         let known = if function.local { &self.by_unit[unit] } else { &self.all };
         let sites_of = |sites: &HashMap<&str, u32>, name: &str| sites.get(name).copied().unwrap_or(0);

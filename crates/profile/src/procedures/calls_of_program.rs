@@ -1,8 +1,8 @@
-//! Estimates from a program's code how often each of its functions is called in a run.
+//! Estimates from a program's code how often each function is called in a run.
 //!
-//! A direct call is executed as often as its block; a block that calls the same function twice counts once. `main` and all functions that
-//! no other function calls by name are called once from outside. From these numbers, [`trodden_flow::call_frequencies`] computes the calls
-//! of all functions, including recursive ones.
+//! A direct call is executed as often as its block; if a block calls the same function twice, this counts as one call. `main` and all
+//! functions that no other function calls by name are assumed to be called once from outside the program. From these numbers,
+//! [`trodden_flow::call_frequencies`] computes the calls of all functions, including recursive ones.
 
 use super::block_frequencies;
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ pub fn calls_of_program(units: &[(Frame, UnitMap)]) -> Result<Vec<f64>, MapError
     Ok(call_frequencies(&roots, &calls))
 }
 
-/// Indices of functions by name; local functions are indexed by unit.
+/// Indices of functions by name. Local functions are visible only in their unit.
 struct CallNames<'a> {
     local: Vec<HashMap<&'a str, usize>>,
     all: HashMap<&'a str, usize>,
@@ -61,7 +61,7 @@ impl<'a> CallNames<'a> {
         names.entry(name).or_insert(number);
     }
 
-    /// Returns the index of the function that a unit calls by this name; `None` if it is not in the program's units.
+    /// Returns the index of the function that `name` denotes in a unit; `None` if the program does not define it.
     fn find_callee(&self, unit: usize, name: &str) -> Option<usize> {
         let name = strip_mangling_mark(name);
         self.local[unit].get(name).or_else(|| self.all.get(name)).copied()

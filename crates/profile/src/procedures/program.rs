@@ -1,4 +1,5 @@
-//! Converts all functions of a program to the input for partitioning their paths among copies: paths, frequencies, and call sites.
+//! Converts all functions of a program to procedures, the input for dividing their paths among instrumented copies: paths, frequencies, and
+//! call sites.
 
 use super::calls::UnitCalls;
 use super::calls_of_program::calls_of_program;
@@ -11,7 +12,7 @@ use trodden_text::names::Name;
 use trodden_text::words::plural;
 use trodden_unit::{Frame, FunctionMap, Identity, MapError, UnitMap};
 
-/// Reason why a profile cannot be used to partition a program.
+/// Reason why a program cannot be partitioned using a profile.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum ProcedureError {
@@ -26,8 +27,8 @@ pub enum ProcedureError {
     Map(#[from] MapError),
 }
 
-/// Converts a program's functions, with the counts of a profile or, if there is none, with estimated frequencies. Fails if the profile
-/// belongs to a different program or variant, or a map is corrupt.
+/// Converts all functions of a program. Frequencies come from the profile or, without one, are estimated. Fails if the profile is of a
+/// different program or variant, or if a map is corrupt.
 pub fn procedures(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Result<Vec<Procedure>, ProcedureError> {
     let counted = profile.map(ProfiledFunctions::from_profile);
     let functions = || units.iter().enumerate().flat_map(|(at, (frame, map))| map.functions.iter().map(move |f| (at, frame, map, f)));
@@ -52,7 +53,8 @@ pub fn procedures(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Resu
     functions().zip(calls).map(procedure).collect::<Result<_, MapError>>().map_err(ProcedureError::Map)
 }
 
-/// Converts the functions of `edges`, in which each path is a single edge. `units` are the original units, which the profile describes.
+/// Converts the functions of `edges`, whose maps were changed so that each path is a single edge. `units` are the original units, which the
+/// profile describes.
 pub fn edge_procedures(
     units: &[(Frame, UnitMap)],
     edges: &[(Frame, UnitMap)],
@@ -69,7 +71,8 @@ pub fn edge_procedures(
     pairs.zip(calls).map(procedure).collect()
 }
 
-/// Finds a program's functions in a profile, which may belong to a variant in which the functions have the same paths and IDs.
+/// Looks up a program's functions in a profile. The profile may be of a different variant of the program, if the functions have the same
+/// paths with the same IDs.
 struct ProfiledFunctions<'a> {
     units: HashMap<Identity, &'a UnitProfile>,
     functions: HashMap<(&'a str, &'a str), Vec<(&'a UnitProfile, &'a FunctionMap)>>,
@@ -105,16 +108,16 @@ impl<'a> ProfiledFunctions<'a> {
         self.functions.get(&(map.source.as_str(), function.name.as_str())).cloned().unwrap_or_default()
     }
 
-    /// Returns whether the profile contains the function only with different paths, so that its counts cannot be used.
+    /// Returns whether the profile has the function, but with different paths, so that its counts cannot be used.
     fn has_other_paths(&self, frame: &Frame, map: &UnitMap, function: &'a FunctionMap) -> bool {
         self.function(frame, map, function).is_none() && !self.find_by_name(map, function).is_empty()
     }
 }
 
-/// Adds estimates to measured frequencies, so that paths that were not executed have a frequency, too. The sum of a function's estimates is
-/// less than one measured execution.
+/// Adds estimated to measured frequencies, so that paths that were not executed also have a frequency. The estimates of a function add up
+/// to less than one measured execution.
 pub fn add_estimates(units: &[(Frame, UnitMap)], measured: &[Procedure]) -> Result<Vec<Procedure>, MapError> {
-    /// Base-2 logarithm of the weight of one measured execution. The weight is reduced if the sum would exceed 64 bits.
+    /// Weight of one measured execution, as a power of 2. A lower weight is used if the sum would exceed 64 bits.
     const LOG_WEIGHT: u32 = 16;
     let sum = measured.iter().flat_map(|p| &p.frequencies).fold(1u64, |sum, n| sum.saturating_add(*n));
     let weight = 1u64 << LOG_WEIGHT.min(sum.leading_zeros().saturating_sub(2));
@@ -129,7 +132,7 @@ pub fn add_estimates(units: &[(Frame, UnitMap)], measured: &[Procedure]) -> Resu
     measured.iter().zip(functions).map(procedure).collect()
 }
 
-/// Sets each procedure's number of call sites.
+/// Sets the number of call sites of each procedure.
 pub fn add_call_sites(units: &[(Frame, UnitMap)], procedures: &mut [Procedure]) {
     let calls = UnitCalls::from_units(units);
     let functions = units.iter().enumerate().flat_map(|(at, (_, map))| map.functions.iter().map(move |f| (at, f)));

@@ -1,6 +1,7 @@
 //! Profiles derived from branches that hardware recorded.
 //!
-//! Counts from windows of branches are estimates of the paths' relative frequencies. The observed counts are stored as well.
+//! The hardware records windows of consecutive branches. Counts derived from windows estimate how frequent paths are relative to each
+//! other. The counts that were observed are stored in addition to the estimates.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,72 +12,72 @@ pub struct BranchSampling {
     pub source: SamplingSource,
     /// Number of samples taken.
     pub samples: u64,
-    /// Number of observed intervals of execution: windows of branch records, or pieces of a trace.
+    /// Number of intervals of execution that were observed: windows of branch records, or sections of a trace.
     pub windows: u64,
     /// Number of branch records in the windows.
     pub records: u64,
-    /// Number of executions of complete paths in the windows.
+    /// Number of executions of complete paths that were observed in the windows.
     pub whole_paths: u64,
-    /// Number of observations that could not be counted, by reason.
+    /// Numbers of observations that could not be attributed to paths, by reason.
     pub losses: Losses,
     /// The observed counts, if the profile's counts are estimates; otherwise empty.
     pub observed: Vec<ObservedBranches>,
 }
 
-/// Source of a profile's branches.
+/// How the branches were recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SamplingSource {
-    /// Windows of the most recent branches, recorded by hardware (`perf record -b`).
+    /// Windows of the most recent branches, recorded by the processor (`perf record -b`).
     BranchRecords,
-    /// A trace of all branches. Counts are exact if nothing was lost.
+    /// A trace of all branches. Counts are exact if no part of the trace was lost.
     BranchTrace,
-    /// Paths found by a model of the hardware path profiler. `samples` is the number of the model's distinct paths, `records` the number of
-    /// their executions, and `windows` the number of executions of unit paths that are part of a single model path. Counts of unit paths
-    /// that had to be joined from several model paths are estimates.
+    /// Paths found by a model of a hardware path profiler. `samples` is the number of the model's distinct paths, and `records` the number
+    /// of their executions. `windows` is the number of executions of the program's paths that lie within a single path of the model. Counts
+    /// of paths that had to be joined from several paths of the model are estimates.
     HotPaths,
 }
 
-/// Observed data that could not be attributed to paths.
+/// Numbers of observations that could not be attributed to paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Losses {
-    /// Number of observed executions of blocks that have addresses.
+    /// Number of executions observed in blocks whose address is known.
     pub blocks: u64,
-    /// Number of these executions that are on counted paths.
+    /// Number of executions in `blocks` that are on counted paths.
     pub blocks_counted: u64,
-    /// Number of paths whose beginning or end was not observed.
+    /// Number of paths of which the beginning or end was not observed.
     pub incomplete: u64,
-    /// Number of block sequences that the function's graph does not allow.
+    /// Number of block sequences that are impossible in the function's graph.
     pub inconsistent: u64,
-    /// Number of block sequences that match several paths, because these differ only in blocks without addresses.
+    /// Number of block sequences that match several paths, which differ only in blocks without addresses.
     pub ambiguous: u64,
-    /// Number of block sequences in which one block was inferred, because its address belongs to a different block and only one path is
-    /// possible. The path was counted.
+    /// Number of block sequences that match a path only if one block is inferred: its address belongs to a different block, but only one
+    /// path is possible. These paths were counted.
     pub inferred: u64,
-    /// Number of records that cannot follow the previous record.
+    /// Number of branch records that cannot follow the record before them.
     pub broken: u64,
-    /// Number of times the recorder reported lost data.
+    /// Number of times that the recorder reported lost data.
     pub gaps: u64,
 }
 
-/// Observed counts of a unit's paths.
+/// Observed counts of a unit's paths, from which the profile's estimates were computed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedBranches {
     /// Index of the image in the profile.
     pub image: u32,
     /// Index of the unit in the image.
     pub unit: u32,
-    /// Nonzero counters by index within the unit, ascending.
+    /// Nonzero counts by index of the counter within the unit, ascending.
     pub counts: Vec<(u64, u64)>,
 }
 
 impl BranchSampling {
-    /// Returns whether all executions were observed. Otherwise an unfinished path may only be a gap in the data.
+    /// Returns whether all executions were observed. If not, an unfinished path may only be a gap in the observations.
     pub fn is_complete(&self) -> bool {
         let Losses { blocks: _, blocks_counted: _, incomplete, inconsistent, ambiguous, inferred: _, broken, gaps } = self.losses;
         self.source == SamplingSource::BranchTrace && [incomplete, inconsistent, ambiguous, broken, gaps] == [0; 5]
     }
 
-    /// Describes the data in one line, for the header of a report.
+    /// Describes the recorded data in one line, for the header of a report.
     pub fn summary(&self) -> String {
         if self.source == SamplingSource::HotPaths {
             let BranchSampling { samples, windows, whole_paths, .. } = self;
@@ -99,7 +100,7 @@ impl BranchSampling {
         format!("{source}: {samples} samples, {windows} windows, {whole_paths} complete paths{lost}")
     }
 
-    /// Adds the data of a different profile. Drops the observed counts, because merging changes the indices of images.
+    /// Adds the data of another profile. Drops the observed counts, because merging changes the indices of images that they refer to.
     pub fn add(&mut self, other: BranchSampling) {
         let sum = self;
         let add = |to: &mut u64, more: u64| *to = to.saturating_add(more);

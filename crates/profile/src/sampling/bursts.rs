@@ -1,8 +1,8 @@
 //! Profiles sampled in bursts: how much of a run was counted, and the errors of the estimates.
 //!
-//! A program of the sample tier counts only while its switch is on. The recorder turns the switch on and off and measures the time. The
-//! estimate is `executions = weighted count * run time / time with the switch on`, where the weights correct for the slowdown of counted
-//! code ([`super::readings`]). The standard error is scaled by the same factor.
+//! A program built for sampling counts only while a switch in memory is on. The recorder turns the switch on for short bursts and measures
+//! the time. The number of executions is estimated as `weighted count * run time / time with the switch on`, where the weights correct for
+//! the slowdown of counted code ([`super::readings`]). The standard error is scaled by the same factor.
 
 use crate::error::ProfileError;
 use crate::raw::RawProfile;
@@ -13,27 +13,27 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use trodden_unit::Identity;
 
-/// Half-width of the two-sided 95% confidence interval of a normal distribution, in standard deviations.
+/// The 97.5% quantile of the standard normal distribution: half-width of a 95% confidence interval, in standard deviations.
 pub(super) const NORMAL_QUANTILE_95: f64 = 1.96;
 
-/// Share of its runnable time that a program may wait for a processor. If it waits longer, estimates based on wall time are withheld. With
-/// 17 processes on two processors, programs waited three quarters of the time, and estimated totals were a third to three quarters of the
-/// true totals.
+/// Maximum share of its runnable time that a program may wait for a processor. If it waits longer, estimates based on wall time are
+/// withheld. With 17 processes on two processors, programs waited three quarters of the time, and estimated totals were a third to three
+/// quarters of the true totals.
 const MAX_WAITING_SHARE: f32 = 0.5;
 
-/// How a profile was sampled in bursts.
+/// How much of a run was counted in bursts, and the weighted counts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BurstSampling {
-    /// Time with the switch on, in nanoseconds of the program's processor time, or of wall time if the system does not report processor
-    /// time.
+    /// Time during which the switch was on, in nanoseconds of the program's processor time, or of wall time if the system does not report
+    /// processor time.
     pub on_ns: u64,
     /// Run time in nanoseconds, measured by the same clock.
     pub total_ns: u64,
     /// Number of times the switch was turned on.
     pub bursts: u64,
-    /// Number of slices of the run from which the errors were computed; in a merged profile, the sum.
+    /// Number of slices into which the run was divided to compute the errors; in a merged profile, the sum over the runs.
     pub slices: u64,
-    /// Share of its runnable time in which the program waited for a processor, if `on_ns` is wall time; otherwise 0.
+    /// Share of the program's runnable time in which it waited for a processor, if `on_ns` is wall time; otherwise 0.
     pub waited: f32,
     /// Weighted counts by unit.
     pub units: Vec<UnitEstimates>,
@@ -46,7 +46,7 @@ pub struct UnitEstimates {
     pub image: Identity,
     /// The unit.
     pub unit: Identity,
-    /// Its nonzero counters, ascending by index.
+    /// Counters of the unit that are not zero, ascending by index.
     pub counters: Vec<CounterEstimate>,
 }
 
@@ -55,12 +55,12 @@ pub struct UnitEstimates {
 pub struct CounterEstimate {
     /// Index of the counter within the unit.
     pub index: u64,
-    /// The count corrected for the slowdown of counted code.
+    /// The observed count, corrected for the slowdown of counted code.
     pub weighted: f32,
-    /// Its standard error; `None` if the run was too short.
+    /// Standard error of `weighted`; `None` if the run was too short.
     pub error: Option<f32>,
-    /// Effective number of samples, `(count / standard error)²` without the errors that all counters have in common; `None` if the run was
-    /// too short, infinite if no part of the run differs from the others.
+    /// Effective number of samples: `(count / standard error)²`, without the errors that all counters have in common. `None` if the run was
+    /// too short; infinite if the count was proportional to the time in all parts of the run.
     pub samples: Option<f32>,
 }
 
@@ -71,7 +71,7 @@ pub struct BurstEstimate {
     pub executions: f64,
     /// Half-width of the 95 % confidence interval; `None` if the run was too short.
     pub margin: Option<f64>,
-    /// Number of independent samples that would give the same sampling error, at most the number of bursts; `None` if the run was too
+    /// Number of independent samples that would have the same sampling error, but at most the number of bursts. `None` if the run was too
     /// short.
     pub samples: Option<f64>,
 }
@@ -82,12 +82,13 @@ impl BurstSampling {
         if self.on_ns == 0 { 1.0 } else { self.total_ns as f64 / self.on_ns as f64 }
     }
 
-    /// Returns whether estimates are withheld, because the program mostly waited for a processor and wall time is not meaningful.
+    /// Returns whether estimates are withheld: the program mostly waited for a processor, so wall time says little about how much it
+    /// executed.
     pub fn is_withheld(&self) -> bool {
         self.waited > MAX_WAITING_SHARE
     }
 
-    /// Estimates the executions from an observed count; `None` if estimates are withheld.
+    /// Estimates the number of executions of a counter's path, of which `seen` were observed. `None` if estimates are withheld.
     pub fn estimate(&self, image: Identity, unit: Identity, index: u64, seen: u64) -> Option<BurstEstimate> {
         if self.is_withheld() {
             return None;
@@ -99,7 +100,7 @@ impl BurstSampling {
         Some(BurstEstimate { executions: weighted * scale, margin, samples })
     }
 
-    /// Returns a counter's weighted count, or the observed count if there is none.
+    /// Returns the weighted count of a counter. If there is none, returns `seen`, the observed count.
     pub fn weighted(&self, image: Identity, unit: Identity, index: u64, seen: u64) -> f64 {
         self.counter(image, unit, index).map_or(seen as f64, |c| f64::from(c.weighted))
     }
@@ -109,7 +110,7 @@ impl BurstSampling {
         counters.binary_search_by_key(&index, |c| c.index).ok().map(|at| &counters[at])
     }
 
-    /// Adds the data of a different run of the same programs. Variances are added, since the runs are independent.
+    /// Adds the data of another run of the same programs. The variances are added, since the runs are independent.
     pub fn add(&mut self, other: BurstSampling) {
         self.on_ns = self.on_ns.saturating_add(other.on_ns);
         self.total_ns = self.total_ns.saturating_add(other.total_ns);
@@ -143,7 +144,7 @@ impl UnitEstimates {
     }
 }
 
-/// The sampling switch of an image, a byte in its raw file.
+/// The sampling switch of an image. It is a byte in the image's raw file, which the instrumented program maps into memory.
 #[derive(Debug)]
 pub struct SamplingSwitch {
     file: File,
@@ -152,28 +153,28 @@ pub struct SamplingSwitch {
 }
 
 impl SamplingSwitch {
-    /// Opens and locks a raw file for switching; `None` if its image has no switch. Fails if the file cannot be read or written, is not a
-    /// raw file, has no header yet ([`ProfileError::NotReady`]), or is locked by a different recorder.
+    /// Opens a raw file to use its switch, and locks it; `None` if the image has no switch. Fails if the file cannot be read or written, is
+    /// not a raw file, has no header yet ([`ProfileError::NotReady`]), or is locked by a different recorder.
     pub fn open(path: &Path) -> Result<Option<SamplingSwitch>, ProfileError> {
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(ProfileError::io(path, "open"))?;
-        let (offset, process) = crate::raw::switch_and_process(path, &file)?;
-        // Two recorders would falsify each other's measurements.
+        let (offset, process) = crate::raw::read_switch_and_process(path, &file)?;
+        // Two recorders would disturb each other's measurements, since both use the same switch.
         file.try_lock().map_err(|e| ProfileError::io(path, "lock (a different recorder uses it)")(e.into()))?;
         Ok((offset != 0).then_some(SamplingSwitch { file, offset, process }))
     }
 
-    /// Returns the ID of the process that created the file.
+    /// Returns the ID of the process that created the raw file.
     pub fn process(&self) -> u64 {
         self.process
     }
 
-    /// Turns counting on or off for all processes that count in this file.
+    /// Turns counting on or off in all processes that count in this file.
     pub fn set(&self, on: bool) -> std::io::Result<()> {
         self.file.write_all_at(&[u8::from(on)], self.offset)
     }
 }
 
-/// Subtracts the counts that were present before the recorder started.
+/// Subtracts the counts that the files already had before the recorder started.
 pub fn subtract_earlier_counts(now: &mut [RawProfile], before: &[RawProfile]) {
     for raw in now {
         let Some(old) = before.iter().find(|b| b.file == raw.file && b.image == raw.image) else { continue };
@@ -183,7 +184,7 @@ pub fn subtract_earlier_counts(now: &mut [RawProfile], before: &[RawProfile]) {
     }
 }
 
-/// Returns the increase of each counter. A counter that decreased belongs to a new file, in which it started at 0.
+/// Returns how much each counter has increased. If a counter is smaller than before, it is in a new file, in which it started at 0.
 pub(super) fn difference(now: &[(u64, u64)], before: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut before = before.iter().peekable();
     let mut gained = Vec::new();

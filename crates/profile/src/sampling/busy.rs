@@ -1,33 +1,34 @@
-//! The clock of a sampled run, and the error of estimates that are based on wall time, on a machine with more runnable programs than
+//! Clocks of sampled runs. Estimates that are based on wall time have an additional error if the machine has more runnable programs than
 //! processors.
 
 /// The clock that measured a sampled run's times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SampledClock {
-    /// The program's own processor time.
+    /// Processor time that the program used.
     Processor,
     /// Wall time, if the system does not report processor time.
     Wall {
-        /// Intended time with the switch on, in nanoseconds. The switch stays on longer if the recorder wakes up late.
+        /// Intended time with the switch on, in nanoseconds. The actual time is longer if the recorder is woken up late.
         intended_ns: u64,
-        /// Share of its runnable time in which the program waited for a processor; 0 if unknown.
+        /// Share of the program's runnable time in which it waited for a processor; 0 if unknown.
         waited: f64,
     },
 }
 
 impl SampledClock {
-    /// Returns the relative standard error that the clock adds to all estimates; `on_ns` is the measured time with the switch on.
+    /// Returns the relative standard error that this clock adds to all estimates. `on_ns` is the measured time with the switch on.
     pub(super) fn relative_error(self, on_ns: u64) -> f64 {
         match self {
             SampledClock::Processor => 0.0,
             SampledClock::Wall { intended_ns, waited } => {
                 let late = if on_ns > intended_ns { 1.0 - intended_ns as f64 / on_ns as f64 } else { 0.0 };
-                busy_error(late, waited)
+                wall_time_error(late, waited)
             }
         }
     }
 
-    /// Returns the share of its runnable time in which the program waited for a processor; 0 with processor time, which excludes waiting.
+    /// Returns the share of the program's runnable time in which it waited for a processor. It is 0 if the clock is processor time, which
+    /// excludes waiting.
     pub(super) fn waited(self) -> f64 {
         match self {
             SampledClock::Processor => 0.0,
@@ -36,17 +37,18 @@ impl SampledClock {
     }
 }
 
-/// Relative standard error if the switch was on far longer than intended. The recorder and the program then alternate, so the samples are
-/// not random. With 17 processes on two processors, estimated totals were between half and twice the true ones, which is 1.96 standard
-/// errors.
+/// Relative standard error if the switch was on far longer than intended. The recorder and the program then take turns on a processor, so
+/// the bursts are not at random times. With 17 processes on two processors, estimated totals were between half and twice the true ones;
+/// this range is taken as 1.96 standard errors.
 const LATE_ERROR: f64 = 0.5;
-/// Relative standard error if the program always waited for a processor. A burst begins when the recorder is scheduled, and may find the
-/// program waiting more or less often than on average. With 7 to 12 processes on two processors, 285 of 312 confidence intervals contained
-/// the true count of a hot path without this term, and 219 of 219 with it (an interpreter, a compressor and a text tool).
+/// Relative standard error if the program waited for a processor all the time. A burst begins when the recorder is scheduled, and at these
+/// moments the program may be waiting more or less often than on average. With 7 to 12 processes on two processors, 285 of 312 confidence
+/// intervals contained the true count of a hot path without this error, and 219 of 219 with it (an interpreter, a compressor and a text
+/// tool).
 const WAITING_ERROR: f64 = 1.0;
 
-/// Returns the relative standard error of all estimates. `late` is the unintended share of the time with the switch on. `waited` is the
-/// share of its runnable time in which the program waited for a processor.
-fn busy_error(late: f64, waited: f64) -> f64 {
+/// Returns the relative standard error of all estimates. `late` is the share of the switched-on time that was not intended. `waited` is the
+/// share of the program's runnable time in which it waited for a processor.
+fn wall_time_error(late: f64, waited: f64) -> f64 {
     (LATE_ERROR * late).hypot(WAITING_ERROR * waited)
 }

@@ -1,10 +1,10 @@
-//! Quantile of Student's t-distribution, for confidence intervals computed from few slices. Source: Abramowitz and Stegun, "Handbook of
-//! Mathematical Functions", 26.7.5.
+//! Quantiles of Student's t-distribution, for confidence intervals computed from few slices of a run. Source: Abramowitz and Stegun,
+//! "Handbook of Mathematical Functions", 26.7.5.
 
 use super::bursts::NORMAL_QUANTILE_95;
 
-/// Returns the two-sided 95% quantile. Exact for one and two degrees of freedom, interpolated in between, and computed by the expansion
-/// around the normal quantile for more.
+/// Returns the quantile for a two-sided 95% confidence interval. Exact for one and two degrees of freedom, interpolated in between, and
+/// approximated by an expansion around the normal quantile for more.
 pub(super) fn student_t_quantile_95(freedom: f64) -> f64 {
     const ONE_DEGREE: f64 = 12.706;
     const TWO_DEGREES: f64 = 4.303;

@@ -1,42 +1,42 @@
-//! Readings of the counters during sampling, and the estimates computed from them.
+//! Readings of the counters while a program is sampled, and the estimates computed from them.
 //!
-//! Counting slows code down, so the program makes less progress in a burst than it would without counting. The slowdown factor is estimated
-//! from the counts between two readings ([`super::slowdown`]), and the counts are multiplied by it, like by inverse inclusion probabilities
-//! (Horvitz and Thompson, "A generalization of sampling without replacement from a finite universe", 1952). Code outside counted functions
-//! is assumed to slow down equally. Bursts also lose part of their time ([`super::loss`]).
+//! Counting slows code down, so the program makes less progress in a burst than it would without counting. The slowdown is estimated from
+//! the counts between two readings ([`super::slowdown`]), and these counts are multiplied by it (as with the inverse inclusion
+//! probabilities of Horvitz and Thompson, "A generalization of sampling without replacement from a finite universe", 1952). Code outside
+//! counted functions is assumed to slow down equally. Bursts also lose part of their time ([`super::loss`]).
 
 use super::bursts::{BurstSampling, CounterEstimate, NORMAL_QUANTILE_95, UnitEstimates, difference};
 use super::busy::SampledClock;
 use super::loss::{BurstLoss, ObservedReading};
 use super::quantile::student_t_quantile_95;
-use super::slowdown::{COST_ERROR, PathCost, Work, compute_costs};
+use super::slowdown::{COST_ERROR, PathCost, WorkBetweenReadings, compute_costs};
 use crate::model::Profile;
 use crate::raw::RawProfile;
 use crate::sum;
 use std::collections::{BTreeMap, HashMap};
 use trodden_unit::Identity;
 
-/// Relative standard error of all counts due to effects that are not modelled: first accesses to the counters' memory, and cold code
-/// (docs/benchmarks/constants.md).
+/// Relative standard error of all counts because of effects that the model ignores: first accesses to the counters' memory, and code that
+/// is not in the cache yet (docs/benchmarks/constants.md).
 const COLD_ERROR: f64 = 0.05;
-/// Maximum number of slices. With 32 or more, Student's quantile is within 5% of the normal one.
+/// Maximum number of slices into which a run is divided. With 32 or more, Student's quantile is within 5% of the normal one.
 const MAX_SLICES: usize = 64;
-/// Minimum number of slices for an estimate of the variance. With three, Student's quantile is 4.3.
+/// Minimum number of slices for an estimate of the variance. With fewer, Student's quantile would be large (4.3 for three slices).
 const MIN_SLICES: usize = 4;
-/// Approximate number of bursts in a slice. With fewer, the time with the switch on varies too much to be a divisor.
+/// Approximate number of bursts in a slice. With fewer bursts, the slice's time with the switch on varies too much to be used as a divisor.
 const BURSTS_PER_SLICE: u64 = 5;
-/// Minimum number of bursts for confidence intervals by wall time. On a busy machine, a few bursts may all find the program waiting. In
-/// runs of two programs, profiles from fewer than 80 bursts overlapped with the full profile by 0 to 99.97%, those from 320 or more by 92
-/// to 99% (docs/benchmarks/constants.md).
+/// Minimum number of bursts for confidence intervals if times are wall time. On a busy machine, a few bursts may all find the program
+/// waiting for a processor. In runs of two programs, profiles from fewer than 80 bursts overlapped with the full profile by 0 to 99.97%,
+/// those from 320 or more by 92 to 99% (docs/benchmarks/constants.md).
 const MIN_BURSTS: u64 = 200;
-/// Maximum number of readings. When it is reached, neighbouring readings are joined.
+/// Maximum number of readings that are kept. When it is reached, neighbouring readings are joined in pairs.
 const MAX_READINGS: usize = 8192;
-/// Maximum number of counts in all readings, about 32 MB. When it is reached, neighbouring readings are joined.
+/// Maximum number of counts in all readings together, about 32 MB. When it is reached, neighbouring readings are joined in pairs.
 const MAX_COUNTS: usize = 1 << 21;
 
-/// A unit, given by its image's identity and its index in the image.
+/// A unit of an image: the image's identity, and the unit's index in the image.
 type ImageUnit = (Identity, usize);
-/// Nonzero counters by unit: index and count, ascending by index.
+/// Nonzero counts of each unit, as pairs of counter index and count, ascending by index.
 type UnitSums = BTreeMap<ImageUnit, Vec<(u64, u64)>>;
 
 /// Time with the switch on.
@@ -48,7 +48,7 @@ pub struct SwitchedOn {
     pub bursts: u64,
 }
 
-/// The counts between two readings.
+/// Times, and increases of the counters, between two consecutive readings.
 #[derive(Clone, Debug, Default)]
 struct ReadingInterval {
     on: SwitchedOn,
@@ -56,7 +56,7 @@ struct ReadingInterval {
     counts: UnitSums,
 }
 
-/// Collects readings while a program runs, and joins neighbouring ones to bound their number.
+/// Collects readings of the counters while a program runs. Joins neighbouring readings to limit their number.
 #[derive(Debug)]
 pub struct Readings {
     units: BTreeMap<ImageUnit, Identity>,
@@ -96,12 +96,13 @@ impl SwitchedOn {
 }
 
 impl Readings {
-    /// Returns the factor by which the interval between readings should grow. It doubles each time readings are joined.
+    /// Returns the factor by which the caller should multiply the time between readings. It doubles whenever readings are joined.
     pub fn stride(&self) -> u32 {
         self.stride
     }
 
-    /// Records the current counts, the nanoseconds since the previous reading, and how much of that time the switch was on.
+    /// Records a reading: the current counts, how long the switch has been on since the previous reading, and the nanoseconds that have
+    /// passed since then.
     pub fn read(&mut self, raws: &[RawProfile], on: SwitchedOn, passed_ns: u64) {
         let mut now = UnitSums::new();
         for raw in raws {
@@ -126,12 +127,12 @@ impl Readings {
         }
     }
 
-    /// Computes each reading's work from the cost of the paths in `profile`.
-    fn compute_work(&self, profile: &Profile) -> Vec<Work> {
+    /// Computes the work between readings from the cost of the executed paths. `profile` has the maps of these paths.
+    fn compute_work(&self, profile: &Profile) -> Vec<WorkBetweenReadings> {
         let costs: BTreeMap<ImageUnit, HashMap<u64, PathCost>> =
             self.units.iter().map(|(key, unit)| (*key, compute_costs(profile, key.0, *unit))).collect();
         let work = |reading: &ReadingInterval| {
-            let mut work = Work::default();
+            let mut work = WorkBetweenReadings::default();
             for (key, counts) in &reading.counts {
                 let of_unit = &costs[key];
                 for (cost, count) in counts.iter().filter_map(|(index, count)| Some((of_unit.get(index)?, *count as f64))) {
@@ -152,14 +153,14 @@ impl ReadingInterval {
 }
 
 impl SampledRun {
-    /// Computes the estimates for the complete run. `profile` holds its counts.
+    /// Computes the estimates for the whole run, whose counts are in `profile`.
     ///
     /// Bursts differ in length: on a busy machine, one may last many times longer than intended, and the paths executed in it would be
-    /// overrepresented. So readings are joined to slices, and each slice's counts are multiplied by its total time divided by its time with
-    /// the switch on (post-stratification by time; Cochran, "Sampling Techniques", section 5A.9).
+    /// overrepresented. Therefore readings are joined to slices of the run, and each slice's counts are multiplied by its total time
+    /// divided by its time with the switch on (post-stratification by time; Cochran, "Sampling Techniques", section 5A.9).
     pub fn finish(self, profile: &Profile) -> BurstSampling {
         let SampledRun { readings, on_ns, total_ns, bursts, clock } = self;
-        // If the switch was on for more than half of the time, counts are not weighted.
+        // Counts are not weighted if the switch was on for more than half of the time.
         let is_mostly_counted = on_ns > total_ns / 2;
         let (weights, common_error) = match is_mostly_counted {
             true => (vec![1.0; readings.readings.len()], 0.0),
@@ -186,19 +187,19 @@ impl SampledRun {
 
 impl Readings {
     /// Returns the weight of each reading's counts, and the relative standard error that all weights have in common. `share` is the share
-    /// of the run time during which the switch was on.
+    /// of the run time with the switch on.
     fn weights(&self, profile: &Profile, share: f64, clock: SampledClock) -> (Vec<f64>, f64) {
         let works = self.compute_work(profile);
-        let seen = |(reading, work): (&ReadingInterval, &Work)| ObservedReading {
+        let seen = |(reading, work): (&ReadingInterval, &WorkBetweenReadings)| ObservedReading {
             on_ns: reading.on.ns as f64,
             bursts: reading.on.bursts as f64,
             work: work.instructions + work.counting,
         };
         let seen: Vec<ObservedReading> = self.readings.iter().zip(&works).map(seen).collect();
         let loss = BurstLoss::from_readings(&seen, clock);
-        let sum = |of: &dyn Fn(&ObservedReading, &Work) -> f64| seen.iter().zip(&works).map(|(s, w)| of(s, w)).sum::<f64>();
+        let sum = |of: &dyn Fn(&ObservedReading, &WorkBetweenReadings) -> f64| seen.iter().zip(&works).map(|(s, w)| of(s, w)).sum::<f64>();
         let (on, bursts) = (sum(&|s, _| s.on_ns), sum(&|s, _| s.bursts));
-        // Time with the switch on that the same work would take without counting.
+        // The time, with the switch on, in which the same work would be done without the cost of counting.
         let uncounted = |times: f64| sum(&|s, w| s.on_ns / w.slowdown(times));
         let faster = if on > 0.0 { 1.0 - share + share * uncounted(1.0) / on } else { 1.0 };
         let lost = |s: &ObservedReading| if s.on_ns > 0.0 { s.on_ns / loss.effective_ns(s.on_ns, s.bursts) } else { 1.0 };
@@ -208,7 +209,7 @@ impl Readings {
     }
 }
 
-/// Weighted counts of a part of the run.
+/// A slice of the run with its weighted counts.
 #[derive(Debug, Default)]
 struct RunSlice {
     readings: usize,
@@ -218,7 +219,7 @@ struct RunSlice {
 }
 
 impl RunSlice {
-    /// Scales the counts as if the slice had been counted for the same `share` of its time as the whole run.
+    /// Scales the counts as if the switch had been on for the same share of the slice as of the whole run. That share is `share`.
     fn scale_to_share(&mut self, share: f64) {
         if self.on_ns > 0.0 && self.passed_ns > 0.0 {
             let factor = share * self.passed_ns.max(self.on_ns) / self.on_ns;
@@ -228,7 +229,7 @@ impl RunSlice {
     }
 }
 
-/// Joins readings to slices with about the same number of readings. The switch is on for some time in each slice, unless there is only one.
+/// Joins readings to slices with about the same number of readings. If there are several slices, the switch was on for some time in each.
 fn join_to_slices(readings: &[ReadingInterval], weights: &[f64], bursts: u64) -> Vec<RunSlice> {
     let number = ((bursts / BURSTS_PER_SLICE) as usize).clamp(MIN_SLICES, MAX_SLICES);
     let readings_per_slice = readings.len().div_ceil(number).max(1);
@@ -249,9 +250,10 @@ fn join_to_slices(readings: &[ReadingInterval], weights: &[f64], bursts: u64) ->
     slices
 }
 
-/// Estimates a unit's weighted counts and, if `has_margins`, their standard errors. These are the errors of a ratio estimator with slices
-/// as the sample (Cochran, "Sampling Techniques", section 6.4), `sqrt(n / (n - 1) * sum((count - rate * time)^2))`, combined with the error
-/// that all counters have in common. Slices serve as batch means: they are less correlated than neighbouring bursts.
+/// Estimates the weighted counts of a unit's counters and, if `has_margins`, their standard errors. The error of a counter is that of a
+/// ratio estimator with slices as the sample (Cochran, "Sampling Techniques", section 6.4), `sqrt(n / (n - 1) * sum((count - rate *
+/// time)^2))`, combined with the error that all counters have in common. Slices serve as batch means: they are less correlated than
+/// neighbouring bursts.
 fn estimate_counters(slices: &[RunSlice], key: ImageUnit, common_error: f64, has_margins: bool) -> Vec<CounterEstimate> {
     let mut counts = BTreeMap::<u64, Vec<(usize, f64)>>::new();
     for (number, slice) in slices.iter().enumerate() {
@@ -264,7 +266,7 @@ fn estimate_counters(slices: &[RunSlice], key: ImageUnit, common_error: f64, has
     let estimate = |(index, counts): (u64, Vec<(usize, f64)>)| {
         let weighted: f64 = counts.iter().map(|(_, count)| count).sum();
         let rate = if time > 0.0 { weighted / time } else { 0.0 };
-        // Computed as if the counter were 0 in all slices, and corrected below for the slices in which it is not.
+        // Sums for a counter that is 0 in all slices. The loop corrects them for the slices in which it is not 0.
         let (mut second, mut fourth) = (rate.powi(2) * squares, rate.powi(4) * fourths);
         for (slice, count) in counts {
             let expected = rate * slices[slice].on_ns;
@@ -274,9 +276,9 @@ fn estimate_counters(slices: &[RunSlice], key: ImageUnit, common_error: f64, has
         let (second, fourth) = (second.max(0.0), fourth.max(0.0));
         let variance = number / (number - 1.0) * second;
         let samples = (weighted * weighted / variance) as f32;
-        // If a few slices make up most of the variance, the variance itself is uncertain. Hence Student's quantile, with the effective
-        // degrees of freedom of a sum of unequal squares (Satterthwaite, "An approximate distribution of estimates of variance components",
-        // 1946).
+        // If a few slices make up most of the variance, the variance itself is uncertain. Hence the use of Student's quantile, with the
+        // effective degrees of freedom of a sum of unequal squares (Satterthwaite, "An approximate distribution of estimates of variance
+        // components", 1946).
         let freedom = if fourth > 0.0 { (second * second / fourth).min(number) - 1.0 } else { number - 1.0 };
         let error = (variance.sqrt() * student_t_quantile_95(freedom) / NORMAL_QUANTILE_95).hypot(weighted * common_error) as f32;
         CounterEstimate { index, weighted: weighted as f32, error: has_margins.then_some(error), samples: has_margins.then_some(samples) }
@@ -307,7 +309,7 @@ mod tests {
     use std::sync::Arc;
     use trodden_testkit::{Random, functions};
 
-    fn raw(counts: &[(u64, u64)]) -> RawProfile {
+    fn create_raw_profile(counts: &[(u64, u64)]) -> RawProfile {
         let unit = RawUnitCounts { unit: Identity([2; 16]), counters: 100, counts: counts.to_vec(), overflow: Vec::new() };
         RawProfile {
             file: PathBuf::from("a.raw"),
@@ -322,7 +324,7 @@ mod tests {
         }
     }
 
-    /// Adds a reading in which the switch was on for `on` nanoseconds, 1% of the time.
+    /// Adds a reading of a run that is counted for 1% of the time. `on` is the time with the switch on, in nanoseconds.
     fn add_reading(readings: &mut Readings, raw: RawProfile, on: u64) {
         readings.read(&[raw], SwitchedOn { ns: on, bursts: 0 }, 100 * on);
     }
@@ -349,7 +351,7 @@ mod tests {
         let mut sum = 0;
         for (count, time) in counts.iter().zip(times) {
             sum += *count as u64;
-            add_reading(&mut readings, raw(&[(7, sum), (8, 1)]), time as u64);
+            add_reading(&mut readings, create_raw_profile(&[(7, sum), (8, 1)]), time as u64);
         }
         let sampling = finish(readings, 54, 5400);
         assert_eq!(sampling.slices, 5);
@@ -360,10 +362,10 @@ mod tests {
         let sampled = student_t_quantile_95(effective - 1.0) * ratio_estimator_error(&counts, &times);
         let expected = 100.0 * sampled.hypot(NORMAL_QUANTILE_95 * COLD_ERROR * 21.0);
         assert!((estimate.margin.unwrap() - expected).abs() < 1e-3 * expected, "{estimate:?} {expected}");
-        // The sampling error is that of so many independent samples: 21 / sqrt(samples).
+        // `samples` independent samples have a relative sampling error of `1 / sqrt(samples)`, here 21 / sqrt(samples).
         let samples = (21.0 / ratio_estimator_error(&counts, &times)).powi(2);
         assert!((estimate.samples.unwrap() - samples).abs() < 1e-3 * samples, "{estimate:?} {samples}");
-        // A second, independent run of the same kind halves the variance, so it doubles the number of samples.
+        // A second, independent run with the same counts halves the relative variance, so the number of samples doubles.
         let mut both = sampling.clone();
         both.add(sampling);
         let merged = both.estimate(Identity([1; 16]), Identity([2; 16]), 7, 42).unwrap();
@@ -372,13 +374,14 @@ mod tests {
 
     #[test]
     fn long_burst_is_not_overrepresented() {
-        // Three executions per nanosecond throughout. The third burst lasts ten times as long as the others.
+        // Paths are executed three times per nanosecond in all bursts. Counter 2 counts the third burst, which is ten times as long as the
+        // others, and counter 1 counts the other bursts.
         let (ons, passed) = ([10, 10, 100, 10, 10], 1000);
         let mut readings = Readings::default();
         let (mut early, mut late) = (0, 0);
         for (slice, on) in ons.into_iter().enumerate() {
             *(if slice == 2 { &mut late } else { &mut early }) += 3 * on;
-            readings.read(&[raw(&[(1, early), (2, late)])], SwitchedOn { ns: on, bursts: 0 }, passed);
+            readings.read(&[create_raw_profile(&[(1, early), (2, late)])], SwitchedOn { ns: on, bursts: 0 }, passed);
         }
         let sampling = finish(readings, 140, 5 * passed);
         let executions = |index, seen| sampling.estimate(Identity([1; 16]), Identity([2; 16]), index, seen).unwrap().executions;
@@ -420,7 +423,7 @@ mod tests {
         let mut readings = Readings::default();
         let number = 2 * MAX_READINGS as u64 + 1;
         for reading in 1..=number {
-            add_reading(&mut readings, raw(&[(3, reading * 1000)]), 1);
+            add_reading(&mut readings, create_raw_profile(&[(3, reading * 1000)]), 1);
         }
         assert!(readings.readings.len() < MAX_READINGS && readings.stride() > 1);
         let sampling = finish(readings, number, 100 * number);
@@ -432,12 +435,13 @@ mod tests {
     #[test]
     fn short_runs_have_no_margins() {
         let mut readings = Readings::default();
-        add_reading(&mut readings, raw(&[(3, 4)]), 5);
+        add_reading(&mut readings, create_raw_profile(&[(3, 4)]), 5);
         assert_eq!(finish(readings, 5, 50).estimate(Identity([1; 16]), Identity([2; 16]), 3, 4).unwrap().margin, None);
-        // Runs with few bursts have no margins, regardless of the number of slices. Margins are wider if the program waited.
+        // With wall time, a run with few bursts has no margins, however many slices it has. Margins are wider if the program waited for a
+        // processor.
         let margin = |bursts, waited| {
             let mut readings = Readings::default();
-            (1..=20).for_each(|at| add_reading(&mut readings, raw(&[(3, 4 * at)]), 5));
+            (1..=20).for_each(|at| add_reading(&mut readings, create_raw_profile(&[(3, 4 * at)]), 5));
             let clock = SampledClock::Wall { intended_ns: 100, waited };
             let sampled = SampledRun { readings, on_ns: 100, total_ns: 10_000, bursts, clock };
             let sampling = sampled.finish(&Profile { run: Run::default(), images: Vec::new(), sampling: None });
@@ -445,7 +449,7 @@ mod tests {
         };
         assert_eq!(margin(MIN_BURSTS - 1, 0.0), Some(None));
         assert!(margin(MIN_BURSTS, 0.45).flatten() > margin(MIN_BURSTS, 0.0).flatten().map(|m| 1.2 * m));
-        // If the program mostly waited, there is no estimate.
+        // A program that waited most of the time has no estimates at all.
         assert_eq!(margin(MIN_BURSTS, 0.9), None);
     }
 }

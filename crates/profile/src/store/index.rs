@@ -1,12 +1,12 @@
-//! A run store's index, `runs.db`, which is kept consistent with the profiles and can be rebuilt from them.
+//! The index of a run store, `runs.db`, which is kept consistent with the profiles and can be rebuilt from them.
 //!
-//! Invariant: a profile is named or removed only within a transaction that updates the index. So if index and profiles differ while the
-//! index is locked for writing, a recorder was killed, or files were added or removed without trodden.
+//! Invariant: a profile is named or removed only within a transaction that updates the index. If the index and the profiles differ although
+//! the index is locked for writing, a recorder was killed, or files were added or removed by other means than trodden.
 
 use super::names::{profile_path, run_numbers};
-use super::rows::{IMAGES_QUERY, RUNS_QUERY, insert_run, remove_unused_suites_and_builds, signed, unsigned};
+use super::rows::{IMAGES_QUERY, RUNS_QUERY, from_sqlite_integer, insert_run, remove_unused_suites_and_builds, to_sqlite_integer};
 use super::schema::{self, BUSY_TIMEOUT, MIGRATIONS, configure, migrate};
-use super::{DATABASE, IndexFailure, PROFILES, STREAMS};
+use super::{DATABASE_NAME, IndexFailure, PROFILES_FOLDER, STREAMS_FOLDER};
 use crate::atomic_file::Access;
 use crate::container::{ProfileHeader, change_run};
 use crate::error::ProfileError;
@@ -20,27 +20,27 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Changes to an index that differed from the profiles.
+/// How an index was changed to make it consistent with the profiles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexRepair {
     /// The store.
     pub folder: PathBuf,
-    /// Why the index was rebuilt; `None` if it was only updated.
+    /// Reason why the index was rebuilt; `None` if it was only updated.
     pub reason: Option<String>,
-    /// Number of profiles that were added to the index.
+    /// Number of profiles that the index lacked and that were added to it.
     pub added: usize,
     /// Number of runs that were removed from the index because their profiles no longer exist.
     pub gone: usize,
-    /// Profiles that were newly found to be unreadable.
+    /// Profiles that cannot be read and were not known to be unreadable before.
     pub unreadable: Vec<UnreadableProfile>,
 }
 
-/// A profile that is not listed because it cannot be read.
+/// A profile that is missing in the list of runs because it cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadableProfile {
     /// The file.
     pub path: PathBuf,
-    /// The reason; includes the file's name.
+    /// Reason why the profile cannot be read, including the file's name.
     pub why: String,
 }
 
@@ -49,12 +49,12 @@ impl fmt::Display for IndexRepair {
         let runs = |n: usize| format!("{n} run{}", if n == 1 { "" } else { "s" });
         write!(f, "run store {}: ", self.folder.display())?;
         match &self.reason {
-            Some(reason) => write!(f, "the index {DATABASE} {reason}, and was rebuilt from the profiles ({})", runs(self.added))?,
+            Some(reason) => write!(f, "the index {DATABASE_NAME} {reason}, and was rebuilt from the profiles ({})", runs(self.added))?,
             None => {
                 let changes = [(self.added, "added"), (self.gone, "removed, because the profile no longer exists")];
                 let changes = changes.iter().filter(|c| c.0 > 0).map(|(n, what)| format!("{} {what}", runs(*n)));
                 let changes: Vec<String> = changes.collect();
-                write!(f, "the index {DATABASE} differed from the profiles and was updated")?;
+                write!(f, "the index {DATABASE_NAME} differed from the profiles and was updated")?;
                 if !changes.is_empty() {
                     write!(f, ": {}", changes.join(", "))?;
                 }
@@ -75,10 +75,10 @@ pub struct StoreIndex {
     pub repair: Option<IndexRepair>,
 }
 
-/// Opens an index and updates it to the profiles in the store `folder`. The index is in `index_folder`, which is the store's folder or
-/// contains a copy of its index.
+/// Opens an index and updates it to match the profiles in the store `folder`. `index_folder` contains the index: it is either the store's
+/// folder, or a folder with a copy of the index.
 pub fn open(index_folder: &Path, folder: &Path) -> Result<StoreIndex, ProfileError> {
-    let path = index_folder.join(DATABASE);
+    let path = index_folder.join(DATABASE_NAME);
     let failed = |source| ProfileError::Database { path: path.clone(), source };
     let is_missing = match path.metadata() {
         Ok(there) => there.len() == 0,
@@ -103,7 +103,8 @@ pub fn open(index_folder: &Path, folder: &Path) -> Result<StoreIndex, ProfileErr
     index.map_err(|failure| failure.into_error(&path))
 }
 
-/// Opens the database, upgrades its tables and checks it. `store` is the store's folder if the upgrade may change profiles.
+/// Opens the database, upgrades its tables and checks it. `store` is the folder of the store, or `None` if the upgrade must not change
+/// profiles.
 fn connect(path: &Path, store: Option<&Path>) -> Result<Connection, IndexFailure> {
     let mut database = Connection::open(path)?;
     configure(&database)?;
@@ -122,24 +123,24 @@ fn connect(path: &Path, store: Option<&Path>) -> Result<Connection, IndexFailure
         let corrupt = rusqlite::ffi::Error { code: ErrorCode::DatabaseCorrupt, extended_code: rusqlite::ffi::SQLITE_CORRUPT };
         return Err(rusqlite::Error::SqliteFailure(corrupt, Some(found)).into());
     }
-    // Finds missing tables and columns.
+    // Preparing the queries fails if a table or a column is missing.
     for sql in [RUNS_QUERY, IMAGES_QUERY] {
         database.prepare(sql)?;
     }
     Ok(database)
 }
 
-/// Adds suites to the profiles in a store from an older version, in which only the index contained suites.
+/// Writes the name of each run's suite into its profile. In stores of older versions, only the index contained the suites.
 fn add_suites_to_profiles(database: &mut Connection, folder: &Path) -> Result<(), IndexFailure> {
     let t = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let rows = {
         let mut statement = t.prepare("SELECT number, suites.name FROM runs LEFT JOIN suites ON suites.id = runs.suite")?;
-        let rows = statement.query_map([], |row| Ok((unsigned(row.get(0)?), row.get::<_, Option<String>>(1)?)))?;
+        let rows = statement.query_map([], |row| Ok((from_sqlite_integer(row.get(0)?), row.get::<_, Option<String>>(1)?)))?;
         rows.collect::<Result<Vec<_>, _>>()?
     };
     for (number, suite) in rows {
         let path = profile_path(folder, number);
-        // A profile that is corrupt or has a different version is not changed; the problem is reported when it is read.
+        // Profiles that are corrupt or of a different version are left unchanged; the problem is reported when they are read.
         if ProfileHeader::read(&path).is_ok_and(|header| header.run.suite != suite) {
             change_run(&path, Access::Mode(file_mode(folder)), |run| run.suite = suite)?;
         }
@@ -151,12 +152,12 @@ fn is_corrupt(error: &rusqlite::Error) -> bool {
     use ErrorCode::{ConstraintViolation, DatabaseCorrupt, NotADatabase, TypeMismatch, Unknown};
     match error.sqlite_error_code() {
         Some(code) => matches!(code, NotADatabase | DatabaseCorrupt | ConstraintViolation | TypeMismatch | Unknown),
-        // A value does not have the type that its column should have.
+        // The error is not SQLite's: a value does not have the type of its column.
         None => true,
     }
 }
 
-/// Empties a corrupt database in place under SQLite's locks, since other processes may have it open.
+/// Empties a corrupt database. The file is kept and changed under SQLite's locks, since other processes may have it open.
 fn reset_database(path: &Path) -> rusqlite::Result<()> {
     let database = Connection::open(path)?;
     database.busy_timeout(BUSY_TIMEOUT)?;
@@ -165,23 +166,24 @@ fn reset_database(path: &Path) -> rusqlite::Result<()> {
     database.set_db_config(DbConfig::SQLITE_DBCONFIG_RESET_DATABASE, false).map(drop)
 }
 
-/// Lists profiles that are missing from the index, and removes runs whose profiles no longer exist. Returns the changes, if any.
+/// Adds runs to the index whose profiles it lacks, and removes runs whose profiles no longer exist. `reason` says why the index was
+/// rebuilt, if it was. Returns `None` if nothing changed.
 fn synchronize(database: &mut Connection, folder: &Path, reason: Option<String>) -> Result<Option<IndexRepair>, IndexFailure> {
     let differences = Differences::find(database, folder)?;
     if differences.is_empty() {
         return Ok(None);
     }
-    // The profiles are read before the lock is taken, so that other recorders do not have to wait.
+    // Reads the profiles before locking the database, so that other recorders do not have to wait.
     let read = |path: &Path| ProfileHeader::read(path).map_err(|e| e.to_string());
     let mut headers: BTreeMap<u64, _> = differences.missing.iter().map(|&n| (n, read(&profile_path(folder, n)))).collect();
     let t = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let differences = Differences::find(&t, folder)?;
     let mut repair = IndexRepair { folder: folder.to_owned(), reason, added: 0, gone: differences.gone.len(), unreadable: Vec::new() };
     for number in &differences.gone {
-        t.execute("DELETE FROM runs WHERE number = ?1", [signed(*number)])?;
+        t.execute("DELETE FROM runs WHERE number = ?1", [to_sqlite_integer(*number)])?;
     }
     for number in &differences.stale_unreadable {
-        t.execute("DELETE FROM unreadable WHERE number = ?1", [signed(*number)])?;
+        t.execute("DELETE FROM unreadable WHERE number = ?1", [to_sqlite_integer(*number)])?;
     }
     for &number in &differences.missing {
         let path = profile_path(folder, number);
@@ -194,7 +196,7 @@ fn synchronize(database: &mut Connection, folder: &Path, reason: Option<String>)
             Err(why) => {
                 let (bytes, modified) = size_and_mtime(&there);
                 let sql = "INSERT OR REPLACE INTO unreadable (number, bytes, modified_ns, why) VALUES (?1, ?2, ?3, ?4)";
-                t.execute(sql, params![signed(number), bytes, modified, why])?;
+                t.execute(sql, params![to_sqlite_integer(number), bytes, modified, why])?;
                 repair.unreadable.push(UnreadableProfile { path, why });
             }
         }
@@ -206,11 +208,11 @@ fn synchronize(database: &mut Connection, folder: &Path, reason: Option<String>)
 }
 
 struct Differences {
-    /// Profiles that the index lists neither as runs nor as unreadable.
+    /// Numbers of profiles that the index lists neither as runs nor as unreadable.
     missing: Vec<u64>,
     /// Runs without a profile.
     gone: Vec<u64>,
-    /// Profiles listed as unreadable that have changed or no longer exist.
+    /// Numbers of profiles that the index lists as unreadable but that have changed or no longer exist.
     stale_unreadable: Vec<u64>,
 }
 
@@ -218,16 +220,16 @@ impl Differences {
     fn find(database: &Connection, folder: &Path) -> Result<Differences, IndexFailure> {
         let listed: BTreeSet<u64> = {
             let mut statement = database.prepare("SELECT number FROM runs ORDER BY number")?;
-            statement.query_map([], |row| row.get(0).map(unsigned))?.collect::<Result<_, _>>()?
+            statement.query_map([], |row| row.get(0).map(from_sqlite_integer))?.collect::<Result<_, _>>()?
         };
         let unreadable: BTreeMap<u64, (i64, i64)> = {
             let mut statement = database.prepare("SELECT number, bytes, modified_ns FROM unreadable")?;
-            let rows = statement.query_map([], |row| Ok((unsigned(row.get(0)?), (row.get(1)?, row.get(2)?))))?;
+            let rows = statement.query_map([], |row| Ok((from_sqlite_integer(row.get(0)?), (row.get(1)?, row.get(2)?))))?;
             rows.collect::<Result<_, _>>()?
         };
-        // The folder is read after the index. If a recorder is adding a run at the moment, its profile may be found without its row; the
-        // second check, under the lock, corrects this.
-        let there = run_numbers(&folder.join(PROFILES))?;
+        // The folder is read after the index. If a recorder is just adding a run, its profile may be found although its row was not. The
+        // second comparison, while the database is locked, corrects this.
+        let there = run_numbers(&folder.join(PROFILES_FOLDER))?;
         let is_unchanged =
             |number: u64, known: (i64, i64)| profile_path(folder, number).symlink_metadata().is_ok_and(|now| size_and_mtime(&now) == known);
         let stale_unreadable: Vec<u64> = unreadable.iter().filter(|(n, known)| !is_unchanged(**n, **known)).map(|(n, _)| *n).collect();
@@ -244,24 +246,25 @@ impl Differences {
     }
 }
 
-/// Returns a file's size and modification time, which identify an unchanged file.
+/// Returns a file's size and modification time. If both are the same as before, the file is taken as unchanged.
 fn size_and_mtime(file: &Metadata) -> (i64, i64) {
-    (signed(file.len()), file.mtime().saturating_mul(1_000_000_000).saturating_add(file.mtime_nsec()))
+    (to_sqlite_integer(file.len()), file.mtime().saturating_mul(1_000_000_000).saturating_add(file.mtime_nsec()))
 }
 
-/// Returns the number of the next run, which is higher than those of all runs in the index, all removed runs, and all files in the store.
-pub fn next_number(t: &Transaction, folder: &Path) -> Result<u64, IndexFailure> {
+/// Returns the number of the next run. It is higher than the numbers of all runs in the index, all removed runs, and all files in the
+/// store.
+pub fn next_run_number(t: &Transaction, folder: &Path) -> Result<u64, IndexFailure> {
     let assigned: Option<i64> = t.query_row("SELECT max(seq) FROM sqlite_sequence WHERE name = 'runs'", [], |row| row.get(0))?;
     let listed: Option<i64> = t.query_row("SELECT max(number) FROM runs", [], |row| row.get(0))?;
-    let mut last = assigned.into_iter().chain(listed).map(unsigned).max().unwrap_or(0);
-    for part in [PROFILES, STREAMS] {
+    let mut last = assigned.into_iter().chain(listed).map(from_sqlite_integer).max().unwrap_or(0);
+    for part in [PROFILES_FOLDER, STREAMS_FOLDER] {
         last = last.max(run_numbers(&folder.join(part))?.last().copied().unwrap_or(0));
     }
     Ok(last + 1)
 }
 
-/// Gives the database file the store's permissions, and creates it if necessary. SQLite copies the permissions to its other files. Failures
-/// are ignored, since SQLite reports them better when it opens the file.
+/// Creates the database file if necessary, and gives it the permissions of the store; SQLite copies them to its other files. Ignores
+/// failures, since SQLite reports them better when it opens the file.
 fn set_permissions(path: &Path, folder: &Path) {
     let mode = file_mode(folder);
     let has_mode = |file: &Metadata| file.mode() & 0o777 == mode;

@@ -1,24 +1,25 @@
-//! Files that killed recorders left in a store: folders of raw counts, and incomplete profiles.
+//! Files that killed recorders left in a store: folders of raw files, and incomplete profiles.
 //!
-//! A recorder locks its folder, and a writer its file, while it runs ([`atomic_file`]), so unlocked files are orphaned.
+//! A recorder locks its folder of raw files, and a writer its unfinished file, as long as it runs ([`atomic_file`]). Therefore unlocked
+//! files and folders are left over.
 
-use super::{PROFILES, RAW_FOLDER_PREFIX, RunStore};
+use super::{PROFILES_FOLDER, RAW_FOLDER_PREFIX, RunStore};
 use crate::atomic_file;
 use crate::container::TEMPORARY_PREFIX;
 use crate::error::ProfileError;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// An orphaned file or folder.
+/// A file or folder that a killed recorder left in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
     /// The file or folder.
     pub path: PathBuf,
-    /// Its size on disk in bytes.
+    /// Size on disk in bytes, including the contents of a folder.
     pub bytes: u64,
 }
 
-/// Returns the size on disk in bytes of a file, or of a folder with its contents. Unreadable folders and files count as 0.
+/// Returns the size on disk, in bytes, of a file or of a folder with its contents. Files and folders that cannot be read count as 0.
 fn disk_usage(path: &Path) -> u64 {
     let Ok(there) = path.symlink_metadata() else { return 0 };
     if !there.is_dir() {
@@ -28,11 +29,12 @@ fn disk_usage(path: &Path) -> u64 {
 }
 
 impl RunStore {
-    /// Finds the raw counts and incomplete profiles that killed recorders left. Excludes files that a running recorder has locked.
+    /// Finds the folders of raw files and the incomplete profiles that killed recorders left. Excludes those that a running recorder has
+    /// locked.
     pub fn leftovers(&self) -> Result<Vec<Leftover>, ProfileError> {
         let mut found = Vec::new();
         for (folder, prefixes) in
-            [(self.folder.clone(), &[RAW_FOLDER_PREFIX, TEMPORARY_PREFIX][..]), (self.folder.join(PROFILES), &[TEMPORARY_PREFIX])]
+            [(self.folder.clone(), &[RAW_FOLDER_PREFIX, TEMPORARY_PREFIX][..]), (self.folder.join(PROFILES_FOLDER), &[TEMPORARY_PREFIX])]
         {
             let failed = ProfileError::io(&folder, "read");
             for entry in std::fs::read_dir(&folder).map_err(failed)? {

@@ -1,6 +1,6 @@
-//! File names in a store. Profiles and folders of streams are named by run numbers.
+//! File names in a run store. Profiles and folders of streams are named after the number of the run.
 
-use super::PROFILES;
+use super::PROFILES_FOLDER;
 use crate::container::EXTENSION;
 use crate::error::ProfileError;
 use std::collections::BTreeSet;
@@ -8,29 +8,29 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub fn profile_path(folder: &Path, number: u64) -> PathBuf {
-    folder.join(PROFILES).join(profile_name(number))
+    folder.join(PROFILES_FOLDER).join(profile_name(number))
 }
 
 pub fn profile_name(number: u64) -> String {
     format!("{number:06}.{EXTENSION}")
 }
 
-/// Parses the number in the name of a profile or a folder of streams; `None` for other names.
+/// Returns the run number in the name of a profile or of a folder of streams; `None` for all other names.
 fn parse_run_number(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(&format!(".{EXTENSION}")).unwrap_or(name);
-    // SQLite's integers are signed.
+    // Numbers must fit into SQLite's integers, which are signed.
     let number = digits.parse().ok().filter(|n| (1..=i64::MAX as u64).contains(n))?;
     (format!("{number:06}") == digits).then_some(number)
 }
 
-/// Returns the run numbers in the names of a folder's entries; empty if the folder does not exist.
+/// Returns the numbers of the runs that have a profile or a folder of streams in `folder`. Empty if the folder does not exist.
 pub fn run_numbers(folder: &Path) -> Result<BTreeSet<u64>, ProfileError> {
     let failed = || ProfileError::io(folder, "read");
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
         other => other.map_err(failed())?,
     };
-    let is_profiles = folder.ends_with(PROFILES);
+    let is_profiles = folder.ends_with(PROFILES_FOLDER);
     let mut found = BTreeSet::new();
     for entry in entries {
         let name = entry.map_err(failed())?.file_name();

@@ -1,14 +1,14 @@
-//! Reads and writes runs, suites and builds as rows of the index.
+//! Reads and writes the index's rows of runs, suites and builds.
 
 use super::names::{profile_name, profile_path};
-use super::{PROFILES, RunEntry, RunImage};
+use super::{PROFILES_FOLDER, RunEntry, RunImage};
 use crate::container::ProfileHeader;
 use crate::model::{ProcessEnding, Run};
 use rusqlite::{Row, Transaction, params};
 use std::path::Path;
 use trodden_unit::Identity;
 
-/// Query for all listed runs. Conditions can be appended to it.
+/// SQL query for all runs in the index. Further conditions can be appended to it.
 pub const RUNS_QUERY: &str =
     "SELECT number, bytes, command, directory, host, suites.name, started_ns, duration_ns, exit_status, signal, merged_runs, recorder,
     test, diverged, lost, interrupted FROM runs LEFT JOIN suites ON suites.id = runs.suite WHERE true";
@@ -30,23 +30,23 @@ pub fn insert_run(t: &Transaction, number: u64, header: &ProfileHeader, bytes: u
             merged_runs, recorder, test, diverged, lost, interrupted)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
         params![
-            signed(number),
-            format!("{PROFILES}/{}", profile_name(number)),
-            signed(bytes),
+            to_sqlite_integer(number),
+            format!("{PROFILES_FOLDER}/{}", profile_name(number)),
+            to_sqlite_integer(bytes),
             command,
             run.directory,
             run.host,
             suite,
-            signed(run.started_ns),
-            signed(run.duration_ns),
+            to_sqlite_integer(run.started_ns),
+            to_sqlite_integer(run.duration_ns),
             status,
             signal,
-            signed(run.runs),
+            to_sqlite_integer(run.runs),
             run.recorder,
             run.test,
-            signed(run.diverged),
-            signed(run.lost),
-            signed(run.interrupted)
+            to_sqlite_integer(run.diverged),
+            to_sqlite_integer(run.lost),
+            to_sqlite_integer(run.interrupted)
         ],
     )?;
     for (place, (identity, path, build_id)) in header.images.iter().enumerate() {
@@ -57,25 +57,25 @@ pub fn insert_run(t: &Transaction, number: u64, header: &ProfileHeader, bytes: u
         )?;
         t.execute(
             "INSERT INTO run_builds (run, build, place) SELECT ?1, id, ?2 FROM builds WHERE identity = ?3 AND path = ?4",
-            params![signed(number), place as i64, identity, path],
+            params![to_sqlite_integer(number), place as i64, identity, path],
         )?;
     }
     Ok(())
 }
 
-/// Returns the ID of a suite. Adds the suite if it is new.
+/// Returns the ID of a suite, which is added to the index if it is new.
 pub fn suite_id(t: &Transaction, name: &str) -> rusqlite::Result<i64> {
     t.execute("INSERT INTO suites (name) VALUES (?1) ON CONFLICT DO NOTHING", [name])?;
     t.query_row("SELECT id FROM suites WHERE name = ?1", [name], |row| row.get(0))
 }
 
-/// Removes suites and builds without runs.
+/// Removes suites and builds that no run refers to.
 pub fn remove_unused_suites_and_builds(t: &Transaction) -> rusqlite::Result<()> {
     t.execute("DELETE FROM suites WHERE id NOT IN (SELECT suite FROM runs WHERE suite IS NOT NULL)", [])?;
     t.execute("DELETE FROM builds WHERE id NOT IN (SELECT build FROM run_builds)", []).map(drop)
 }
 
-/// Converts a row of [`RUNS_QUERY`] to a run without images.
+/// Converts a row that [`RUNS_QUERY`] returned to a run; its images are not filled in.
 pub fn read_entry(folder: &Path, row: &Row) -> rusqlite::Result<RunEntry> {
     let ending = match (row.get::<_, Option<i32>>(8)?, row.get::<_, Option<i32>>(9)?) {
         (Some(status), _) => Some(ProcessEnding::Exit(status)),
@@ -89,37 +89,37 @@ pub fn read_entry(folder: &Path, row: &Row) -> rusqlite::Result<RunEntry> {
         directory: row.get(3)?,
         host: row.get(4)?,
         suite: row.get(5)?,
-        started_ns: unsigned(row.get(6)?),
-        duration_ns: unsigned(row.get(7)?),
+        started_ns: from_sqlite_integer(row.get(6)?),
+        duration_ns: from_sqlite_integer(row.get(7)?),
         ending,
-        runs: unsigned(row.get(10)?),
+        runs: from_sqlite_integer(row.get(10)?),
         recorder: row.get(11)?,
         test: row.get(12)?,
-        diverged: unsigned(row.get(13)?),
-        lost: unsigned(row.get(14)?),
-        interrupted: unsigned(row.get(15)?),
+        diverged: from_sqlite_integer(row.get(13)?),
+        lost: from_sqlite_integer(row.get(14)?),
+        interrupted: from_sqlite_integer(row.get(15)?),
     };
-    let number = unsigned(row.get(0)?);
-    let bytes = row.get::<_, Option<i64>>(1)?.map_or(0, unsigned);
-    // The path follows from the number. The path in the table is ignored, since it may have been edited.
+    let number = from_sqlite_integer(row.get(0)?);
+    let bytes = row.get::<_, Option<i64>>(1)?.map_or(0, from_sqlite_integer);
+    // The profile's path is derived from the run's number. The path in the table is ignored, since users may have edited it.
     Ok(RunEntry { number, run, profile: profile_path(folder, number), bytes, images: Vec::new() })
 }
 
 pub fn read_images(t: &Transaction, number: u64) -> rusqlite::Result<Vec<RunImage>> {
     let mut statement = t.prepare_cached(IMAGES_QUERY)?;
-    let rows = statement.query_map([signed(number)], |row| {
+    let rows = statement.query_map([to_sqlite_integer(number)], |row| {
         let identity: String = row.get(0)?;
         Ok(RunImage { identity: Identity::parse(&identity).unwrap_or(Identity([0; 16])), path: row.get(1)?, build_id: row.get(2)? })
     })?;
     rows.collect()
 }
 
-/// Converts to an SQLite integer, which is signed; saturates.
-pub fn signed(number: u64) -> i64 {
+/// Converts a number to an SQLite integer, which is signed. Numbers that do not fit become `i64::MAX`.
+pub fn to_sqlite_integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Converts from an SQLite integer; negative numbers become 0.
-pub fn unsigned(number: i64) -> u64 {
+/// Converts an SQLite integer to an unsigned number. Negative numbers become 0.
+pub fn from_sqlite_integer(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

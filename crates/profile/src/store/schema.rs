@@ -1,22 +1,22 @@
-//! The tables of the run store, and their migrations from older versions.
+//! The tables of the run store's index, and migrations of tables that older versions created.
 
 use rusqlite::{Connection, TransactionBehavior};
 use std::time::Duration;
 
-/// The database's application ID, "TROD". Tools such as `file` show it.
+/// SQLite's application ID of the database, "TROD". Tools such as `file` show it.
 const APPLICATION_ID: i64 = 0x5452_4f44;
 
-/// Maximum time to wait for other writers.
+/// Maximum time to wait until other processes have finished writing to the database.
 pub const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Migrations from each version of the schema to the next. The version is the number of migrations applied.
+/// SQL statements that upgrade each version of the schema to the next. The version is the number of migrations applied.
 pub const MIGRATIONS: &[&str] = &[
     SCHEMA,
     "ALTER TABLE runs ADD COLUMN test TEXT; -- name of the test of a suite that the run is",
     "ALTER TABLE runs ADD COLUMN diverged INTEGER NOT NULL DEFAULT 0; -- differences between the copies that counted it",
     "ALTER TABLE runs ADD COLUMN lost INTEGER NOT NULL DEFAULT 0; -- threads whose counts are lost
      ALTER TABLE runs ADD COLUMN interrupted INTEGER NOT NULL DEFAULT 0; -- copies that a signal ended, all of them",
-    // Version 4 listed runs before their profiles were written, so rows without a profile are left from killed recorders.
+    // Schema version 4 added runs to the index before their profiles were written, so rows without a profile were left by killed recorders.
     "DELETE FROM runs WHERE profile IS NULL;
      CREATE TABLE unreadable (       -- files among the profiles that are not listed
         number INTEGER PRIMARY KEY,
@@ -26,7 +26,7 @@ pub const MIGRATIONS: &[&str] = &[
      );",
 ];
 
-/// First version of the schema whose profiles contain their suite.
+/// First version of the schema for which profiles, and not only the index, contain the name of their suite.
 pub const FIRST_VERSION_WITH_SUITES_IN_PROFILES: u64 = 5;
 
 const SCHEMA: &str = "
@@ -68,26 +68,27 @@ pub fn configure(database: &Connection) -> rusqlite::Result<()> {
     database.pragma_update(None, "foreign_keys", true)?;
     let mode: String = database.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
     if mode != "wal" {
-        // May fail, depending on the file system and on other processes. Without a write-ahead log, readers and writers wait for each
-        // other.
+        // Enabling the write-ahead log may fail, depending on the file system and on other processes. Without it, readers and writers have
+        // to wait for each other.
         let _ = database.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0));
     }
     Ok(())
 }
 
-/// Returns the version of a database's schema; 0 for an empty database.
+/// Returns the schema version of a database; 0 if the database is empty.
 pub fn version(database: &Connection) -> rusqlite::Result<u64> {
     database.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).map(|v| u64::try_from(v).unwrap_or(0))
 }
 
-/// Upgrades the schema to the current version, and returns the database's version, which is higher if a newer trodden created it.
+/// Upgrades the schema to the current version. Returns the version of the database, which is higher than the current one if a newer trodden
+/// created it.
 pub fn migrate(database: &mut Connection) -> rusqlite::Result<u64> {
     let found = version(database)?;
     if found >= MIGRATIONS.len() as u64 {
         return Ok(found);
     }
     let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // A different process may have upgraded the schema in the meantime.
+    // Another process may have upgraded the schema since the check above.
     let from = version(&transaction)?;
     for (number, step) in MIGRATIONS.iter().enumerate().skip(from as usize) {
         transaction.execute_batch(step)?;

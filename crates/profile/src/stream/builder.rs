@@ -1,10 +1,12 @@
-//! Builds the compressed windows of a stream log while the program runs.
+//! Builds the compressed windows of a stream log while the traced program runs. A stream is the sequence of paths that a thread executes,
+//! and a window is a compressed part of it.
 //!
-//! Each thread has one open window. The window's events are also written to a *journal*, a log of uncompressed event frames, so that chunks
-//! can be returned to the program immediately and nothing is lost if the recorder is killed. The journal is removed once its window is in
-//! the log.
+//! Each thread has one open window. The window's events are also written uncompressed to a *journal*, so that the memory of the events can
+//! be returned to the program immediately and nothing is lost if the recorder is killed. The journal is removed once its window is in the
+//! log.
 //!
-//! Invariant: a window ends at the end of a frame of its journal, and contains no gap. Events between two windows of a thread were lost.
+//! Invariant: a window ends where a frame (a section) of its journal ends, and contains no gap. Between two windows of a thread, events may
+//! have been lost.
 
 use super::live::{StreamHeader, ThreadKey};
 use super::log::{LogContent, LogFrameHeader, LogWriter};
@@ -19,21 +21,21 @@ use trodden_wire::stream::Event;
 
 /// Extension of journals.
 pub const JOURNAL_EXTENSION: &str = "journal";
-/// Maximum number of bytes that a compressor needs for each entry in its memory ([`Compressor::items_in_memory`]).
+/// Maximum memory, in bytes, that a compressor needs for each of its entries ([`Compressor::items_in_memory`]).
 pub const BYTES_PER_ENTRY: usize = 200;
 
-/// Limits at which windows are closed. They are checked after each frame, so the last frame may exceed them.
+/// Limits above which windows are closed. They are checked after each frame of events, so the last frame may exceed them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowBounds {
-    /// Maximum number of entries of all open windows of a file together ([`Compressor::items_in_memory`], [`BYTES_PER_ENTRY`] each). If it
-    /// is exceeded, the largest windows are closed.
+    /// Maximum number of compressor entries of all open windows of a stream file ([`Compressor::items_in_memory`], [`BYTES_PER_ENTRY`]
+    /// each). If it is exceeded, the largest windows are closed.
     pub max_entries: usize,
     /// Maximum size of a thread's journal in bytes. If it is exceeded, the thread's window is closed.
     pub max_journal_bytes: u64,
 }
 
 impl Default for WindowBounds {
-    /// About 100 MB of memory, and a journal of 32 MiB for each thread.
+    /// Limits the memory to about 100 MB, and the journal of each thread to 32 MiB.
     fn default() -> WindowBounds {
         WindowBounds { max_entries: 1 << 19, max_journal_bytes: 32 << 20 }
     }
@@ -45,9 +47,10 @@ pub struct LogBuilder {
     method: CompressionMethod,
     bounds: WindowBounds,
     open: BTreeMap<ThreadKey, OpenWindow>,
-    /// By thread, the end of its last closed window: the next chunk's number, the depth, and the number of lost events.
+    /// State of each thread at the end of its last closed window: the number of the next chunk, the depth of the call stack, and the number
+    /// of lost events.
     ended: BTreeMap<ThreadKey, (u64, Depth, u64)>,
-    /// Number of symbols in closed windows.
+    /// Number of symbols in all closed windows.
     symbols: u64,
 }
 
@@ -75,7 +78,7 @@ impl LogBuilder {
         self.bounds = bounds;
     }
 
-    /// Appends a closed window of a different log.
+    /// Appends a closed window that another log already contains.
     pub(super) fn append_window(&mut self, header: &LogFrameHeader, packed: &[u8], unpacked: u64) -> Result<(), ProfileError> {
         self.log.append_packed(header, packed, unpacked)?;
         self.symbols += header.events;
@@ -83,14 +86,14 @@ impl LogBuilder {
         Ok(())
     }
 
-    /// Returns the number of the thread's first chunk after its last closed window.
+    /// Returns the number of the thread's first chunk that is not in a closed window.
     pub(super) fn next_chunk(&self, key: ThreadKey) -> u64 {
         self.ended.get(&key).map_or(0, |ended| ended.0)
     }
 
-    /// Appends events to their thread's journal, so that they survive if the recorder is killed.
+    /// Appends events to the journal of their thread, so that they survive if the recorder is killed.
     pub fn write_journal(&mut self, header: &LogFrameHeader, words: &[u32]) -> Result<(), ProfileError> {
-        let window = self.window(header);
+        let window = self.find_or_open_window(header);
         let mut journal = match window.journal_bytes {
             0 => LogWriter::create(&window.journal.clone(), &self.header)?,
             _ => LogWriter::reopen(&window.journal)?,
@@ -98,20 +101,20 @@ impl LogBuilder {
         let plain: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         journal.append(header, &plain)?;
         let bytes = journal.bytes();
-        self.window(header).journal_bytes = bytes;
+        self.find_or_open_window(header).journal_bytes = bytes;
         Ok(())
     }
 
-    /// Adds events to their thread's window, and closes windows that exceed the bounds. The events must already be in the journal.
+    /// Adds events, which must already be in the journal, to the window of their thread. Closes windows that exceed the limits.
     pub fn add_events(&mut self, header: &LogFrameHeader, words: &[u32]) -> Result<(), ProfileError> {
         let bounds = self.bounds;
         if self.open.get(&header.key).is_some_and(|window| header.sequence != window.header.sequence + window.header.chunks) {
-            // The events do not follow those in the window, so a new window begins. Readers see the gap between the two.
+            // Chunks are missing between the window and these events, so a new window begins. Readers detect the gap between the two.
             self.close(header.key)?;
         }
-        let window = self.window(header);
+        let window = self.find_or_open_window(header);
         if window.header.lost != header.lost {
-            // After a gap, the depths in events are unknown.
+            // Events were lost, so the depths in the following events are relative to an unknown depth.
             window.header.depth.is_known = false;
         }
         let (mut depth, mut symbols) = (window.header.depth, 0);
@@ -135,21 +138,21 @@ impl LogBuilder {
         Ok(())
     }
 
-    /// Records that a thread wrote `end` chunks. Chunks after its last window are missing.
+    /// Records that a thread wrote `end` chunks in total. If its last window ends before that, the remaining chunks are missing.
     pub(super) fn end_thread(&mut self, key: ThreadKey, end: u64) -> Result<(), ProfileError> {
         self.close(key)?;
         let (next, depth, lost) = self.ended.get(&key).copied().unwrap_or((0, Depth::default(), 0));
         if next < end {
-            // An empty window after the gap makes the gap visible to readers.
+            // An empty window after the missing chunks tells readers that there is a gap.
             let depth = Depth { is_known: false, ..depth };
             let content = LogContent::Window;
-            self.window(&LogFrameHeader { content, key, parent: None, sequence: end, chunks: 0, lost, events: 0, depth });
+            self.find_or_open_window(&LogFrameHeader { content, key, parent: None, sequence: end, chunks: 0, lost, events: 0, depth });
             self.close(key)?;
         }
         Ok(())
     }
 
-    /// Returns the number of entries in the open windows' memory.
+    /// Returns the number of compressor entries of all open windows.
     pub fn entries_in_memory(&self) -> usize {
         self.open.values().map(|w| w.compressor.items_in_memory()).sum()
     }
@@ -165,7 +168,7 @@ impl LogBuilder {
         Ok(self.log.bytes())
     }
 
-    fn window(&mut self, header: &LogFrameHeader) -> &mut OpenWindow {
+    fn find_or_open_window(&mut self, header: &LogFrameHeader) -> &mut OpenWindow {
         let (method, ended, log) = (self.method, &self.ended, self.log.path());
         self.open.entry(header.key).or_insert_with(|| {
             let (next, depth, lost) = ended.get(&header.key).copied().unwrap_or((0, Depth::default(), 0));
@@ -176,7 +179,7 @@ impl LogBuilder {
         })
     }
 
-    /// Writes a thread's window to the log, then removes the thread's journal.
+    /// Closes a thread's window: writes it to the log, then removes the thread's journal.
     fn close(&mut self, key: ThreadKey) -> Result<(), ProfileError> {
         let Some(OpenWindow { header, compressor, journal, journal_bytes }) = self.open.remove(&key) else { return Ok(()) };
         let failed = |e: trodden_sequence::SequenceError| ProfileError::io(self.log.path(), "write")(std::io::Error::other(e));
@@ -197,7 +200,7 @@ fn journal_path(log: &Path, key: ThreadKey) -> PathBuf {
     log.with_extension(format!("{}-{}-{}.{JOURNAL_EXTENSION}", key.process, key.thread, key.started_ns))
 }
 
-/// Finds the journals that a killed recorder left next to a log.
+/// Finds the journals that a killed recorder left in the folder of a log.
 pub fn find_journals(log: &Path) -> Result<Vec<PathBuf>, ProfileError> {
     let folder = log.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let begin = log.with_extension("");

@@ -1,4 +1,4 @@
-//! Maps the counters of an image to functions and paths.
+//! Looks up the functions and paths to which the counters of an image belong.
 
 use super::live::StreamHeader;
 use crate::model::ImageProfile;
@@ -10,37 +10,37 @@ use trodden_unit::{EdgeKind, FunctionMap, UnitMap};
 /// A function of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FunctionIndex {
-    /// Index of its unit in the image.
+    /// Index of the function's unit in the image.
     pub unit: usize,
     /// Its index in the unit.
     pub function: usize,
 }
 
-/// Effect of a path's event on its frame.
+/// What a path's event says about the activation (the frame) of its function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PathRole {
-    /// The path reached a call, and continues after the call.
+    /// The path reached a call. The path continues after the call.
     Call,
-    /// The path ended at a back edge or a different cut edge, and the frame continues.
+    /// The path ended at a back edge or another cut edge. The frame continues with the next path.
     Continues,
-    /// The path ended at a call that does not return.
+    /// The path ended at a call that does not return, so the frame executes no more code.
     DoesNotReturn,
-    /// The frame ended: the function returned, made a tail call, or resumed unwinding.
+    /// The path ended the frame: the function returned, made a tail call, or resumed unwinding.
     Leaves,
 }
 
-/// Finds the function and path that belong to each counter of an image.
+/// Lookup of the function and path to which each counter of an image belongs.
 #[derive(Debug)]
 pub struct CounterLookup<'a> {
     image: &'a ImageProfile,
-    /// First counter, number of counters, function; ascending.
+    /// First counter, number of counters, and index of each function, ascending by first counter.
     ranges: Vec<(u32, u32, FunctionIndex)>,
     roles: RefCell<HashMap<u32, Option<PathRole>>>,
     decoders: RefCell<HashMap<FunctionIndex, Option<PathDecoder<'a>>>>,
 }
 
 impl<'a> CounterLookup<'a> {
-    /// Indexes an image. Its maps must have a path for each event ([`ImageProfile::with_event_paths`]).
+    /// Creates the lookup for an image whose maps have a path for each event ([`ImageProfile::with_event_paths`]).
     pub fn new(header: &StreamHeader, image: &'a ImageProfile) -> CounterLookup<'a> {
         let mut ranges = Vec::new();
         for (index, unit) in image.units.iter().enumerate() {
@@ -53,7 +53,7 @@ impl<'a> CounterLookup<'a> {
         CounterLookup { image, ranges, roles: RefCell::default(), decoders: RefCell::default() }
     }
 
-    /// Returns the function and path ID of a counter; `None` if its unit has no map.
+    /// Returns the function and the path ID to which a counter belongs; `None` if the counter's unit has no map.
     pub fn path(&self, counter: u32) -> Option<(FunctionIndex, u64)> {
         let after = self.ranges.partition_point(|r| r.0 <= counter);
         let (first, counters, index) = *self.ranges.get(after.checked_sub(1)?)?;
@@ -70,7 +70,8 @@ impl<'a> CounterLookup<'a> {
         &self.image.units[index.unit].map
     }
 
-    /// Returns the function of a counter and its decoded path; `None` if there is no such path, or the function's map is corrupt.
+    /// Returns the function to which a counter belongs, and the decoded path. `None` if there is no such path, or if the function's map is
+    /// corrupt.
     pub fn decode(&self, counter: u32) -> Option<(FunctionIndex, DecodedPath)> {
         let (index, id) = self.path(counter)?;
         let mut decoders = self.decoders.borrow_mut();
@@ -78,7 +79,7 @@ impl<'a> CounterLookup<'a> {
         Some((index, decoder.as_ref()?.decode(id)?))
     }
 
-    /// Returns the effect of a path's event on its frame; `None` as for [`CounterLookup::decode`].
+    /// Returns what an event of the counter's path says about its frame. `None` if [`CounterLookup::decode`] returns `None`.
     pub fn role(&self, counter: u32) -> Option<PathRole> {
         if let Some(known) = self.roles.borrow().get(&counter) {
             return *known;

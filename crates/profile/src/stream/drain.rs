@@ -1,10 +1,11 @@
-//! Moves full chunks from a stream file to its log while the program runs.
+//! Drains a stream file while the traced program runs: moves full chunks of events to the stream log.
 //!
 //! A chunk is returned to the program only after its events are in a journal. If the recorder is killed, the next one finds each chunk in
 //! the stream file, in the journal, or in both, and reads it once.
 //!
-//! Regions are polled one after the other while the program writes, so a later chunk of a thread may be seen before an earlier one. Chunks
-//! are therefore drained in the order of their numbers; chunks after a gap wait for the next poll.
+//! Each thread writes to a region of the stream file. The regions are polled one after the other while the program writes, so a later chunk
+//! of a thread may be seen before an earlier one. Chunks are therefore drained in the order of their numbers, and chunks after a missing
+//! one wait for the next poll.
 
 use super::builder::{LogBuilder, WindowBounds, find_journals};
 use super::live::{LiveStream, StreamChunk, ThreadKey};
@@ -17,49 +18,49 @@ use trodden_sequence::CompressionMethod;
 use trodden_wire::LostThreads;
 use trodden_wire::stream::{CHUNK_EVENTS, SLOTS};
 
-/// Number of a thread's chunks (256 KiB) that are collected before they are written as a frame.
-const FRAME_CHUNKS: usize = 16;
-/// Number of polls after which all chunks are examined, instead of only those that are expected to be full next.
+/// Number of chunks of a thread (16 KiB each) that are collected before they are written to the journal together.
+const CHUNKS_PER_FRAME: usize = 16;
+/// Interval, in polls, at which all chunks are examined. The other polls examine only the chunks that are expected to be full next.
 const FULL_SCAN_INTERVAL: u32 = 200;
-/// Number of consecutive polls without a full chunk after which all chunks are examined. They are examined again whenever the number of
-/// such polls reaches a power of two.
+/// Number of consecutive polls without a full chunk after which all chunks are examined. This is repeated whenever the number of such polls
+/// reaches a power of two.
 const IDLE_POLLS_BEFORE_SCAN: u32 = 4;
-/// Number of consecutive polls without a full chunk after which the open windows are closed.
+/// Number of consecutive polls without a full chunk after which all open windows are closed.
 const IDLE_POLLS_BEFORE_CLOSE: u32 = 500;
 
-/// Drains a stream file into a log.
+/// A drain of a stream file into a log.
 #[derive(Debug)]
 pub struct Drain {
     live: LiveStream,
     builder: LogBuilder,
     pending: BTreeMap<ThreadKey, PendingChunks>,
-    /// By region, the slot that is expected to be full next.
+    /// For each region, the slot whose chunk is expected to be full next.
     expected: Vec<u64>,
-    /// By thread, the number of the next chunk.
+    /// For each thread, the number of the next chunk to drain.
     next: BTreeMap<ThreadKey, u64>,
     polls: u32,
     idle: u32,
     drained: DrainTotals,
 }
 
-/// Totals of a drain: the data that it wrote, and the data that was lost.
+/// Amounts of data that a drain wrote and of data that was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DrainTotals {
     /// Number of events.
     pub events: u64,
     /// Number of chunks.
     pub chunks: u64,
-    /// Number of words in chunks that are not events.
+    /// Number of words in chunks that do not encode an event.
     pub invalid_words: u64,
-    /// Number of unreadable bytes in an earlier log and its journals ([`StreamLog::corrupt_bytes`]).
+    /// Number of bytes that could not be read in an earlier log and its journals ([`StreamLog::corrupt_bytes`]).
     pub corrupt_bytes: u64,
     /// Size of the log in bytes.
     pub bytes: u64,
-    /// Threads that recorded nothing, because there was no space.
+    /// Threads that recorded nothing, because there was no space for a region.
     pub lost: LostThreads,
 }
 
-/// Consecutive chunks of a thread that have been read, but are not written or returned to the program yet.
+/// Consecutive chunks of a thread that have been read, but neither been written to the journal nor returned to the program yet.
 #[derive(Debug)]
 struct PendingChunks {
     header: LogFrameHeader,
@@ -68,7 +69,7 @@ struct PendingChunks {
 }
 
 impl Drain {
-    /// Starts to drain the stream file `stream` into a new log.
+    /// Starts to drain the stream file `stream` into the new log `log`.
     pub fn begin(stream: &Path, log: &Path, method: CompressionMethod) -> Result<Drain, ProfileError> {
         let live = LiveStream::open(stream, true)?;
         let builder = LogBuilder::create(log, live.header(), method, WindowBounds::default())?;
@@ -84,30 +85,31 @@ impl Drain {
         })
     }
 
-    /// Changes the bounds of the windows.
+    /// Changes the limits above which windows are closed.
     pub fn set_bounds(&mut self, bounds: WindowBounds) {
         self.builder.set_bounds(bounds);
     }
 
-    /// Returns true if windows are open.
+    /// Returns true if a window is open.
     pub fn has_open_windows(&self) -> bool {
         self.builder.entries_in_memory() > 0
     }
 
-    /// Drains the chunks that are full and returns their number.
+    /// Drains the chunks that are full. Returns their number.
     pub fn poll(&mut self) -> Result<usize, ProfileError> {
         self.polls += 1;
-        // After a few polls without a full chunk, chunks in unexpected slots may be full, and the program may be waiting for them.
+        // If a few polls found no full chunk, chunks may be full in other slots than the expected ones, and the program may be waiting for
+        // them.
         let is_thorough =
             self.polls.is_multiple_of(FULL_SCAN_INTERVAL) || self.idle >= IDLE_POLLS_BEFORE_SCAN && self.idle.is_power_of_two();
         let full = if is_thorough {
             self.scan_all_chunks()?
         } else {
-            let expected = self.expected_chunks()?;
+            let expected = self.find_expected_chunks()?;
             let some_full = !expected.is_empty();
             let next = self.select_next(expected);
             self.advance_expected(&next);
-            // Full chunks were found, but none is its thread's next chunk; that chunk must be in a different slot.
+            // There are full chunks, but none is the next one of its thread. The next ones must be in other slots.
             if some_full && next.is_empty() { self.scan_all_chunks()? } else { next }
         };
         for chunk in &full {
@@ -121,7 +123,7 @@ impl Drain {
         Ok(full.len())
     }
 
-    /// Drains all remaining chunks after the program has ended, and closes the log.
+    /// Drains all remaining chunks and closes the log. The program must have ended.
     pub fn finish(mut self) -> Result<DrainTotals, ProfileError> {
         self.flush_all()?;
         for chunk in self.live.chunks()? {
@@ -133,12 +135,13 @@ impl Drain {
         Ok(DrainTotals { bytes, events: self.builder.symbols(), lost: self.live.lost_threads()?, ..self.drained })
     }
 
-    /// Creates a log for a program that has ended, from its stream file and from the log and journals that a killed recorder left
-    /// (`before`). These files are not changed.
+    /// Creates a log for a program that has ended, from its stream file and from the log (`before`) and journals of a killed recorder. The
+    /// existing files are left unchanged.
     pub fn resume(stream: &Path, log: &Path, before: Option<&Path>, method: CompressionMethod) -> Result<DrainTotals, ProfileError> {
         let live = LiveStream::open(stream, false)?;
-        // The ends are read before the chunks, so that chunks that a running program fills in between are not reported as missing.
-        let ends = live.ends()?;
+        // The ends of the threads are read before their chunks. Otherwise, chunks that a running program fills in between would be reported
+        // as missing.
+        let ends = live.count_chunks_by_thread()?;
         let mut builder = LogBuilder::create(log, live.header(), method, WindowBounds::default())?;
         let mut drained = DrainTotals::default();
         if let Some(before) = before {
@@ -150,7 +153,7 @@ impl Drain {
             }
         }
         let journals = before.map_or(Ok(Vec::new()), find_journals)?;
-        let pieces = remaining_pieces(&live, &journals, &mut drained.corrupt_bytes)?;
+        let pieces = collect_remaining_pieces(&live, &journals, &mut drained.corrupt_bytes)?;
         for thread_pieces in pieces.chunk_by(|a, b| a.header.key == b.header.key) {
             let mut next = builder.next_chunk(thread_pieces[0].header.key);
             for piece in thread_pieces {
@@ -168,7 +171,7 @@ impl Drain {
             }
         }
         drained.invalid_words += count_lost_words(&live)?;
-        // If a journal or log was truncated, chunks that were already returned to the program are missing.
+        // Chunks that were already returned to the program are missing if the log or a journal was truncated.
         ends.into_iter().try_for_each(|(key, end)| builder.end_thread(key, end))?;
         let bytes = builder.close_all()?;
         Ok(DrainTotals { bytes, events: builder.symbols(), lost: live.lost_threads()?, ..drained })
@@ -179,7 +182,7 @@ impl Drain {
         &self.live
     }
 
-    /// Examines all chunks, and returns the full ones that come next in their threads.
+    /// Examines all chunks. Returns the full ones that are next in their threads.
     fn scan_all_chunks(&mut self) -> Result<Vec<StreamChunk>, ProfileError> {
         let full = self.live.chunks()?.into_iter().filter(|c| c.is_full).collect();
         let full = self.select_next(full);
@@ -188,14 +191,14 @@ impl Drain {
         Ok(full)
     }
 
-    /// Selects the chunks that come next in their threads, except pending ones.
+    /// Selects the chunks that are next in their threads and not pending already.
     fn select_next(&mut self, chunks: Vec<StreamChunk>) -> Vec<StreamChunk> {
         let is_pending = |c: &StreamChunk| self.pending.get(&c.key).is_some_and(|p| p.chunks.iter().any(|k| k.place == c.place));
         select_in_order(&mut self.next, chunks.into_iter().filter(|c| !is_pending(c)))
     }
 
-    /// Returns the full chunks in the expected slots and directly after them, by thread and number.
-    fn expected_chunks(&mut self) -> Result<Vec<StreamChunk>, ProfileError> {
+    /// Returns the full chunks in the expected slots, and further full chunks in the slots after these, sorted by thread and number.
+    fn find_expected_chunks(&mut self) -> Result<Vec<StreamChunk>, ProfileError> {
         self.expected.resize(self.live.regions()? as usize, 0);
         let mut full = Vec::new();
         for (region, expected) in self.expected.iter().enumerate() {
@@ -220,11 +223,11 @@ impl Drain {
         }
     }
 
-    /// Reads a chunk into the thread's pending chunks. Writes the pending chunks if there are enough of them, or if this chunk does not
-    /// follow them.
+    /// Reads a chunk and adds it to the thread's pending chunks. If the chunk does not continue them, or if there are [`CHUNKS_PER_FRAME`],
+    /// they are flushed first.
     fn read_chunk(&mut self, chunk: &StreamChunk) -> Result<(), ProfileError> {
         let follows = |p: &PendingChunks| p.header.sequence + p.header.chunks == chunk.sequence && p.header.lost == chunk.lost;
-        if self.pending.get(&chunk.key).is_some_and(|p| !follows(p) || p.chunks.len() == FRAME_CHUNKS) {
+        if self.pending.get(&chunk.key).is_some_and(|p| !follows(p) || p.chunks.len() == CHUNKS_PER_FRAME) {
             self.flush(chunk.key)?;
         }
         let StreamChunk { key, parent, sequence, lost, .. } = *chunk;
@@ -242,7 +245,7 @@ impl Drain {
         keys.into_iter().try_for_each(|key| self.flush(key))
     }
 
-    /// Writes a thread's pending chunks to its journal, returns them to the program, and adds their events to the window.
+    /// Writes a thread's pending chunks to its journal, returns them to the program, and adds their events to the thread's window.
     fn flush(&mut self, key: ThreadKey) -> Result<(), ProfileError> {
         let Some(PendingChunks { header, words, chunks }) = self.pending.remove(&key) else { return Ok(()) };
         let header = LogFrameHeader { events: words.len() as u64, ..header };
@@ -253,7 +256,8 @@ impl Drain {
     }
 }
 
-/// Selects the chunks that continue their threads without a gap, and advances `next`. The chunks must be sorted by thread and number.
+/// Selects the chunks that continue their threads without a gap, and advances `next`, the number of each thread's next chunk. The chunks
+/// must be sorted by thread and number.
 fn select_in_order(next: &mut BTreeMap<ThreadKey, u64>, chunks: impl Iterator<Item = StreamChunk>) -> Vec<StreamChunk> {
     chunks
         .filter(|chunk| {
@@ -265,7 +269,7 @@ fn select_in_order(next: &mut BTreeMap<ThreadKey, u64>, chunks: impl Iterator<It
         .collect()
 }
 
-/// Counts the words in chunks that cannot be attributed to a thread because their headers are corrupt. Logs a warning for each chunk.
+/// Counts the words in chunks with corrupt headers, whose thread is unknown. Logs a warning for each chunk.
 fn count_lost_words(live: &LiveStream) -> Result<u64, ProfileError> {
     let corrupt = live.corrupt_chunks()?;
     for offset in &corrupt {
@@ -275,7 +279,7 @@ fn count_lost_words(live: &LiveStream) -> Result<u64, ProfileError> {
 }
 
 /// A part of a thread's stream that is not in a closed window.
-struct DrainedPiece {
+struct RemainingPiece {
     header: LogFrameHeader,
     source: PieceSource,
 }
@@ -285,20 +289,21 @@ enum PieceSource {
     Journal(PackedFrame),
 }
 
-/// Collects the pieces in journals and the stream file, by thread and number of the first chunk. Of pieces that begin at the same chunk,
-/// the longest comes first.
-fn remaining_pieces(live: &LiveStream, journals: &[PathBuf], corrupt_bytes: &mut u64) -> Result<Vec<DrainedPiece>, ProfileError> {
+/// Collects the parts of streams that are in journals or in the stream file, sorted by thread and number of the first chunk. Of several
+/// parts that begin with the same chunk, the longest is first.
+fn collect_remaining_pieces(live: &LiveStream, journals: &[PathBuf], corrupt_bytes: &mut u64) -> Result<Vec<RemainingPiece>, ProfileError> {
     let mut pieces = Vec::new();
     for path in journals {
         if log::has_incomplete_header(path)? {
-            // The recorder was killed while it created the journal, before it returned any of the chunks to the program.
+            // The recorder was killed while it created the journal. At that time it had returned none of the journal's chunks to the
+            // program.
             continue;
         }
         let journal = StreamLog::open(path)?;
         *corrupt_bytes += journal.corrupt_bytes();
         for thread in journal.threads() {
             journal.visit_frames(thread, |frame| {
-                pieces.push(DrainedPiece { header: frame.header, source: PieceSource::Journal(frame) });
+                pieces.push(RemainingPiece { header: frame.header, source: PieceSource::Journal(frame) });
                 Ok(())
             })?;
         }
@@ -307,7 +312,7 @@ fn remaining_pieces(live: &LiveStream, journals: &[PathBuf], corrupt_bytes: &mut
         let StreamChunk { key, parent, sequence, lost, .. } = chunk;
         let header =
             LogFrameHeader { content: LogContent::Events, key, parent, sequence, chunks: 1, lost, events: 0, depth: Depth::default() };
-        pieces.push(DrainedPiece { header, source: PieceSource::Chunk(chunk) });
+        pieces.push(RemainingPiece { header, source: PieceSource::Chunk(chunk) });
     }
     pieces.sort_by_key(|r| (r.header.key, r.header.sequence, std::cmp::Reverse(r.header.chunks)));
     Ok(pieces)
@@ -322,7 +327,8 @@ mod tests {
         StreamChunk { key, parent: None, sequence, lost: 0, template: 0, is_full: true, place: (sequence % 2, sequence / 2) }
     }
 
-    /// A poll may see chunk 2 in one region, but have examined the region of chunk 1 before that chunk was full.
+    /// A poll may find chunk 2 full in one region although it did not find chunk 1, because it examined the region of chunk 1 before this
+    /// chunk was full.
     #[test]
     fn chunk_after_a_gap_waits_for_the_next_poll() {
         let mut next = BTreeMap::new();

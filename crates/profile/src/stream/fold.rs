@@ -1,6 +1,6 @@
-//! Folds a stream into the counts that a counting build of the program would have produced in the same run.
+//! Computes the counts that a counting build of the program would have produced in the same run, from a stream.
 //!
-//! Each path event corresponds to one increment of that path's counter, so the counts are exact if no event was lost.
+//! Each path event corresponds to one increment of the path's counter, so the counts are exact if no event was lost.
 
 use super::live::StreamHeader;
 use super::log::StreamLog;
@@ -16,7 +16,7 @@ use trodden_wire::{LostThreads, RAW_VERSION, RawHeader, RawUnit, region_lost_off
 
 const PAGE_BYTES: u64 = 4096;
 
-/// Returns the values of the image's counters, computed one window at a time from the grammars without expanding them.
+/// Returns the values of all counters of the image. They are computed from the windows' grammars, without expanding these.
 pub fn fold_counts(log: &StreamLog) -> Result<Vec<u64>, ProfileError> {
     let mut counts = vec![0u64; log.header().counters as usize];
     for thread in log.threads() {
@@ -32,7 +32,7 @@ pub fn fold_counts(log: &StreamLog) -> Result<Vec<u64>, ProfileError> {
     Ok(counts)
 }
 
-/// Writes an image's counts as a raw file. `lost` is stored as the number of lost threads.
+/// Writes the counts of an image as a raw file, which also records the lost threads.
 pub fn write_raw(path: &Path, stream: &StreamHeader, counts: &[u64], lost: LostThreads) -> Result<(), ProfileError> {
     let failed = ProfileError::io(path, "write");
     let write = || -> std::io::Result<()> {
@@ -66,7 +66,7 @@ pub fn write_raw(path: &Path, stream: &StreamHeader, counts: &[u64], lost: LostT
         header.write(&mut setup).expect("as many bytes as a header has");
         file.write_all_at(&setup, 0)?;
         file.set_len(regions_offset + header.region_stride)?;
-        // Zero pages stay holes, as in the files that programs write.
+        // Pages without counts stay holes, as in the raw files that programs write.
         for (index, counts) in counts.chunks(512).enumerate().filter(|(_, counts)| counts.iter().any(|c| *c != 0)) {
             let bytes: Vec<u8> = counts.iter().flat_map(|c| c.to_le_bytes()).collect();
             file.write_all_at(&bytes, regions_offset + index as u64 * PAGE_BYTES)?;

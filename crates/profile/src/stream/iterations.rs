@@ -1,11 +1,12 @@
-//! Counts paths over iterations in a stream ([`trodden_unit::iterations`]).
+//! Counts paths over iterations, which are sequences of consecutive paths in one activation of a function, in a stream
+//! ([`trodden_unit::iterations`]).
 
 use super::counters::{CounterLookup, FunctionIndex, PathRole};
 use super::nesting::{Nesting, NestingStep};
 use super::symbol::Symbol;
 use std::collections::{BTreeMap, HashMap};
 
-/// Counts the paths over iterations of one thread, as lists of events.
+/// Counts the paths over iterations in the stream of one thread. They are given as lists of events.
 pub struct IterationReader<'p, 'a> {
     lookup: &'p CounterLookup<'a>,
     nesting: Nesting<'p, 'a>,
@@ -16,19 +17,20 @@ pub struct IterationReader<'p, 'a> {
 
 #[derive(Clone, Default)]
 struct FrameHistory {
-    /// Counters of at most K - 1 paths, the most recent one last.
+    /// Counters of the frame's most recent paths, at most K - 1, where K is the number of paths in a path over iterations. The last one is
+    /// the most recent.
     paths: Vec<u32>,
-    /// Whether the frame may have had earlier paths that are not in the stream.
+    /// Whether the frame may have executed paths before those in the stream.
     is_incomplete: bool,
 }
 
 impl<'p, 'a> IterationReader<'p, 'a> {
-    /// Creates a reader without counts, for paths over `iterations` iterations.
+    /// Creates a reader without counts. Paths over iterations consist of at most `iterations` paths.
     pub fn new(lookup: &'p CounterLookup<'a>, iterations: usize) -> IterationReader<'p, 'a> {
         IterationReader { lookup, nesting: Nesting::new(lookup), iterations, frames: Vec::new(), counts: HashMap::new() }
     }
 
-    /// Processes the next symbol.
+    /// Processes the next symbol of the thread's stream.
     pub fn feed(&mut self, symbol: Symbol) {
         match self.nesting.feed(symbol) {
             NestingStep::Entered(_) => {
@@ -51,13 +53,13 @@ impl<'p, 'a> IterationReader<'p, 'a> {
         }
         match role {
             PathRole::Leaves => drop(self.frames.pop()),
-            // After a path that stops at a call that does not return, the frame can continue by `longjmp`.
+            // A frame whose path ended at a call that does not return may still continue, after a `longjmp`.
             _ if before + 1 == self.iterations => drop(frame.paths.remove(0)),
             _ => {}
         }
     }
 
-    /// Returns the executions of each path over iterations, as a list of events, by function.
+    /// Returns, for each function, the paths over iterations (as lists of events) and their numbers of executions.
     pub fn finish(self) -> BTreeMap<FunctionIndex, Vec<(Vec<u64>, u64)>> {
         let mut counts: BTreeMap<FunctionIndex, Vec<(Vec<u64>, u64)>> = BTreeMap::new();
         for (path, count) in self.counts {

@@ -1,8 +1,9 @@
-//! Reads stream files while programs write them. [`trodden_wire::stream`] defines the layout.
+//! Reads stream files, to which programs may be writing. [`trodden_wire::stream`] defines the layout.
 //!
-//! The program may write while the file is read, and may die at any moment. All sizes and offsets are checked against the file's length,
-//! and words that are not events are counted and skipped. A flight recorder overwrites its chunks, but marks a chunk free before it changes
-//! it: the events that were read from a chunk are valid only if the chunk's header is unchanged afterwards.
+//! The program may write while the file is read, and may be killed at any moment. Therefore all sizes and offsets are checked against the
+//! file's length, and words that are not events are counted and skipped. A flight recorder, which keeps only the most recent events,
+//! overwrites its chunks, but marks a chunk as free before it changes it. The events read from such a chunk are valid only if the chunk's
+//! header is the same afterwards.
 
 use crate::error::ProfileError;
 use crate::raw::{RawSetup, RegionFile, has_kind};
@@ -21,53 +22,53 @@ use trodden_wire::stream::{
 };
 use trodden_wire::{LostThreads, RawHeader, RawUnit, region_lost_offset, region_stride};
 
-/// Maximum number of attempts to read data that the program is changing.
+/// Maximum number of attempts to read data that the program is changing at the same time.
 const MAX_READS: usize = 16;
 
-/// The image and process that wrote a stream.
+/// Description of the image and the process that wrote a stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StreamHeader {
     /// Identity of the image.
     pub image: Identity,
-    /// Its path as the process saw it; empty if unknown.
+    /// Path under which the process loaded the image; empty if unknown.
     pub image_path: PathBuf,
     /// Number of its counters.
     pub counters: u64,
-    /// Its units in link order: identity, index of the first counter, number of counters.
+    /// Identity, first counter and number of counters of each unit, in link order.
     pub units: Vec<(Identity, u64, u64)>,
     /// ID of the process that created the file.
     pub pid: u64,
-    /// Time of the file's creation, in nanoseconds since 1970.
+    /// Creation time of the file, in nanoseconds since 1970.
     pub created_ns: u64,
 }
 
-/// Identifies a thread's stream. Process and thread IDs may be reused, so the key includes the start time.
+/// Key of a thread's stream. It includes the start time because process and thread IDs may be reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ThreadKey {
     /// Process ID.
     pub process: u32,
-    /// Start time in nanoseconds since 1970.
+    /// Start time of the thread, in nanoseconds since 1970.
     pub started_ns: u64,
     /// Thread ID.
     pub thread: u32,
 }
 
-/// A chunk of a thread's stream.
+/// A chunk of a thread's stream, in a stream file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamChunk {
     /// Its thread.
     pub key: ThreadKey,
-    /// The parent process, if the stream began with a fork.
+    /// ID of the parent process, if the stream began with a `fork`.
     pub parent: Option<u32>,
-    /// Its number among the chunks of the stream.
+    /// Index of the chunk in the thread's stream.
     pub sequence: u64,
-    /// Number of events lost before it.
+    /// Number of events that the thread lost before this chunk.
     pub lost: u64,
-    /// Address of the image's counter template, which events are relative to.
+    /// Address of the image's counter template in the process. Addresses in events are relative to it.
     pub template: u64,
-    /// Whether the chunk is full. A full chunk does not change until it is returned to the program.
+    /// Whether the chunk is full. The program does not change a full chunk until it is returned to the program.
     pub is_full: bool,
-    /// Index of its region, and of its slot in the region.
+    /// Index of the chunk's region in the file, and of its slot in the region.
     pub place: (u64, u64),
 }
 
@@ -91,18 +92,18 @@ impl StreamChunk {
     }
 }
 
-/// A thread's most recent events in a flight recorder.
+/// A thread's most recent events, read from the stream file of a flight recorder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LiveThread {
     /// The thread.
     pub key: ThreadKey,
-    /// The live frames as events, outermost first.
+    /// One event for each live activation of a function, outermost first.
     pub frames: Vec<Event>,
-    /// The most recent events, oldest first.
+    /// The thread's most recent events, oldest first.
     pub events: Vec<Event>,
-    /// Number of events before `events`.
+    /// Number of events that the thread recorded before `events`.
     pub earlier: u64,
-    /// Whether the thread wrote events while it was read, so that `frames` may be newer than `events`.
+    /// Whether the thread wrote events while its chunks were read. If so, `frames` may be newer than `events`.
     pub is_running: bool,
 }
 
@@ -122,8 +123,8 @@ pub fn is_stream_file(path: &Path) -> bool {
 }
 
 impl LiveStream {
-    /// Opens a stream file. If `to_drain`, the file is opened for writing as well, so that chunks can be returned to the program. Fails if
-    /// the file cannot be opened, is not a stream file, has no header yet, or its header is corrupt.
+    /// Opens a stream file. With `to_drain`, it is also opened for writing, so that chunks can be returned to the program. Fails if the
+    /// file cannot be opened, is not a stream file, has no header yet, or has a corrupt header.
     pub fn open(path: &Path, to_drain: bool) -> Result<LiveStream, ProfileError> {
         let action = if to_drain { "write" } else { "read" };
         let file = OpenOptions::new().read(true).write(to_drain).open(path).map_err(ProfileError::io(path, action))?;
@@ -146,17 +147,17 @@ impl LiveStream {
         Ok(LiveStream { path: raw.path, file: raw.file, header: stream_header, regions_offset, stride })
     }
 
-    /// Returns the path of the file.
+    /// Returns the path of the stream file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the image and process that write the stream.
+    /// Returns the description of the image and the process that write the stream.
     pub fn header(&self) -> &StreamHeader {
         &self.header
     }
 
-    /// Returns the threads that have recorded nothing so far, because there was no space.
+    /// Returns the threads that have recorded nothing so far, because there was no space for a region.
     pub fn lost_threads(&self) -> Result<LostThreads, ProfileError> {
         let word = |offset: u64| {
             let mut word = [0; 8];
@@ -167,25 +168,26 @@ impl LiveStream {
             .try_fold(of_header, |sum, region| Ok(sum.merge(word(self.region_offset(region, region_lost_offset(REGION_WORDS)))?)))
     }
 
-    /// Returns the number of complete regions.
+    /// Returns the number of regions that are complete in the file.
     pub fn regions(&self) -> Result<u64, ProfileError> {
         let length = self.file.metadata().map_err(ProfileError::io(&self.path, "read"))?.len();
         Ok(length.saturating_sub(self.regions_offset) / self.stride)
     }
 
-    /// Returns whether the file is truncated. An intact file ends at the end of a region.
+    /// Returns whether the file is truncated. An intact file ends where a region ends.
     pub fn is_truncated(&self) -> Result<bool, ProfileError> {
         let length = self.file.metadata().map_err(ProfileError::io(&self.path, "read"))?.len();
         Ok(length.checked_sub(self.regions_offset).is_none_or(|regions| !regions.is_multiple_of(self.stride)))
     }
 
-    /// Returns a chunk; `None` if it is free or its header is corrupt.
+    /// Returns the chunk in a slot; `None` if the slot is free or the chunk's header is corrupt.
     pub fn chunk(&self, region: u64, slot: u64) -> Result<Option<StreamChunk>, ProfileError> {
         let (header, is_intact) = self.read_header(region, slot)?;
         Ok((header.state != CHUNK_FREE && is_intact).then(|| StreamChunk::new(&header, (region, slot))))
     }
 
-    /// Reads a chunk's header, and returns whether its checksum matches. The header of a free chunk may be changing.
+    /// Reads a chunk's header, and returns whether its checksum matches. It may not match for a free chunk, whose header the program may be
+    /// changing.
     fn read_header(&self, region: u64, slot: u64) -> Result<(StreamChunkHeader, bool), ProfileError> {
         let mut bytes = [0; StreamChunkHeader::BYTES];
         let mut reads = 0;
@@ -194,14 +196,15 @@ impl LiveStream {
             let header = StreamChunkHeader::read(&bytes).expect("as many bytes as a header has");
             let is_intact = header.checksum == header.fields_checksum() && header.state <= CHUNK_FULL;
             reads += 1;
-            // If a header is read while it changes, the state may be older than the other fields.
+            // If the program changed the header while it was read, the state may be older than the other fields. The header is read again
+            // then.
             if is_intact || header.state == CHUNK_FREE || reads == MAX_READS {
                 return Ok((header, is_intact));
             }
         }
     }
 
-    /// Returns the offsets of chunks with corrupt headers. Their events are lost.
+    /// Returns the file offsets of chunks with corrupt headers. The events in these chunks are lost.
     pub fn corrupt_chunks(&self) -> Result<Vec<u64>, ProfileError> {
         let mut corrupt = Vec::new();
         for region in 0..self.regions()? {
@@ -213,7 +216,7 @@ impl LiveStream {
         Ok(corrupt)
     }
 
-    /// Returns all chunks that are in use, by thread and number.
+    /// Returns all chunks that are in use, sorted by thread and number.
     pub fn chunks(&self) -> Result<Vec<StreamChunk>, ProfileError> {
         let mut chunks = Vec::new();
         for region in 0..self.regions()? {
@@ -225,9 +228,9 @@ impl LiveStream {
         Ok(chunks)
     }
 
-    /// Returns, by thread, the number after its last known chunk. Includes chunks that were already returned to the program, because they
-    /// keep their headers until they are reused.
-    pub(super) fn ends(&self) -> Result<BTreeMap<ThreadKey, u64>, ProfileError> {
+    /// Returns, for each thread, the number of its last known chunk plus 1. This includes chunks that were already returned to the program,
+    /// since they keep their headers until they are reused.
+    pub(super) fn count_chunks_by_thread(&self) -> Result<BTreeMap<ThreadKey, u64>, ProfileError> {
         let mut ends = BTreeMap::<ThreadKey, u64>::new();
         for region in 0..self.regions()? {
             for slot in 0..SLOTS {
@@ -241,12 +244,13 @@ impl LiveStream {
         Ok(ends)
     }
 
-    /// Appends a chunk's events to `into`, encoded by [`Event::to_word`]. Skips words that are not events, and returns their number.
+    /// Appends the events of a chunk to `into`, as words ([`Event::to_word`]). Skips words that are not events, and returns their number.
     pub fn read_events(&self, chunk: &StreamChunk, into: &mut Vec<u32>) -> Result<u64, ProfileError> {
         let mut bytes = vec![0; (CHUNK_BYTES - HEADER_BYTES) as usize];
         self.read_exact(&mut bytes, self.chunk_offset(chunk.place.0, chunk.place.1) + HEADER_BYTES)?;
         let mut invalid = 0;
-        // A zero before other words is an event that was never written, because a signal handler interrupted it and did not return.
+        // A zero that is followed by other words stands for an event that was never written: a signal handler interrupted the thread before
+        // it wrote the event, and did not return.
         for word in bytes.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().expect("four bytes"))).filter(|w| *w != 0) {
             match Event::from_word(word, chunk.template).filter(|e| self.is_event(*e)) {
                 Some(event) => into.push(event.to_word()),
@@ -265,14 +269,14 @@ impl LiveStream {
         }
     }
 
-    /// Returns a chunk to its program, by marking it free.
+    /// Returns a chunk to the program by marking it as free.
     pub fn release_chunk(&self, chunk: &StreamChunk) -> Result<(), ProfileError> {
         let offset = self.chunk_offset(chunk.place.0, chunk.place.1);
         self.file.write_all_at(&CHUNK_FREE.to_le_bytes(), offset).map_err(ProfileError::io(&self.path, "write"))
     }
 
-    /// Returns the most recent events of each thread; threads are sorted by process ID, then by start time. If the file is being drained,
-    /// these are the events that have not been drained yet. Fails if the file cannot be read, or a chunk's header is corrupt.
+    /// Returns the most recent events of each thread, sorted by process ID and then by start time. If a recorder is draining the file,
+    /// these are only the events that it has not drained yet. Fails if the file cannot be read, or if a chunk's header is corrupt.
     pub fn threads(&self) -> Result<Vec<LiveThread>, ProfileError> {
         if let Some(offset) = self.corrupt_chunks()?.first() {
             let what = "the checksum of a chunk's header does not match".into();
@@ -282,8 +286,8 @@ impl LiveStream {
         chunks.chunk_by(|a, b| a.key == b.key).map(|chunks| self.read_thread(chunks)).collect()
     }
 
-    /// Reads the events in a thread's chunks. If the thread is running, tries up to [`MAX_READS`] times to read its last chunk before the
-    /// thread overwrites it. If that fails, returns no events.
+    /// Reads the events of a thread from its chunks. If the thread is running, it may overwrite its last chunk, so reading is tried up to
+    /// [`MAX_READS`] times. Returns no events if all attempts fail.
     fn read_thread(&self, chunks: &[StreamChunk]) -> Result<LiveThread, ProfileError> {
         let key = chunks[0].key;
         let mut seen = chunks.to_vec();
@@ -296,10 +300,10 @@ impl LiveStream {
                 let mut again = Vec::new();
                 self.read_events(last, &mut again)?;
                 let is_running = again != *newest || self.chunk(last.place.0, last.place.1)?.as_ref() != Some(last);
-                // If the thread writes while its chunk is read, an event may be missed and the next one seen. Only the common prefix of two
-                // reads is certain.
+                // If the thread writes while its chunk is read, the reader may miss an event although it sees the next one. Only events
+                // that two reads have in common, from the beginning, are certain.
                 newest.truncate(newest.iter().zip(&again).take_while(|(one, other)| one == other).count());
-                // Chunks before the last gap are not part of the most recent events.
+                // Chunks are missing before this point, so earlier chunks are not part of the most recent events.
                 let gap = kept.windows(2).rposition(|pair| pair[0].0.sequence + 1 != pair[1].0.sequence).map_or(0, |at| at + 1);
                 let events = kept[gap..].iter().flat_map(|(_, words)| words.iter().copied().filter_map(Event::from_stored)).collect();
                 let earlier = kept[gap].0.sequence.saturating_mul(trodden_wire::stream::CHUNK_EVENTS);
@@ -311,7 +315,7 @@ impl LiveStream {
         Ok(LiveThread { key, frames: Vec::new(), events: Vec::new(), earlier, is_running: true })
     }
 
-    /// Returns the chunks that did not change while their events were read, with their events.
+    /// Returns the chunks that did not change while they were read, with their events.
     fn read_unchanged(&self, chunks: &[StreamChunk]) -> Result<Vec<(StreamChunk, Vec<u32>)>, ProfileError> {
         let mut kept = Vec::new();
         for chunk in chunks {
@@ -325,7 +329,7 @@ impl LiveStream {
         Ok(kept)
     }
 
-    /// Returns the live frames of the thread that wrote a chunk; none if a different thread now holds its region.
+    /// Returns the live activations of the thread that wrote a chunk; empty if its region now belongs to a different thread.
     fn live_frames(&self, chunk: &StreamChunk) -> Result<Vec<Event>, ProfileError> {
         for region in 0..self.regions()? {
             let mut header = [0; size_of::<RegionStream>()];

@@ -1,9 +1,9 @@
-//! Stream logs: the compressed streams of a run's threads.
+//! Stream logs: files with the compressed streams of a run's threads.
 //!
 //! A log is a [container](trodden_container) file: a section with the [`StreamHeader`], then a section for each *frame*. A frame contains
-//! the events that one thread wrote to consecutive chunks, either compressed to a *window* (a grammar of [`Symbol`]s) or plain
-//! ([`Event::to_word`], u32 each). The section's subject is the thread; its index has the other fields of the [`LogFrameHeader`]. The log
-//! of a finished recording contains only windows; plain events are in the journals of open windows ([`super::builder`]).
+//! the events of consecutive chunks of one thread, either compressed to a *window* (a grammar of [`Symbol`]s) or plain ([`Event::to_word`],
+//! 4 bytes each). The section's subject is the thread; its index has the other fields of the [`LogFrameHeader`]. The log of a finished
+//! recording contains only windows. Plain events occur in journals, which belong to windows that are not finished ([`super::builder`]).
 
 use super::live::{StreamHeader, ThreadKey};
 use super::symbol::{Depth, Symbol};
@@ -25,17 +25,17 @@ const LOG_VERSION: u32 = 4;
 const STREAM_HEADER_TAG: u32 = 1;
 const EVENTS_TAG: u32 = 2;
 const WINDOW_TAG: u32 = 3;
-/// Size of a frame's index in bytes: seven numbers.
+/// Size of a frame's index in bytes. It consists of seven numbers.
 const FRAME_INDEX_BYTES: usize = 7 * 8;
-/// Number of bytes before a frame's content.
+/// Number of bytes of a frame before its content.
 const FRAME_HEADER_BYTES: usize = SECTION_HEADER_BYTES + FRAME_INDEX_BYTES;
-/// Offset of the first section's content.
+/// File offset of the first section's content.
 const FIRST_CONTENT_OFFSET: usize = FILE_HEADER_BYTES + SECTION_HEADER_BYTES;
-const SEARCH_BYTES: usize = 1 << 16;
+const SEARCH_BUFFER_BYTES: usize = 1 << 16;
 const HEADER_COMPRESSION_LEVEL: i32 = 3;
-/// Low, because the program may be waiting while events are written.
+/// This level is low, because the traced program may be waiting while its events are written.
 const EVENTS_COMPRESSION_LEVEL: i32 = 1;
-/// Higher than for events, because windows are written rarely.
+/// This level is higher than the one for events, because windows are written less often.
 const WINDOW_COMPRESSION_LEVEL: i32 = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,22 +45,22 @@ pub enum LogContent {
     Window,
 }
 
-/// Header of a frame, which contains the events that one thread wrote to consecutive chunks.
+/// Header of a frame, which is a section of the log with the events of consecutive chunks of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogFrameHeader {
     pub content: LogContent,
     pub key: ThreadKey,
-    /// The parent process, if the stream began with a fork.
+    /// ID of the parent process, if the stream began with a `fork`.
     pub parent: Option<u32>,
-    /// Number of the first chunk.
+    /// Number of the frame's first chunk.
     pub sequence: u64,
     /// Number of chunks.
     pub chunks: u64,
-    /// Number of events that the thread lost before the frame.
+    /// Number of events that the thread lost before this frame.
     pub lost: u64,
-    /// Number of events, or of a window's symbols.
+    /// Number of events or, in a window, of symbols.
     pub events: u64,
-    /// Depth of the call stack at the end of a window.
+    /// Depth of the call stack at the end of the window. Unused in frames of events.
     pub depth: Depth,
 }
 
@@ -87,7 +87,7 @@ impl LogWriter {
         Ok(LogWriter { path: path.to_owned(), file, bytes })
     }
 
-    /// Compresses `content` and appends it as a frame.
+    /// Compresses `content` and appends it to the log as a frame.
     pub fn append(&mut self, header: &LogFrameHeader, content: &[u8]) -> Result<(), ProfileError> {
         let level = match header.content {
             LogContent::Events => EVENTS_COMPRESSION_LEVEL,
@@ -131,11 +131,12 @@ impl LogWriter {
     }
 }
 
-/// Reads a stream log.
+/// An open stream log.
 ///
-/// If the recorder was killed, the same chunks may be in two frames, or in both a window and a journal, so readers sort frames and use each
-/// chunk once. If the last frame is truncated, its chunks are still in the journal or the stream file. After a corrupt frame header,
-/// reading continues at the next frame ([`StreamLog::corrupt_bytes`]). Corrupt content of a frame is an error when the frame is read.
+/// If the recorder was killed, the same chunks may be in two frames, or in both a window and a journal. Therefore readers sort the frames
+/// and use each chunk once. If the last frame is truncated, its chunks are still in the journal or in the stream file. After a corrupt
+/// frame header, reading continues at the next frame ([`StreamLog::corrupt_bytes`]). Corrupt content is an error only when the frame is
+/// read.
 #[derive(Debug)]
 pub struct StreamLog {
     path: PathBuf,
@@ -151,22 +152,22 @@ pub struct StreamLog {
 pub struct ThreadLog {
     /// The thread.
     pub key: ThreadKey,
-    /// The parent process, if the stream began with a fork.
+    /// ID of the parent process, if the stream began with a `fork`.
     pub parent: Option<u32>,
-    /// Number of the thread's symbols in the log.
+    /// Number of symbols of the thread in the log.
     pub events: u64,
-    /// Number of events that were lost.
+    /// Number of events of the thread that were lost.
     pub lost: u64,
     frames: Vec<FramePosition>,
 }
 
 impl ThreadLog {
-    /// Returns the number of windows.
+    /// Returns the number of windows of the thread.
     pub fn windows(&self) -> usize {
         self.frames.len()
     }
 
-    /// Returns the compressed size in bytes.
+    /// Returns the compressed size of the thread's stream in bytes.
     pub fn bytes(&self) -> u64 {
         self.frames.iter().map(|f| f.section.length()).sum()
     }
@@ -178,7 +179,7 @@ struct FramePosition {
     section: SectionHeader,
     /// Offset of its content.
     offset: u64,
-    /// Number of the thread's symbols before it.
+    /// Number of the thread's symbols in earlier frames.
     before: u64,
 }
 
@@ -189,8 +190,8 @@ pub(super) struct PackedFrame {
 }
 
 impl StreamLog {
-    /// Opens a log and finds its frames. Fails if the file cannot be read, is not a log, has a different version, or its stream header is
-    /// corrupt.
+    /// Opens a log and finds its frames. Fails if the file cannot be read, is not a stream log, is of a different version, or has a corrupt
+    /// stream header.
     pub fn open(path: &Path) -> Result<StreamLog, ProfileError> {
         let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
         let foreign = |what: String| ProfileError::Foreign { path: path.to_owned(), expected: "stream log", what };
@@ -230,7 +231,7 @@ impl StreamLog {
         &self.path
     }
 
-    /// Returns the image and process that wrote the stream.
+    /// Returns the description of the image and the process that wrote the stream.
     pub fn header(&self) -> &StreamHeader {
         &self.header
     }
@@ -240,17 +241,17 @@ impl StreamLog {
         self.is_truncated
     }
 
-    /// Returns the number of bytes that are not part of a readable frame. Their threads are unknown.
+    /// Returns the number of bytes that are not part of a readable frame. It is unknown which threads they belonged to.
     pub fn corrupt_bytes(&self) -> u64 {
         self.corrupt_bytes
     }
 
-    /// Returns the threads, sorted by process and start time.
+    /// Returns the streams of all threads, sorted by process ID and start time.
     pub fn threads(&self) -> &[ThreadLog] {
         &self.threads
     }
 
-    /// Returns the grammar of a thread's window. Its symbols are the numbers of [`Symbol`]s.
+    /// Returns the grammar of a thread's window. Its terminals are [`Symbol`]s ([`Symbol::from_number`]).
     pub fn window(&self, thread: &ThreadLog, number: usize) -> Result<Grammar, ProfileError> {
         let frame = &thread.frames[number];
         let content = self.content(frame)?;
@@ -265,7 +266,7 @@ impl StreamLog {
         Ok(window.grammar)
     }
 
-    /// Joins a thread's windows into one grammar, without expanding them. Fails if the file cannot be read or is corrupt, or the joined
+    /// Joins a thread's windows to one grammar, without expanding them. Fails if the file cannot be read or is corrupt, or if the joined
     /// grammar would be too large.
     pub fn grammar(&self, thread: &ThreadLog) -> Result<Grammar, ProfileError> {
         let windows = (0..thread.windows()).map(|number| self.window(thread, number)).collect::<Result<Vec<_>, _>>()?;
@@ -275,7 +276,7 @@ impl StreamLog {
         Grammar::concatenated(&windows).map_err(|e| ProfileError::Corrupt { path: self.path.clone(), offset: 0, what: e.to_string() })
     }
 
-    /// Calls `visit` with a thread's symbols in order, starting with symbol number `from`, until it returns false.
+    /// Calls `visit` with the symbols of a thread in order, starting with symbol number `from`. Stops when `visit` returns false.
     pub fn visit(&self, thread: &ThreadLog, from: u64, mut visit: impl FnMut(Symbol) -> bool) -> Result<(), ProfileError> {
         let first = thread.frames.partition_point(|f| f.before + f.header.events <= from);
         for number in first..thread.frames.len() {
@@ -290,7 +291,7 @@ impl StreamLog {
         Ok(())
     }
 
-    /// Calls `visit` with a thread's frames, still compressed, in order.
+    /// Calls `visit` with the frames of a thread in order. The frames are still compressed.
     pub(super) fn visit_frames(
         &self,
         thread: &ThreadLog,
@@ -340,7 +341,7 @@ impl StreamLog {
         Ok(frames)
     }
 
-    /// Parses the frame at an offset. `end` is the length of the file.
+    /// Reads the header of the frame at an offset. `end` is the length of the file.
     fn frame_at(&self, at: u64, end: u64) -> Result<FoundFrame, ProfileError> {
         if end - at < FRAME_HEADER_BYTES as u64 {
             return Ok(FoundFrame::Truncated);
@@ -354,12 +355,12 @@ impl StreamLog {
         })
     }
 
-    /// Returns the offset of the next frame at or after `from`; `end` if there is none.
+    /// Returns the offset of the first frame at or after `from`; `end` if there is none.
     fn next_frame(&self, from: u64, end: u64) -> Result<u64, ProfileError> {
-        let mut bytes = vec![0; SEARCH_BYTES];
+        let mut bytes = vec![0; SEARCH_BUFFER_BYTES];
         let mut at = from;
         while at + (FRAME_HEADER_BYTES as u64) <= end {
-            let length = (end - at).min(SEARCH_BYTES as u64) as usize;
+            let length = (end - at).min(SEARCH_BUFFER_BYTES as u64) as usize;
             self.file.read_exact_at(&mut bytes[..length], at).map_err(ProfileError::io(&self.path, "read"))?;
             match find_marker(&bytes[..length]) {
                 Some(index) => {
@@ -369,7 +370,7 @@ impl StreamLog {
                     }
                     at = candidate + 1;
                 }
-                // A marker may begin within the last bytes that were read.
+                // The next search begins before the end of these bytes, since a marker may begin in the last of them.
                 None => at += (length - MARKER.len() + 1) as u64,
             }
         }
@@ -379,13 +380,13 @@ impl StreamLog {
 
 enum FoundFrame {
     Complete(FramePosition),
-    /// The file ends within the frame.
+    /// The file ends before the frame does.
     Truncated,
     /// The frame's header is corrupt.
     Corrupt,
 }
 
-/// Returns whether a log ends within its stream header, because its writer was killed while it created the log.
+/// Returns whether the file ends before the end of its stream header. That is the case if its writer was killed while it created the log.
 pub(super) fn has_incomplete_header(path: &Path) -> Result<bool, ProfileError> {
     let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
     let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
@@ -404,7 +405,7 @@ pub(super) fn unpack_events(frame: &PackedFrame, path: &Path) -> Result<Vec<u32>
     Ok(bytes.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().expect("four bytes"))).collect())
 }
 
-/// Parses a frame's section header and index; `None` if they are corrupt. `offset` is the offset of the frame's content.
+/// Parses the section header and index of a frame; `None` if they are corrupt. `offset` is the file offset of the frame's content.
 fn parse_frame_header(bytes: &[u8; FRAME_HEADER_BYTES], offset: u64) -> Option<FramePosition> {
     let section = SectionHeader::read(bytes).ok()?;
     let content = match section.tag {
@@ -432,7 +433,7 @@ fn parse_frame_header(bytes: &[u8; FRAME_HEADER_BYTES], offset: u64) -> Option<F
     Some(FramePosition { header, section, offset, before: 0 })
 }
 
-/// Groups frames by thread, sorts them, and drops duplicates.
+/// Groups frames by thread and sorts them. Drops frames whose chunks are in earlier frames.
 fn group_by_thread(mut frames: Vec<FramePosition>) -> Vec<ThreadLog> {
     frames.sort_by_key(|f| (f.header.key, f.header.sequence, std::cmp::Reverse(f.header.chunks)));
     let mut threads = Vec::new();

@@ -1,7 +1,7 @@
-//! Streams: each thread's sequence of paths and calls in a run, of which a [`crate::Profile`] has only the counts.
+//! Streams: the sequence of paths and calls that each thread executed in a run. A [`crate::Profile`] only counts these paths.
 //!
 //! `live` reads the files that programs write; `drain` moves their content to a `log` of compressed windows (`builder`) of `symbol`s.
-//! `nesting`, `segments` and `iterations` interpret the events, and `fold` converts them to counts. The sequence is a whole program path
+//! `nesting`, `segments` and `iterations` interpret the events, and `fold` converts them to counts. A stream is a whole program path
 //! (Larus, PLDI 1999; thesis, section 3.4), except that a path that reaches a call has an event of its own, followed by the callee's
 //! events. Missing events are counted ([`ThreadLog::lost`]).
 

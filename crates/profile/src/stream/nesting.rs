@@ -1,22 +1,22 @@
-//! Reconstructs a thread's call stack from its events.
+//! Reconstructs a thread's call stack from the events in its stream.
 //!
-//! - *Enter* pushes a frame. Its caller is the top frame, at the last call that this frame reached.
-//! - *Path* belongs to the top frame. If the path's function is not the top frame's, frames disappeared without an event (the program
-//!   switched stacks) or began without one. Both kinds are counted ([`UnclearFrames`]). Neither occurs in a complete stream of a program
-//!   that does not switch stacks.
-//! - *Unwound* pops frames that an exception or `longjmp` left.
+//! - *Enter* pushes a frame. Its caller is the frame on top of the stack, at the last call that this frame reached.
+//! - *Path* belongs to the frame on top of the stack. If it is a path of a different function, frames disappeared without an event, because
+//!   the program switched stacks, or began without one. Both kinds of frames are counted ([`UnclearFrames`]). Neither occurs in a complete
+//!   stream of a program that does not switch stacks.
+//! - *Unwound* pops the frames that an exception or `longjmp` left.
 
 use super::counters::{CounterLookup, FunctionIndex, PathRole};
 use super::symbol::Symbol;
 
-/// An activation of a function.
+/// An activation of a function: a frame of the thread's call stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamActivation {
     /// Its function.
     pub function: FunctionIndex,
-    /// The counter of the caller's path up to the call; `None` if unknown, or if uninstrumented code called the function.
+    /// Counter of the path on which the caller reached the call; `None` if unknown, or if uninstrumented code called the function.
     pub call: Option<u32>,
-    /// The counter of its own current path up to the last call; `None` if it has not made a call on this path.
+    /// Counter of the frame's current path up to its last call; `None` if the frame has made no call on this path.
     pub at: Option<u32>,
 }
 
@@ -25,31 +25,31 @@ pub struct StreamActivation {
 pub enum NestingStep {
     /// A function began.
     Entered(StreamActivation),
-    /// A live frame completed a path or reached a call.
+    /// A live frame completed a path, or reached a call on a path.
     Path {
         /// The path's counter.
         counter: u32,
-        /// Effect of the path on the frame.
+        /// What the path says about the frame.
         role: PathRole,
-        /// Depth of the frame. The outermost frame has depth 1.
+        /// Depth of the frame in the call stack. The outermost frame has depth 1.
         depth: usize,
     },
-    /// Number of frames that were unwound.
+    /// Frames were unwound, as many as the number says.
     Unwound(usize),
-    /// The event's unit has no map.
+    /// The event belongs to a unit that has no map.
     Unknown,
 }
 
-/// Number of frames whose beginning or end is not in the stream.
+/// Numbers of frames whose beginning or end is not in the stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnclearFrames {
-    /// Frames that disappeared without an event.
+    /// Number of frames that disappeared without an event.
     pub vanished: u64,
-    /// Frames that began without an event.
+    /// Number of frames that began without an event.
     pub unseen: u64,
 }
 
-/// Tracks the call stack of a thread.
+/// The call stack of a thread, updated with each event of its stream.
 #[derive(Debug)]
 pub struct Nesting<'p, 'a> {
     lookup: &'p CounterLookup<'a>,
@@ -58,13 +58,13 @@ pub struct Nesting<'p, 'a> {
 }
 
 impl<'p, 'a> Nesting<'p, 'a> {
-    /// Starts with an empty call stack.
+    /// Returns an empty call stack, for the beginning of a stream.
     pub fn new(lookup: &'p CounterLookup<'a>) -> Nesting<'p, 'a> {
         Nesting { lookup, frames: Vec::new(), unclear: UnclearFrames::default() }
     }
 
-    /// Starts in the middle of a stream. `live` contains, outermost first, a counter of each live frame's function. The frames' callers are
-    /// unknown.
+    /// Returns a call stack for the middle of a stream. For each live frame, outermost first, `live` contains any counter of the frame's
+    /// function. The paths of the callers are unknown.
     pub fn with_live_frames(lookup: &'p CounterLookup<'a>, live: impl IntoIterator<Item = u32>) -> Nesting<'p, 'a> {
         let functions = live.into_iter().filter_map(|counter| lookup.path(counter));
         let frames = functions.map(|(function, _)| StreamActivation { function, call: None, at: None }).collect();
@@ -76,12 +76,12 @@ impl<'p, 'a> Nesting<'p, 'a> {
         &self.frames
     }
 
-    /// Returns the number of frames so far whose beginning or end is not in the stream.
+    /// Returns the numbers of frames whose beginning or end is not in the part of the stream processed so far.
     pub fn unclear(&self) -> UnclearFrames {
         self.unclear
     }
 
-    /// Processes the next symbol.
+    /// Updates the call stack with the next symbol of the stream, and returns what happened.
     pub fn feed(&mut self, symbol: Symbol) -> NestingStep {
         match symbol {
             Symbol::Enter(counter) | Symbol::Inherited(counter) => {

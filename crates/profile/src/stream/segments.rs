@@ -1,9 +1,9 @@
-//! Counts interprocedural segments in a stream: chains of calls, each with the caller's path up to the call, and the last callee's first
-//! path ([`trodden_unit::segments`]).
+//! Counts segments in a stream. A segment is a chain of calls: the path of each caller up to the call, and the first path of the last
+//! callee ([`trodden_unit::segments`]).
 //!
-//! When a function begins, the stream shows which path of its caller reached the call. If, according to the map, this path's last block
-//! cannot have called the function ([`trodden_unit::BlockCall`]), uninstrumented code did, and the call is not part of a segment. After a
-//! tail call, the caller's path is the one that ended with the tail call.
+//! When a function begins, the stream shows on which path its caller reached the call. If, according to the map, the last block of this
+//! path cannot have called the function ([`trodden_unit::BlockCall`]), uninstrumented code called it, and the call is not part of a
+//! segment. After a tail call, the caller's path is the one that ended with the tail call.
 
 use super::counters::{CounterLookup, FunctionIndex, PathRole};
 use super::nesting::{Nesting, NestingStep};
@@ -12,21 +12,21 @@ use crate::paths::PathStart;
 use crate::segments::{CountsBySegment, FunctionPath, calling_block, ends_with_tail_call};
 use std::collections::HashMap;
 
-/// A chain of callers' paths, given by its index in `SegmentReader::chains`.
+/// A chain of callers' paths, represented by its index in `SegmentReader::chains`.
 type ChainId = u32;
 const NO_CALLERS: ChainId = 0;
 
-/// Counts the segments of one thread.
+/// Counts the segments in the stream of one thread.
 pub struct SegmentReader<'p, 'a> {
     lookup: &'p CounterLookup<'a>,
     nesting: Nesting<'p, 'a>,
     depth: usize,
     frames: Vec<FrameChain>,
-    /// If the previous event was a tail call: the chain of callers that led to it, and the path that ended with it.
+    /// The chain of callers and the path that ended with a tail call, if the previous event was a tail call.
     tail: Option<(ChainId, u32)>,
     chains: Vec<Vec<u32>>,
     numbers: HashMap<Vec<u32>, ChainId>,
-    /// Cache of `extend`: the chain that results from a chain and an additional path.
+    /// Cache of `extend`: the chain that results from appending a path to a chain.
     extended: HashMap<(ChainId, u32), ChainId>,
     counts: HashMap<(ChainId, u32), u64>,
     /// Cache of `may_call`.
@@ -38,14 +38,14 @@ pub struct SegmentReader<'p, 'a> {
 #[derive(Clone, Copy)]
 struct FrameChain {
     callers: ChainId,
-    /// Whether the frame is still on its first path: it has not taken a back edge.
+    /// Whether the frame is still on its first path, which means that it has taken no back edge.
     is_first: bool,
-    /// The chain that the frame's own calls extend: `callers` during the first path, otherwise empty.
+    /// The chain to which calls of this frame append a path: `callers` during the first path, afterwards `NO_CALLERS`.
     call_chain: ChainId,
 }
 
 impl<'p, 'a> SegmentReader<'p, 'a> {
-    /// Creates a reader without counts. Chains have at most `depth` calls.
+    /// Creates a reader without counts. Segments have at most `depth` calls.
     pub fn new(lookup: &'p CounterLookup<'a>, depth: usize) -> SegmentReader<'p, 'a> {
         SegmentReader {
             lookup,
@@ -62,7 +62,7 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
         }
     }
 
-    /// Processes the next symbol.
+    /// Processes the next symbol of the thread's stream.
     pub fn feed(&mut self, symbol: Symbol) {
         let tail = self.tail.take();
         match self.nesting.feed(symbol) {
@@ -74,8 +74,8 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
                     Some((callers, path)) => self.extend(callers, path),
                     None => NO_CALLERS,
                 };
-                // A frame inherited through a fork may have taken back edges before the fork. If its path is known, the path's start shows
-                // that.
+                // A frame inherited through a `fork` may have taken back edges before the fork. If its current path is known and begins at
+                // the function's entry, it has not.
                 let inherited = matches!(symbol, Symbol::Inherited(_));
                 let is_first = !inherited || frame.at.is_some_and(|path| self.begins_at_entry(path));
                 self.frames.push(FrameChain { callers, is_first, call_chain: if is_first { callers } else { NO_CALLERS } });
@@ -101,7 +101,7 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
         }
     }
 
-    /// Returns the executions of each segment.
+    /// Returns the number of executions of each segment.
     pub fn finish(self) -> CountsBySegment {
         let path = |counter: &u32| self.lookup.path(*counter).map(|(function, path)| FunctionPath { function, path });
         let mut counts = CountsBySegment::new();
@@ -114,7 +114,7 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
         counts
     }
 
-    /// Appends a path to a chain, and drops the outermost paths beyond the maximum depth.
+    /// Returns the chain with a path appended, without the outermost paths beyond the maximum depth.
     fn extend(&mut self, callers: ChainId, path: u32) -> ChainId {
         if let Some(known) = self.extended.get(&(callers, path)) {
             return *known;
@@ -130,7 +130,7 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
         number
     }
 
-    /// Returns whether the call at the end of a path may call a function.
+    /// Returns whether the call at which a path ends may call the given function.
     fn may_call(&mut self, path: u32, callee: FunctionIndex) -> bool {
         let lookup = self.lookup;
         *self.calls.entry((path, callee)).or_insert_with(|| {

@@ -1,29 +1,29 @@
-//! Symbols: a stream's events in a context-independent form.
+//! Symbols: the events of a stream, in a form that does not depend on earlier events.
 //!
 //! An [`Event::Resume`] gives the depth of the frame to which control returned, so the number of unwound frames depends on all previous
-//! events. The corresponding symbol gives this number instead ([`Symbol::Unwound`]). Thus a grammar rule has the same effect on the call
-//! stack wherever it occurs, and queries about frames can be answered without expanding rules.
+//! events. The corresponding symbol gives that number instead ([`Symbol::Unwound`]). Therefore a grammar rule has the same effect on the
+//! call stack wherever it occurs, and queries about frames can be answered without expanding rules.
 
 use trodden_sequence::grammar::FrameEffect;
 use trodden_wire::stream::{Event, TAG_ENTER, TAG_EXIT, TAG_INHERITED, TAG_MASK, TAG_PATH, TAG_RESUME};
 
-/// An event in a stream log. Counters are numbered within the image.
+/// An event in a stream log. Counters are numbered within the executable or shared library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Symbol {
-    /// A path ended or reached a call, and its frame continues. Contains the path's counter.
+    /// A path ended or reached a call, and its frame continues. The value is the path's counter.
     Path(u32),
-    /// A path and its frame ended. Contains the path's counter.
+    /// A path ended, and its frame with it. The value is the path's counter.
     Exit(u32),
-    /// A function began. Contains the function's first counter.
+    /// A function began. The value is the function's first counter.
     Enter(u32),
-    /// Frames were unwound. Contains their number.
+    /// Frames were unwound. The value is their number.
     Unwound(u32),
-    /// A live frame that the process inherited by a fork. Contains a counter of its function.
+    /// A frame was already active when a `fork` created the process. The value is a counter of the frame's function.
     Inherited(u32),
 }
 
 impl Symbol {
-    /// Encodes the symbol as a terminal of a grammar.
+    /// Encodes the symbol as a number, which is a terminal of a grammar.
     pub fn to_number(self) -> u64 {
         let (value, tag) = match self {
             Symbol::Path(counter) => (counter, TAG_PATH),
@@ -35,7 +35,7 @@ impl Symbol {
         u64::from(value) << 3 | u64::from(tag)
     }
 
-    /// Decodes a terminal of a grammar; `None` if it is not the code of a symbol.
+    /// Decodes a terminal of a grammar; `None` if the number does not encode a symbol.
     pub fn from_number(number: u64) -> Option<Symbol> {
         let value = u32::try_from(number >> 3).ok()?;
         match number as u32 & TAG_MASK {
@@ -48,7 +48,7 @@ impl Symbol {
         }
     }
 
-    /// Returns the path counter that a counting build would have incremented; `None` if the symbol is not about a path.
+    /// Returns the counter that a counting build would have incremented; `None` if no path ended or reached a call.
     pub fn counted(self) -> Option<u32> {
         match self {
             Symbol::Path(counter) | Symbol::Exit(counter) => Some(counter),
@@ -56,7 +56,7 @@ impl Symbol {
         }
     }
 
-    /// Returns the effect on the call stack.
+    /// Returns how many frames the symbol pops from the call stack, and whether it pushes one.
     pub fn effect(self) -> FrameEffect {
         match self {
             Symbol::Path(_) => FrameEffect::default(),
@@ -67,24 +67,24 @@ impl Symbol {
     }
 }
 
-/// Number of a thread's live frames, needed to convert depths in events to numbers of unwound frames.
+/// Depth of a thread's call stack, with which depths in events are converted to numbers of unwound frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
     /// Number of live frames.
     pub frames: u64,
-    /// Whether `frames` agrees with the depths in events; false after a gap in the stream.
+    /// Whether `frames` is the depth to which events refer. False after a gap in the stream.
     pub is_known: bool,
 }
 
 impl Default for Depth {
-    /// Returns the depth at the beginning of a stream.
+    /// Returns the depth at the beginning of a stream, before any frame.
     fn default() -> Depth {
         Depth { frames: 0, is_known: true }
     }
 }
 
 impl Depth {
-    /// Converts the next event to a symbol; `None` if it unwinds no frames.
+    /// Converts the next event to a symbol. Returns `None` for a resumption that unwinds no frames.
     #[inline]
     pub fn next_symbol(&mut self, event: Event) -> Option<Symbol> {
         match event {

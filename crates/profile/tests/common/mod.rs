@@ -16,14 +16,14 @@ use trodden_wire::{RAW_VERSION, RawHeader, RawUnit, UNIT_MAGIC, UNIT_VERSION, Un
 /// Builder of raw files.
 pub struct RawFile {
     pub image: String,
-    /// For each unit, its identity, first counter and number of counters.
+    /// Identity, first counter and number of counters of each unit.
     pub units: Vec<(Identity, u64, u64)>,
-    /// For each region, its nonzero counters.
+    /// The nonzero counters of each region, by index.
     pub regions: Vec<BTreeMap<u64, u64>>,
 }
 
 impl RawFile {
-    /// Creates a file for the units of an image, with gaps of one counter between them.
+    /// Creates a raw file for the units of an image. After each unit, one counter is left unused.
     pub fn new(image: &Path, units: &[(Identity, u64)]) -> RawFile {
         let mut next = 0;
         let place = |&(unit, counters): &(Identity, u64)| {
@@ -42,7 +42,7 @@ impl RawFile {
         Identity(image_identity(self.units.iter().map(|u| (u.0.0, u.2))))
     }
 
-    /// Returns the bytes before the first region, and the size of a region.
+    /// Returns the bytes before the first region, and the size of a region in bytes.
     pub fn header(&self) -> (Vec<u8>, u64) {
         let stride = trodden_wire::region_stride(self.counters());
         let (units_offset, path_offset) = (RawHeader::BYTES, RawHeader::BYTES + RawUnit::BYTES * self.units.len());
@@ -86,14 +86,14 @@ impl RawFile {
     }
 }
 
-/// Updates the checksum of a raw file's header, units and path, if these are complete.
+/// Updates the checksum over the header, the units and the path of a raw file. Does nothing if these are incomplete.
 pub fn seal(bytes: &mut [u8]) {
     if let Some(checksum) = RawHeader::checksum_of(bytes) {
         RawHeader { checksum, ..RawHeader::read(bytes).unwrap() }.write(bytes).unwrap();
     }
 }
 
-/// Builds an ELF file with unit records and frames.
+/// Builds an ELF file that contains unit records and frames, like an instrumented program.
 pub fn image_file(units: &[(Identity, u64)], frames: &[Frame]) -> Vec<u8> {
     use object::write::Object;
     use object::{Architecture, BinaryFormat, Endianness, SectionKind};

@@ -1,4 +1,4 @@
-//! Random units and profiles.
+//! Random units and profiles for the tests of this crate.
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
@@ -42,7 +42,8 @@ pub fn run(command: &str) -> Run {
     }
 }
 
-/// Builds a profile of a program with three units, one of which occurs twice, and of a library. `build` selects the build.
+/// Builds a profile of a library and of a program with three units, one of which is linked twice. Different values of `build` give
+/// different builds.
 pub fn profile(build: u8, seed: u64) -> Profile {
     let mut random = Random::new(seed);
     let mut unit = |number: u8| {

@@ -1,7 +1,7 @@
-//! Checks whether settings can be combined in one build. Each error contains the reason and a solution.
+//! Checks whether settings can be combined in one build. Each error contains the reason and what to do about it.
 //!
-//! 1. A build observes one [kind](crate::observe::ObservationKind). Two kinds exclude each other unless one restricts the other.
-//! 2. Each kind supports certain numberings, and may not support tables or counters that threads share.
+//! 1. A build observes one [kind](crate::observe::ObservationKind) of data. Two kinds exclude each other unless one restricts the other.
+//! 2. Each kind supports certain path numberings, and may not support hash tables or counters that threads share.
 //! 3. Some settings require or exclude others: the [`FeatureRule`]s of the kinds, and [`RULES`].
 
 use super::axes::{ExperimentScheme, ThreadCounters};
@@ -9,7 +9,7 @@ use super::rule::{FeatureRule, Relation, RequestedFeature, SettingsConflict};
 use super::settings::Settings;
 use crate::observe::{Admission, KINDS, ObservationKind, requested_kinds};
 
-/// Checks whether settings can be combined. The error is the first conflict.
+/// Checks whether settings can be combined. Fails with the first conflict.
 pub fn check(settings: &Settings) -> Result<(), SettingsConflict> {
     let kinds: Vec<&'static ObservationKind> = requested_kinds(settings).collect();
     check_kinds(&kinds)?;
@@ -27,7 +27,7 @@ pub(super) fn rules() -> impl Iterator<Item = &'static FeatureRule> {
     KINDS.iter().flat_map(|kind| kind.rules).chain(RULES)
 }
 
-/// Checks that the requested kinds can be combined: there is at most one, plus possibly one that restricts it.
+/// Checks that the requested kinds of observation can be combined: at most one kind, and possibly another one that restricts it.
 fn check_kinds(kinds: &[&'static ObservationKind]) -> Result<(), SettingsConflict> {
     let pairs = kinds.iter().enumerate().flat_map(|(at, one)| kinds[at + 1..].iter().map(move |other| (*one, *other)));
     let Some((one, other)) = pairs.into_iter().find(|(one, other)| !one.can_combine_with(other)) else { return Ok(()) };
@@ -45,7 +45,7 @@ fn check_numbering(settings: &Settings, kinds: &[&'static ObservationKind]) -> R
     let others = || kinds.iter().filter(|kind| !kind.numberings.contains(&scheme));
     others().try_for_each(|kind| match kind.other_numberings {
         Admission::Admitted => Ok(()),
-        Admission::Rejected { reason, remedy } => Err(excludes(SELECTIVE_SCHEME.spelling, kind.option, reason, remedy)),
+        Admission::Rejected { reason, remedy } => Err(exclusion_conflict(SELECTIVE_SCHEME.spelling, kind.option, reason, remedy)),
     })?;
     match others().count() < kinds.len() {
         true => Ok(()),
@@ -61,10 +61,10 @@ fn check_numbering(settings: &Settings, kinds: &[&'static ObservationKind]) -> R
 
 fn check_admission(kind: &ObservationKind, feature: &RequestedFeature, admission: Admission) -> Result<(), SettingsConflict> {
     let Admission::Rejected { reason, remedy } = admission else { return Ok(()) };
-    Err(excludes(kind.option, feature.spelling, reason, remedy))
+    Err(exclusion_conflict(kind.option, feature.spelling, reason, remedy))
 }
 
-fn excludes(one: &'static str, other: &'static str, reason: &str, remedy: &'static str) -> SettingsConflict {
+fn exclusion_conflict(one: &'static str, other: &'static str, reason: &str, remedy: &'static str) -> SettingsConflict {
     SettingsConflict { one, relation: Relation::Excludes, other, reason: reason.into(), remedy }
 }
 
@@ -79,7 +79,7 @@ pub(super) const TABLES: RequestedFeature =
 pub(super) const SHARED_COUNTERS: RequestedFeature =
     RequestedFeature { spelling: "--threads atomic", is_requested: |settings| settings.threads == Some(ThreadCounters::Atomic) };
 
-/// Rules that do not belong to a kind.
+/// Rules that belong to no particular kind of observation.
 static RULES: &[FeatureRule] = &[FeatureRule {
     one: RequestedFeature { spelling: "--array-paths", is_requested: |settings| settings.array_paths.is_some() },
     relation: Relation::Needs,

@@ -1,7 +1,7 @@
-//! Input files of builds, stored by content: each file in the folder (`ROOT/inputs/`) is named by its [`Identity`].
+//! Input files of builds, stored by content: the name of each file in the folder (`ROOT/inputs/`) is its [`Identity`].
 //!
-//! Experiments refer to files by identity, so the original files may be renamed, have names with any bytes, or be on a different machine.
-//! Requests to the plugin are stored in the same folder as the files that they name.
+//! Experiments refer to files by identity. Therefore the original files may be renamed, have names with any bytes, or be on a different
+//! machine. Requests to the plugin are stored in the same folder as the files that they refer to.
 
 use super::settings::{Settings, SettingsFile};
 use crate::atomic_file::write_atomically;
@@ -9,7 +9,7 @@ use crate::{ContentError, FunctionParts, FunctionWeights, Identity, IterationSet
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A folder of files named by their content.
+/// A folder of files that are named after their content's identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputFolder {
     folder: PathBuf,
@@ -18,11 +18,11 @@ pub struct InputFolder {
 /// Purpose of an input file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum InputPurpose {
-    /// Measured edge frequencies.
+    /// Measured edge frequencies, by which probes are placed.
     Weights,
-    /// Known paths, which are not counted.
+    /// Known paths. Only other paths are counted.
     Known,
-    /// All paths except the watched ones.
+    /// All paths except the watched ones. Only the watched paths are counted.
     Watched,
     /// Interesting paths.
     Interesting,
@@ -30,9 +30,9 @@ pub enum InputPurpose {
     Segments,
     /// Paths over iterations.
     Iterations,
-    /// The part of the paths that a copy counts.
+    /// The part of the paths that an instrumented copy of the program counts.
     Part,
-    /// A transformation plan.
+    /// A plan for transforming the program's code.
     Apply,
 }
 
@@ -114,18 +114,18 @@ impl InputPurpose {
 }
 
 impl InputFolder {
-    /// Creates a handle to a folder, which does not have to exist.
+    /// Creates a handle to a folder, which need not exist.
     pub fn new(folder: impl Into<PathBuf>) -> InputFolder {
         InputFolder { folder: folder.into() }
     }
 
-    /// Returns the path for content with this identity. The file may not exist.
+    /// Returns the path under which content with this identity is stored. The file may not exist.
     pub fn path(&self, identity: Identity) -> PathBuf {
         self.folder.join(identity.to_string())
     }
 
-    /// Checks a file's content and copies the file to the folder. Fails if the file cannot be read or has invalid content, or the folder
-    /// cannot be written.
+    /// Checks the content of a file and copies the file to the folder. Returns its identity. Fails if the file cannot be read or has
+    /// invalid content, or if the folder cannot be written.
     pub fn put_file(&self, kind: InputPurpose, file: &Path) -> Result<Identity, InputError> {
         let (key, _) = kind.key_and_remedy();
         let bytes = std::fs::read(file).map_err(|source| InputError::Unreadable { key, file: file.to_owned(), source })?;
@@ -133,7 +133,7 @@ impl InputFolder {
         self.put(&bytes)
     }
 
-    /// Stores content in the folder, atomically, and returns its identity.
+    /// Stores content in the folder by atomic replacement, and returns its identity.
     pub fn put(&self, bytes: &[u8]) -> Result<Identity, InputError> {
         let identity = Identity::from_content(bytes);
         let path = self.path(identity);
@@ -143,25 +143,25 @@ impl InputFolder {
         write_atomically(&path, bytes).map(|()| identity).map_err(|source| InputError::Unwritable { file: path, source })
     }
 
-    /// Checks that a file is in the folder.
+    /// Fails if the file is not in the folder.
     pub fn check(&self, kind: InputPurpose, identity: Identity) -> Result<(), InputError> {
         match self.path(identity).is_file() {
             true => Ok(()),
-            false => Err(self.missing(kind, identity)),
+            false => Err(self.missing_file_error(kind, identity)),
         }
     }
 
-    fn missing(&self, kind: InputPurpose, identity: Identity) -> InputError {
+    fn missing_file_error(&self, kind: InputPurpose, identity: Identity) -> InputError {
         let (key, remedy) = kind.key_and_remedy();
         InputError::Missing { key, remedy, identity, folder: self.folder.clone() }
     }
 
-    /// Reads the content of a file. Fails if the file is not in the folder, cannot be read, or is corrupt.
+    /// Reads a file of the folder. Fails if the file is not in the folder, cannot be read, or is corrupt.
     pub fn get(&self, kind: InputPurpose, identity: Identity) -> Result<Vec<u8>, InputError> {
         let file = self.path(identity);
         let bytes = match std::fs::read(&file) {
             Ok(bytes) => bytes,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(self.missing(kind, identity)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(self.missing_file_error(kind, identity)),
             Err(source) => return Err(InputError::Unreadable { key: kind.key_and_remedy().0, file, source }),
         };
         if Identity::from_content(&bytes) == identity { Ok(bytes) } else { Err(InputError::Corrupt { file }) }

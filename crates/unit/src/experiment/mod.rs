@@ -1,10 +1,11 @@
-//! Describes what a build observes. The command line, drivers, plugin, maps and readers all use this description.
+//! Describes what a build observes. The command line, compiler drivers, plugin, maps and readers all use this description.
 //!
-//! An [`Experiment`] has an [`Observation`], a storage ([`OutputDestination`]) and owner ([`ThreadCounters`]) for counts, and a
-//! [`ProbePlacement`]. The placement affects the cost of counting and where long paths are cut, but not what a count means. Users write
-//! [`Settings`], a flat list ([`spelling`]). [`Experiment::new`], which deserialisation uses as well, rejects settings that cannot be
-//! combined ([`exclusions`]). An experiment is stored as its [`Settings`]; a change of their format requires a new [`crate::MAP_VERSION`].
-//! Files are named by [`Identity`] in an [`InputFolder`], which also contains the [`PluginRequest`].
+//! An [`Experiment`] has an [`Observation`], a storage ([`OutputDestination`]) and owner ([`ThreadCounters`]) of counts, and a
+//! [`ProbePlacement`]. The placement affects the cost of counting and where long paths are divided, but not what a count means.
+//!
+//! Users write [`Settings`], a flat list ([`spelling`]). [`Experiment::new`], which is also used when maps are read, rejects settings that
+//! cannot be combined ([`exclusions`]). An experiment is stored as its [`Settings`]; a change of their format requires a new
+//! [`crate::MAP_VERSION`]. Files are named by [`Identity`] in an [`InputFolder`], which also contains the [`PluginRequest`].
 
 mod axes;
 mod error;
@@ -48,8 +49,8 @@ impl Default for Experiment {
 }
 
 impl Experiment {
-    /// Creates the experiment that settings describe. Settings that are not given have their default values. Fails if the settings cannot
-    /// be combined, or name a file by its path instead of its identity ([`Settings::resolve`]).
+    /// Creates the experiment that settings describe. Missing settings have their default values. Fails if the settings cannot be combined,
+    /// or if they name a file by its path instead of its identity ([`Settings::resolve`]).
     pub fn new(settings: &Settings) -> Result<Experiment, ExperimentError> {
         exclusions::check(settings)?;
         let destination = match settings.table_slots.unwrap_or(0) {
@@ -72,7 +73,7 @@ impl Experiment {
         })
     }
 
-    /// Returns the experiment for a trace of a program that was not built for profiling.
+    /// Returns the experiment that describes a trace of a program that was not built for profiling.
     pub fn from_trace() -> Experiment {
         let settings = Settings { observe: Some(Observe::Trace), ..Settings::default() };
         Experiment::new(&settings).expect("tracing does not conflict with the defaults")
@@ -93,38 +94,38 @@ impl Experiment {
         self.threads
     }
 
-    /// Returns where paths are cut, and how probes are placed.
+    /// Returns where paths are divided, and how probes are placed.
     pub fn placement(&self) -> &ProbePlacement {
         &self.placement
     }
 
-    /// Returns the numbering of paths.
+    /// Returns how paths are numbered.
     pub fn scheme(&self) -> ExperimentScheme {
         self.observation.observed().scheme()
     }
 
-    /// Returns the file of the paths that are not counted, if the build counts all other paths.
+    /// Returns the file of paths that are not counted, if all other paths are counted.
     pub fn known(&self) -> Option<Identity> {
         self.observation.observed().uncounted()
     }
 
-    /// Returns the file of the paths that tests took, if the build counts all other paths. `None` for builds that count watched paths.
+    /// Returns the file of paths that tests executed, if all other paths are counted. `None` also for builds that count watched paths.
     pub fn tested_paths(&self) -> Option<Identity> {
         self.known().filter(|_| !self.is_watched())
     }
 
-    /// Returns whether all paths are counted except those in a file. Such a unit also records the time of each path's first execution, in
-    /// an additional word for each counter.
+    /// Returns whether all paths are counted except those listed in a file. Such a unit also records when each path was first executed, in
+    /// one more word per counter.
     pub fn is_residual(&self) -> bool {
         self.known().is_some()
     }
 
-    /// Returns whether only watched paths are counted.
+    /// Returns whether only watched paths are counted, which an expression selects.
     pub fn is_watched(&self) -> bool {
         matches!(self.observation, Observation::WatchedPaths(_))
     }
 
-    /// Returns the file of the interprocedural segments that are counted instead of paths.
+    /// Returns the file of segments (paths across calls) that are counted instead of paths; `None` if paths are counted.
     pub fn segments(&self) -> Option<Identity> {
         match self.observation {
             Observation::SegmentCounts(segments) => Some(segments.set),
@@ -132,7 +133,8 @@ impl Experiment {
         }
     }
 
-    /// Returns the file of the paths over iterations that are counted instead of paths.
+    /// Returns the file of paths over iterations (sequences of consecutive paths) that are counted instead of paths; `None` if paths are
+    /// counted.
     pub fn iterations(&self) -> Option<Identity> {
         match self.observation {
             Observation::IterationCounts(iterations) => Some(iterations.set),
@@ -140,17 +142,17 @@ impl Experiment {
         }
     }
 
-    /// Returns the set of interesting paths, if only these paths, or only the functions in the set, are observed.
+    /// Returns the set of interesting paths, if the build observes only these paths, or only the functions that have such paths.
     pub fn interesting(&self) -> Option<InterestingPaths> {
         self.observation.observed().interesting()
     }
 
-    /// Returns whether the unit counts only while its image's switch is on.
+    /// Returns whether the program counts only in bursts, while its sampling switch is on.
     pub fn is_sampled(&self) -> bool {
         matches!(self.observation, Observation::CountsInBursts(_))
     }
 
-    /// Returns the event that is summed for each path, in addition to its count.
+    /// Returns the event that is summed for each path in addition to counting the path; `None` if no event is summed.
     pub fn events(&self) -> Option<EventSource> {
         match self.observation {
             Observation::EventSums(sums) => Some(sums.event),
@@ -158,22 +160,22 @@ impl Experiment {
         }
     }
 
-    /// Returns whether the addresses of blocks are recorded instead of counts.
+    /// Returns whether the build records the addresses of blocks instead of counting paths.
     pub fn marks_addresses(&self) -> bool {
         matches!(self.observation, Observation::BlockAddresses(_))
     }
 
-    /// Returns whether placeholders for LLVM's edge counters are recorded.
+    /// Returns whether the map has placeholders for LLVM's edge counters.
     pub fn has_edge_profile(&self) -> bool {
         matches!(self.observation, Observation::EdgeProfileCounts(_))
     }
 
-    /// Returns whether placeholders for the counters of source-based coverage are recorded.
+    /// Returns whether the map has placeholders for the counters of LLVM's source-based coverage.
     pub fn has_coverage(&self) -> bool {
         matches!(self.observation, Observation::CoverageCounts(_))
     }
 
-    /// Returns the part of the paths that is counted, if this is one of several copies of a program.
+    /// Returns the part of the paths that is counted, if this build is one of several instrumented copies of a program.
     pub fn part(&self) -> Option<CopyPart> {
         match self.observation {
             Observation::CopyPart(part) => Some(part),
@@ -181,7 +183,7 @@ impl Experiment {
         }
     }
 
-    /// Returns the input files of the build, with their purposes.
+    /// Returns the input files of the build, each with its purpose.
     pub fn inputs(&self) -> Vec<(InputPurpose, Identity)> {
         let mut settings = Settings::from(self);
         let stored = |kind: InputPurpose| Some((kind, kind.setting(&mut settings).as_ref()?.stored()?));
@@ -203,7 +205,7 @@ impl From<Experiment> for Settings {
     }
 }
 
-/// Converts an experiment to settings that describe it: all settings that differ from their defaults, and some that are always included.
+/// Converts an experiment to settings: those that differ from their defaults, and some that are always included.
 impl From<&Experiment> for Settings {
     fn from(experiment: &Experiment) -> Settings {
         let placement = &experiment.placement;

@@ -1,6 +1,7 @@
-//! Requests to the plugin, in a file that [`EXPERIMENT_VARIABLE`] names. clang cannot pass options to the plugin, and environment
-//! variables contain only text. Therefore, the request is a file ([`FileFormat`]). It is in the same [`InputFolder`] as the files that the
-//! experiment names.
+//! Requests to the compiler plugin, in a file whose path is in [`EXPERIMENT_VARIABLE`].
+//!
+//! clang cannot pass options to the plugin, and environment variables contain only text. Therefore a request is a file ([`FileFormat`]), in
+//! the same [`InputFolder`] as the files to which the experiment refers.
 
 use super::exclusions;
 use super::inputs::{InputError, InputFolder, InputPurpose};
@@ -14,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use trodden_container::{ContentError, FileFormat, FileKind};
 
-/// Environment variable that names the request's file. If it is not set, units are instrumented for the default experiment.
+/// Environment variable with the path of the request file. If it is not set, units are instrumented for the default experiment.
 pub const EXPERIMENT_VARIABLE: &str = "TRODDEN_EXPERIMENT";
 
 const FORMAT: FileFormat = FileFormat { kind: FileKind::REQUEST, version: 1, remedy: "Start the build again" };
@@ -24,26 +25,26 @@ const FORMAT: FileFormat = FileFormat { kind: FileKind::REQUEST, version: 1, rem
 pub struct PluginRequest {
     /// What the build observes.
     pub experiment: Experiment,
-    /// What the plugin does with a unit.
+    /// What the plugin does with a compilation unit.
     pub action: UnitAction,
-    /// Which data about the unit the object file contains.
+    /// Which data about the unit is stored in the object file.
     pub keep: Keep,
-    /// Default pattern for the file names of a flight recorder. An environment variable may override it when the program runs.
+    /// Default pattern for the names of a flight recorder's files. When the program runs, an environment variable overrides it.
     pub recorder: Option<OsString>,
 }
 
-/// What the plugin does with a unit.
+/// What the plugin does with a compilation unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UnitAction {
     /// Instruments the unit.
     #[default]
     Instrument,
-    /// Writes the properties of the unit's instructions to a file, and generates no code.
+    /// Write the properties of the unit's instructions to a file, and generate no code.
     Describe {
-        /// The file. Its name may contain any bytes.
+        /// Path of the file to write, which may contain any bytes.
         output: OsString,
     },
-    /// Transforms the unit's code according to the plan with this identity, without instrumenting it.
+    /// Transform the unit's code according to the plan with this identity, and do not instrument it.
     Apply(Identity),
 }
 
@@ -65,25 +66,25 @@ pub enum RequestError {
 }
 
 impl PluginRequest {
-    /// Creates a request without a flight recorder.
+    /// Creates a request for a build without a flight recorder.
     pub fn new(experiment: Experiment, action: UnitAction, keep: Keep) -> PluginRequest {
         PluginRequest { experiment, action, keep, recorder: None }
     }
 
-    /// Writes the request to a folder, and returns the file's path for [`EXPERIMENT_VARIABLE`].
+    /// Writes the request to a folder. Returns the path of the file, which is the value for [`EXPERIMENT_VARIABLE`].
     pub fn write(&self, folder: &InputFolder) -> Result<PathBuf, InputError> {
         Ok(folder.path(folder.put(&FORMAT.to_bytes(self))?))
     }
 
-    /// Reads a request. Also returns its folder, which contains the files that the request names. Fails if the file cannot be read, is not
-    /// a request, or has a different version.
+    /// Reads a request. Also returns the folder of the request, which contains the files to which the request refers. Fails if the file
+    /// cannot be read, is not a request, or is of a different version.
     pub fn read(file: &Path) -> Result<(PluginRequest, InputFolder), RequestError> {
         let bytes = std::fs::read(file).map_err(|source| RequestError::Unreadable { file: file.to_owned(), source })?;
         let request = FORMAT.read(&bytes).map_err(|wrong| RequestError::Other { file: file.to_owned(), wrong })?;
         Ok((request, InputFolder::new(file.parent().unwrap_or(Path::new("")))))
     }
 
-    /// Returns the settings that describe this request.
+    /// Returns the settings that describe the request.
     pub fn settings(&self) -> Settings {
         let apply = match self.action {
             UnitAction::Apply(plan) => Some(SettingsFile::Stored(plan)),
@@ -92,7 +93,7 @@ impl PluginRequest {
         Settings { apply, keep: Some(self.keep), recorder: self.recorder.clone(), ..Settings::from(&self.experiment) }
     }
 
-    /// Returns true if a program built by this request counts nothing, and therefore needs no runtime.
+    /// Returns true if programs built by this request count nothing, so that they need no runtime.
     pub fn counts_nothing(&self) -> bool {
         let counts = !matches!(self.experiment.observation(), Observation::BlockAddresses(_) | Observation::TraceSleds(_));
         !counts || self.action != UnitAction::Instrument
@@ -100,8 +101,8 @@ impl PluginRequest {
 }
 
 impl Settings {
-    /// Checks all files, copies them to the folder, and replaces their paths by their identities. Fails if a file cannot be read or
-    /// stored, or has invalid content, or a file that is named by its identity is not in the folder.
+    /// Checks all files that the settings name, copies them to the folder, and replaces their paths by their identities. Fails if a file
+    /// cannot be read or stored, has invalid content, or is given by an identity that is not in the folder.
     pub fn resolve(mut self, folder: &InputFolder) -> Result<Settings, InputError> {
         for kind in InputPurpose::ALL {
             let input = kind.setting(&mut self);
@@ -114,8 +115,8 @@ impl Settings {
         Ok(self)
     }
 
-    /// Creates the request, and stores its files in a folder. Fails if the settings cannot be combined (then it stores nothing), or if a
-    /// file cannot be read or stored.
+    /// Creates the request, and stores its files in a folder. Fails if a file cannot be read or stored. If the settings cannot be combined,
+    /// fails before anything is stored.
     pub fn request(self, folder: &InputFolder) -> Result<PluginRequest, RequestError> {
         exclusions::check(&self).map_err(ExperimentError::from)?;
         let settings = self.resolve(folder)?;

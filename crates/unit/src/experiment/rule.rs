@@ -1,52 +1,53 @@
-//! Rules about which settings can be combined, and the errors for settings that violate them.
+//! Rules about which settings can be combined, and the errors for settings that violate the rules.
 
 use super::settings::Settings;
 use std::fmt;
 
-/// A feature that settings may request.
+/// A feature that users can request by a setting.
 #[derive(Clone, Copy)]
 pub struct RequestedFeature {
-    /// The option that requests the feature. The text includes the setting if there is no option, or if the setting's name is different.
+    /// The command-line option that requests the feature. The setting is added to the text if it has a different name, or replaces the
+    /// option if there is none.
     pub spelling: &'static str,
-    /// Returns true if settings request the feature.
+    /// Returns true if the settings request the feature.
     pub is_requested: fn(&Settings) -> bool,
 }
 
 /// A rule about two features.
 pub struct FeatureRule {
-    /// The feature that the rule restricts.
+    /// The feature that may be requested only if the rule is satisfied.
     pub one: RequestedFeature,
-    /// Whether it excludes or needs the other feature.
+    /// Whether `one` excludes or requires the other feature.
     pub relation: Relation,
     /// The other feature.
     pub other: RequestedFeature,
-    /// The reason for the rule, as a clause.
+    /// Reason for the rule, worded as a clause.
     pub reason: &'static str,
-    /// Advice, as an imperative clause.
+    /// What the user can do, worded as an imperative clause.
     pub remedy: &'static str,
 }
 
 /// Relation of one feature to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// The two cannot be combined.
+    /// The first feature cannot be combined with the second.
     Excludes,
-    /// The first requires the second.
+    /// The first feature requires the second.
     Needs,
 }
 
-/// Settings that cannot be combined.
+/// Error for settings that cannot be combined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingsConflict {
-    /// The feature that is restricted, as users spell it.
+    /// The restricted feature, as users write it.
     pub one: &'static str,
-    /// Whether it excludes or needs the other feature.
+    /// Whether `one` excludes or requires the other feature.
     pub relation: Relation,
-    /// The other feature, as users spell it.
+    /// The other feature, as users write it.
     pub other: &'static str,
     /// The reason.
     pub reason: String,
-    /// Advice, as an imperative clause.
+    /// What the user can do, worded as an imperative clause.
     pub remedy: &'static str,
 }
 

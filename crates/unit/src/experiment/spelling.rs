@@ -1,4 +1,5 @@
-//! The textual form of settings in the drivers' variable `TRODDEN_INSTRUMENT`, in options, and in reports.
+//! The textual form of settings: in the environment variable `TRODDEN_INSTRUMENT` of the compiler drivers, in command-line options, and in
+//! reports.
 //!
 //! The variable contains `key=value` entries separated by blanks. File names in it are percent-encoded (RFC 3986), since they may contain
 //! blanks, quotes and bytes that are not UTF-8; in options they are literal. A file in an input folder is written as `id:` followed by its
@@ -15,18 +16,18 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::str::FromStr;
 
-/// Environment variable with settings for the drivers.
+/// Environment variable with settings for the compiler drivers.
 pub const SETTINGS_VARIABLE: &str = "TRODDEN_INSTRUMENT";
 
-/// Maximum number of counters in an array, or of slots in a table. A program with larger arrays (128 MB per function) would not link.
+/// Maximum number of counters in an array, and of slots in a hash table. Programs with larger arrays (128 MB per function) would not link.
 pub const MAX_PATHS: u64 = 1 << 24;
 
-/// A type with a finite number of named values.
+/// A type with a finite number of values, which users write by name.
 pub trait Spelling: Copy + PartialEq + Sized + 'static {
-    /// Returns all values, each with its name and a one-line description.
+    /// Returns all values of the type, each with its name and a description in one line.
     fn spellings() -> Vec<(Self, &'static str, &'static str)>;
 
-    /// Returns the value with the name `text`; `None` if there is no such value.
+    /// Returns the value whose name is `text`; `None` if there is none.
     fn parse(text: &str) -> Option<Self> {
         Self::spellings().into_iter().find(|(_, name, _)| *name == text).map(|(value, ..)| value)
     }
@@ -36,13 +37,13 @@ pub trait Spelling: Copy + PartialEq + Sized + 'static {
         Self::spellings().into_iter().find(|(value, ..)| *value == self).map_or("", |(_, name, _)| name)
     }
 
-    /// Returns the value's description.
+    /// Returns the description of the value.
     fn description(self) -> &'static str {
         Self::spellings().into_iter().find(|(value, ..)| *value == self).map_or("", |(.., about)| about)
     }
 }
 
-/// Implements [`Spelling`] for a type, given a list of values, names and descriptions.
+/// Implements [`Spelling`] for a type, given its values with their names and descriptions.
 #[macro_export]
 macro_rules! spell {
     ($type:ty: $($value:expr => $name:literal, $about:literal;)*) => {
@@ -157,15 +158,15 @@ macro_rules! file {
             key: $key,
             values: || "FILE".into(),
             read: |settings, text| {
-                settings.$field = Some(read_input(text)?);
+                settings.$field = Some(parse_file(text)?);
                 Some(())
             },
-            write: |settings| settings.$field.as_ref().map(write_input),
+            write: |settings| settings.$field.as_ref().map(format_file),
         }
     };
 }
 
-/// All settings, in the order in which they are written.
+/// All settings, in the order in which they are listed in text.
 static SPELLED_SETTINGS: &[SpelledSetting] = &[
     one_of!("scheme", scheme: ExperimentScheme),
     number!("max-paths", max_paths: 1 to MAX_PATHS),
@@ -212,7 +213,7 @@ static SPELLED_SETTINGS: &[SpelledSetting] = &[
     },
 ];
 
-/// Reason why text cannot be parsed as settings.
+/// Reason why a text cannot be parsed as settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum SpellingError {
@@ -233,7 +234,8 @@ fn list_settings() -> String {
 }
 
 impl Settings {
-    /// Sets the setting with a key. File names in `value` are literal. Fails if the key is unknown, or the value is invalid.
+    /// Gives the setting with this key a value. File names in the value are literal. Fails if the key is unknown, or if the value is
+    /// invalid.
     pub fn set(&mut self, key: &str, value: &OsStr) -> Result<(), SpellingError> {
         let text = value.to_string_lossy();
         let Some(entry) = SPELLED_SETTINGS.iter().find(|entry| entry.key == key) else {
@@ -278,10 +280,10 @@ impl fmt::Display for Experiment {
     }
 }
 
-/// Prefix of an identity that is used as a file name.
+/// Prefix that distinguishes an identity from a file name.
 const IDENTITY_PREFIX: &[u8] = b"id:";
 
-fn read_input(text: &OsStr) -> Option<SettingsFile> {
+fn parse_file(text: &OsStr) -> Option<SettingsFile> {
     match text.as_bytes().strip_prefix(IDENTITY_PREFIX) {
         Some(identity) => Some(SettingsFile::Stored(Identity::parse(std::str::from_utf8(identity).ok()?)?)),
         None if text.is_empty() => None,
@@ -289,7 +291,7 @@ fn read_input(text: &OsStr) -> Option<SettingsFile> {
     }
 }
 
-fn write_input(input: &SettingsFile) -> String {
+fn format_file(input: &SettingsFile) -> String {
     match input {
         SettingsFile::Stored(identity) => format!("id:{identity}"),
         SettingsFile::File(file) => encode(file.as_os_str()),
@@ -301,8 +303,8 @@ pub fn decode(text: &str) -> OsString {
     OsString::from_vec(percent_decode_str(text).collect())
 }
 
-/// Percent-encodes a file name for the text of settings.
+/// Percent-encodes a file name for the textual form of settings.
 pub fn encode(name: &OsStr) -> String {
-    const SET: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'"').add(b'\'').add(b'`').add(b'\\');
-    percent_encode(name.as_bytes(), SET).to_string()
+    const ESCAPED_CHARACTERS: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'"').add(b'\'').add(b'`').add(b'\\');
+    percent_encode(name.as_bytes(), ESCAPED_CHARACTERS).to_string()
 }

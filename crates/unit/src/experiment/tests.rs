@@ -1,4 +1,4 @@
-//! Tests each kind alone, all conflicts between settings, and the text form of settings.
+//! Tests of each kind of observation alone, of all conflicts between settings, and of the textual form of settings.
 
 use super::exclusions::{SELECTIVE_SCHEME, SHARED_COUNTERS, TABLES};
 use super::*;
@@ -7,13 +7,13 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-fn settings(text: &str) -> Settings {
+fn parse_settings(text: &str) -> Settings {
     text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
 }
 
-const FILE: &str = "id:000102030405060708090a0b0c0d0e0f";
+const STORED_FILE: &str = "id:000102030405060708090a0b0c0d0e0f";
 
-/// Returns settings that request only this kind. They are empty for the default kind.
+/// Returns settings that request only this kind of observation. For the default kind, they are empty.
 fn settings_for(kind: &ObservationKind) -> String {
     let texts = [
         "events=tsc".to_owned(),
@@ -23,27 +23,27 @@ fn settings_for(kind: &ObservationKind) -> String {
         "observe=addresses".to_owned(),
         "observe=trace".to_owned(),
         "when=bursts".to_owned(),
-        format!("segments={FILE}"),
-        format!("iterations={FILE}"),
-        format!("interesting={FILE}"),
-        format!("known={FILE}"),
-        format!("watched={FILE}"),
-        format!("part={FILE} origin={}", &FILE[3..]),
+        format!("segments={STORED_FILE}"),
+        format!("iterations={STORED_FILE}"),
+        format!("interesting={STORED_FILE}"),
+        format!("known={STORED_FILE}"),
+        format!("watched={STORED_FILE}"),
+        format!("part={STORED_FILE} origin={}", &STORED_FILE[3..]),
         String::new(),
     ];
-    let requests_kind = |text: &&String| match requested_kinds(&settings(text)).collect::<Vec<_>>().as_slice() {
+    let requests_kind = |text: &&String| match requested_kinds(&parse_settings(text)).collect::<Vec<_>>().as_slice() {
         [] => kind.option.contains("observe=counts"),
-        [only] => only.is(kind),
+        [only] => only.is_same_kind(kind),
         several => panic!("{text} requests {several:?}"),
     };
     texts.iter().find(requests_kind).unwrap_or_else(|| panic!("no settings request {kind:?}")).clone()
 }
 
-/// Numberings that some kinds do not support.
-const SCHEMES: [&str; 4] = ["scheme=ppp", "scheme=pspp", "scheme=known-table", "scheme=spp"];
+/// Path numberings of which some kinds of observation support none or only some.
+const TESTED_SCHEMES: [&str; 4] = ["scheme=ppp", "scheme=pspp", "scheme=known-table", "scheme=spp"];
 
-fn conflict_of(text: &str) -> SettingsConflict {
-    match Experiment::new(&settings(text)) {
+fn expect_conflict(text: &str) -> SettingsConflict {
+    match Experiment::new(&parse_settings(text)) {
         Err(ExperimentError::Excluded(conflict)) => conflict,
         other => panic!("{text}: {other:?}"),
     }
@@ -53,8 +53,8 @@ fn conflict_of(text: &str) -> SettingsConflict {
 fn every_kind_can_be_observed_alone() {
     for kind in KINDS {
         let text = settings_for(kind);
-        let experiment = Experiment::new(&settings(&text)).unwrap_or_else(|e| panic!("{text}: {e}"));
-        assert!(experiment.observation().observed().kind().is(kind), "{text}: {experiment:?}");
+        let experiment = Experiment::new(&parse_settings(&text)).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert!(experiment.observation().observed().kind().is_same_kind(kind), "{text}: {experiment:?}");
     }
 }
 
@@ -63,8 +63,8 @@ fn two_kinds_conflict_unless_one_restricts_the_other() {
     let mut restricted = Vec::new();
     for (at, one) in KINDS.iter().enumerate() {
         for other in &KINDS[at + 1..] {
-            let both = settings(&settings_for(one)).or(settings(&settings_for(other)));
-            // Some kinds are two values of one setting, and cannot be requested together.
+            let both = parse_settings(&settings_for(one)).or(parse_settings(&settings_for(other)));
+            // These kinds are different values of one setting, so they cannot be requested together.
             if requested_kinds(&both).count() < 2 {
                 continue;
             }
@@ -91,70 +91,75 @@ fn each_kind_rejects_numberings_tables_and_shared_counters_that_it_does_not_supp
         {
             let both = format!("{text} {more}");
             match admission {
-                Admission::Admitted => assert!(Experiment::new(&settings(&both)).is_ok(), "{both}"),
+                Admission::Admitted => assert!(Experiment::new(&parse_settings(&both)).is_ok(), "{both}"),
                 Admission::Rejected { reason, remedy } => {
-                    let conflict = conflict_of(&both);
+                    let conflict = expect_conflict(&both);
                     assert_eq!((conflict.one, conflict.other, &*conflict.reason), (kind.option, choice.spelling, reason), "{both}");
                     assert!(conflict.to_string().ends_with(remedy) && !remedy.is_empty(), "{conflict}");
                 }
             }
         }
-        for scheme in SCHEMES {
+        for scheme in TESTED_SCHEMES {
             let both = format!("{text} {scheme}");
-            let is_supported = matches!(settings(scheme).scheme, Some(ExperimentScheme::Interesting(s)) if kind.numberings.contains(&s));
-            assert_eq!(Experiment::new(&settings(&both)).is_ok(), is_supported, "{both}");
+            let is_supported =
+                matches!(parse_settings(scheme).scheme, Some(ExperimentScheme::Interesting(s)) if kind.numberings.contains(&s));
+            assert_eq!(Experiment::new(&parse_settings(&both)).is_ok(), is_supported, "{both}");
             if !is_supported {
-                let (one, other) = (conflict_of(&both).one, conflict_of(&both).other);
+                let (one, other) = (expect_conflict(&both).one, expect_conflict(&both).other);
                 assert!([one, other].contains(&SELECTIVE_SCHEME.spelling), "{both}: {one}, {other}");
             }
         }
     }
-    // A stream of selected functions numbers all their paths. A copy's part consists of all paths or of unknown ones.
-    assert_eq!(conflict_of(&format!("observe=stream interesting={FILE} scheme=ppp")).other, "--stream (observe=stream)");
-    let part = format!("part={FILE} origin={} known={FILE}", &FILE[3..]);
-    assert!(Experiment::new(&settings(&part)).is_ok());
-    assert_eq!(conflict_of(&format!("{part} threads=atomic")).one, "--residual (known=FILE)");
+    // A stream numbers all paths of the selected functions, whatever scheme is requested. A copy of a program counts a part of all paths,
+    // or of the unknown ones.
+    assert_eq!(expect_conflict(&format!("observe=stream interesting={STORED_FILE} scheme=ppp")).other, "--stream (observe=stream)");
+    let part = format!("part={STORED_FILE} origin={} known={STORED_FILE}", &STORED_FILE[3..]);
+    assert!(Experiment::new(&parse_settings(&part)).is_ok());
+    assert_eq!(expect_conflict(&format!("{part} threads=atomic")).one, "--residual (known=FILE)");
 }
 
 #[test]
 fn violation_of_each_rule_is_reported_with_reason_and_remedy() {
-    let part = format!("part={FILE} origin={}", &FILE[3..]);
+    let part = format!("part={STORED_FILE} origin={}", &STORED_FILE[3..]);
     let cases = [
         ("recorder=/tmp/%p".to_owned(), "recorder=/tmp/%p observe=stream".to_owned()),
         ("tail-merging=off".to_owned(), "tail-merging=off observe=addresses".to_owned()),
-        (format!("time-limit=3 interesting={FILE} scheme=ppp"), format!("time-limit=3 interesting={FILE} scheme=ppp-optimal")),
-        (format!("part={FILE}"), part.clone()),
-        (format!("origin={}", &FILE[3..]), part.clone()),
+        (
+            format!("time-limit=3 interesting={STORED_FILE} scheme=ppp"),
+            format!("time-limit=3 interesting={STORED_FILE} scheme=ppp-optimal"),
+        ),
+        (format!("part={STORED_FILE}"), part.clone()),
+        (format!("origin={}", &STORED_FILE[3..]), part.clone()),
         ("count-hits=on".to_owned(), format!("count-hits=on {part}")),
-        (format!("count-hits=on {part} known={FILE}"), format!("{part} known={FILE}")),
+        (format!("count-hits=on {part} known={STORED_FILE}"), format!("{part} known={STORED_FILE}")),
         ("array-paths=3".to_owned(), "array-paths=3 table-slots=8".to_owned()),
     ];
     assert_eq!(cases.len(), exclusions::rules().count());
     for (rule, (broken, kept)) in exclusions::rules().zip(&cases) {
-        let conflict = conflict_of(broken);
+        let conflict = expect_conflict(broken);
         assert_eq!((conflict.one, conflict.relation, conflict.other), (rule.one.spelling, rule.relation, rule.other.spelling), "{broken}");
         let message = conflict.to_string();
         assert!(message.contains(rule.reason) && message.ends_with(rule.remedy), "{message}");
-        assert!(Experiment::new(&settings(kept)).is_ok(), "{kept}: {:?}", Experiment::new(&settings(kept)));
+        assert!(Experiment::new(&parse_settings(kept)).is_ok(), "{kept}: {:?}", Experiment::new(&parse_settings(kept)));
     }
 }
 
 #[test]
 fn experiment_contains_all_requested_settings() {
-    let part = format!("part={FILE} origin={}", &FILE[3..]);
+    let part = format!("part={STORED_FILE} origin={}", &STORED_FILE[3..]);
     let more = ["", "table-slots=8", "array-paths=3 table-slots=8", "threads=atomic", "scheme=ppp", "scheme=pspp", "scheme=ball-larus"];
     let kinds = KINDS.iter().map(|kind| settings_for(kind)).chain([
-        format!("observe=stream interesting={FILE}"),
-        format!("events=tsc interesting={FILE}"),
-        format!("{part} known={FILE}"),
+        format!("observe=stream interesting={STORED_FILE}"),
+        format!("events=tsc interesting={STORED_FILE}"),
+        format!("{part} known={STORED_FILE}"),
         format!("{part} count-hits=on"),
         "observe=mcdc".to_owned(),
         "tail-merging=off observe=addresses".to_owned(),
-        format!("time-limit=3 scheme=ppp-optimal interesting={FILE}"),
+        format!("time-limit=3 scheme=ppp-optimal interesting={STORED_FILE}"),
     ]);
     let mut built = 0;
     for text in kinds.flat_map(|kind| more.map(|more| format!("{kind} {more}"))) {
-        let requested = settings(&format!("weights={FILE} {text}"));
+        let requested = parse_settings(&format!("weights={STORED_FILE} {text}"));
         let Ok(experiment) = Experiment::new(&requested) else { continue };
         built += 1;
         let result = Settings::from(&experiment);
@@ -169,9 +174,9 @@ fn experiment_contains_all_requested_settings() {
 
 #[test]
 fn conflicting_settings_cannot_be_deserialised_as_an_experiment() {
-    let bytes = postcard::to_allocvec(&settings("when=bursts table-slots=8")).unwrap();
+    let bytes = postcard::to_allocvec(&parse_settings("when=bursts table-slots=8")).unwrap();
     assert!(postcard::from_bytes::<Experiment>(&bytes).is_err());
-    let bytes = postcard::to_allocvec(&settings("weights=/etc/passwd")).unwrap();
+    let bytes = postcard::to_allocvec(&parse_settings("weights=/etc/passwd")).unwrap();
     assert!(postcard::from_bytes::<Experiment>(&bytes).is_err());
 }
 
@@ -185,9 +190,9 @@ fn settings_that_are_not_given_have_defaults() {
     );
     assert_eq!(default.to_string(), "scheme=ball-larus max-paths=4096 chords=on trip-counts=tight early=on reach=may-not-return");
     let known_table = Some(trodden_flow::NumberingScheme::KnownTable);
-    let interesting = Experiment::new(&settings(&format!("interesting={FILE}"))).unwrap();
+    let interesting = Experiment::new(&parse_settings(&format!("interesting={STORED_FILE}"))).unwrap();
     assert!(interesting.interesting().is_some_and(|paths| paths.numbering == known_table), "{interesting}");
-    let all = Experiment::new(&settings(&format!("interesting={FILE} scheme=ball-larus"))).unwrap();
+    let all = Experiment::new(&parse_settings(&format!("interesting={STORED_FILE} scheme=ball-larus"))).unwrap();
     assert!(all.interesting().is_some_and(|paths| paths.numbering.is_none()), "{all}");
     assert_eq!(Experiment::new(&Settings::from(&all)), Ok(all));
 }
@@ -199,7 +204,7 @@ fn unknown_settings_and_values_are_named_in_the_error() {
     {
         let error = format!("chords=on {wrong}").parse::<Settings>().unwrap_err().to_string();
         assert!(error.contains(&format!("`{wrong}`")), "{error}");
-        // The error lists the setting's values, or all settings if the setting is unknown.
+        // The error lists the values of the setting or, for an unknown setting, all settings.
         let key = wrong.split('=').next().filter(|key| wrong.contains('=') && *key != "rounds");
         let known = key.map_or_else(|| "trip-counts=on|tight|off".into(), |key| format!("Values of {key}: "));
         assert!(error.contains(&known), "{error}");
@@ -223,8 +228,8 @@ fn file_names_may_contain_any_bytes() {
 
 #[test]
 fn given_settings_take_precedence_one_by_one() {
-    let over = settings("scheme=ball-larus max-paths=9").or(settings("max-paths=100 keep=map"));
-    assert_eq!(over, settings("scheme=ball-larus max-paths=9 keep=map"));
+    let over = parse_settings("scheme=ball-larus max-paths=9").or(parse_settings("max-paths=100 keep=map"));
+    assert_eq!(over, parse_settings("scheme=ball-larus max-paths=9 keep=map"));
 }
 
 #[test]
@@ -265,7 +270,7 @@ fn builds_that_count_nothing_need_no_runtime() {
     let temporary = tempfile::tempdir().unwrap();
     let folder = InputFolder::new(temporary.path());
     for (text, counts) in [("observe=trace", false), ("observe=addresses", false), ("observe=stream", true), ("", true)] {
-        assert_eq!(settings(text).request(&folder).unwrap().counts_nothing(), !counts, "{text}");
+        assert_eq!(parse_settings(text).request(&folder).unwrap().counts_nothing(), !counts, "{text}");
     }
 }
 

@@ -1,12 +1,12 @@
-//! Builds that record the addresses of blocks. They count nothing, and their code is not changed.
+//! Builds in which the addresses of blocks are recorded. They count nothing, and their code is not changed.
 
 use super::{Admission, CounterWords, Observation, ObservationKind, ObservationProperties, Observe};
 use crate::experiment::{FeatureRule, Relation, RequestedFeature, Settings};
 
-/// Records the addresses of blocks.
+/// The addresses of blocks, without counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockAddresses {
-    /// Whether code generation may merge equal tails of blocks, which then share an address.
+    /// Whether code generation may merge equal ends of blocks, which then share an address.
     pub merge_tails: bool,
 }
 

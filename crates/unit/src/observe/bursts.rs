@@ -1,10 +1,10 @@
-//! Counts in bursts: the code checks a switch outside the program. While the switch is on, a duplicate of the code counts all paths
-//! (Arnold and Ryder's sampling framework).
+//! Builds that count only in bursts. Their code checks a switch outside the program; while the switch is on, a duplicate of the code counts
+//! all paths (Arnold and Ryder's sampling framework).
 
 use super::{Admission, Observation, ObservationKind, ObservationProperties};
 use crate::experiment::{Settings, Timing};
 
-/// Counts of all paths, in bursts.
+/// Counts of all paths, made only in bursts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CountsInBursts;
 

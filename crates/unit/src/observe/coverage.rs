@@ -1,13 +1,13 @@
-//! Source-based coverage: trodden removes the counters that the compiler inserts, records their positions, and counts paths, from which the
-//! counters' values are computed.
+//! Builds for source-based coverage. trodden removes the counters that the compiler inserts and records their positions. The values of
+//! these counters are computed from the counts of paths.
 
 use super::{Admission, Observation, ObservationKind, ObservationProperties, Observe};
 use crate::experiment::Settings;
 
-/// Counts of all paths, for coverage.
+/// Counts of all paths, from which coverage is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CoverageCounts {
-    /// Whether the test vectors of decisions are recorded as well (MC/DC).
+    /// Whether the test vectors of decisions (MC/DC) are recorded, too.
     pub mcdc: bool,
 }
 

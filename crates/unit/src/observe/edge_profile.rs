@@ -1,10 +1,10 @@
-//! LLVM's edge profile: trodden removes the counters that LLVM inserts, records their positions, and counts paths, from which the counters'
-//! values are computed.
+//! Builds for LLVM's edge profile. trodden removes the counters that LLVM inserts and records their positions. The values of these counters
+//! are computed from the counts of paths.
 
 use super::{Admission, Observation, ObservationKind, ObservationProperties, Observe};
 use crate::experiment::Settings;
 
-/// Counts of all paths, for an edge profile.
+/// Counts of all paths, from which an edge profile is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EdgeProfileCounts;
 

@@ -1,4 +1,4 @@
-//! Counts of all acyclic paths (Ball and Larus), the default kind.
+//! Builds that count all acyclic paths (Ball and Larus), which is the default.
 
 use super::{Admission, Observation, ObservationKind, ObservationProperties};
 use crate::experiment::Settings;

@@ -1,5 +1,5 @@
-//! Interesting paths: each path of a set has its own counter, and a function's other paths share one. Alternatively, all paths of the
-//! functions in the set are counted.
+//! Builds that count interesting paths, which are given by a set. Each path in the set has its own counter, and the other paths of a
+//! function share one. Alternatively, all paths of the functions in the set are counted.
 
 use super::{Admission, Observation, ObservationKind, ObservationProperties};
 use crate::Identity;
@@ -10,14 +10,14 @@ use crate::experiment::{
 use serde::{Deserialize, Serialize};
 use trodden_flow::NumberingScheme;
 
-/// Counts of the paths in a set.
+/// Counts of the interesting paths in a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InterestingPaths {
     /// File of the set.
     pub set: Identity,
-    /// Numbering of the interesting paths; `None` if all paths of the set's functions are observed.
+    /// Numbering of the interesting paths; `None` if all paths of the functions in the set are counted.
     pub numbering: Option<NumberingScheme>,
-    /// Time limit for [`NumberingScheme::PppOptimal`] to find the numbering of one function, in seconds.
+    /// Time limit, in seconds, for finding the numbering of one function ([`NumberingScheme::PppOptimal`]).
     pub time_limit_s: u64,
 }
 
@@ -45,7 +45,7 @@ pub(super) static KIND: ObservationKind = ObservationKind {
 };
 
 impl InterestingPaths {
-    /// Returns the set and numbering that settings request; `None` if there is no set.
+    /// Returns the set and the numbering that the settings request; `None` if they request no set.
     pub(super) fn from_settings(settings: &Settings) -> Result<Option<InterestingPaths>, ExperimentError> {
         let numbering = match settings.scheme {
             Some(ExperimentScheme::Interesting(numbering)) => Some(numbering),
@@ -76,29 +76,29 @@ impl ObservationProperties for InterestingPaths {
     }
 }
 
-/// Counter words of interesting paths. All other words of the range, including the last one, count other paths.
+/// Words in which a function counts its interesting paths. All other words of the range, including the last one, count other paths.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterestingWords {
     /// Index of the function's first word among the unit's words.
     pub first_word: u64,
-    /// Number of words; at least one.
+    /// Number of the function's words; at least one.
     pub words: u64,
-    /// Words relative to the first, with the IDs of their paths; ascending.
+    /// Words of the interesting paths, as pairs of word (relative to `first_word`) and path ID, ascending by word.
     pub paths: Vec<(u64, u64)>,
-    /// Number of uninteresting paths that these words count as well.
+    /// Number of uninteresting paths that the words of interesting paths also count.
     pub aliases: StorageAliases,
-    /// Whether the numbering was verified for all paths. Otherwise it was only tested on random paths.
+    /// Whether the numbering was verified for all paths. If not, it was only tested on random paths.
     pub proven: bool,
 }
 
-/// Number of uninteresting paths that are counted as interesting ones.
+/// Number of uninteresting paths that are counted in words of interesting ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StorageAliases {
-    /// Number among all paths of the function.
+    /// The number of such paths among all paths of the function.
     Exact(u64),
-    /// Number among random paths.
+    /// The number of such paths among random paths.
     Sampled {
-        /// Number of random paths that are counted as interesting ones.
+        /// Number of random paths that are counted in words of interesting ones.
         aliases: u64,
         /// Number of random paths.
         of: u64,
@@ -106,19 +106,19 @@ pub enum StorageAliases {
 }
 
 impl StorageAliases {
-    /// Returns whether no alias was found.
+    /// Returns whether no uninteresting path was found that is counted as an interesting one.
     pub fn is_empty(self) -> bool {
         matches!(self, StorageAliases::Exact(0) | StorageAliases::Sampled { aliases: 0, .. })
     }
 }
 
 impl InterestingWords {
-    /// Returns the range of its words in the unit.
+    /// Returns the range of the function's words in the unit.
     pub fn range(&self) -> std::ops::Range<u64> {
         self.first_word..self.first_word.saturating_add(self.words)
     }
 
-    /// Returns the word that counts all other paths.
+    /// Returns the index of the word that counts all uninteresting paths.
     pub fn shared_word(&self) -> u64 {
         self.range().end.saturating_sub(1)
     }

@@ -1,4 +1,5 @@
-//! Builds that count a set's paths over iterations ([`crate::iterations`]) instead of single paths.
+//! Builds that count paths over iterations (sequences of consecutive paths), which are given by a set, instead of single paths
+//! ([`crate::iterations`]).
 
 use super::{Admission, Observation, ObservationKind, ObservationProperties};
 use crate::Identity;
@@ -6,7 +7,7 @@ use crate::experiment::{Settings, SettingsFile, stored_identity};
 use crate::iterations::{IterationPath, MAX_ITERATIONS};
 use serde::{Deserialize, Serialize};
 
-/// Counts of paths over iterations.
+/// Counts of the paths over iterations in a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct IterationCounts {
     /// File of the set.
@@ -40,14 +41,14 @@ impl ObservationProperties for IterationCounts {
     }
 }
 
-/// Counter words for paths that span several loop iterations. The last word counts all such paths without a word of their own.
+/// Words in which a function counts paths over iterations. The last word counts all of them that have no word of their own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IterationWords {
     /// Index of the function's first word among the unit's words.
     pub first_word: u64,
-    /// Maximum number of paths in a path over iterations.
+    /// Maximum number of paths that form a path over iterations.
     pub iterations: u32,
-    /// The path over iterations that each word except the last counts.
+    /// The path over iterations that each word counts, except the last word.
     pub paths: Vec<IterationPath>,
 }
 
@@ -57,12 +58,12 @@ impl IterationWords {
         self.paths.len() as u64 + 1
     }
 
-    /// Returns the range of its words in the unit.
+    /// Returns the range of the function's words in the unit.
     pub fn range(&self) -> std::ops::Range<u64> {
         self.first_word..self.first_word.saturating_add(self.words())
     }
 
-    /// Returns the word that counts all paths over iterations without a word of their own.
+    /// Returns the index of the word that counts all paths over iterations without a word of their own.
     pub fn shared_word(&self) -> u64 {
         self.range().end.saturating_sub(1)
     }

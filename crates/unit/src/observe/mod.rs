@@ -1,9 +1,9 @@
-//! The kinds of observations that a build can make ([`Observation`]), with a module for each.
+//! The kinds of observations that a build can make ([`Observation`]), with a module for each kind.
 //!
-//! An [`ObservationKind`] describes how users request the kind, which other kinds restrict it, and which numberings, tables and shared
-//! counters it supports. [`ObservationProperties`] describes one observation. The module with the same name in `trodden-instrument`
-//! changes the code, and the one in `trodden-profile` explains why counts are inexact. A new kind requires a module, an entry in
-//! [`kinds`], and possibly a value of [`Observe`].
+//! An [`ObservationKind`] describes how users request the kind, which other kinds restrict it, and whether it supports other path
+//! numberings, hash tables and shared counters. [`ObservationProperties`] describes a single observation. The module with the same name in
+//! `trodden-instrument` changes the code, and the one in `trodden-profile` explains why counts are inexact. A new kind requires a module,
+//! an entry in [`kinds`], and possibly a value of [`Observe`].
 
 mod addresses;
 mod bursts;
@@ -52,7 +52,7 @@ macro_rules! kinds {
         }
 
         impl Observation {
-            /// Returns the kind-specific description of the observation.
+            /// Returns the properties of the observation, which depend on its kind.
             pub fn observed(&self) -> &dyn ObservationProperties {
                 match self {
                     $(Observation::$kind(observed) => observed,)*
@@ -60,65 +60,67 @@ macro_rules! kinds {
             }
         }
 
-        /// All kinds. If two conflicting kinds are requested, the error names the earlier one first.
+        /// All kinds of observations. If a user requests two conflicting kinds, the error message names the one first that is earlier in
+        /// this list.
         pub static KINDS: &[&ObservationKind] = &[$(&$module::KIND,)*];
     };
 }
 
 kinds! {
-    /// Each path's count, and the sum of an event over the path's executions.
+    /// The count of each path, and the sum of an event over the path's executions.
     sums::EventSums,
-    /// Counts of all paths. LLVM's edge profile is computed from them.
+    /// Counts of all paths, from which LLVM's edge profile is computed.
     edge_profile::EdgeProfileCounts,
-    /// Counts of all paths. The counters of source-based coverage (clang's, rustc's) are computed from them.
+    /// Counts of all paths, from which the counters of source-based coverage (of clang or rustc) are computed.
     coverage::CoverageCounts,
-    /// The sequence of paths and calls. Counts are computed from it.
+    /// The sequence of paths and calls, from which counts are computed.
     stream::PathStream,
-    /// Addresses of blocks, to translate hardware-recorded branches to paths. Nothing is counted.
+    /// Addresses of blocks, by which branches that the hardware records are translated to paths. Nothing is counted.
     addresses::BlockAddresses,
-    /// Nothing. A tracer follows the execution from outside, with the help of sleds in the blocks.
+    /// Nothing. A tracer follows the execution from outside the program, with the help of sleds (patchable instructions) in the blocks.
     sleds::TraceSleds,
-    /// Counts of all paths, while a switch outside the program is on.
+    /// Counts of all paths, but only while a switch outside the program is on.
     bursts::CountsInBursts,
-    /// Counts of interprocedural segments instead of paths.
+    /// Counts of segments (paths across calls) instead of paths.
     segments::SegmentCounts,
-    /// Counts of paths over iterations instead of paths.
+    /// Counts of paths over iterations (sequences of consecutive paths) instead of paths.
     iterations::IterationCounts,
-    /// Counts of the paths in a set. A function's other paths are counted together.
+    /// Counts of the interesting paths in a set. The other paths of a function are counted together.
     interesting::InterestingPaths,
-    /// Counts of all paths except the paths in a set (a residual build).
+    /// Counts of all paths except the known paths in a set. This is a residual build.
     unknown::UnknownPaths,
-    /// Counts of the watched paths.
+    /// Counts of watched paths, which an expression selects.
     watched::WatchedPaths,
-    /// Counts of the paths that are assigned to a copy of a program.
+    /// Counts of the paths that are assigned to an instrumented copy of a program.
     part::CopyPart,
     /// Counts of all paths.
     every_path::EveryPath,
 }
 
-/// A kind of observation: how users request it, and which settings it can be combined with.
+/// A kind of observation: how users request it, and with which settings it can be combined.
 pub struct ObservationKind {
-    /// The option. The text includes the setting if there is no option, or if the setting's name is different.
+    /// The command-line option that requests this kind. The setting is added to the text if it has a different name, or replaces the option
+    /// if there is none.
     pub option: &'static str,
-    /// What is observed, as a noun phrase for messages.
+    /// What is observed, worded as a noun phrase for messages.
     pub observes: &'static str,
-    /// Advice if a conflicting kind is requested as well; `None` to advise two builds.
+    /// What the user can do if a conflicting kind is requested, too; `None` for the advice to make two builds.
     pub(crate) conflict_remedy: Option<&'static str>,
-    /// Returns whether settings request this kind.
+    /// Returns whether the settings request this kind.
     pub(crate) is_requested: fn(&Settings) -> bool,
-    /// Returns the observation that settings describe; `None` if a required setting is missing.
+    /// Returns the observation that the settings describe; `None` if a required setting is missing.
     pub(crate) read: fn(&Settings) -> Result<Option<Observation>, ExperimentError>,
-    /// Kinds that may restrict this kind. If such a kind is requested as well, only the paths that it selects are observed.
+    /// Kinds that may be requested together with this one. They restrict the observation to the paths that they select.
     pub(crate) restricted_by: &'static [&'static ObservationKind],
-    /// The supported numberings, in addition to the numbering of all paths.
+    /// Path numberings that this kind supports, in addition to the numbering of all paths.
     pub(crate) numberings: &'static [NumberingScheme],
-    /// Whether this kind rejects other numberings. If it admits them, they are checked as if no kind had been requested.
+    /// Whether this kind supports other path numberings. If it does, they are checked as if no kind had been requested.
     pub(crate) other_numberings: Admission,
-    /// Whether functions with many paths may count in tables.
+    /// Whether functions with many paths may count in hash tables.
     pub(crate) tables: Admission,
-    /// Whether threads may share counters.
+    /// Whether several threads may share counters.
     pub(crate) shared_counters: Admission,
-    /// Rules for settings of this kind.
+    /// Further rules about settings of this kind.
     pub(crate) rules: &'static [FeatureRule],
 }
 
@@ -131,55 +133,55 @@ pub enum Admission {
     Rejected {
         /// The reason.
         reason: &'static str,
-        /// Advice, as an imperative clause.
+        /// What the user can do, worded as an imperative clause.
         remedy: &'static str,
     },
 }
 
-/// Properties of an observation, implemented for each kind.
+/// Properties of an observation, which depend on its kind.
 pub trait ObservationProperties {
     /// Returns the kind of the observation.
     fn kind(&self) -> &'static ObservationKind;
 
-    /// Sets the settings that request the observation.
+    /// Changes the settings so that they request the observation.
     fn write(&self, settings: &mut Settings);
 
-    /// Returns the numbering of paths.
+    /// Returns how paths are numbered.
     fn scheme(&self) -> ExperimentScheme {
         ExperimentScheme::BallLarus
     }
 
-    /// Returns the meaning of a counter's words.
+    /// Returns what the words of a counter mean.
     fn words(&self) -> CounterWords {
         CounterWords::Count
     }
 
-    /// Returns the file of the paths that are not counted, if all other paths are counted.
+    /// Returns the file of paths that are not counted, if all other paths are counted.
     fn uncounted(&self) -> Option<Identity> {
         None
     }
 
-    /// Returns the set of paths to which the observation is restricted, if any.
+    /// Returns the set of paths to which the observation is restricted; `None` if it is not restricted.
     fn interesting(&self) -> Option<InterestingPaths> {
         None
     }
 }
 
-/// Meaning of a counter's words in memory.
+/// What the words of a counter in memory mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterWords {
     /// A count.
     Count,
-    /// A count and the time of the first execution. The times of all counters follow the counts of all counters.
+    /// The count, and the time of the first execution. The times of all counters follow after the counts of all counters.
     CountAndTime,
-    /// Cells for the count, the sum, and the sum of squares ([`crate::events`]).
+    /// Cells with the count, the sum of an event and its sum of squares ([`crate::events`]).
     Cells,
     /// The counter has no words.
     Nothing,
 }
 
 impl CounterWords {
-    /// Returns the number of words per counter.
+    /// Returns how many words in memory each counter has.
     pub fn words_per_counter(self) -> u64 {
         match self {
             CounterWords::Count => 1,
@@ -191,14 +193,14 @@ impl CounterWords {
 }
 
 impl ObservationKind {
-    pub(crate) fn is(&self, other: &ObservationKind) -> bool {
+    pub(crate) fn is_same_kind(&self, other: &ObservationKind) -> bool {
         std::ptr::eq(self, other)
     }
 
-    /// Returns whether both kinds may be requested, because they are the same or one restricts the other.
+    /// Returns whether both kinds may be requested together, because they are the same or one restricts the other.
     pub(crate) fn can_combine_with(&self, other: &ObservationKind) -> bool {
-        let restricts = |by: &ObservationKind, of: &ObservationKind| of.restricted_by.iter().any(|kind| kind.is(by));
-        self.is(other) || restricts(self, other) || restricts(other, self)
+        let restricts = |by: &ObservationKind, of: &ObservationKind| of.restricted_by.iter().any(|kind| kind.is_same_kind(by));
+        self.is_same_kind(other) || restricts(self, other) || restricts(other, self)
     }
 }
 
@@ -212,9 +214,10 @@ pub(crate) fn requested_kinds(settings: &Settings) -> impl Iterator<Item = &'sta
     KINDS.iter().copied().filter(|kind| (kind.is_requested)(settings))
 }
 
-/// Returns the observation that settings request. The settings must have been checked for conflicts.
+/// Returns the observation that settings request. The settings must already have been checked for conflicts.
 pub(crate) fn observation_of(settings: &Settings) -> Result<Observation, ExperimentError> {
-    let restricts = |kind: &ObservationKind| requested_kinds(settings).any(|other| other.restricted_by.iter().any(|by| by.is(kind)));
+    let restricts =
+        |kind: &ObservationKind| requested_kinds(settings).any(|other| other.restricted_by.iter().any(|by| by.is_same_kind(kind)));
     let kind = requested_kinds(settings).find(|kind| !restricts(kind));
     let observation = kind.map(|kind| (kind.read)(settings)).transpose()?.flatten();
     Ok(observation.unwrap_or(Observation::EveryPath(EveryPath)))

@@ -1,20 +1,21 @@
-//! Copies of a program, each of which counts a part of the paths. In a copy of a residual build, a part consists of complete functions.
+//! Builds of instrumented copies of a program, each of which counts a part of the paths. If the program counts only unknown paths, a part
+//! consists of whole functions.
 
 use super::{Admission, CounterWords, Observation, ObservationKind, ObservationProperties, unknown};
 use crate::Identity;
 use crate::experiment::{FeatureRule, Relation, RequestedFeature, Settings, SettingsFile, stored_identity};
 use serde::{Deserialize, Serialize};
 
-/// The part that one of several copies of a program counts.
+/// The part of the paths that one of several copies of a program counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CopyPart {
     /// File of the copy's part.
     pub file: Identity,
-    /// The unit of the original program that this unit is made from.
+    /// The unit of the original program from which this unit is made.
     pub origin: Identity,
     /// File of the known paths, if the program counts only unknown paths.
     pub known: Option<Identity>,
-    /// Whether executions of the copy's probes are counted as well.
+    /// Whether executions of the copy's probes are counted, too.
     pub count_hits: bool,
 }
 
@@ -27,8 +28,8 @@ const HITS_FEATURE: RequestedFeature =
 const KNOWN_FEATURE: RequestedFeature =
     RequestedFeature { spelling: "--residual (known=FILE)", is_requested: |settings| settings.known.is_some() };
 
-const PART_NEEDS_UNIT: &str = "a part belongs to one unit";
-const SET_BY_RECORDING: &str = "use `trodden record --copies`, which sets both";
+const PART_ORIGIN_REASON: &str = "a part belongs to one unit";
+const RECORD_COPIES_REMEDY: &str = "use `trodden record --copies`, which sets both";
 
 pub(super) static KIND: ObservationKind = ObservationKind {
     option: PART_FEATURE.spelling,
@@ -56,15 +57,15 @@ pub(super) static KIND: ObservationKind = ObservationKind {
             one: PART_FEATURE,
             relation: Relation::Needs,
             other: ORIGIN_FEATURE,
-            reason: PART_NEEDS_UNIT,
-            remedy: SET_BY_RECORDING,
+            reason: PART_ORIGIN_REASON,
+            remedy: RECORD_COPIES_REMEDY,
         },
         FeatureRule {
             one: ORIGIN_FEATURE,
             relation: Relation::Needs,
             other: PART_FEATURE,
-            reason: PART_NEEDS_UNIT,
-            remedy: SET_BY_RECORDING,
+            reason: PART_ORIGIN_REASON,
+            remedy: RECORD_COPIES_REMEDY,
         },
         FeatureRule {
             one: HITS_FEATURE,
@@ -103,29 +104,30 @@ impl ObservationProperties for CopyPart {
     }
 }
 
-/// Counter words that are indexed by sums of labels. The function's `dag` contains only the edges of paths that this copy counts. Each of
-/// these paths is counted in the word whose index is the sum of the labels on its edges. All other words contain executions of paths that
-/// the copy does not count.
+/// Words in which a copy of a program counts, indexed by sums of labels. The function's `dag` contains only the edges of paths that this
+/// copy counts. Each of these paths is counted in the word whose index is the sum of the labels on its edges. All other words contain
+/// executions of paths that the copy does not count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LabelWords {
-    /// Index of the unit's word for the sum 0.
+    /// Index of the word for the sum 0 among the unit's words.
     pub first_word: u64,
     /// Number of words.
     pub words: u64,
-    /// Whether the words are followed by two words that count executions of labels and of all probes ([`LabelWords::hits`]).
+    /// Whether two more words follow, which count the executions of labels and of all probes ([`LabelWords::hits`]).
     pub has_hits: bool,
-    /// Labels of the edges in the function's `dag`, in the same order.
+    /// Label of each edge in the function's `dag`.
     pub labels: Vec<i64>,
 }
 
 impl LabelWords {
-    /// Returns the range of its words in the unit, including those that count probes.
+    /// Returns the range of the function's words in the unit, including those that count executions of probes.
     pub fn range(&self) -> std::ops::Range<u64> {
         let hits = if self.has_hits { HIT_WORDS } else { 0 };
         self.first_word..self.first_word.saturating_add(self.words).saturating_add(hits)
     }
 
-    /// Returns the word that counts executions of labels; the next word counts executions of all probes. `None` if these are not counted.
+    /// Returns the index of the word that counts executions of labels. The next word counts executions of all probes. `None` if these are
+    /// not counted.
     pub fn hits(&self) -> Option<u64> {
         self.has_hits.then(|| self.first_word.saturating_add(self.words))
     }

@@ -1,7 +1,8 @@
-//! Builds that count the interprocedural segments of a set instead of paths ([`crate::segments`]).
+//! Builds that count segments (paths across calls), which are given by a set, instead of paths ([`crate::segments`]).
 //!
-//! The map says what each of a function's words counts. Either each key has a word, or only interesting pairs have words, which a perfect
-//! hash finds, and all other pairs share one word. The map identifies callers by unit and linkage name, so it can be read without the set.
+//! A segment is a pair of a context, which is the callers' paths, and a path of the last callee. The map says what each of a function's
+//! words counts. Either each possible pair has a word, or only interesting pairs have words, which are found by a perfect hash function,
+//! and all other pairs share one word. The map identifies callers by unit and linkage name, so it can be read without the set.
 
 use super::{Admission, Observation, ObservationKind, ObservationProperties};
 use crate::Identity;
@@ -9,27 +10,28 @@ use crate::experiment::{ExperimentScheme, Settings, SettingsFile, stored_identit
 use serde::{Deserialize, Serialize};
 use trodden_flow::NumberingScheme;
 
-/// Counts of interprocedural segments.
+/// Counts of the segments in a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SegmentCounts {
     /// File of the set.
     pub set: Identity,
-    /// Numbering of the segments.
+    /// How the segments are numbered.
     pub numbering: SegmentNumbering,
 }
 
-/// The numbering of interprocedural segments.
+/// How segments are numbered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SegmentNumbering {
-    /// The segments of the set, consecutively ([`trodden_flow::NumberingScheme::KnownTable`]).
+    /// The segments in the set have consecutive numbers ([`trodden_flow::NumberingScheme::KnownTable`]).
     #[default]
     Minimal,
-    /// Every path in every context (Ball and Larus).
+    /// Every path has a number in every context (Ball and Larus).
     BallLarus,
-    /// The same segments as [`SegmentNumbering::Minimal`], recognised by precise selective labels of their paths
+    /// The same numbers as with [`SegmentNumbering::Minimal`], but segments are recognised by precise selective labels of their paths
     /// ([`trodden_flow::NumberingScheme::Pspp`]).
     PreciseSelective,
-    /// The segments of the set, recognised by preferential numbering and a check of the pair's number among all pairs.
+    /// The segments in the set are recognised by a preferential numbering, and by a check of the pair's number among all pairs of context
+    /// and path.
     Preferential,
 }
 
@@ -77,71 +79,74 @@ impl ObservationProperties for SegmentCounts {
     }
 }
 
-/// Counter words of the interprocedural segments ([`crate::segments`]) that end in a function. A pair of a context and a path is identified
-/// by a key, with the path's ID in the low bits and the context's number in the bits above ([`SegmentWords::key`]).
+/// Words in which a function counts the segments that end in it ([`crate::segments`]). A segment is a pair of a context (the callers'
+/// paths) and a path of the function. The pair is identified by a key with the path's ID in the low bits and the number of the context
+/// above ([`SegmentWords::key`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentWords {
     /// Index of the function's first word among the unit's words.
     pub first_word: u64,
     /// Number of words.
     pub words: u64,
-    /// The callers' paths that are distinguished; the first is context 1. Context 0 represents all other calls.
+    /// The contexts that are distinguished, each given by the last caller's path. The first is context 1. Context 0 stands for all other
+    /// calls.
     pub contexts: Vec<CallerPath>,
-    /// If only some pairs have words: the key of each word except the last, which all other pairs share, or `u64::MAX` for a word without a
-    /// pair. Empty if each key is the index of its word.
+    /// If only some pairs have words: the key that each word counts, without the last word, which all other pairs share. A word that counts
+    /// no pair has the key `u64::MAX`. Empty if each key is the index of its word.
     pub keys: Vec<u64>,
-    /// Interesting pairs, ascending.
+    /// Interesting pairs of context and path ID, ascending.
     pub interesting: Vec<(u32, u64)>,
-    /// Calls that are not made by this function's own code, so that their context cannot be passed to the callee.
+    /// Calls that uninstrumented code makes, so that the context cannot be passed to the callee.
     pub unplaced: Vec<UnplacedCall>,
     /// Number of call sites at which this function was inlined.
     pub inlined: u32,
-    /// Number of call sites that call a copy of this function with the context as an additional argument; 0 if there is no copy.
+    /// Number of call sites that call a duplicate of this function, to which they pass the context as an additional argument; 0 if there is
+    /// no duplicate.
     pub duplicated: u32,
 }
 
-/// A caller's path up to a call.
+/// The path of a caller up to a call.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CallerPath {
-    /// Source of the caller's unit.
+    /// Source file of the caller's unit.
     pub unit: String,
-    /// The caller's linkage name.
+    /// Linkage name of the caller.
     pub name: String,
-    /// Number of the caller's own context; 0 for any context.
+    /// Number of the caller's own context; 0 if any context is meant.
     pub context: u32,
     /// ID of the caller's path.
     pub path: u64,
 }
 
-/// A call on a segment that uninstrumented code, such as `qsort`, makes.
+/// A call in a segment that is made by uninstrumented code, such as `qsort`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UnplacedCall {
-    /// Source of the callee's unit.
+    /// Source file of the callee's unit.
     pub unit: String,
-    /// The callee's linkage name.
+    /// Linkage name of the callee.
     pub name: String,
     /// ID of the caller's path up to the call.
     pub path: u64,
 }
 
 impl SegmentWords {
-    /// Returns the range of its words in the unit.
+    /// Returns the range of the function's words in the unit.
     pub fn range(&self) -> std::ops::Range<u64> {
         self.first_word..self.first_word.saturating_add(self.words)
     }
 
-    /// Returns the number of bits for the path in a key of a function with `paths` paths.
+    /// Returns the number of bits that a key has for the path, in a function with `paths` paths.
     pub fn path_bits(paths: u64) -> u32 {
         paths.max(1).next_power_of_two().trailing_zeros()
     }
 
-    /// Returns the key of a context and a path.
+    /// Returns the key of a pair of context and path, in a function with `paths` paths.
     pub fn key(paths: u64, context: u32, path: u64) -> u64 {
         u64::from(context) << SegmentWords::path_bits(paths) | path
     }
 
-    /// Returns the context and path that a word of a function with `paths` paths counts; `None` if the word does not count exactly one
-    /// pair.
+    /// Returns the pair of context and path that a word counts, in a function with `paths` paths. `None` if the word does not count exactly
+    /// one pair.
     pub fn pair(&self, word: u64, paths: u64) -> Option<(u32, u64)> {
         let key = match self.keys.is_empty() {
             true => word,

@@ -1,10 +1,10 @@
-//! Builds with sleds, with which an execution is traced from outside. The program counts nothing, but a profile of the trace contains the
-//! counts of the reconstructed paths.
+//! Builds with sleds (patchable instructions), with which an execution is traced from outside the program. The program counts nothing. A
+//! profile of the trace contains the counts of the reconstructed paths.
 
 use super::{Admission, Observation, ObservationKind, ObservationProperties, Observe};
 use crate::experiment::Settings;
 
-/// An execution that is traced from outside.
+/// An execution that is traced from outside the program, without counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TraceSleds;
 

@@ -1,9 +1,9 @@
-//! Builds that record the sequence of paths and calls in all functions, or in the functions of a set.
+//! Builds that record streams: the sequence of paths and calls in all functions, or in the functions of a set.
 //!
-//! A stream also has an event at calls that always return, if the unit defines the callee. Counting builds do not count the path up to such
-//! a call, so the events are not part of a function's path numbering. The graph of events is the function's graph with an additional
-//! [`Reach`](crate::EdgeKind::Reach) edge for each block that makes such a call. It is cut at the same edges, and has its own numbering
-//! ([`EventWords`]).
+//! A stream also has an event at each call that always returns, if the unit defines the callee. Counting builds do not count the path up to
+//! such a call, so these events are not part of a function's path numbering. Therefore events have a graph and a numbering of their own
+//! ([`EventWords`]). The graph of events is the function's graph with an additional [`Reach`](crate::EdgeKind::Reach) edge for each block
+//! that makes such a call. It is cut at the same edges.
 
 use super::interesting::{self, InterestingPaths};
 use super::{Admission, Observation, ObservationKind, ObservationProperties, Observe};
@@ -12,10 +12,10 @@ use crate::experiment::{FeatureRule, Relation, RequestedFeature, Settings, Setti
 use serde::{Deserialize, Serialize};
 use trodden_flow::{Edge, Node, Origin};
 
-/// The sequence of paths and calls.
+/// The sequence of paths and calls that each thread executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PathStream {
-    /// File of a set; only its functions are streamed. `None` if all functions are.
+    /// File of a set of functions that are recorded; `None` if all functions are.
     pub functions: Option<Identity>,
 }
 
@@ -59,48 +59,48 @@ impl ObservationProperties for PathStream {
         settings.interesting = self.functions.map(SettingsFile::Stored);
     }
 
-    /// A stream numbers the paths of selected functions like any other build.
+    /// All paths of the functions in the set are numbered as in other builds.
     fn interesting(&self) -> Option<InterestingPaths> {
         self.functions.map(|set| InterestingPaths { set, numbering: None, time_limit_s: 0 })
     }
 }
 
-/// The words of a function in a stream build, one for each path of its event graph. The words do not exist in memory; the program
-/// writes their addresses to the stream.
+/// Words of a function that records a stream, one for each path of its event graph. They do not exist in memory: the program writes their
+/// addresses to the stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventWords {
-    /// Index of the unit's word for the first path.
+    /// Index of the word for the first path of the event graph among the unit's words.
     pub first_word: u64,
     /// Number of words.
     pub words: u64,
-    /// The event graph's additional edges, by their index in this graph, each with the block that makes the call; ascending.
+    /// Additional edges of the event graph, given by their index in this graph, each with the block that makes the call. Ascending by edge.
     pub calls: Vec<(Edge, Node)>,
-    /// Blocks that have a different [`up_to_calls`](crate::UnitBlock::up_to_calls) in the graph of events, with that value.
+    /// Blocks whose [`up_to_calls`](crate::UnitBlock::up_to_calls) has a different value in the event graph, with this value.
     pub up_to_calls: Vec<(Node, u32)>,
-    /// The edges of the acyclic graph of events, like [`FunctionMap::dag`](crate::FunctionMap::dag).
+    /// The edges of the acyclic graph of events, in the same form as [`FunctionMap::dag`](crate::FunctionMap::dag).
     pub dag: Vec<Origin>,
-    /// The value of each edge of `dag`.
+    /// The value of each edge in `dag`, from which the numbers of events are computed.
     pub values: Vec<i64>,
 }
 
 impl EventWords {
-    /// Returns the range of its words in the unit.
+    /// Returns the range of the function's words in the unit.
     pub fn range(&self) -> std::ops::Range<u64> {
         self.first_word..self.first_word.saturating_add(self.words)
     }
 
-    /// Returns whether an edge of the event graph is an additional edge.
+    /// Returns whether an edge of the event graph is one of the additional edges.
     pub fn is_call(&self, edge: Edge) -> bool {
         self.calls.binary_search_by_key(&edge, |call| call.0).is_ok()
     }
 
-    /// Maps an edge of the event graph to the function's edge; `None` for additional edges.
+    /// Returns the edge of the function's graph that corresponds to an edge of the event graph; `None` for an additional edge.
     pub fn own_edge(&self, edge: Edge) -> Option<Edge> {
         let before = self.calls.partition_point(|call| call.0 < edge);
         (!self.is_call(edge)).then(|| Edge(edge.0 - before as u32))
     }
 
-    /// Maps an edge of the function's graph to the corresponding edge of the event graph.
+    /// Returns the edge of the event graph that corresponds to an edge of the function's graph.
     pub fn to_event_edge(&self, own: Edge) -> Edge {
         self.calls.iter().fold(own, |edge, call| if call.0 <= edge { Edge(edge.0 + 1) } else { edge })
     }

@@ -1,17 +1,18 @@
-//! Sums of an event for each path, in addition to its count. If a set of paths is given, each path in it has its own sum, and a function's
-//! other paths share one sum. A counter has several cells ([`crate::events`]), so hash tables and atomic additions are not supported.
+//! Builds that sum an event for each path, in addition to counting the path. If a set of paths is given, each path in it has its own sum,
+//! and the other paths of a function share one sum. A counter has several cells ([`crate::events`]), so hash tables and atomic additions
+//! are not supported.
 
 use super::interesting::{self, InterestingPaths};
 use super::{Admission, CounterWords, Observation, ObservationKind, ObservationProperties};
 use crate::EventSource;
 use crate::experiment::{ExperimentScheme, Settings};
 
-/// Counts of paths with the sum of an event.
+/// Counts of paths, and the sum of an event for each path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EventSums {
     /// The event.
     pub event: EventSource,
-    /// The paths that have sums of their own; `None` if all paths do.
+    /// The interesting paths that have their own sums; `None` if all paths have.
     pub paths: Option<InterestingPaths>,
 }
 

@@ -1,33 +1,34 @@
-//! Residual builds: all paths are counted except known paths, for example the paths that a program's tests take.
+//! Residual builds, which count all paths except known ones, such as the paths that the program's tests execute.
 
 use super::{Admission, CounterWords, Observation, ObservationKind, ObservationProperties};
 use crate::Identity;
 use crate::experiment::{ExperimentScheme, Settings, SettingsFile, stored_identity};
 use trodden_flow::NumberingScheme;
 
-/// Counts of all paths except known paths.
+/// Counts of all paths except the known paths in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UnknownPaths {
     /// File of the known paths.
     pub known: Identity,
-    /// How known paths are recognised.
+    /// How the program recognises known paths.
     pub recognition: Recognition,
 }
 
 /// How a residual build recognises known paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Recognition {
-    /// By the executed code: known paths have their own copy of the code, and every edge that is not on a known path leaves this copy.
+    /// By the executed code: known paths run in their own duplicate of the code, and control leaves this duplicate at each edge that is not
+    /// on a known path.
     #[default]
     Region,
-    /// By the number at the path's end: preferential numbering as published, checked against the Ball-Larus number.
+    /// By the number at the end of the path, in a preferential numbering as published. The number is checked against the Ball-Larus number.
     Preferential,
-    /// By the number at the path's end: precise selective numbering, with a table of the numbers that belong to known paths.
+    /// By the number at the end of the path, in a precise selective numbering. A table contains the numbers of known paths.
     Selective,
 }
 
 impl Recognition {
-    /// Returns the numbering; `None` if paths are not recognised by numbers.
+    /// Returns the numbering by which known paths are recognised; `None` if they are not recognised by numbers.
     pub fn numbering(self) -> Option<NumberingScheme> {
         match self {
             Recognition::Region => None,

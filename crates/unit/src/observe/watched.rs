@@ -1,14 +1,14 @@
-//! Watched paths: only paths that match an expression are counted, and each is reported as soon as it is taken. This is a residual build
-//! ([`super::unknown`]) to which all other paths are known.
+//! Builds that count only watched paths, which an expression selects. Each of them is reported as soon as it is executed. Such a build is a
+//! residual build ([`super::unknown`]) to which all other paths are known.
 
 use super::{Admission, CounterWords, Observation, ObservationKind, ObservationProperties};
 use crate::Identity;
 use crate::experiment::{Settings, SettingsFile, stored_identity};
 
-/// Counts of the watched paths.
+/// Counts of watched paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WatchedPaths {
-    /// File that contains all other paths of the program.
+    /// File with all paths of the program that are not watched.
     pub others: Identity,
 }
 

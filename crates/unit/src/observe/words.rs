@@ -1,4 +1,4 @@
-//! The kinds of observation that the setting `observe` requests.
+//! The kinds of observation that users can request with the setting `observe`.
 
 use crate::spell;
 use serde::{Deserialize, Serialize};
@@ -9,17 +9,17 @@ pub enum Observe {
     /// Counts of paths.
     #[default]
     Counts,
-    /// Counts of paths, to compute LLVM's edge profile.
+    /// Counts of paths, from which LLVM's edge profile is computed.
     EdgeProfile,
-    /// Counts of paths, to compute the counters of source-based coverage.
+    /// Counts of paths, from which the counters of source-based coverage are computed.
     Coverage,
-    /// Counts as for `Coverage`, and the test vectors of decisions (MC/DC).
+    /// Like `Coverage`, and additionally the test vectors of decisions (MC/DC).
     Mcdc,
     /// The sequence of paths and calls.
     Stream,
-    /// The address of each block, without counts.
+    /// The address of each block, without any counts.
     Addresses,
-    /// Nothing. A tracer follows the execution from outside, with the help of sleds in the blocks.
+    /// Nothing. A tracer follows the execution from outside the program, with the help of sleds (patchable instructions) in the blocks.
     Trace,
 }
 

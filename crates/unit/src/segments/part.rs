@@ -1,9 +1,10 @@
-//! Divides a set of segments into parts, one for each copy of a program. Each pair of a context and a path has the same count in its part
-//! as in the complete set.
+//! Divides a set of segments into parts, one for each instrumented copy of a program. A pair of a context and a path has the same count in
+//! its part as in the whole set.
 //!
-//! A part contains some paths of each function, in all their contexts. Its contexts are renumbered from 1. It has a context C if
+//! A part contains some paths of each function, in all contexts of these paths. Its contexts are numbered again from 1. It has a context C
+//! if
 //! - a segment of the part ends in C, or
-//! - C is a suffix of a context of the part, or the caller's own context in one (so that the set stays closed), or
+//! - C is a suffix of a context of the part, or the caller's own context in one (so that the part has all suffixes), or
 //! - a context of the part is a suffix of C (otherwise, the longer chain would be counted as the shorter one).
 
 use super::{SegmentContext, SegmentFunction, SegmentIndex, SegmentSet};
@@ -12,13 +13,13 @@ use trodden_flow::dag::Entries;
 use trodden_flow::{Dag, Numbering, Origin, Plan};
 
 impl SegmentFunction {
-    /// Returns the function's acyclic graph and the numbering of its paths; `None` if the set is corrupt.
+    /// Returns the function's acyclic graph and the numbering of its paths; `None` if the data is corrupt.
     pub fn numbered_paths(&self) -> Option<(Dag, Numbering)> {
         let entries = [Entries::Shared, Entries::PerEdge];
         entries.into_iter().find_map(|entries| Plan::cut_at_if_same_count(&self.graph, &self.cuts, entries, self.paths))
     }
 
-    /// Returns the number of paths that begin at the entry. They have the lowest IDs. `None` if the set is corrupt.
+    /// Returns the number of paths that begin at the entry, which are those with the lowest IDs. `None` if the data is corrupt.
     pub fn count_first_paths(&self) -> Option<u64> {
         let (dag, numbering) = self.numbered_paths()?;
         let later = dag.out(dag.entry()).iter().filter(|e| matches!(dag.edge(**e).origin, Origin::Enter(_)));
@@ -27,8 +28,8 @@ impl SegmentFunction {
 }
 
 impl SegmentSet {
-    /// Returns the part of the set that counts only paths for which `counted` returns true. `counted` is given the function's index and
-    /// the path. The part counts only interesting segments, even if the set counts all pairs.
+    /// Returns the part of the set that counts only paths for which `counted` returns true. The arguments of `counted` are the function's
+    /// index and the path ID. The part counts only interesting segments, even if the set counts all pairs.
     pub fn part(&self, counted: impl Fn(u32, u64) -> bool) -> SegmentSet {
         let mut functions = self.functions.clone();
         for (number, function) in (0..).zip(&mut functions) {
@@ -49,8 +50,8 @@ impl SegmentSet {
         SegmentSet { functions, counts_all_pairs: false, growth: self.growth, index: SegmentIndex::default() }
     }
 
-    /// If the set counts all pairs, makes each pair whose path begins at the entry an interesting segment. Functions with more than `max`
-    /// such pairs are not changed.
+    /// Returns the set with explicit interesting segments: if the set counts all pairs, each pair whose path begins at the entry becomes
+    /// one. Functions with more than `max` such pairs are not changed.
     pub fn with_explicit_segments(&self, max: u64) -> SegmentSet {
         if !self.counts_all_pairs {
             return self.clone();
@@ -64,7 +65,7 @@ impl SegmentSet {
         SegmentSet { functions, counts_all_pairs: false, growth: self.growth, index: SegmentIndex::default() }
     }
 
-    /// Returns, for each function, the contexts that are needed to count the interesting segments.
+    /// Returns, for each function, the numbers of the contexts that are needed to count the interesting segments.
     fn needed_contexts(&self, functions: &[SegmentFunction]) -> Vec<BTreeSet<u32>> {
         let mut needed = vec![BTreeSet::new(); functions.len()];
         let interesting = (0..).zip(functions).flat_map(|(f, function)| function.interesting.iter().map(move |(context, _)| (f, *context)));
@@ -82,24 +83,26 @@ impl SegmentSet {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{builder, chain_of, longest_context};
+    use super::super::tests::{caller_chain_of, create_builder, longest_context};
     use super::*;
     use trodden_flow::{CutReason, Edge, Graph, Node};
 
-    /// Returns the context, as a chain, in which a set counts a path after a sequence of calls; `None` if it does not count it.
+    /// Returns the context in which a set counts a path after a sequence of calls, as a chain of callers. `None` if the set does not count
+    /// it.
     fn counted_context(set: &SegmentSet, chain: &[(u32, u64)], (callee, path): (u32, u64)) -> Option<Vec<(u32, u64)>> {
         let mut context = 0;
         for (at, (function, path)) in chain.iter().enumerate() {
             let to = chain.get(at + 1).map_or(callee, |next| next.0);
             context = set.context_after_call(*function, context, *path, to);
         }
-        set.functions[callee as usize].interesting.contains(&(context, path)).then(|| chain_of(set, callee, context))
+        set.functions[callee as usize].interesting.contains(&(context, path)).then(|| caller_chain_of(set, callee, context))
     }
 
-    /// Together, the parts contain each segment once. After any sequence of calls, a part counts a path in the same context as the set.
+    /// The parts together contain each segment once. After any sequence of calls, a part counts a path in the same context as the whole set
+    /// does.
     #[test]
     fn parts_count_what_the_set_counts() {
-        let mut builder = builder(3);
+        let mut builder = create_builder(3);
         builder.insert(&[(0, 1), (1, 2)], 2, 5);
         builder.insert(&[(1, 3), (1, 2)], 2, 6);
         builder.insert(&[(1, 2)], 2, 5);
@@ -126,7 +129,7 @@ mod tests {
 
     #[test]
     fn part_omits_contexts_without_segments() {
-        let mut builder = builder(3);
+        let mut builder = create_builder(3);
         builder.insert(&[(0, 1), (1, 2)], 2, 5);
         builder.insert(&[(0, 3)], 2, 6);
         builder.insert(&[(0, 7)], 1, 1);
@@ -140,10 +143,10 @@ mod tests {
         assert!(!part.functions[1].counts && part.functions[2].counts);
     }
 
-    /// The function is a loop with a branch. Half of its paths begin at the entry.
+    /// The function is a loop with a branch. Half of its paths begin at the function's entry.
     #[test]
     fn all_pairs_become_explicit_segments() {
-        let mut builder = builder(2);
+        let mut builder = create_builder(2);
         builder.context(&[(0, 0)], 1);
         let mut set = builder.finish(true);
         let edges = [(0, 1), (1, 2), (1, 2), (2, 1), (2, 3)];

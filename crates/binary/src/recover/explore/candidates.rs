@@ -1,4 +1,4 @@
-//! Searches code addresses that occur in data for functions that nothing calls directly.
+//! Finds functions that nothing calls directly, at code addresses that occur in data.
 
 use super::{CodeFlow, Exploration, FUNCTION_ALIGNMENT, flow_of};
 use crate::elf::Binary;
@@ -8,10 +8,10 @@ use iced_x86::{Instruction, Mnemonic, Register};
 use std::collections::{BTreeSet, HashSet};
 
 impl Exploration<'_, '_> {
-    /// Follows data words that look like addresses of functions in code without unwind information. Returns true if this reached new
-    /// code. Must run after jump tables are resolved, because their entries look the same.
+    /// Follows words in data that look like addresses of functions in code without unwind information. Returns true if new code was
+    /// reached. Jump tables must be resolved before, because their entries look the same.
     ///
-    /// Only files loaded at a fixed address need this. In other files, relocations mark the addresses.
+    /// This is needed only for files that are loaded at a fixed address. In other files, relocations mark the addresses.
     pub fn follow_data_words(&mut self) -> bool {
         let binary = self.code.binary;
         if binary.is_position_independent() {
@@ -31,22 +31,22 @@ impl Exploration<'_, '_> {
         self.instructions.len() > before
     }
 
-    /// Returns true if a function may start at an address: the address is aligned, or follows a return, a jump, padding, or the section's
-    /// start.
+    /// Returns true if a function may start at an address. The address must be aligned, or follow a return, a jump, padding or the start of
+    /// the section.
     fn may_start_function(&self, at: u64) -> bool {
-        const END_BYTES: [u8; 4] = [0xc3, 0x90, 0xcc, 0];
+        const BYTES_BEFORE_FUNCTION: [u8; 4] = [0xc3, 0x90, 0xcc, 0];
         let byte = |back: u64| self.code.binary.bytes_at(at.wrapping_sub(back)).and_then(|bytes| bytes.first().copied());
         let is_after_jump = || byte(5) == Some(0xe9) || byte(2) == Some(0xeb);
         at.is_multiple_of(FUNCTION_ALIGNMENT)
             || !self.code.is_code(at.wrapping_sub(1))
-            || byte(1).is_some_and(|b| END_BYTES.contains(&b))
+            || byte(1).is_some_and(|b| BYTES_BEFORE_FUNCTION.contains(&b))
             || is_after_jump()
     }
 
-    /// Returns true if the bytes at an address decode to plausible code, all of whose paths end in returns, traps, or jumps to reached
+    /// Returns true if the bytes at an address decode to plausible code. All its paths must end at returns, traps, or jumps to reached
     /// code.
     pub(super) fn looks_like_function(&self, start: u64) -> bool {
-        const MAX_INSTRUCTIONS: usize = 20_000;
+        const MAX_TRIAL_INSTRUCTIONS: usize = 20_000;
         let mut seen: HashSet<u64> = HashSet::new();
         let mut work = vec![start];
         while let Some(mut at) = work.pop() {
@@ -57,7 +57,7 @@ impl Exploration<'_, '_> {
                 let inside_known = self.frames.index_at(at).is_some_and(|f| self.frames.frames[f].start != at);
                 let decoded = self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode(bytes, at));
                 let Some(instruction) = decoded.filter(|i| !inside_known && !is_unlikely(i)) else { return false };
-                if seen.len() > MAX_INSTRUCTIONS {
+                if seen.len() > MAX_TRIAL_INSTRUCTIONS {
                     return false;
                 }
                 at = instruction.next_ip();
@@ -90,7 +90,7 @@ impl Exploration<'_, '_> {
     }
 }
 
-/// Returns the aligned eight-byte words in a file's data segments.
+/// Returns the aligned eight-byte words in the data segments of a file.
 pub fn data_words(binary: &Binary) -> impl Iterator<Item = u64> {
     binary.segments().iter().filter(|s| !s.is_executable).flat_map(|segment| {
         let bytes = binary.bytes_at(segment.address).unwrap_or_default();
@@ -100,7 +100,7 @@ pub fn data_words(binary: &Binary) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Returns true if an instruction is rare in programs but often results from decoding data.
+/// Returns true if an instruction hardly occurs in programs, but often results from decoding data.
 pub(super) fn is_unlikely(instruction: &Instruction) -> bool {
     use Mnemonic::{Arpl, Cli, In, Insb, Insd, Insw, Iret, Iretd, Iretq, Les, Out, Outsb, Outsd, Outsw, Retf, Sti};
     let zeros = instruction.len() == 2 && instruction.mnemonic() == Mnemonic::Add && instruction.memory_base() == Register::RAX;

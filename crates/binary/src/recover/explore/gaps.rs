@@ -1,5 +1,5 @@
-//! Searches the unwind range of each function for code without a known predecessor. Such code is after a trap, after a call that appears
-//! never to return, or at a label whose address is taken. Signal handlers may skip traps, and a call may return after all.
+//! Finds code to which no known instruction leads, inside the unwind range of a function. Such code follows a trap, which a signal handler
+//! may skip, or a call that seems never to return but may do so, or is at a label whose address is taken.
 //!
 //! These gaps are followed last, and only if everything reachable from them looks like code, because there may be tables between
 //! instructions.
@@ -11,16 +11,16 @@ use crate::recover::padding;
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 
-/// Maximum number of instructions decoded to decide whether bytes are code.
+/// Maximum number of instructions that are decoded to decide whether bytes are code.
 const MAX_TRIAL_INSTRUCTIONS: usize = 20_000;
 
 impl Exploration<'_, '_> {
     /// Follows the code in gaps. Returns true if this reached new instructions.
     pub fn follow_gaps(&mut self) -> bool {
         let before = self.instructions.len();
-        self.follow_resumed();
+        self.follow_code_after_traps();
         self.is_speculative = true;
-        for at in self.possible_starts() {
+        for at in self.find_possible_starts() {
             if self.is_gap(at) && self.looks_like_code(at) {
                 self.work.push(at);
                 self.follow_all();
@@ -30,13 +30,13 @@ impl Exploration<'_, '_> {
         self.instructions.len() > before
     }
 
-    /// Follows code after traps, where a signal handler may resume execution.
-    fn follow_resumed(&mut self) {
+    /// Follows the code after traps, where execution may resume because a signal handler skips the trap.
+    fn follow_code_after_traps(&mut self) {
         let stops = self.instructions.transfers().filter(|(_, reached)| reached.flow == CodeFlow::Stop);
         let after: Vec<(u64, u64)> = stops.map(|(at, reached)| (at, at + u64::from(reached.size))).collect();
         for (stop, next) in after {
             let region = self.region_range(self.region_of(stop));
-            if region.contains(&next) && self.is_gap(next) && !self.is_filled(&(next..region.end)) && self.looks_like_code(next) {
+            if region.contains(&next) && self.is_gap(next) && !self.is_only_padding(&(next..region.end)) && self.looks_like_code(next) {
                 self.resume_points.insert(next);
                 self.work.push(next);
                 self.follow_all();
@@ -44,8 +44,9 @@ impl Exploration<'_, '_> {
         }
     }
 
-    /// Returns the addresses at which code may begin in gaps of functions with unwind information.
-    fn possible_starts(&self) -> BTreeSet<u64> {
+    /// Returns the addresses at which code may begin that is not reached: labels whose address is taken and, in functions with unwind
+    /// information, the end of padding after an instruction that does not continue with the next one.
+    fn find_possible_starts(&self) -> BTreeSet<u64> {
         let mut possible_starts: BTreeSet<u64> = self.labels.iter().copied().collect();
         for (at, reached) in self.instructions.transfers() {
             let next = at + u64::from(reached.size);
@@ -77,9 +78,9 @@ impl Exploration<'_, '_> {
         self.code.binary.bytes_at(range.start)?.get(..range.end.checked_sub(range.start)? as usize)
     }
 
-    /// Returns true if a range consists of padding. In code without unwind information, padding up to a possible function start is
-    /// enough.
-    fn is_filled(&self, range: &Range<u64>) -> bool {
+    /// Returns true if a range consists of padding. In code without unwind information, it suffices that the padding at its beginning ends
+    /// at an aligned address, where a function may start.
+    fn is_only_padding(&self, range: &Range<u64>) -> bool {
         let Some(bytes) = self.bytes(range) else { return true };
         let padded = padding::padding_length(bytes, range.start);
         let end = range.start + padded as u64;
@@ -87,7 +88,8 @@ impl Exploration<'_, '_> {
             || (padded > 0 && self.frames.index_at(range.start).is_none() && end.is_multiple_of(super::FUNCTION_ALIGNMENT))
     }
 
-    /// Returns true if the bytes at an address decode to code that stays in its region until it ends or reaches known code.
+    /// Returns true if the bytes at an address decode to plausible code, which must stay in its region until it ends or reaches known
+    /// instructions.
     fn looks_like_code(&self, start: u64) -> bool {
         let region = self.region_range(self.region_of(start));
         let mut seen: HashSet<u64> = HashSet::new();
@@ -105,7 +107,7 @@ impl Exploration<'_, '_> {
                 at = instruction.next_ip();
                 match flow_of(&instruction) {
                     CodeFlow::Next | CodeFlow::CallIndirect => {}
-                    // A call may be the last instruction in a region.
+                    // A call that never returns may be the last instruction of a region.
                     CodeFlow::Call(to) if self.may_be_called(to) && at == region.end => break,
                     CodeFlow::Call(to) if self.may_be_called(to) => {}
                     CodeFlow::Conditional(to) if region.contains(&to) => work.push(to),
