@@ -12,7 +12,7 @@ use crate::words;
 use std::collections::HashMap;
 use std::io::Write;
 
-const MAX_OUTLINE: usize = 12;
+const MAX_OUTLINE_LINES: usize = 12;
 
 /// Writes the selected paths as a compressed profile. Fails if no function matches the selection.
 pub fn write_pprof(view: &View, selection: &Selection) -> Result<Vec<u8>, ReportError> {
@@ -98,7 +98,7 @@ impl PprofBuilder {
             PathBegins::AfterCut { line: Some(line), .. } => line,
             _ => listing.steps.iter().filter_map(|s| s.chain.first()).map(|p| p.line).next().unwrap_or(0),
         };
-        let name = format!("{} path {id} ({})", function.name.short, listing.outline(MAX_OUTLINE));
+        let name = format!("{} path {id} ({})", function.name.short, listing.outline(MAX_OUTLINE_LINES));
         self.add_location(&name, &name, function.file().unwrap_or(""), line)
     }
 

@@ -1,6 +1,6 @@
 //! SARIF 2.1.0 (OASIS, "Static Analysis Results Interchange Format"). Code review tools and editors show SARIF results beside the source.
-//! This file has the parts that all logs share, and the log of untested paths. In that log, each untested path is a result, and the steps
-//! of the path are the result's code flow.
+//! This file has the parts that all logs share, and the log of untested paths, in which each untested path is a result whose code flow has
+//! the steps of the path.
 
 use crate::path_listing::{ListingStep, PathListing};
 use crate::residual::{ResidualReport, UntestedPath};
@@ -94,11 +94,10 @@ fn build_path_result(residual: &ResidualReport, path: &UntestedPath, sources: &S
             "runs": path.seen.runs,
             "everyEdgeKnown": path.new_edges.is_empty(),
             "firstSeenNs": path.seen.first_ns,
-            "firstRun": residual.run_of(path).map(|r| r.words.clone()),
+            "firstRun": residual.first_run_of(path).map(|r| r.words.clone()),
         },
     });
     let steps: Vec<Value> = path.listing.steps.iter().filter_map(|s| path_step(path.function, &path.listing, s, sources)).collect();
-    // A code flow needs at least one location.
     if !steps.is_empty() {
         out["codeFlows"] = json!([{ "threadFlows": [{ "locations": steps }] }]);
     }
@@ -112,7 +111,8 @@ pub(crate) fn declaration_location(function: &Function, sources: &SourceCache) -
     Some(place)
 }
 
-/// Returns a path's step as a location in a code flow that enters callees. `call_depth` is the number of calls around the path's function.
+/// Returns a path's step as a location in a code flow. The code flow may enter callees, and `call_depth` is the number of calls around the
+/// path's function.
 pub(crate) fn call_step(
     function: &Function,
     listing: &PathListing,
@@ -130,7 +130,7 @@ fn path_step(function: &Function, listing: &PathListing, step: &ListingStep, sou
     let begins = if std::ptr::eq(step, &listing.steps[0]) { words::describe_begin(&listing.begins) } else { String::new() };
     let turns = words::format_turns(&step.turns);
     let text = [begins, turns].into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>().join("; ");
-    // Each inlined call is one level deeper.
+    // Each inlined call nests one level deeper.
     Some(json!({ "location": location(function, *at, &text, sources)?, "nestingLevel": step.chain.len() - 1 }))
 }
 

@@ -1,4 +1,4 @@
-//! Where a path starts and ends, and the outgoing edge that it takes at a branch.
+//! Where a path starts and ends, and which outgoing edge it takes at a branch.
 
 use trodden_flow::{CutReason, Edge, Node};
 use trodden_unit::EdgeKind;
@@ -8,7 +8,7 @@ use trodden_unit::EdgeKind;
 pub enum PathBegins {
     /// At the function's entry.
     Entry,
-    /// At the target of a cut edge.
+    /// At the target of a cut edge, that is, an edge at which the previous path ended.
     AfterCut {
         /// The reason why the edge was cut.
         reason: CutReason,
@@ -31,7 +31,7 @@ pub enum PathEnds {
         /// The last line of the last block; `None` if it is unknown.
         line: Option<u32>,
     },
-    /// At a cut edge. The next path starts after the edge.
+    /// At a cut edge. The next path starts at the edge's target.
     Cut {
         /// The reason why the edge was cut.
         reason: CutReason,
@@ -40,7 +40,7 @@ pub enum PathEnds {
         /// The first line of that block; `None` if it is unknown.
         line: Option<u32>,
     },
-    /// In a block without successors.
+    /// In a block without successors, such as one that ends the program.
     Stop {
         /// The last line of that block; `None` if it is unknown.
         line: Option<u32>,
@@ -59,7 +59,7 @@ pub enum PathEnds {
 pub struct Turn {
     /// The edge's kind.
     pub kind: EdgeKind,
-    /// How the edge is described: `→ 14, not 20`, `case 3`.
+    /// The description of the direction, such as `→ 14, not 20` or `case 3`.
     pub text: String,
     /// The taken edge.
     pub edge: Edge,

@@ -1,4 +1,4 @@
-//! Descriptions of runs, edges and branch directions that text, HTML and the exports share.
+//! Descriptions of runs, edges and branch directions, which text, HTML and export formats share.
 
 use crate::turn::{PathBegins, PathEnds, Turn};
 use trodden_flow::CutReason;
@@ -6,7 +6,7 @@ use trodden_profile::{ProcessEnding, Run};
 pub use trodden_text::words::*;
 use trodden_unit::{EdgeKind, FlowEdge};
 
-/// Describes how a run ended: `exit status 1`, `ended by signal 9`. Returns `None` if it is unknown.
+/// Describes how a run ended: `exit status 1`, `ended by signal 9`. Returns `None` if that is unknown.
 pub fn describe_ending(ending: Option<ProcessEnding>) -> Option<String> {
     ending.map(|e| match e {
         ProcessEnding::Exit(status) => format!("exit status {status}"),

@@ -20,9 +20,9 @@ const RULES: [(AdviceKind, &str); 4] = [
 
 /// A loop whose iterations repeat a fixed sequence of different paths, as found in a recorded stream.
 pub struct AlternatingIterations<'a> {
-    /// Name of the loop's function in the stream.
+    /// Name of the function that contains the loop, as in the stream.
     pub function: &'a str,
-    /// A sentence with the finding and a suggestion.
+    /// A sentence that states the finding and suggests a change.
     pub text: String,
     /// The property bag of the SARIF result.
     pub properties: Value,
@@ -77,7 +77,8 @@ fn result_json(ranked: &RankedAdvice, sources: &SourceCache) -> Value {
     result
 }
 
-/// Returns the labelled positions of a finding in execution order. The finding is reported at the last one.
+/// Returns the source positions that explain a finding, each with a label, in execution order. The last one is the position at which the
+/// finding is reported.
 fn labelled_positions(function: &Function, advice: &Advice) -> Vec<(Option<SourcePosition>, String)> {
     let branch = |block: Node, text: String| (say::branch_position(function, block), text);
     let from = |edge: trodden_flow::Edge| function.map.graph.from(edge);

@@ -69,7 +69,8 @@ pub fn main_position(function: &Function, finding: &AdviceFinding) -> Option<Sou
     }
 }
 
-/// Returns the two source lines that a finding relates, in execution order, as file indices and line numbers; `None` if one is unknown.
+/// Returns the two source lines that a finding relates, in execution order, as (file index, line number). Returns `None` if one of them is
+/// unknown.
 pub fn related_lines(function: &Function, finding: &AdviceFinding) -> Option<[(u32, u32); 2]> {
     let line = |p: SourcePosition| (p.file, p.line);
     let earlier = match &finding.advice {
@@ -81,7 +82,7 @@ pub fn related_lines(function: &Function, finding: &AdviceFinding) -> Option<[(u
     Some([line(earlier?), line(main_position(function, finding)?)])
 }
 
-/// States the finding in a clause, without a capital letter or full stop.
+/// Describes the finding in a clause without a capital letter or full stop.
 pub fn describe(function: &Function, finding: &AdviceFinding) -> String {
     match &finding.advice {
         Advice::Correlated(c) => describe_correlated(function, c),
@@ -147,7 +148,7 @@ pub fn suggest(function: &Function, finding: &AdviceFinding) -> String {
     }
 }
 
-/// Returns true if the later branch always took the edge that the earlier one decides.
+/// Returns true if each outcome of the earlier branch that decides the later branch was always followed by the decided outcome.
 fn is_always_decided(c: &Correlated) -> bool {
     c.given.iter().all(|g| g.decides.is_none() || g.is_certain())
 }
