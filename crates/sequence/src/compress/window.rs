@@ -1,13 +1,13 @@
-//! Windows: a long sequence as several grammars, each closed before it exceeds the memory limit.
+//! Windows, which divide a long sequence among several grammars so that memory is bounded.
 //!
-//! A window is closed at [`WindowLimits::max_symbols`] symbols, or when its compressor holds [`WindowLimits::max_held`] items. Memory is
-//! therefore bounded for any sequence, and a sequence that compresses well has few windows. The concatenated windows are the sequence.
+//! A window is closed after [`WindowLimits::max_symbols`] symbols, or when its compressor holds [`WindowLimits::max_held`] items. A
+//! sequence that compresses well therefore has few windows. The concatenation of all windows is the sequence.
 
 use super::Compressor;
 use crate::grammar::Window;
 use crate::{CompressionMethod, SequenceError};
 
-/// Limits at which a window is closed.
+/// The limits at which a window is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowLimits {
     /// Maximum number of symbols.
@@ -19,7 +19,7 @@ pub struct WindowLimits {
 const MAX_HELD: usize = 1 << 28;
 
 impl Default for WindowLimits {
-    /// At most 2^32 symbols and about 100 MB.
+    /// Returns limits of 2^32 symbols and about 100 MB of memory.
     fn default() -> Self {
         WindowLimits { max_symbols: 1 << 32, max_held: 1 << 20 }
     }

@@ -1,4 +1,4 @@
-//! Minimal hot subpaths against brute force over all strings of the sequence.
+//! Tests minimal hot subpaths against a brute-force search of all strings of the sequence.
 
 use super::sequences::random_sequence;
 use crate::CompressionMethod;
