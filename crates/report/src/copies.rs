@@ -35,8 +35,8 @@ pub fn summary(costs: &Costs) -> Vec<String> {
     let share = |hits: u64| 100.0 * hits as f64 / costs.sequential_hits.max(1) as f64;
     let mut out = vec![format!("the slowest is copy {}: {:.3} s", costs.slowest_copy, to_seconds(costs.slowest().wall_ns))];
     if let Some(distance) = costs.distance_from_ideal {
-        // Even the maximum may be below the ideal, because all copies together may execute fewer path register increments (labels) than the
-        // single program.
+        // The distance is negative if all copies together execute fewer path register increments (labels) than the single program, from
+        // whose number the ideal is computed.
         let side = if distance < 0.0 { "below" } else { "above" };
         out.push(format!(
             "the copy with the most hits has {:.1} % of the hits of one program that counts everything: {:.1} % {side} the ideal of \

@@ -16,8 +16,8 @@ use trodden_analysis::expression::{BlockSet, Matcher, PathExpression};
 use trodden_flow::Node;
 use trodden_profile::CountedPath;
 
-/// Shown for [`FoundAnswer::Unknown`] if paths are cut, that is, counted in pieces. Then pieces may match of which it is unknown whether
-/// they were executed one after the other.
+/// Shown for [`FoundAnswer::Unknown`] if only a sequence of partial paths matches. A function with too many paths is counted in such parts,
+/// and it is not known which parts were executed one after the other.
 pub const UNKNOWN_BECAUSE_CUT: &str = "unknown: paths are cut";
 /// Shown for [`FoundAnswer::Unknown`] if no counted path matches but some executions may not have been counted.
 const UNKNOWN_BECAUSE_INCOMPLETE: &str = "unknown: no counted path matches, but not all executions were counted";

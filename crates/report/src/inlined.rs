@@ -74,8 +74,8 @@ pub fn count_call_returns<'a>(function: &Function<'a>, block: usize, entered: u6
     calls.filter(|call| call.block.index() == block).map(|call| (call, call.counter.map_or(left, counted))).collect()
 }
 
-/// Returns how often the code after each call in a block was executed. The block was entered `entered` times and left `left` times. Each
-/// element has the number of source positions up to the call, and that execution count. Calls without a counter are omitted.
+/// Returns how often the code after each call in a block was executed, as pairs (number of source positions up to the call, executions).
+/// The block was entered `entered` times and left `left` times. Calls without a counter are omitted.
 pub fn executions_after_calls(function: &Function, block: usize, entered: u64, left: u64) -> Vec<(usize, u64)> {
     let counted = count_call_returns(function, block, entered, left).into_iter().filter(|(call, _)| call.counter.is_some());
     let mut executions: Vec<_> = counted.map(|(call, returned)| (call.up_to_call as usize, returned)).collect();
@@ -104,7 +104,8 @@ fn enclosing_scopes(map: &UnitMap, scope: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(scope), move |at| call(*at).map(|c| c.scope)).filter(move |at| call(*at).is_some())
 }
 
-/// Returns the inlined bodies that a path starting after the cut edge continues rather than enters.
+/// Returns the inlined bodies that a path may already be in when it starts, if it starts after `cut`, an edge at which the previous path
+/// ended.
 fn find_bodies_continued_after(function: &Function, bodies: &[BTreeSet<u32>], cut: Edge, reason: CutReason) -> BTreeSet<u32> {
     let Some(edge) = function.map.graph.get_edge(cut) else { return BTreeSet::new() };
     if reason != CutReason::Back {

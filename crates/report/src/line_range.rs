@@ -7,7 +7,7 @@ use crate::source::{SourceCache, SourceFile};
 use crate::view::{Function, file_of, inline_chain};
 use std::collections::BTreeMap;
 
-/// Number of lines after the last line with code in which the closing brace is searched for.
+/// Maximum number of lines between the last line with code and the closing brace.
 const MAX_BRACE_DISTANCE: u32 = 12;
 
 /// A range of lines in a source file.

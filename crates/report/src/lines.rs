@@ -69,7 +69,7 @@ pub enum Direction {
     True,
     /// The condition is false.
     False,
-    /// The condition equals this case of a switch.
+    /// The switch's condition has this value.
     Case(i64),
     /// None of the cases.
     Default,

@@ -1,6 +1,6 @@
 //! The measures by which reports can weight paths.
 
-/// What the weight of a path is.
+/// The quantity by which paths are weighted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PathMeasure {
     /// Executed LLVM IR instructions.

@@ -29,7 +29,7 @@ pub enum UntestedOrder {
     Newest,
     /// Most runs first.
     Runs,
-    /// Paths that best distinguish failing from passing runs first. Ties are ordered like `Newest`.
+    /// The paths that best distinguish failing from passing runs first. Ties are ordered like `Newest`.
     Failures,
 }
 

@@ -50,7 +50,7 @@ struct ReportJson<'a> {
     threads: u64,
     branches: BranchesJson,
     detector: DetectorJson,
-    /// Overlap of the profile in the first table with the complete profile, in percent.
+    /// Overlap of the profile in the first path table with the complete profile, in percent.
     overlap: Option<f64>,
     tables: Vec<TableJson>,
     /// Results for each counted event, each from a table of its own. Real hardware would need as many tables, or a run for each event.

@@ -58,7 +58,7 @@ pub struct SourceCache<'a> {
 }
 
 impl<'a> SourceCache<'a> {
-    /// Creates an empty cache for the files of a provider.
+    /// Creates an empty cache. Text that is not in the cache is requested from `sources`.
     pub fn new(sources: &'a Sources<'a>) -> SourceCache<'a> {
         SourceCache { sources, files: RefCell::default() }
     }

@@ -166,7 +166,7 @@ fn format_executions(number: u128) -> String {
     words::plural(number, "execution", "executions")
 }
 
-/// Returns a noun phrase for the total that shares refer to.
+/// Returns a noun phrase for what percentages refer to: the program, or the counted code if only some paths were counted.
 pub(crate) fn describe_total(view: &View) -> &'static str {
     let is_partial = |unit: &trodden_profile::UnitProfile| unit.map.has_times() || unit.map.functions.iter().any(|f| f.is_partial());
     match view.profile.images.iter().flat_map(|i| &i.units).any(is_partial) {

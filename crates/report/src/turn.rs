@@ -10,11 +10,11 @@ pub enum PathBegins {
     Entry,
     /// At the target of a cut edge, that is, an edge at which the previous path ended.
     AfterCut {
-        /// The reason why the edge was cut.
+        /// The reason why paths are cut at the edge.
         reason: CutReason,
         /// The block where the path starts.
         at: Node,
-        /// The first line of that block; `None` if it is unknown.
+        /// The first line of the block where the path starts; `None` if it is unknown.
         line: Option<u32>,
     },
 }
@@ -28,28 +28,28 @@ pub enum PathEnds {
         edge: Edge,
         /// The edge's kind.
         kind: EdgeKind,
-        /// The last line of the last block; `None` if it is unknown.
+        /// The last line of the path's last block; `None` if it is unknown.
         line: Option<u32>,
     },
     /// At a cut edge. The next path starts at the edge's target.
     Cut {
-        /// The reason why the edge was cut.
+        /// The reason why paths are cut at the edge.
         reason: CutReason,
         /// The block where the next path starts.
         to: Node,
-        /// The first line of that block; `None` if it is unknown.
+        /// The first line of the block where the next path starts; `None` if it is unknown.
         line: Option<u32>,
     },
     /// In a block without successors, such as one that ends the program.
     Stop {
-        /// The last line of that block; `None` if it is unknown.
+        /// The last line of the path's last block; `None` if it is unknown.
         line: Option<u32>,
     },
     /// At a call that did not return.
     Call {
         /// The block that makes the call.
         at: Node,
-        /// The first and last line in that block up to the call; `None` if they are unknown.
+        /// The first and last line of the code up to the call in the block that makes it; `None` if they are unknown.
         lines: Option<(u32, u32)>,
     },
 }

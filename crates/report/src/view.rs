@@ -12,7 +12,7 @@ use trodden_unit::{FunctionMap, Identity, SourcePosition, UnitMap};
 
 /// A decoded profile.
 pub struct View<'a> {
-    /// The profile that was decoded.
+    /// The profile from which everything else here was computed.
     pub profile: &'a Profile,
     /// Decoded functions. The function with the most executed instructions comes first.
     pub functions: Vec<Function<'a>>,

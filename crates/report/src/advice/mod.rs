@@ -59,7 +59,7 @@ pub type FindProperties<'f> = dyn Fn(&Function) -> Option<(&'f UnitProperties, &
 
 /// A finding of the advice analyses, with its function and estimated savings.
 pub struct RankedAdvice<'v, 'a> {
-    /// The function in which the code was found.
+    /// The function in which the finding was made.
     pub function: &'v Function<'a>,
     /// The finding. If the compiler copied the code, its block numbers are those of one copy.
     pub finding: AdviceFinding,

@@ -8,7 +8,7 @@ use trodden_analysis::advise::{Advice, AdviceFinding, BranchOutcome, Correlated,
 use trodden_flow::{Edge, Node};
 use trodden_unit::{EdgeKind, SourcePosition};
 
-/// Suggestions to copy code must not copy more instructions than this.
+/// Maximum number of instructions that a suggestion may propose to copy.
 const MAX_COPIED_INSTRUCTIONS: u64 = 60;
 /// Maximum number of branch decisions shown for a pattern.
 const MAX_TURNS: usize = 8;
@@ -25,7 +25,8 @@ pub fn first_position(function: &Function, block: Node) -> Option<SourcePosition
     whole.min_by_key(|p| inline_chain(function.units_map(), *p).iter().map(|p| p.line).collect::<Vec<_>>())
 }
 
-/// Formats a position as `line 12`. In a file other than the function's, it is `util.h:12`; an unknown position is `block 3`.
+/// Formats a position as `line 12`, or as `util.h:12` if it is not in the function's own file. If the position is unknown, returns `block
+/// 3`.
 pub fn format_position(function: &Function, position: Option<SourcePosition>, block: Node) -> String {
     let Some(position) = position else { return format!("block {}", block.0) };
     let elsewhere = file_of(function.units_map(), position).filter(|f| function.file().is_some_and(|own| own != *f));

@@ -205,8 +205,8 @@ fn blocks_json(function: &Function) -> Vec<Value> {
     function.map.blocks.iter().enumerate().map(describe).collect()
 }
 
-/// Writes each edge as `[from, to, label, count, style]`. The style is 0 for plain edges, 1 for cut edges, and 2 for calls that may not
-/// return.
+/// Writes each edge as `[from, to, label, count, style]`. The style is 1 for edges at which paths are cut, 2 for calls that may not return,
+/// and 0 for all others.
 fn edges_json(function: &Function) -> Vec<Value> {
     let mut style = vec![0; function.map.graph.edge_count()];
     for (edge, _) in &function.map.cuts {

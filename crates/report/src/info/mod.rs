@@ -64,7 +64,7 @@ struct SkippedFunction {
     reason: String,
 }
 
-/// A function whose paths are cut at edges other than back edges.
+/// A function in which paths are cut, that is, end at some edge so that the next path begins there. Back edges are not included.
 #[derive(Debug, Serialize)]
 struct CutFunction {
     function: String,
@@ -239,7 +239,8 @@ impl ImageSummary {
     }
 }
 
-/// Describes the edges, other than back edges, at which a function's paths are cut into several paths; `None` if there are none.
+/// Describes the edges at which a function's paths are cut (one path ends and the next begins), except for back edges. Returns `None` if
+/// there are none.
 fn find_cuts(map: &UnitMap, function: &FunctionMap) -> Option<CutFunction> {
     let line = |node: trodden_flow::Node, first: bool| {
         let block = function.blocks.get(node.0 as usize)?;

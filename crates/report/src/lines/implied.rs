@@ -210,7 +210,7 @@ impl<'a> Graphs<'a> {
         graphs
     }
 
-    /// Marks the functions whose code is in `function` (`places`) as unfinished or incompletely counted if `function` is.
+    /// If `function` is unfinished or incompletely counted, records that for all functions whose code it contains (`places`).
     fn mark_incomplete(&mut self, function: &Function, places: &BTreeSet<DeclarationLine<'a>>) {
         let is_whole = !function.map.is_partial() && (!function.is_executed() || function.paths.edges.iter().any(|n| *n > 0));
         if is_whole && function.paths.all_finished() {

@@ -24,10 +24,10 @@ use trodden_text::words::reasons;
 
 /// Number of consecutive iterations that form a path across iterations.
 const ITERATIONS_PER_PATH: usize = 4;
-/// Number of branches that form a path of last branches.
+/// Number of branches in a path that consists of the last branches before some point.
 const BRANCHES_PER_PATH: usize = 4;
 const MAX_SHOWN: usize = 5;
-/// A pattern is reported only if at least this percentage of the paths that begin with it continue it.
+/// A pattern is reported only if at least this percentage of the paths across iterations that contain a part of the pattern repeat it.
 const MIN_PERCENT: f64 = 90.0;
 /// Maximum number of symbols of a sequence in which iterations are counted.
 const MAX_SYMBOLS: u64 = 20_000_000;
@@ -92,7 +92,7 @@ impl BusiestThread {
         last_branches(&self.opened, BRANCHES_PER_PATH, MAX_SHOWN, MAX_SYMBOLS).ok()
     }
 
-    /// Writes paths across iterations and the last branches as text.
+    /// Writes paths across iterations, and paths of the last branches, as text.
     pub fn write(&self, out: &mut dyn Write) -> Result<()> {
         let found = iteration_document(&self.opened, self.iteration_query())?;
         writeln!(out, "\n{}; `trodden-lab patterns` shows more", self.heading())?;

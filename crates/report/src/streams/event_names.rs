@@ -32,7 +32,7 @@ pub struct SourceLine {
     pub file: String,
     /// The line number, from 1.
     pub line: u32,
-    /// The text; `None` if the source is not available.
+    /// The text of the line; `None` if the source is not available.
     pub text: Option<String>,
 }
 

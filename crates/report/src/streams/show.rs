@@ -30,7 +30,7 @@ pub struct ShownEvents<'a> {
     pub source: &'a [PathBuf],
 }
 
-/// What was not written because it follows the selected range of events.
+/// Tells what follows the events that were written.
 #[derive(Clone, Copy, Debug)]
 pub struct RemainingEvents {
     /// Number of the event after the last written event; `None` if there are no more events.
@@ -123,7 +123,7 @@ struct ShownEvent {
     frames: Option<usize>,
 }
 
-/// Describes a step as an event. Returns `None` for an unwinding that removes no frames.
+/// Converts a step through a stream to an event for output. Returns `None` for an unwinding that removes no frames.
 fn shown_event(event_names: &EventNames, number: u64, step: NestingStep, live: usize) -> Option<ShownEvent> {
     let event = ShownEvent { number, kind: "unknown", depth: live, function: None, path: None, lines: None, frames: None };
     Some(match step {

@@ -158,7 +158,8 @@ pub struct TestOrder<'a> {
     pub changed_paths: Option<&'a BTreeSet<PathIndex>>,
     /// Average percentage of paths covered (APC) if the tests run in this order; `None` if there are no paths to cover.
     pub average: Option<f64>,
-    /// The same average for the order in which the tests were recorded; `None` if there are no paths to cover.
+    /// Average percentage of paths covered if the tests run in the order in which they were recorded; `None` if there are no paths to
+    /// cover.
     pub average_recorded: Option<f64>,
 }
 

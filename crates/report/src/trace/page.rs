@@ -118,7 +118,7 @@ struct PageCall {
     depth: u32,
     from: u64,
     to: u64,
-    /// Index of the step after the start of the call.
+    /// Index in `steps` of the first step inside the call.
     step: u64,
 }
 
