@@ -25,7 +25,7 @@ const MAX_LISTED_FILES: usize = 8;
 /// Input of [`run`].
 #[derive(Debug)]
 pub struct BuildJob {
-    /// True to optimise each program as a whole before instrumenting it.
+    /// True to optimise each program as a whole (link-time optimisation) before it is instrumented.
     pub lto: bool,
     /// True if the drivers are announced only by variables such as `CC`; false if they are also put on the search path.
     pub only_variables: bool,

@@ -110,7 +110,7 @@ fn compile_options(context: &DriverContext, llvm: &Llvm, line: &CommandLine, cla
         added.push(assets::plugin_option(context, llvm)?);
         added.extend(debug_information::options(line, clang, llvm.major));
         let counters = pgo::compile_options(context, line)?;
-        // Coverage builds need no line graphs, because their line counts come from the coverage mapping.
+        // Coverage builds need no graphs of source lines, because their line counts come from the coverage mapping.
         if counters.is_empty() && is_optimised(line) && !emits_llvm_ir(line) {
             // The plugin builds graphs of source lines from the embedded unoptimised bitcode, and removes the bitcode again.
             added.extend(["-Xclang", "-fembed-bitcode=bitcode"].map(OsString::from));

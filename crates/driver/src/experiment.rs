@@ -2,8 +2,8 @@
 //!
 //! Settings are first parsed without touching any file, then checked for consistency, and finally resolved: the files that they name are
 //! copied to the unit cache. The result is a [`PluginRequest`]. Its file is named by the hash of its content, and passed to drivers and
-//! plugin in [`EXPERIMENT_VARIABLE`]. Drivers start from this request. Settings in [`SETTINGS_VARIABLE`] override it, and options override
-//! both.
+//! plugin in [`EXPERIMENT_VARIABLE`]. Drivers start from this request. Settings in [`SETTINGS_VARIABLE`] override it, and settings from the
+//! command line override both.
 
 use crate::context::DriverContext;
 use anyhow::{Context, Result};

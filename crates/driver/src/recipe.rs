@@ -27,11 +27,11 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub struct Recipe {
     /// Version of the format; see [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// The compiler driver that linked.
+    /// The compiler driver that performed the link.
     pub driver: SourceLanguage,
     /// The driver's arguments.
     pub arguments: Vec<OsText>,
-    /// The folder in which the driver ran.
+    /// The folder in which the compiler driver ran.
     pub directory: OsText,
     /// Environment variables that influence linking.
     pub environment: Vec<(String, OsText)>,

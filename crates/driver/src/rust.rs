@@ -43,11 +43,11 @@ use trodden_unit::{CodegenOptions, InstrumentedImage};
 pub const ROLE_VARIABLE: &str = "TRODDEN_CARGO_ROLE";
 /// Role: wrapper of rustc.
 pub const WRAPPER_ROLE: &str = "rustc";
-/// Role: linker for a program that is instrumented as a whole.
+/// Role in which this program links a program that is instrumented as a whole.
 pub const LINKER_ROLE: &str = "linker";
-/// Role: linker for crates that were instrumented when they were compiled.
+/// Role in which this program links crates that were instrumented when they were compiled.
 pub const CRATE_LINKER_ROLE: &str = "crate-linker";
-/// Role: linker for documentation tests, whose own code is not instrumented.
+/// Role in which this program links documentation tests, whose own code is not instrumented.
 pub const TEST_LINKER_ROLE: &str = "test-linker";
 /// Environment variable with the path of the real rustdoc.
 pub const RUSTDOC_VARIABLE: &str = "TRODDEN_CARGO_RUSTDOC";

@@ -102,7 +102,7 @@ pub fn remove_bitcode(job: &CrateJob) -> Result<()> {
 }
 
 pub fn replace_objects(context: &DriverContext, arguments: &mut Vec<OsString>) -> Result<()> {
-    // These options apply only to objects with bitcode, all of which are replaced.
+    // Options for the linker plugin apply only to objects with bitcode, all of which are replaced.
     arguments.retain(|argument| !argument.to_string_lossy().starts_with("-Wl,-plugin-opt="));
     let kept = context.variable(CODEGEN_VARIABLE).and_then(OsStr::to_str).unwrap_or_default();
     let compiler = CrateCompiler::new(context, kept.split(CODEGEN_SEPARATOR).map(str::to_owned).collect())?;

@@ -15,7 +15,7 @@ use std::thread;
 use trodden_unit::Identity;
 use trodden_unit::tasks::{CallSummary, UnitTask, UnitTasks, UnitWork, find_returning_functions};
 
-/// Bytes of bitcode that one process handles. More bitcode is divided among several processes.
+/// Maximum amount of bitcode in bytes that one process handles. More is divided among several processes.
 const BYTES_PER_PROCESS: usize = 1 << 20;
 
 pub fn compile(compiler: &CrateCompiler, objects: &[RustObject], folder: &Path) -> Result<Vec<PathBuf>> {

@@ -37,7 +37,7 @@ pub(super) fn is_launcher(path: &Path) -> bool {
     path.canonicalize().is_ok_and(|file| LAUNCHERS.iter().any(|name| file.file_name() == Some(OsStr::new(name))))
 }
 
-/// Returns true if a file is executable by anyone.
+/// Returns true if at least one class of users may execute the file.
 pub fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }

@@ -91,8 +91,8 @@ impl LinkSandbox<'_> {
         part.to_owned()
     }
 
-    /// Translates a library search folder to linker options. A user's folder becomes two options, for the copy and for the original. A
-    /// system folder stays as it is.
+    /// Translates a library search folder to linker options. An absolute path to a user's folder becomes two options, for the copy and for
+    /// the original. Any other path stays as it is.
     fn translate_search_folder(&self, folder: &OsStr) -> Vec<OsString> {
         let path = Path::new(folder);
         let option = |path: &OsStr| OsString::from_vec([b"-L", path.as_bytes()].concat());
