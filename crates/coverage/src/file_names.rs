@@ -12,7 +12,7 @@ use trodden_analysis::changes::normalize;
 use trodden_profile::{ImageProfile, Profile};
 use trodden_report::{Function, View};
 
-/// Matches the names of source files, for each image of a profile; `None` if the image has no coverage mapping.
+/// For each image of a profile, matches the names of its source files. The entry is `None` if the image has no coverage mapping.
 #[derive(Debug, Default)]
 pub struct FileNames(Vec<Option<ImageFiles>>);
 

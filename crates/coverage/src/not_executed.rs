@@ -25,7 +25,7 @@ use trodden_report::lines::{Direction, FileCounts, LineCounts};
 pub struct NotExecuted {
     /// LLVM's hashes of the names of functions with unfinished paths.
     functions: HashSet<u64>,
-    /// The hashes of those of these functions that were compiled with `-O0`. Only their branches correspond to branches in the source.
+    /// The hashes of those `functions` that were compiled with `-O0`. Only their branches correspond to branches in the source.
     unoptimised: HashSet<u64>,
     /// Line and branch counts, by the file's name in the mapping.
     counts: BTreeMap<String, FileCounts>,

@@ -43,7 +43,7 @@ impl TailCalls {
         TailCalls(unknown.map(|(function, _)| map_address(function)).collect())
     }
 
-    /// Returns true if the function has a tail call of which it matters whether it returned.
+    /// Returns true if the function has a tail call and it matters whether that call returned.
     pub fn has_relevant_tail_call(&self, function: &Function) -> bool {
         self.0.contains(&map_address(function))
     }

@@ -53,7 +53,7 @@ pub struct LaunchJob {
 pub struct LaunchTask {
     /// The command and its arguments. It must write its result to the file that [`RESULT_VARIABLE`] names, and exit with status 0.
     pub command: Vec<OsString>,
-    /// Environment variables to set, in addition to those that the launcher has.
+    /// Environment variables to set for the command, in addition to those that it inherits.
     pub environment: Vec<(OsString, OsString)>,
     /// The working directory, as an absolute path.
     pub directory: PathBuf,

@@ -157,7 +157,7 @@ fn is_pending_or_running(id: &str) -> Result<bool, LaunchError> {
     let text = String::from_utf8_lossy(&output.stderr);
     match output.status.success() {
         true => Ok(!output.stdout.trim_ascii().is_empty()),
-        // Slurm forgets a job some time after it has ended.
+        // Slurm forgets a job some time after it has ended. An unknown job is therefore not running.
         false if text.contains("Invalid job id") => Ok(false),
         false => Err(tool_error("squeue", &output)),
     }

@@ -124,7 +124,7 @@ struct ActivationFrame {
 /// A sequence of paths that consecutive iterations of a loop repeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepeatedPattern {
-    /// The repeated paths, each as a string of subpaths. The pattern starts with the path that makes it the smallest of its rotations.
+    /// The repeated paths, each as a string of subpaths. Of all rotations of the pattern, the smallest is stored.
     pub paths: Vec<Vec<u64>>,
     /// Number of k-iteration paths that repeat the pattern.
     pub count: u64,

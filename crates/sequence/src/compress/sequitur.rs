@@ -23,7 +23,7 @@ const FREE_VALUE: u32 = GUARD_BIT | (GUARD_BIT - 1);
 /// Compressor that maintains a complete Sequitur grammar after every symbol.
 pub struct Sequitur {
     terminals: Terminals,
-    /// Value of each node: a terminal, `RULE | rule` or `GUARD | rule`.
+    /// Value of each node: a terminal, `RULE | rule` or `GUARD_BIT | rule`.
     values: Vec<u32>,
     next: Vec<BodyNode>,
     previous: Vec<BodyNode>,
