@@ -5,7 +5,7 @@
 //! with different options.
 
 use crate::demangled::linkage_name;
-use crate::sections::{Mapping, hash};
+use crate::sections::{Mapping, hash_name};
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_analysis::changes::normalize;
@@ -69,7 +69,7 @@ impl ImageFiles {
         }
         let edges = image.units.iter().filter_map(|unit| unit.map.edge_profile.as_ref());
         let names: HashMap<u64, &str> =
-            edges.flat_map(|edges| &edges.names).map(|name| (hash(name.as_bytes()), linkage_name(name))).collect();
+            edges.flat_map(|edges| &edges.names).map(|name| (hash_name(name.as_bytes()), linkage_name(name))).collect();
         let (mut files, mut first_files) = (BTreeSet::new(), Vec::new());
         for record in mapping.records()? {
             let own: Vec<String> = mapping.files_of(&record, &record.regions()?).iter().map(|file| normalize(file)).collect();

@@ -7,7 +7,7 @@
 //! written to separate object files.
 
 use crate::region_code::{FunctionRegions, RegionCounter, RegionCounterKind};
-use crate::sections::{Mapping, MappingRecord, hash};
+use crate::sections::{Mapping, MappingRecord, hash_name};
 use anyhow::Result;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use trodden_profile::edges::FunctionEdges;
@@ -56,7 +56,7 @@ impl Instances {
     pub fn new(mappings: &[Mapping], counters: Vec<Vec<FunctionEdges>>) -> Result<Instances> {
         let mut instances = Instances::default();
         let mut counters: Vec<HashMap<(u64, u64), FunctionEdges>> =
-            counters.into_iter().map(|all| all.into_iter().map(|f| ((hash(f.name.as_bytes()), f.hash), f)).collect()).collect();
+            counters.into_iter().map(|all| all.into_iter().map(|f| ((hash_name(f.name.as_bytes()), f.hash), f)).collect()).collect();
         let names: HashMap<u64, String> = counters.iter().flatten().map(|((name, _), function)| (*name, function.name.clone())).collect();
         for (image, mapping) in mappings.iter().enumerate() {
             let mut met = BTreeSet::new();

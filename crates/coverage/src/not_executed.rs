@@ -10,7 +10,7 @@ use crate::demangled::linkage_name;
 use crate::file_names::FileNames;
 use crate::instances::Instances;
 use crate::region_code::{CodeRegion, FunctionRegions, RegionCounter, RegionKind};
-use crate::sections::{Mapping, MappingRecord, hash};
+use crate::sections::{Mapping, MappingRecord, hash_name};
 use crate::stops::{Stop, Stops};
 use crate::true_counts::{SourceSpan, TrueCounts};
 use anyhow::Result;
@@ -59,8 +59,8 @@ impl NotExecuted {
         for name in edges.flat_map(|edges| &edges.names) {
             let linkage = linkage_name(name);
             if names.contains(linkage) {
-                functions.insert(hash(name.as_bytes()));
-                unoptimised.extend((!optimised.contains(linkage)).then(|| hash(name.as_bytes())));
+                functions.insert(hash_name(name.as_bytes()));
+                unoptimised.extend((!optimised.contains(linkage)).then(|| hash_name(name.as_bytes())));
             }
         }
         let mut counts = BTreeMap::<String, FileCounts>::new();
@@ -235,7 +235,7 @@ fn correct_counts<'r>(
             && *counter != RegionCounter::ZERO
         {
             values.push(count);
-            *counter = RegionCounter::plain(values.len() as u64 - 1);
+            *counter = RegionCounter::from_counter(values.len() as u64 - 1);
             changed = true;
         }
     };
@@ -263,7 +263,7 @@ fn correct_counts<'r>(
 
 /// Replaces the counters of regions that were not executed by the expression with the value 0. Returns true if anything changed.
 fn zero_unexecuted_regions(regions: &mut Vec<CodeRegion>, counts: &FileCounts, expression: u64, is_unoptimised: bool) -> bool {
-    let zero = RegionCounter::difference(expression);
+    let zero = RegionCounter::from_difference(expression);
     let dead = DeadCode::new(regions, counts, zero);
     let mut changed = !dead.gaps.is_empty();
     let conditions: BTreeMap<u64, usize> = regions.iter().filter(|r| r.is_branch()).fold(BTreeMap::new(), |mut lines, region| {

@@ -10,11 +10,11 @@ impl RegionCounter {
     pub const FIRST: RegionCounter = RegionCounter(1);
 
     /// Returns the counter whose value is computed by subtraction. `expression` is the index of the expression with the two operands.
-    pub fn difference(expression: u64) -> RegionCounter {
+    pub fn from_difference(expression: u64) -> RegionCounter {
         RegionCounter(expression << 2 | 2)
     }
 
-    pub fn plain(number: u64) -> RegionCounter {
+    pub fn from_counter(number: u64) -> RegionCounter {
         RegionCounter(number << 2 | 1)
     }
 

@@ -106,13 +106,13 @@ fn read_file_lists(mapping: &[u8]) -> Option<HashMap<u64, Vec<String>>> {
     while at + HEADER_SIZE <= mapping.len() {
         let size = u32::from_le_bytes(mapping[at + 4..at + 8].try_into().ok()?) as usize;
         let list = mapping.get(at + HEADER_SIZE..at + HEADER_SIZE + size)?;
-        lists.insert(hash(list), region_code::read_file_names(list)?);
+        lists.insert(hash_name(list), region_code::read_file_names(list)?);
         at = (at + HEADER_SIZE + size).next_multiple_of(ALIGNMENT);
     }
     Some(lists)
 }
 
 /// Computes LLVM's hash of names: the first eight bytes of MD5.
-pub fn hash(bytes: &[u8]) -> u64 {
+pub fn hash_name(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(Md5::digest(bytes)[..8].try_into().expect("sixteen bytes"))
 }

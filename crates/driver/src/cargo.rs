@@ -183,7 +183,7 @@ fn prepare_cargo(
         None => workspace.target_folder.join("trodden"),
     };
     let settings = settings.or(experiment::from_environment(context)?);
-    let names_must_match = pgo::names_must_match(context, &settings);
+    let must_keep_function_names = pgo::must_keep_function_names(context, &settings);
     let counters = pgo::LlvmCounters::from_settings(&settings);
     let request = experiment::write_request(context, &experiment::resolve(context, settings)?)?;
     let configuration = compute_configuration_identity(context, &llvm, &request, scope)?;
@@ -196,8 +196,8 @@ fn prepare_cargo(
     }
     command.args(&invocation.arguments[invocation.before_dashes..]);
     // With an edge profile, all crates must be compiled from bitcode, so that function names match.
-    set_wrappers(context, &mut command, &wrappers, (!scope.dependencies && !names_must_match).then_some(&workspace))?;
-    if !names_must_match {
+    set_wrappers(context, &mut command, &wrappers, (!scope.dependencies && !must_keep_function_names).then_some(&workspace))?;
+    if !must_keep_function_names {
         scope.describe_uncounted_code().into_iter().for_each(|what| log::info!("{what}"));
     }
     if scope.std {

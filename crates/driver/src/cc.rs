@@ -55,7 +55,7 @@ pub fn stand_in(context: &DriverContext, name: &str, language: SourceLanguage, a
 }
 
 fn drive_with_llvm(context: &DriverContext, llvm: &Llvm, language: SourceLanguage, mut arguments: Vec<OsString>) -> Result<ExitCode> {
-    let own = take_own_options(&mut arguments)?;
+    let own = remove_trodden_options(&mut arguments)?;
     let lto = own.lto || context.variable(LTO_VARIABLE).is_some_and(|v| v == "1");
     if own.settings != Settings::default() || experiment::settings_variable(context).is_some() {
         return drive_with_resolved_settings(context, llvm, language, &arguments, own.settings, lto);
@@ -108,7 +108,7 @@ fn compile_options(context: &DriverContext, llvm: &Llvm, line: &CommandLine, cla
     let mut added = Vec::new();
     if line.compiles {
         added.push(assets::plugin_option(context, llvm)?);
-        added.extend(debug_information::options(line, clang, llvm.major));
+        added.extend(debug_information::options_to_add(line, clang, llvm.major));
         let counters = pgo::compile_options(context, line)?;
         // Coverage builds need no graphs of source lines, because their line counts come from the coverage mapping.
         if counters.is_empty() && is_optimised(line) && !emits_llvm_ir(line) {
@@ -199,13 +199,13 @@ fn drive_with_resolved_settings(
 
 /// Settings from the `--trodden=...` options of a compiler call.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct OwnOptions {
+struct TroddenOptions {
     settings: Settings,
     lto: bool,
 }
 
-fn take_own_options(arguments: &mut Vec<OsString>) -> Result<OwnOptions> {
-    let mut own = OwnOptions::default();
+fn remove_trodden_options(arguments: &mut Vec<OsString>) -> Result<TroddenOptions> {
+    let mut own = TroddenOptions::default();
     let words = |argument: &OsString| argument.to_str()?.strip_prefix(SETTINGS_OPTION).map(str::to_owned);
     let lists: Vec<String> = arguments.iter().filter_map(words).collect();
     arguments.retain(|argument| words(argument).is_none());
@@ -256,22 +256,22 @@ mod tests {
     use super::*;
 
     /// Separates the `--trodden=` options in a command line from all other arguments.
-    fn split_own_options(text: &str) -> (Result<OwnOptions>, String) {
+    fn split_trodden_options(text: &str) -> (Result<TroddenOptions>, String) {
         let mut arguments = text.split(' ').map(OsString::from).collect();
-        let own = take_own_options(&mut arguments);
+        let own = remove_trodden_options(&mut arguments);
         (own, arguments.join(" ".as_ref()).into_string().unwrap())
     }
 
     #[test]
     fn own_options_are_removed_and_clang_options_remain() {
-        let (own, rest) = split_own_options("-O2 --trodden=lto,events=page-faults -c a.c --trodden=sample");
+        let (own, rest) = split_trodden_options("-O2 --trodden=lto,events=page-faults -c a.c --trodden=sample");
         assert_eq!(rest, "-O2 -c a.c");
         let own = own.unwrap();
         assert!(own.lto && own.settings.to_string() == "when=bursts events=page-faults", "{own:?}");
-        let (own, rest) = split_own_options("-O2 --trodden -c a.c");
-        assert_eq!((own.unwrap(), &*rest), (OwnOptions::default(), "-O2 --trodden -c a.c"));
+        let (own, rest) = split_trodden_options("-O2 --trodden -c a.c");
+        assert_eq!((own.unwrap(), &*rest), (TroddenOptions::default(), "-O2 --trodden -c a.c"));
         for wrong in ["--trodden=", "--trodden=tables", "--trodden=coverage=lines", "--trodden=events=sneezes", "--trodden=pgo,coverage"] {
-            assert!(split_own_options(wrong).0.is_err(), "{wrong}");
+            assert!(split_trodden_options(wrong).0.is_err(), "{wrong}");
         }
     }
 }

@@ -16,7 +16,7 @@ use trodden_wire::{COUNTERS_SECTION, FRAMES_SECTION};
 const ARCHIVE_MAGIC: &[u8] = b"!<arch>\n";
 const THIN_ARCHIVE_MAGIC: &[u8] = b"!<thin>\n";
 /// Prefix of the symbols that the plugin adds to objects.
-const OWN_SYMBOL_PREFIX: &[u8] = b"__trodden_";
+const TRODDEN_SYMBOL_PREFIX: &[u8] = b"__trodden_";
 
 #[derive(Clone, Debug)]
 pub struct ArchiveMember {
@@ -66,7 +66,7 @@ pub fn archive_members(bytes: &[u8]) -> Result<Vec<ArchiveMember>> {
 pub fn defined_symbols(bytes: &[u8]) -> Result<BTreeSet<Vec<u8>>> {
     let file = object::File::parse(bytes)?;
     let global = file.symbols().filter(|s| s.is_definition() && s.is_global());
-    let names = global.filter_map(|s| s.name_bytes().ok()).filter(|n| !n.starts_with(OWN_SYMBOL_PREFIX));
+    let names = global.filter_map(|s| s.name_bytes().ok()).filter(|n| !n.starts_with(TRODDEN_SYMBOL_PREFIX));
     Ok(names.map(<[u8]>::to_vec).collect())
 }
 

@@ -111,7 +111,7 @@ pub fn run(job: &LinkJob) -> Result<(ExitStatus, Option<InstrumentedImage>)> {
     let dependencies = listed.as_deref().filter(|_| job.line.dependency_file.is_none());
     added.extend(link_options(job.line, &store, dependencies, request.counts_nothing())?);
     let path = job.resolve(job.line.image());
-    let status = match needs_own_start(job.line) && !request.counts_nothing() {
+    let status = match must_define_start(job.line) && !request.counts_nothing() {
         true => link_with_entry(job, &added, &assets::start_object(&store)?)?,
         false => linker_command(job, &added).status().with_context(|| cannot_run_message(job))?,
     };
@@ -200,7 +200,7 @@ fn link_options(line: &CommandLine, store: &UnitCache, dependencies: Option<&Pat
 }
 
 /// Returns true if the command links an executable without libc's start files. Such an executable must define `_start` itself.
-fn needs_own_start(line: &CommandLine) -> bool {
+fn must_define_start(line: &CommandLine) -> bool {
     line.without_start_files && !line.shared && !line.entry
 }
 

@@ -31,7 +31,7 @@ use trodden_unit::bitcode::is_bitcode;
 pub fn drive(context: &DriverContext, llvm: &Llvm, clang: &Path, arguments: &[OsString], line: &CommandLine) -> Result<ExitCode> {
     let mut added: Vec<OsString> = vec!["-flto=full".into()];
     if line.compiles {
-        added.extend(debug_information::options(line, clang, llvm.major));
+        added.extend(debug_information::options_to_add(line, clang, llvm.major));
     }
     added.extend(pgo::compile_options(context, line)?);
     if line.links {

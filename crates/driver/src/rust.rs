@@ -91,7 +91,7 @@ pub fn run_rustc(context: &DriverContext, arguments: Vec<OsString>, out: &mut dy
         }
         last = Some(status);
     }
-    if names_must_match(context)? {
+    if must_keep_function_names(context)? {
         job.remove_temporaries()?;
     }
     Ok(last.map_or(ExitCode::SUCCESS, trodden_launch::process::exit_code))
@@ -168,7 +168,7 @@ pub fn run_program(context: &DriverContext, arguments: &[OsString]) -> Result<Ex
 /// names must match those of a plain build, because cargo also derives symbol names from the version.
 fn print_version(context: &DriverContext, rustc: &OsStr, out: &mut dyn Write) -> Result<ExitCode> {
     let status = Command::new(rustc).arg("-vV").status().with_context(|| format!("cannot run {}", rustc.display()))?;
-    if context.variable(ALL_CRATES_VARIABLE).is_some() && !names_must_match(context)? {
+    if context.variable(ALL_CRATES_VARIABLE).is_some() && !must_keep_function_names(context)? {
         writeln!(out, "trodden: {}", context.variable(CONFIGURATION_VARIABLE).and_then(OsStr::to_str).unwrap_or_default())?;
         out.flush()?;
     }
@@ -176,8 +176,8 @@ fn print_version(context: &DriverContext, rustc: &OsStr, out: &mut dyn Write) ->
 }
 
 /// Returns true if an edge profile is collected or used, because such a profile refers to functions by name.
-fn names_must_match(context: &DriverContext) -> Result<bool> {
-    Ok(pgo::names_must_match(context, &experiment::from_environment(context)?))
+fn must_keep_function_names(context: &DriverContext) -> Result<bool> {
+    Ok(pgo::must_keep_function_names(context, &experiment::from_environment(context)?))
 }
 
 /// Links for rustc or rustdoc, with instrumented objects in place of rustc's. `role` is one of the linker roles.

@@ -133,7 +133,7 @@ struct MarkedSource<'a> {
     column: usize,
 }
 
-const MARGIN: usize = 25;
+const MARGIN_WIDTH: usize = 25;
 
 impl<'a> MarkedSource<'a> {
     fn new(
@@ -161,7 +161,7 @@ impl<'a> MarkedSource<'a> {
         let source = |s: &&&ListingStep| s.chain.last().and_then(|p| sources.line(file_of(function.units_map(), *p)?, p.line));
         let longest = all().filter_map(|s| Some(paint::width(&source(&s)?) + 4 * (s.chain.len() - 1))).max().unwrap_or(0);
         let turns = all().flat_map(|s| words::list_turns(&s.turns)).map(|turn| paint::width(&turn)).max().unwrap_or(0);
-        let column = longest.max(40).min(page.width.saturating_sub(MARGIN + turns + 2));
+        let column = longest.max(40).min(page.width.saturating_sub(MARGIN_WIDTH + turns + 2));
         MarkedSource { view, function, counts: LineCounts::from_functions([function]), steps, instances, inlined, sources, page, column }
     }
 
@@ -197,7 +197,7 @@ impl<'a> MarkedSource<'a> {
             let file = file_of(map, inside).map(words::base_name).unwrap_or("?");
             let name = format!("{}↳ {}", " ".repeat(base + INLINE_INDENT * depth), scope_label(map, inside));
             let note = self.page.paint(paint::DIM, &format!("in {}", escape::escape_line(file)));
-            let gutter = self.page.paint(paint::DIM, &format!("{} │", " ".repeat(MARGIN - 3)));
+            let gutter = self.page.paint(paint::DIM, &format!("{} │", " ".repeat(MARGIN_WIDTH - 3)));
             out.push_str(&format!("{gutter} {}  {note}\n", self.page.paint(paint::NAME, &name)));
         }
         let at = step.chain[step.chain.len() - 1];
@@ -218,7 +218,7 @@ impl<'a> MarkedSource<'a> {
         // A source line is never shortened to make room for a branch direction. If the line is too long, all directions follow on separate
         // rows.
         let beside = if paint::width(source) <= self.column { turns.next() } else { None };
-        let text = if beside.is_some() { align_left(source, self.column) } else { fit(source, page.width.saturating_sub(MARGIN)) };
+        let text = if beside.is_some() { align_left(source, self.column) } else { fit(source, page.width.saturating_sub(MARGIN_WIDTH)) };
         let style = match (on_path, count) {
             (true, _) => paint::ON_PATH,
             (false, Some(0)) => paint::DIM,
@@ -226,7 +226,7 @@ impl<'a> MarkedSource<'a> {
         };
         let beside = beside.map(|turn| paint_turn(&turn, page)).unwrap_or_default();
         let line = format!("{margin} {marker}{number} {}  {beside}", page.paint(style, &text));
-        let below = page.paint(paint::DIM, &format!("{} │", " ".repeat(MARGIN - 3)));
+        let below = page.paint(paint::DIM, &format!("{} │", " ".repeat(MARGIN_WIDTH - 3)));
         let others = turns.map(|turn| format!("{below} {}  {}\n", " ".repeat(self.column), paint_turn(&turn, page)));
         others.fold(format!("{}\n", line.trim_end()), |lines, other| lines + &other)
     }

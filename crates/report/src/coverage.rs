@@ -5,7 +5,7 @@
 
 use crate::escape;
 use crate::paint;
-use crate::path_listing::{PathBegins, PathListing};
+use crate::path_listing::{PathListing, StartOfPath};
 use crate::schema::SCHEMA_VERSION;
 use crate::text::{PageLayout, TextOptions};
 use crate::view::Function;
@@ -229,7 +229,7 @@ pub fn describe_untested(function: &Function, paths: &FunctionPaths, limit: usiz
     let text = |path: &trodden_profile::PathCount| {
         let listing = PathListing::from_path(function, path);
         let begins = match listing.begins {
-            PathBegins::Entry => Vec::new(),
+            StartOfPath::Entry => Vec::new(),
             _ => vec![words::describe_begin(&listing.begins)],
         };
         let turns = listing.steps.iter().filter(|s| !s.turns.is_empty()).map(|step| {

@@ -105,15 +105,15 @@ impl LineCounts {
         for function in &functions {
             let entries = inlined::count_inlined_entries(function);
             unentered.extend(counts.add_lines(function, &entries));
-            counts.add_stopped(function);
+            counts.add_stopped_executions(function);
             counts.add_branches(function);
             counts.add_function(function);
-            counts.add_inlined(function, &entries);
+            counts.add_inlined_functions(function, &entries);
         }
         let declared: BTreeSet<(&str, u32)> = unentered.iter().map(|[_, declared]| *declared).collect();
         let functions_without_code = unexecuted::find_functions_without_code(&functions, &counts, &declared);
         unentered.retain(|[_, declared]| !functions_without_code.contains(declared));
-        counts.add_unentered(unentered);
+        counts.add_unentered_lines(unentered);
         implied::correct_zero_counts(&mut counts, &functions);
         counts
     }
@@ -153,7 +153,7 @@ impl LineCounts {
         unentered
     }
 
-    fn add_stopped(&mut self, function: &Function) {
+    fn add_stopped_executions(&mut self, function: &Function) {
         let stopped = inlined::count_stops_by_block(function, &function.paths);
         for (at, (block, &count)) in function.map.blocks.iter().zip(&function.paths.blocks).enumerate() {
             if count == 0 || stopped[at] < count {
@@ -175,7 +175,7 @@ impl LineCounts {
     }
 
     /// Adds the lines of inlined bodies that were not entered. Omits a body if a different body of the same function was entered.
-    fn add_unentered(&mut self, lines: Vec<[(&str, u32); 2]>) {
+    fn add_unentered_lines(&mut self, lines: Vec<[(&str, u32); 2]>) {
         let calls =
             self.files.iter().flat_map(|(file, counts)| counts.functions.iter().map(move |((line, _), n)| ((file.as_str(), *line), *n)));
         let called: BTreeSet<(String, u32)> = calls.filter(|(_, n)| *n > 0).map(|((file, line), _)| (file.to_owned(), line)).collect();
@@ -200,7 +200,7 @@ impl LineCounts {
         }
     }
 
-    fn add_inlined(&mut self, function: &Function, entries: &BTreeMap<u32, u64>) {
+    fn add_inlined_functions(&mut self, function: &Function, entries: &BTreeMap<u32, u64>) {
         for (scope, &count) in entries {
             let Some(body) = function.units_map().scopes.get(*scope as usize) else { continue };
             let position = SourcePosition { scope: *scope, file: body.file, line: body.line, column: 0 };
@@ -242,7 +242,7 @@ fn line_instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Sou
             let place = block.positions.iter().position(|known| known == p).unwrap_or(usize::MAX);
             after_calls.iter().rev().find(|(first, _)| *first <= place).map_or(count, |(_, executions)| *executions)
         };
-        let shown = shown.filter(|p| count > 0 || !unexecuted::is_moved(function, &untaken, *p, entries));
+        let shown = shown.filter(|p| count > 0 || !unexecuted::is_code_moved(function, &untaken, *p, entries));
         shown.for_each(|p| instances.add(Some(p), count_of(&p)));
     }
     for (number, &count) in entries {

@@ -5,7 +5,7 @@
 //! The direction of a branch is described by the line it leads to and the line it does not lead to (`→ 14, not 20`). The condition's value
 //! is not shown, because compilers negate conditions.
 
-pub use crate::turn::{PathBegins, PathEnds, Turn};
+pub use crate::turn::{EndOfPath, StartOfPath, Turn};
 use crate::view::{Function, file_of, inline_chain};
 use crate::words;
 use trodden_flow::{CutReason, Edge, Node, Origin};
@@ -16,11 +16,11 @@ use trodden_unit::{BlockKind, EdgeKind, SourcePosition};
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathListing {
     /// How the path begins.
-    pub begins: PathBegins,
+    pub begins: StartOfPath,
     /// The lines that the path executes, in order.
     pub steps: Vec<ListingStep>,
     /// How the path ends.
-    pub ends: PathEnds,
+    pub ends: EndOfPath,
 }
 
 pub(crate) struct ListedPath<'v, 'a> {
@@ -55,17 +55,17 @@ impl PathListing {
             Some(PathEnd::Exit(edge)) => {
                 let edge = tail_call_before(function, &edges, edge).unwrap_or(edge);
                 let flow = function.map.graph.edge(edge);
-                PathEnds::Exit { edge, kind: flow.kind, line: last_line(function, flow.from) }
+                EndOfPath::Exit { edge, kind: flow.kind, line: last_line(function, flow.from) }
             }
             Some(PathEnd::Cut(edge)) => {
                 let to = function.map.graph.to(edge);
-                PathEnds::Cut { reason: reason_for_cut(function, edge), to, line: first_line(function, to) }
+                EndOfPath::Cut { reason: reason_for_cut(function, edge), to, line: first_line(function, to) }
             }
-            Some(PathEnd::Stop) => PathEnds::Stop { line: path.blocks.last().and_then(|b| last_line(function, *b)) },
+            Some(PathEnd::Stop) => EndOfPath::Stop { line: path.blocks.last().and_then(|b| last_line(function, *b)) },
             None => {
                 let at = path.blocks.last().copied().unwrap_or(Node(0));
                 let lines = || own_lines(function, at, true);
-                PathEnds::Call { at, lines: lines().min().zip(lines().max()) }
+                EndOfPath::Call { at, lines: lines().min().zip(lines().max()) }
             }
         };
         PathListing {
@@ -82,7 +82,7 @@ impl PathListing {
             steps.extend(next.steps);
             PathListing { begins: first.begins, steps, ends: next.ends }
         });
-        joined.unwrap_or(PathListing { begins: PathBegins::Entry, steps: Vec::new(), ends: PathEnds::Stop { line: None } })
+        joined.unwrap_or(PathListing { begins: StartOfPath::Entry, steps: Vec::new(), ends: EndOfPath::Stop { line: None } })
     }
 
     /// Lists the lines of the function itself, abbreviated to about `limit` lines: `12-14-..-17`.
@@ -222,16 +222,16 @@ fn own_lines(function: &Function, block: Node, stops: bool) -> impl Iterator<Ite
     positions.filter_map(move |p| inline_chain(map, p).first().map(|p| p.line)).filter(|line| *line > 0)
 }
 
-fn find_path_begin(function: &Function, beginning: PathStart) -> PathBegins {
+fn find_path_begin(function: &Function, beginning: PathStart) -> StartOfPath {
     match beginning {
-        PathStart::Entry => PathBegins::Entry,
+        PathStart::Entry => StartOfPath::Entry,
         PathStart::After(edge) => {
             let at = function.map.graph.to(edge);
             // If paths are cut at several edges to this block, one of which is a back edge, the loop is given as the reason.
             let to = |(cut, _): &&(Edge, CutReason)| function.map.graph.get_edge(*cut).is_some_and(|e| e.to == at);
             let loops = function.map.cuts.iter().filter(to).any(|(_, reason)| *reason == CutReason::Back);
             let reason = if loops { CutReason::Back } else { reason_for_cut(function, edge) };
-            PathBegins::AfterCut { reason, at, line: first_line(function, at) }
+            StartOfPath::AfterCut { reason, at, line: first_line(function, at) }
         }
     }
 }

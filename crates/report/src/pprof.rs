@@ -5,7 +5,7 @@
 
 use crate::error::ReportError;
 use crate::measure::PathMeasure;
-use crate::path_listing::{PathBegins, PathListing};
+use crate::path_listing::{PathListing, StartOfPath};
 use crate::select::Selection;
 use crate::view::{Function as Profiled, View};
 use crate::words;
@@ -95,7 +95,7 @@ impl PprofBuilder {
 
     fn intern_path_location(&mut self, function: &Profiled, listing: &PathListing, id: u64) -> u64 {
         let line = match listing.begins {
-            PathBegins::AfterCut { line: Some(line), .. } => line,
+            StartOfPath::AfterCut { line: Some(line), .. } => line,
             _ => listing.steps.iter().filter_map(|s| s.chain.first()).map(|p| p.line).next().unwrap_or(0),
         };
         let name = format!("{} path {id} ({})", function.name.short, listing.outline(MAX_OUTLINE_LINES));

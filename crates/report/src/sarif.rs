@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use trodden_unit::SourcePosition;
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
-const RULE: &str = "untested-path";
+const RULE_ID: &str = "untested-path";
 
 pub(crate) fn build_log(rules: Value, results: Vec<Value>) -> Value {
     json!({
@@ -69,7 +69,7 @@ pub(crate) fn location(function: &Function, position: SourcePosition, text: &str
 /// Builds the log of untested paths.
 pub fn untested(residual: &ResidualReport, sources: &SourceCache) -> Value {
     let rule = json!({
-        "id": RULE,
+        "id": RULE_ID,
         "shortDescription": { "text": "A path that no test takes." },
         "fullDescription": { "text": "The program took this path through a function, and none of the recorded tests did." },
     });
@@ -81,7 +81,7 @@ fn build_path_result(residual: &ResidualReport, path: &UntestedPath, sources: &S
     let taken = words::plural(path.count.into(), "time", "times");
     let text = format!("Path {} of {} was not tested{edges}. It was taken {taken}.", path.id, path.function.name.full);
     let mut out = json!({
-        "ruleId": RULE,
+        "ruleId": RULE_ID,
         "ruleIndex": 0,
         "level": "note",
         "message": { "text": text },

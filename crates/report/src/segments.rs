@@ -17,7 +17,7 @@ use trodden_profile::segments::{FunctionPath, Segment, function_map};
 use trodden_profile::{FunctionPaths, ImageProfile};
 use trodden_unit::{FunctionMap, Storage};
 
-const RULE: &str = "untested-segment";
+const RULE_ID: &str = "untested-segment";
 const MIN_COLUMN: usize = 48;
 const COLUMN_SEPARATOR: &str = " │ ";
 
@@ -155,7 +155,7 @@ impl<'v, 'a> SegmentRanking<'v, 'a> {
     /// Returns the segments as SARIF. Each segment is a result with one code flow through all of its functions.
     pub fn sarif(&self, sources: &SourceCache) -> Value {
         let rule = json!({
-            "id": RULE,
+            "id": RULE_ID,
             "shortDescription": { "text": "Paths of a caller and a callee that no test takes together." },
             "fullDescription": { "text": "The program took this callee's path after this caller's path, and no recorded test did." },
         });
@@ -174,7 +174,7 @@ fn build_segment_result(row: &SegmentRow, sources: &SourceCache) -> Value {
     let fingerprint: Vec<String> =
         row.paths.iter().map(|p| format!("{}/{:016x}/{}", p.function.name.linkage, p.function.map.shape, p.id)).collect();
     let mut out = json!({
-        "ruleId": RULE,
+        "ruleId": RULE_ID,
         "ruleIndex": 0,
         "level": "note",
         "message": { "text": text },

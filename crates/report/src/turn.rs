@@ -5,7 +5,7 @@ use trodden_unit::EdgeKind;
 
 /// Where a path starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PathBegins {
+pub enum StartOfPath {
     /// At the function's entry.
     Entry,
     /// At the target of a cut edge, that is, an edge at which the previous path ended.
@@ -21,7 +21,7 @@ pub enum PathBegins {
 
 /// Where a path ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PathEnds {
+pub enum EndOfPath {
     /// At an exit of the function.
     Exit {
         /// The edge by which the path leaves the function.

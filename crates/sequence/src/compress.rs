@@ -66,7 +66,7 @@ impl CompressionMethod {
     /// Parses a name as returned by [`CompressionMethod::name`].
     pub fn from_name(name: &str) -> Result<CompressionMethod, SequenceError> {
         let found = CompressionMethod::ALL.into_iter().find(|method| method.name() == name);
-        found.ok_or_else(|| SequenceError::parameter("method", name, "sequitur, re-pair, locally-consistent or phrases"))
+        found.ok_or_else(|| SequenceError::invalid_parameter("method", name, "sequitur, re-pair, locally-consistent or phrases"))
     }
 
     /// Creates an empty compressor that uses this method.

@@ -48,7 +48,7 @@ pub enum SequenceError {
 }
 
 impl SequenceError {
-    pub(crate) fn parameter(parameter: &'static str, value: impl ToString, permitted: &'static str) -> SequenceError {
+    pub(crate) fn invalid_parameter(parameter: &'static str, value: impl ToString, permitted: &'static str) -> SequenceError {
         SequenceError::Parameter { parameter, value: value.to_string(), permitted }
     }
 }

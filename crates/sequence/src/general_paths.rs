@@ -30,7 +30,7 @@ impl GeneralPaths {
     /// Creates an automaton that counts paths of up to `k` branches. `k` must be from 1 to [`MAX_BRANCHES`].
     pub fn new(k: usize) -> Result<GeneralPaths, SequenceError> {
         if k == 0 || k > MAX_BRANCHES {
-            return Err(SequenceError::parameter("branches of a general path", k, "1 to 1000"));
+            return Err(SequenceError::invalid_parameter("branches of a general path", k, "1 to 1000"));
         }
         Ok(GeneralPaths { k, states: vec![(Box::default(), 0)], numbers: HashMap::new(), next: HashMap::default() })
     }

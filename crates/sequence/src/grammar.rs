@@ -66,8 +66,8 @@ pub struct GrammarStatistics {
     pub depth: usize,
 }
 
-/// Rules in any order, as compressors create them. In a body, an item with the bit [`RULE`] set is an index into `bodies`, and any other is
-/// a terminal.
+/// Rules in any order, as compressors create them. In a body, an item with the bit [`RULE_BIT`] set is an index into `bodies`, and any other
+/// is a terminal.
 pub(crate) struct RawRules {
     pub terminals: Vec<u64>,
     pub bodies: Vec<Vec<u32>>,
@@ -75,7 +75,7 @@ pub(crate) struct RawRules {
 }
 
 /// Bit of a [`RawRules`] item that stands for a rule.
-pub(crate) const RULE: u32 = 1 << 31;
+pub(crate) const RULE_BIT: u32 = 1 << 31;
 
 impl Grammar {
     /// Returns the grammar of the empty sequence.
@@ -218,7 +218,7 @@ impl Grammar {
             let first = raw.bodies.len() as u32;
             let translate = |item: GrammarItem| match item {
                 GrammarItem::Terminal(terminal) => numbers[terminal.0 as usize],
-                GrammarItem::Rule(rule) => RULE | (first + rule.0),
+                GrammarItem::Rule(rule) => RULE_BIT | (first + rule.0),
             };
             for rule in window.rules().filter(|rule| *rule != window.root()) {
                 raw.bodies.push(window.body(rule).map(translate).collect());
@@ -246,7 +246,7 @@ impl Grammar {
                     GrammarItem::Rule(child) if bodies[child.0 as usize].len() < 2 => {
                         body.extend(bodies[child.0 as usize].first().copied())
                     }
-                    GrammarItem::Rule(child) => body.push(RULE | child.0),
+                    GrammarItem::Rule(child) => body.push(RULE_BIT | child.0),
                 }
             }
             bodies.push(body);
@@ -274,7 +274,7 @@ impl Grammar {
                 if bodies[place].len() < 2 {
                     body.extend(bodies[place].first().copied());
                 } else {
-                    body.push(RULE | place as u32);
+                    body.push(RULE_BIT | place as u32);
                 }
             }
             bodies.push(body);
@@ -328,7 +328,7 @@ impl RawRules {
         let (mut starts, mut items) = (vec![0], Vec::with_capacity(size));
         for (number, rule) in (0..).zip(order) {
             numbers[rule as usize] = count + number;
-            let translate = |item: &u32| if item & RULE == 0 { *item } else { numbers[(item & !RULE) as usize] };
+            let translate = |item: &u32| if item & RULE_BIT == 0 { *item } else { numbers[(item & !RULE_BIT) as usize] };
             items.extend(self.bodies[rule as usize].iter().map(translate));
             starts.push(items.len() as u32);
         }
@@ -337,15 +337,15 @@ impl RawRules {
 
     pub fn inline_single_uses(mut self) -> RawRules {
         let mut uses = vec![0_u32; self.bodies.len()];
-        for item in self.bodies.iter().flatten().filter(|item| **item & RULE != 0) {
-            uses[(item & !RULE) as usize] += 1;
+        for item in self.bodies.iter().flatten().filter(|item| **item & RULE_BIT != 0) {
+            uses[(item & !RULE_BIT) as usize] += 1;
         }
         for rule in self.postorder() {
             let body = std::mem::take(&mut self.bodies[rule as usize]);
             let mut longer = Vec::with_capacity(body.len());
             for item in body {
-                if item & RULE != 0 && uses[(item & !RULE) as usize] == 1 {
-                    longer.append(&mut self.bodies[(item & !RULE) as usize]);
+                if item & RULE_BIT != 0 && uses[(item & !RULE_BIT) as usize] == 1 {
+                    longer.append(&mut self.bodies[(item & !RULE_BIT) as usize]);
                 } else {
                     longer.push(item);
                 }
@@ -362,11 +362,12 @@ impl RawRules {
         let mut open = vec![(self.root as u32, 0)];
         seen[self.root] = true;
         while let Some((rule, place)) = open.last_mut() {
-            let next = self.bodies[*rule as usize][*place..].iter().position(|item| item & RULE != 0 && !seen[(item & !RULE) as usize]);
+            let next =
+                self.bodies[*rule as usize][*place..].iter().position(|item| item & RULE_BIT != 0 && !seen[(item & !RULE_BIT) as usize]);
             match next {
                 Some(distance) => {
                     *place += distance + 1;
-                    let child = self.bodies[*rule as usize][*place - 1] & !RULE;
+                    let child = self.bodies[*rule as usize][*place - 1] & !RULE_BIT;
                     seen[child as usize] = true;
                     open.push((child, 0));
                 }

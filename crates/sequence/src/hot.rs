@@ -46,7 +46,7 @@ pub fn minimal_hot_subpaths(
     let HotParameters { shortest, longest, threshold } = parameters;
     if shortest == 0 || shortest > longest || longest > MAX_LENGTH {
         let bounds = format!("{shortest} to {longest}");
-        return Err(SequenceError::parameter("lengths of hot subpaths", bounds, "1 to 1000, with the minimum first"));
+        return Err(SequenceError::invalid_parameter("lengths of hot subpaths", bounds, "1 to 1000, with the minimum first"));
     }
     let weights: Vec<u64> = grammar.terminals().iter().map(|symbol| weight(*symbol)).collect();
     let heaviest = u128::from(weights.iter().copied().max().unwrap_or(0)) * longest as u128;

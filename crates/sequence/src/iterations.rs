@@ -48,7 +48,7 @@ impl SlabForest {
     /// Creates an empty forest for `k` iterations. `k` must be from 1 to [`MAX_ITERATIONS`].
     pub fn new(k: usize) -> Result<SlabForest, SequenceError> {
         if k == 0 || k > MAX_ITERATIONS {
-            return Err(SequenceError::parameter("iterations of a path", k, "1 to 64"));
+            return Err(SequenceError::invalid_parameter("iterations of a path", k, "1 to 64"));
         }
         let root = IterationNode { path: 0, parent: ROOT, depth: 0, count: 0 };
         Ok(SlabForest { k, nodes: vec![root], children: HashMap::default() })

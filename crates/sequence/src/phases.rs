@@ -69,7 +69,7 @@ pub fn intervals(
     mut features: impl FnMut(u64, &mut dyn FnMut(u64, f64)),
 ) -> Result<Vec<IntervalVector>, SequenceError> {
     if length == 0 {
-        return Err(SequenceError::parameter("symbols of an interval", length, "at least 1"));
+        return Err(SequenceError::invalid_parameter("symbols of an interval", length, "at least 1"));
     }
     let mut vectors = Vec::new();
     let mut sums: BTreeMap<u64, f64> = BTreeMap::new();
@@ -101,10 +101,10 @@ const MIN_CRITERION_GAIN: f64 = 5.0;
 pub fn find_phases(intervals: &[IntervalVector], parameters: PhaseParameters) -> Result<Phases, SequenceError> {
     let PhaseParameters { max_phases, dimensions, seeds, enough } = parameters;
     if max_phases == 0 || dimensions == 0 || seeds == 0 {
-        return Err(SequenceError::parameter("phases, dimensions or seeds", 0, "at least 1"));
+        return Err(SequenceError::invalid_parameter("phases, dimensions or seeds", 0, "at least 1"));
     }
     if !(0.0..=1.0).contains(&enough) {
-        return Err(SequenceError::parameter("enough", enough, "0 to 1"));
+        return Err(SequenceError::invalid_parameter("enough", enough, "0 to 1"));
     }
     if intervals.is_empty() {
         return Ok(Phases { phase_of_interval: Vec::new(), phases: Vec::new() });

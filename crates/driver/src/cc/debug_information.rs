@@ -28,7 +28,7 @@ const FIRST_CLANG_WITH_KEY_INSTRUCTIONS: u32 = 22;
 const NO_KEY_INSTRUCTIONS: &str = "-gno-key-instructions";
 
 /// Returns the options to add when the clang with major version `major` compiles.
-pub fn options(line: &CommandLine, clang: &Path, major: u32) -> Vec<OsString> {
+pub fn options_to_add(line: &CommandLine, clang: &Path, major: u32) -> Vec<OsString> {
     if line.debug {
         return Vec::new();
     }
@@ -62,7 +62,7 @@ mod tests {
     fn added(text: &str, clang: &Path) -> Vec<String> {
         let arguments: Vec<OsString> = text.split_whitespace().map(OsString::from).collect();
         let line = CommandLine::read(&arguments, &|_| None);
-        options(&line, clang, 22).into_iter().map(|argument| argument.into_string().unwrap()).collect()
+        options_to_add(&line, clang, 22).into_iter().map(|argument| argument.into_string().unwrap()).collect()
     }
 
     const OPTIONS_IF_KEPT: &[&str] = &["-gline-tables-only"];
@@ -81,7 +81,7 @@ mod tests {
             assert_eq!(added(text, &clang), OPTIONS_IF_STRIPPED, "{text}");
         }
         let line = CommandLine::read(&["-c".into(), "a.c".into()], &|_| None);
-        assert!(!options(&line, &clang, 19).contains(&NO_KEY_INSTRUCTIONS.into()));
+        assert!(!options_to_add(&line, &clang, 19).contains(&NO_KEY_INSTRUCTIONS.into()));
     }
 
     #[test]

@@ -111,7 +111,7 @@ pub fn profile_to_use(context: &DriverContext) -> Option<&OsStr> {
 
 /// Returns true if functions must have the same names as in a build without trodden, because an edge profile, which refers to functions by
 /// name, is collected or used.
-pub fn names_must_match(context: &DriverContext, settings: &Settings) -> bool {
+pub fn must_keep_function_names(context: &DriverContext, settings: &Settings) -> bool {
     LlvmCounters::from_settings(settings) == Some(LlvmCounters::Edges) || profile_to_use(context).is_some()
 }
 

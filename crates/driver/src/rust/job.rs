@@ -1,6 +1,6 @@
 //! A call of rustc that generates code for the target, represented by its parsed arguments, and the commands that are run in its place.
 
-use super::{CRATE_LINKER_ROLE, LINKER_ROLE, MODULE_VARIABLE, ROLE_VARIABLE, configuration_options, names_must_match};
+use super::{CRATE_LINKER_ROLE, LINKER_ROLE, MODULE_VARIABLE, ROLE_VARIABLE, configuration_options, must_keep_function_names};
 use crate::assets;
 use crate::cc::pgo;
 use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
@@ -147,7 +147,7 @@ impl CrateJob {
     /// Returns true if the crate is instrumented when the program is linked, and not when the crate is compiled. This is the case if the
     /// cargo profile enables link-time optimisation, or if function names must match those in an edge profile.
     pub fn is_whole_program(&self, context: &DriverContext) -> Result<bool> {
-        Ok(self.embeds_bitcode || names_must_match(context)?)
+        Ok(self.embeds_bitcode || must_keep_function_names(context)?)
     }
 
     /// Returns the command that compiles the crate to objects that can be replaced by instrumented ones.
@@ -208,7 +208,7 @@ impl CrateJob {
 
     fn program_command(&self, context: &DriverContext, rustc: &OsStr, types: &[&str], emit: &[String]) -> Result<Command> {
         let mut command = self.base_command(context, rustc, types)?;
-        if names_must_match(context)? {
+        if must_keep_function_names(context)? {
             // If `--emit` requested bitcode, rustc would use a single codegen unit, and function names would not match those in the
             // profile.
             command.arg(format!("--emit={}", emit.join(","))).args(["-Clto=fat", "-Csave-temps"]);

@@ -30,14 +30,14 @@ pub struct AlternatingIterations<'a> {
 
 /// Writes alternating loops as a SARIF log. A function whose source position is unknown is located by its name only.
 pub fn write_alternating_iterations(view: &View, found: &[AlternatingIterations], sources: &SourceCache) -> Value {
-    const RULE: &str = "iterations";
-    let rules = json!([{ "id": RULE, "shortDescription": { "text": "A loop repeats a fixed sequence of different iterations" } }]);
+    const RULE_ID: &str = "iterations";
+    let rules = json!([{ "id": RULE_ID, "shortDescription": { "text": "A loop repeats a fixed sequence of different iterations" } }]);
     let result = |turns: &AlternatingIterations| {
         let function = view.functions.iter().find(|f| [&f.name.short, &f.name.full, &f.name.linkage].iter().any(|n| *n == turns.function));
         let unknown = || json!({ "logicalLocations": [{ "fullyQualifiedName": turns.function, "kind": "function" }] });
         let place = function.and_then(|function| sarif::declaration_location(function, sources)).unwrap_or_else(unknown);
         json!({
-            "ruleId": RULE,
+            "ruleId": RULE_ID,
             "ruleIndex": 0,
             "level": "note",
             "message": { "text": turns.text },

@@ -81,7 +81,7 @@ struct CutPlace {
 }
 
 /// Returns true if a function is part of trodden's runtime. Runtime functions that were not inlined have mangled names.
-fn is_runtime(function: &str) -> bool {
+fn is_runtime_function(function: &str) -> bool {
     ["__trodden", "12trodden_wire", "15trodden_runtime"].iter().any(|name| function.contains(name))
 }
 
@@ -129,7 +129,7 @@ impl ImageSummary {
         let is_copy = |f: &str| {
             f.rsplit_once(".segments.").is_some_and(|(f, number)| number.bytes().all(|b| b.is_ascii_digit()) && known.contains(f))
         };
-        let is_ours = |f: &str| known.contains(f) || is_version(f) || is_copy(f) || is_runtime(f);
+        let is_ours = |f: &str| known.contains(f) || is_version(f) || is_copy(f) || is_runtime_function(f);
         out.uninstrumented = image.functions.iter().filter(|f| !is_ours(f)).cloned().collect();
         match libraries {
             Ok(found) => out.libraries = found,

@@ -172,7 +172,7 @@ fn bounds_from_count(graph: &Graph, block: usize, count: Option<u64>, stops: boo
 }
 
 /// Returns the declarations of a function and of all functions inlined into it.
-fn functions_in<'a>(function: &Function<'a>) -> BTreeSet<DeclarationLine<'a>> {
+fn collect_declarations<'a>(function: &Function<'a>) -> BTreeSet<DeclarationLine<'a>> {
     let map = function.units_map();
     let positions = function.map.blocks.iter().flat_map(|b| b.positions.iter().copied().chain(b.branch));
     let scopes: BTreeSet<u32> = positions.chain(function.map.position).flat_map(|p| inline_chain(map, p)).map(|p| p.scope).collect();
@@ -184,7 +184,7 @@ impl<'a> Graphs<'a> {
     fn from_functions(functions: &[&Function<'a>]) -> Graphs<'a> {
         let mut graphs = Graphs { by_place: BTreeMap::new(), unfinished: BTreeSet::new(), blocks_of: BTreeMap::new(), calls: Vec::new() };
         // Reports often show a single function, so only the graphs of these functions and of functions inlined into them are read.
-        let places: Vec<(&Function<'a>, BTreeSet<DeclarationLine<'a>>)> = functions.iter().map(|f| (*f, functions_in(f))).collect();
+        let places: Vec<(&Function<'a>, BTreeSet<DeclarationLine<'a>>)> = functions.iter().map(|f| (*f, collect_declarations(f))).collect();
         let wanted: BTreeSet<DeclarationLine> = places.iter().flat_map(|(_, places)| places).copied().collect();
         let lines: BTreeSet<u32> = wanted.iter().map(|(_, line)| *line).collect();
         let mut units: HashSet<*const UnitMap> = HashSet::new();

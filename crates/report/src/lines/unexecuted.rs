@@ -37,7 +37,7 @@ pub fn find_cleanup_blocks(function: &Function) -> Vec<bool> {
 
 /// Returns true if the optimiser moved the code of a position into an unexecuted block, so that the block proves nothing about the line.
 /// `untaken` has the blocks whose untaken branches lead to the block.
-pub fn is_moved(function: &Function, untaken: &BTreeSet<Node>, position: SourcePosition, entries: &BTreeMap<u32, u64>) -> bool {
+pub fn is_code_moved(function: &Function, untaken: &BTreeSet<Node>, position: SourcePosition, entries: &BTreeMap<u32, u64>) -> bool {
     // If a body was never entered, none of its lines was executed, whether moved or not.
     if entries.get(&position.scope) == Some(&0) || function.paths.entries() == 0 {
         return false;

@@ -1,6 +1,6 @@
 //! Describes a recorded stream's events: functions by name, paths by their lines, and calls by their position.
 
-use crate::path_listing::{PathEnds, PathListing};
+use crate::path_listing::{EndOfPath, PathListing};
 use crate::view::{Function, file_of, inline_chain};
 use crate::{Name, SourceCache, View, words};
 use std::cell::RefCell;
@@ -89,9 +89,9 @@ impl<'a> EventNames<'a> {
     pub fn describe_path(&self, counter: u32) -> String {
         let Some(listing) = self.listing(counter) else { return format!("path of counter {counter}") };
         let ends = match listing.ends {
-            PathEnds::Call { lines: Some((first, last)), .. } if first == last => format!("call in line {first}"),
-            PathEnds::Call { lines: Some((first, last)), .. } => format!("call in lines {first}-{last}"),
-            PathEnds::Call { .. } => "call".into(),
+            EndOfPath::Call { lines: Some((first, last)), .. } if first == last => format!("call in line {first}"),
+            EndOfPath::Call { lines: Some((first, last)), .. } => format!("call in lines {first}-{last}"),
+            EndOfPath::Call { .. } => "call".into(),
             ref ends => words::describe_end(ends),
         };
         format!("{}: {ends}", listing.outline(MAX_OUTLINE_LINES))

@@ -56,20 +56,20 @@ pub fn show(out: &mut impl Write, trace: &TraceFile, options: &TraceShowOptions)
     match options.view {
         TraceView::Tree => write_tree(trace, &threads, span, options, out).map(|()| None),
         TraceView::Blocks(count) => {
-            let blocks = Blocks { trace, span, depth: options.depth, count: if count == 0 { u64::MAX } else { count } };
+            let blocks = BlockSelection { trace, span, depth: options.depth, count: if count == 0 { u64::MAX } else { count } };
             if options.json { write_json_blocks(&blocks, &threads, out) } else { write_text_blocks(&blocks, &threads, out) }
         }
     }
 }
 
-struct Blocks<'a> {
+struct BlockSelection<'a> {
     trace: &'a TraceFile,
     span: [Option<TraceLocation>; 2],
     depth: usize,
     count: u64,
 }
 
-impl Blocks<'_> {
+impl BlockSelection<'_> {
     /// Calls `visit` for each selected block of a thread, with the block's number, its call depth, and the block. Returns the number of the
     /// first block beyond the maximum, or `None` if there is none.
     fn for_each_block(&self, thread: ThreadNumber, mut visit: impl FnMut(u64, usize, TraceBlock) -> Result<()>) -> Result<Option<u64>> {
@@ -99,7 +99,7 @@ impl Blocks<'_> {
     }
 }
 
-fn write_text_blocks(blocks: &Blocks, threads: &[ThreadNumber], out: &mut impl Write) -> Result<Option<u64>> {
+fn write_text_blocks(blocks: &BlockSelection, threads: &[ThreadNumber], out: &mut impl Write) -> Result<Option<u64>> {
     let mut remaining = None;
     for thread in threads {
         if threads.len() > 1 {
@@ -128,7 +128,7 @@ struct ShownBlock<'a> {
 }
 
 /// Writes the blocks of threads as a JSON document. Blocks are written one by one, since there may be millions.
-fn write_json_blocks(blocks: &Blocks, threads: &[ThreadNumber], out: &mut impl Write) -> Result<Option<u64>> {
+fn write_json_blocks(blocks: &BlockSelection, threads: &[ThreadNumber], out: &mut impl Write) -> Result<Option<u64>> {
     let (trace, about) = (blocks.trace, blocks.trace.description());
     let command = serde_json::to_string(&about.command)?;
     write!(out, r#"{{"schema_version":{SCHEMA_VERSION},"command":{command},"truncated":{},"threads":["#, trace.end().is_truncated)?;
@@ -217,13 +217,13 @@ struct ShownCall<'a> {
 }
 
 /// A thread's calls as a tree: a node represents all calls with the same calling context.
-struct Tree {
+struct CallTree {
     nodes: Vec<CalledFunction>,
     by_callee: HashMap<(usize, TraceFunction), usize>,
     depth: usize,
 }
 
-impl Tree {
+impl CallTree {
     fn from_thread(trace: &TraceFile, thread: ThreadNumber, span: [Option<TraceLocation>; 2], depth: usize) -> Result<Self> {
         let mut tree = Self { nodes: vec![CalledFunction::default()], by_callee: HashMap::new(), depth };
         let mut span = EventSpan::new(span);
@@ -274,7 +274,7 @@ impl Tree {
         node
     }
 
-    /// Converts a node and its callees to the JSON form. `has_run` is the result of [`Tree::find_executed_nodes`].
+    /// Converts a node and its callees to the JSON form. `has_run` is the result of [`CallTree::find_executed_nodes`].
     fn to_shown_call<'a>(&self, trace: &'a TraceFile, node: usize, has_run: &[bool]) -> ShownCall<'a> {
         let called = &self.nodes[node];
         let callees = called.callees.iter().filter(|c| has_run[**c]).map(|c| self.to_shown_call(trace, *c, has_run)).collect();
@@ -300,7 +300,7 @@ fn write_tree(
 ) -> Result<()> {
     let mut all = Vec::new();
     for thread in threads {
-        all.push((thread.0, Tree::from_thread(trace, *thread, span.clone(), options.depth)?));
+        all.push((thread.0, CallTree::from_thread(trace, *thread, span.clone(), options.depth)?));
     }
     let shown: Vec<(u32, ShownCall)> =
         all.iter().map(|(thread, tree)| (*thread, tree.to_shown_call(trace, 0, &tree.find_executed_nodes()))).collect();

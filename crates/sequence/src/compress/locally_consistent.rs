@@ -8,7 +8,7 @@
 
 use super::Compressor;
 use super::hashing::{BuildMixer, mix};
-use crate::grammar::{RULE, RawRules, Terminals};
+use crate::grammar::{RULE_BIT, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
 use std::collections::HashMap;
 
@@ -123,7 +123,7 @@ impl Compressor for LocallyConsistent {
 
 impl RuleTable {
     fn hash(&self, item: u32) -> u64 {
-        if item & RULE == 0 { mix(self.terminals.list[item as usize] ^ 1) } else { self.hashes[(item & !RULE) as usize] }
+        if item & RULE_BIT == 0 { mix(self.terminals.list[item as usize] ^ 1) } else { self.hashes[(item & !RULE_BIT) as usize] }
     }
 
     fn find_or_add_block_rule(&mut self, block: &[u32]) -> u32 {
@@ -135,7 +135,7 @@ impl RuleTable {
         let mut place = hash;
         while let Some(&rule) = self.numbers.get(&place) {
             if self.body(rule) == block {
-                return RULE | rule;
+                return RULE_BIT | rule;
             }
             place = place.wrapping_add(1);
         }
@@ -144,7 +144,7 @@ impl RuleTable {
         self.starts.push(self.items.len() as u32);
         self.items.extend_from_slice(block);
         self.hashes.push(hash);
-        RULE | rule
+        RULE_BIT | rule
     }
 
     /// Returns the item for a run of equal items. Each rule doubles an item, and the binary digits of `times` select the doubled items.

@@ -9,7 +9,7 @@
 
 use super::hashing::BuildMixer;
 use super::{Compressor, Sequitur};
-use crate::grammar::{GrammarItem, RULE, RawRules, Terminals};
+use crate::grammar::{GrammarItem, RULE_BIT, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
 use std::collections::HashMap;
 
@@ -98,10 +98,10 @@ impl Compressor for Phrases {
             let mut body = Vec::with_capacity(upper.body(rule).len());
             for item in upper.body(rule) {
                 body.push(match item {
-                    GrammarItem::Rule(child) => RULE | (phrases + child.0),
+                    GrammarItem::Rule(child) => RULE_BIT | (phrases + child.0),
                     GrammarItem::Terminal(terminal) => match bodies[upper.terminals()[terminal.0 as usize] as usize][..] {
                         [single] => single,
-                        _ => RULE | upper.terminals()[terminal.0 as usize] as u32,
+                        _ => RULE_BIT | upper.terminals()[terminal.0 as usize] as u32,
                     },
                 });
             }

@@ -6,7 +6,7 @@
 
 use super::Compressor;
 use super::hashing::BuildMixer;
-use crate::grammar::{RULE, RawRules, Terminals};
+use crate::grammar::{RULE_BIT, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
 use std::collections::{BinaryHeap, HashMap};
 
@@ -34,7 +34,7 @@ impl Compressor for RePair {
         let mut pairs = PairedSequence::new(self.symbols);
         let mut bodies = Vec::new();
         while let Some((pair, occurrences)) = pairs.pop_most_frequent() {
-            let rule = RULE | bodies.len() as u32;
+            let rule = RULE_BIT | bodies.len() as u32;
             bodies.push(vec![pair.0, pair.1]);
             for place in occurrences {
                 pairs.replace_pair(place, pair, rule);

@@ -8,7 +8,7 @@
 
 use super::Compressor;
 use super::hashing::BuildMixer;
-use crate::grammar::{RULE, RawRules, Terminals};
+use crate::grammar::{RULE_BIT, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ const FREE_VALUE: u32 = GUARD_BIT | (GUARD_BIT - 1);
 /// Compressor that maintains a complete Sequitur grammar after every symbol.
 pub struct Sequitur {
     terminals: Terminals,
-    /// Value of each node: a terminal, `RULE | rule` or `GUARD_BIT | rule`.
+    /// Value of each node: a terminal, `RULE_BIT | rule` or `GUARD_BIT | rule`.
     values: Vec<u32>,
     next: Vec<BodyNode>,
     previous: Vec<BodyNode>,
@@ -85,8 +85,8 @@ impl Compressor for Sequitur {
         let mut open = vec![0];
         while let Some(rule) = open.pop() {
             let body = self.body(rule);
-            let fresh = |item: &&u32| **item & RULE != 0 && bodies[(**item & !RULE) as usize].is_empty();
-            open.extend(body.iter().filter(fresh).map(|item| item & !RULE));
+            let fresh = |item: &&u32| **item & RULE_BIT != 0 && bodies[(**item & !RULE_BIT) as usize].is_empty();
+            open.extend(body.iter().filter(fresh).map(|item| item & !RULE_BIT));
             bodies[rule as usize] = body;
         }
         RawRules { terminals: self.terminals.list, bodies, root: 0 }.grammar()
@@ -163,7 +163,7 @@ impl Sequitur {
         if in_run.1 && self.value(right) == self.value(self.next_node(right)) {
             self.record_digram(right);
         }
-        let inserted = self.insert(left, RULE | rule);
+        let inserted = self.insert(left, RULE_BIT | rule);
         if !self.check_digram(left) {
             self.check_digram(inserted);
         }
@@ -171,7 +171,7 @@ impl Sequitur {
 
     /// Replaces the only use of a rule, at `node`, by the rule's body.
     fn inline_rule(&mut self, node: BodyNode) {
-        let rule = self.value(node) & !RULE;
+        let rule = self.value(node) & !RULE_BIT;
         let guard = self.rules[rule as usize].guard;
         let (left, right) = (self.previous_node(node), self.next_node(node));
         let (first, last) = (self.next_node(guard), self.previous_node(guard));
@@ -196,8 +196,8 @@ impl Sequitur {
             self.values.len() as u32 - 1
         });
         self.values[node as usize] = value;
-        if value & RULE != 0 {
-            let rule = &mut self.rules[(value & !RULE) as usize];
+        if value & RULE_BIT != 0 {
+            let rule = &mut self.rules[(value & !RULE_BIT) as usize];
             rule.uses += 1;
             rule.users ^= node;
         }
@@ -226,8 +226,8 @@ impl Sequitur {
     /// Frees a node. Linking the node's neighbours to each other is left to the caller.
     fn free_node(&mut self, node: BodyNode) {
         let value = self.value(node);
-        if value & RULE != 0 {
-            let number = value & !RULE;
+        if value & RULE_BIT != 0 {
+            let number = value & !RULE_BIT;
             let rule = &mut self.rules[number as usize];
             rule.uses -= 1;
             rule.users ^= node;
@@ -257,7 +257,7 @@ impl Sequitur {
     }
 
     fn is_guard(&self, node: BodyNode) -> bool {
-        self.value(node) & (GUARD_BIT | RULE) == GUARD_BIT
+        self.value(node) & (GUARD_BIT | RULE_BIT) == GUARD_BIT
     }
 
     /// Returns the key of the digram that begins at a node, or `None` at the end of a body.

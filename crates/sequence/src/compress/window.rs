@@ -16,7 +16,7 @@ pub struct WindowLimits {
     pub max_held: usize,
 }
 
-const MAX_HELD: usize = 1 << 28;
+const MAX_ITEMS_HELD: usize = 1 << 28;
 
 impl Default for WindowLimits {
     /// Returns limits of 2^32 symbols and about 100 MB of memory.
@@ -40,10 +40,10 @@ impl WindowWriter {
     /// Creates a writer for an empty sequence. Fails if a limit is zero or too large.
     pub fn new(method: CompressionMethod, limits: WindowLimits) -> Result<WindowWriter, SequenceError> {
         if limits.max_symbols == 0 {
-            return Err(SequenceError::parameter("symbols of a window", limits.max_symbols, "at least 1"));
+            return Err(SequenceError::invalid_parameter("symbols of a window", limits.max_symbols, "at least 1"));
         }
-        if limits.max_held == 0 || limits.max_held > MAX_HELD {
-            return Err(SequenceError::parameter("items held by a window", limits.max_held, "1 to 2^28"));
+        if limits.max_held == 0 || limits.max_held > MAX_ITEMS_HELD {
+            return Err(SequenceError::invalid_parameter("items held by a window", limits.max_held, "1 to 2^28"));
         }
         Ok(WindowWriter { method, limits, compressor: method.compressor(), first: 0, symbols: 0 })
     }

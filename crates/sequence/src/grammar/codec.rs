@@ -18,7 +18,7 @@ use std::collections::HashSet;
 use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: &[u8; 4] = b"TSEQ";
-const VERSION: u8 = 1;
+const FORMAT_VERSION: u8 = 1;
 /// Size in bytes of everything before the payload: magic, version, method and length.
 const HEADER_SIZE: usize = 10;
 const CHECKSUM_SIZE: usize = 8;
@@ -39,7 +39,7 @@ impl Window {
     pub fn write(&self, out: &mut Vec<u8>) -> Result<(), SequenceError> {
         let begin = out.len();
         out.extend_from_slice(MAGIC);
-        out.extend_from_slice(&[VERSION, self.method.code(), 0, 0, 0, 0]);
+        out.extend_from_slice(&[FORMAT_VERSION, self.method.code(), 0, 0, 0, 0]);
         self.write_payload(out);
         let payload = out.len() - begin - HEADER_SIZE;
         let size = u32::try_from(payload).map_err(|_| SequenceError::TooLarge { items: self.grammar.items.len(), max: MAX_ITEMS })?;
@@ -87,8 +87,8 @@ pub fn read_window(bytes: &[u8]) -> Result<(Window, usize), SequenceError> {
     if &header[..4] != MAGIC {
         return Err(SequenceError::Malformed { offset: 0, what: "not a window" });
     }
-    if header[4] != VERSION {
-        return Err(SequenceError::Version { found: header[4], newest: VERSION });
+    if header[4] != FORMAT_VERSION {
+        return Err(SequenceError::Version { found: header[4], newest: FORMAT_VERSION });
     }
     let method =
         CompressionMethod::from_code(header[5]).ok_or(SequenceError::Malformed { offset: 5, what: "unknown compression method" })?;

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 /// that record no events count towards `k`, but start no segment. `k` must be from 1 to [`MAX_DEPTH`].
 pub fn call_segments(grammar: &Grammar, classify: &impl Classify, convention: Convention, k: usize) -> Result<StringCounts, SequenceError> {
     if k == 0 || k > MAX_DEPTH {
-        return Err(SequenceError::parameter("depth of call segments", k, "1 to 100"));
+        return Err(SequenceError::invalid_parameter("depth of call segments", k, "1 to 100"));
     }
     let classes = classify_terminals(grammar, classify);
     let class = |terminal: u32| classes[terminal as usize];

@@ -75,7 +75,7 @@ struct FrameSummary {
 /// activations; with `k` = 0, they are the intraprocedural profile. `k` must be at most [`MAX_DEPTH`].
 pub fn supergraph_paths(grammar: &Grammar, classify: &impl Classify, k: usize) -> Result<SupergraphPaths, SequenceError> {
     if k > MAX_DEPTH {
-        return Err(SequenceError::parameter("depth of supergraph paths", k, "0 to 100"));
+        return Err(SequenceError::invalid_parameter("depth of supergraph paths", k, "0 to 100"));
     }
     let fold = SupergraphFold::new(grammar, classify, k);
     let mut counts = StringCounts::new();
