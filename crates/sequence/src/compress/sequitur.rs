@@ -32,7 +32,7 @@ pub struct Sequitur {
     free_rules: Vec<u32>,
     /// For each digram in the grammar, its first node.
     digrams: HashMap<u64, BodyNode, BuildMixer>,
-    /// Rules that were used less since the last check, and may now have only one use.
+    /// Rules that have lost a use since the last check, and may now have only one.
     suspects: Vec<u32>,
 }
 
