@@ -65,8 +65,8 @@ fn executed_lines(lines: &LineExecutions) -> ExecutedLines {
     lines.executed().map(|(file, line)| (file.to_owned(), line)).collect()
 }
 
-/// Returns the paths that were executed in each profile. Fails if the profiles are of different builds, which is noticed because both are added to one
-/// suite.
+/// Returns the paths that were executed in each profile. Fails if the profiles are of different builds, which is noticed because both are
+/// added to one suite.
 fn taken_paths(profiles: [&NamedCoverage; 2]) -> Result<[BTreeSet<SuitePathKey>; 2]> {
     let mut suite = Suite::default();
     for NamedCoverage { name, profile, .. } in profiles {
