@@ -1,7 +1,7 @@
-//! `trodden suite order --by lines`: the lines and paths that each test adds.
+//! Orders the tests of a suite by the lines that they add, for `trodden suite order --by lines`.
 //!
 //! Tests are ordered by *additional coverage*: the next test is the one that adds the most lines. Ties are broken by the number of added
-//! paths, then by the order of recording. The table also has the number of lines and paths that no other test executes.
+//! paths, then by the order of recording. The table also shows how many lines and paths only this test executes.
 
 use crate::LineExecutions;
 use anyhow::{Context, Result};
@@ -28,7 +28,7 @@ struct TestCoverage {
     duration_ns: u64,
 }
 
-/// A test with the coverage that it adds to the tests before it.
+/// A test, and the coverage that it adds to that of the tests before it.
 #[derive(Debug)]
 struct AddedCoverage<'t> {
     test: &'t TestCoverage,
@@ -47,7 +47,7 @@ pub struct CoverageOfTests {
 }
 
 impl CoverageOfTests {
-    /// Adds a run. `counts` has the counts of the selected lines. Fails if earlier runs have a different build.
+    /// Adds the profile of a run. `counts` has the counts of the lines to consider. Fails if earlier runs are of a different build.
     pub fn add(&mut self, profile: &Profile, counts: &LineExecutions) -> Result<()> {
         self.suite.add(profile)?;
         let name = profile.run.test.clone().unwrap_or_else(|| profile.run.command.join(" "));
@@ -56,7 +56,7 @@ impl CoverageOfTests {
         Ok(())
     }
 
-    /// Combines the lines and paths of each test.
+    /// Combines the runs of each test, and returns the suite's coverage.
     pub fn finish(mut self) -> SuiteCoverage {
         let test = |t: trodden_analysis::suite::SuiteTest| {
             let lines = self.lines.remove(&t.name).unwrap_or_default();
@@ -86,7 +86,7 @@ impl SuiteCoverage {
         escape::escape_lines(&render_tests(&order_tests(&self.tests), self.all_lines))
     }
 
-    /// Returns the names of the ordered tests.
+    /// Returns the names of the tests in the order of additional coverage.
     pub fn names(&self) -> Vec<&str> {
         order_tests(&self.tests).iter().map(|placed| placed.test.name.as_str()).collect()
     }

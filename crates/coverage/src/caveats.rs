@@ -1,7 +1,8 @@
 //! Functions whose counts may be wrong, with the reasons.
 //!
-//! LLVM computes counts as if every call returned. If the paths do not show which calls failed to return, LLVM's counts are kept. All
-//! output marks the affected functions: tables with a remark, sources with a box below the function's first line, and JSON with a key.
+//! LLVM computes counts as if every call returned. They are corrected, unless the paths do not show which calls did not return. All output
+//! marks functions whose counts were not corrected: tables with a remark, sources with a box below the function's first line, and JSON with
+//! a key.
 
 use crate::end_of_call::end_of_call;
 use serde_json::{Value, json};
@@ -13,21 +14,22 @@ use trodden_report::coverage::escape_html;
 pub enum CaveatReason {
     /// The debug information lacks the position of a call that did not return.
     UnknownPosition,
-    /// Corrected counts would be negative: the positions of ended calls contradict the counters.
+    /// Corrected counts would be negative, because the positions at which executions ended contradict the counters.
     Contradiction,
-    /// An exception passed through the function and through code inlined into it.
+    /// An exception passed through code that was inlined into the function, and it is unknown whether the function continued.
     UnwoundThroughInlined,
-    /// The function's last call became a jump, so its return cannot be observed.
+    /// The function's last call was compiled to a jump, so it cannot be observed whether the call returned.
     TailCall,
-    /// Code between a call and the next line with code may be part of the call's arguments, or may have been moved before the call.
+    /// The optimiser may have moved code before a call, or the code may belong to the call's arguments. This applies to code between the
+    /// call and the next line with code.
     MovedCode,
-    /// The function has branches. In rustc's mapping, the counters of branches are not nested.
+    /// The function has branches. The counters of branches are not nested in the mapping that rustc writes.
     RustBranches,
-    /// Several processes continued the function after a fork. Each of them counts the complete call.
+    /// Several processes continued an execution of the function after a fork, and each of them counts the whole execution.
     Forked,
     /// A call in the function returned twice (`setjmp`).
     ReturnedTwice,
-    /// The function was compiled in several ways, and the linker kept the regions of only one.
+    /// The function was compiled in several ways, and the linker kept the source regions of only one of them.
     NotShown,
 }
 
@@ -68,11 +70,11 @@ impl CaveatReason {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Caveat {
-    /// The source file's name in the mapping.
+    /// The name of the source file in the coverage mapping.
     pub file: String,
-    /// The function's first line; 0 if its regions are unknown.
+    /// The function's first line; 0 if its source regions are unknown.
     pub line: u64,
-    /// The function's name in LLVM's profiles.
+    /// The name by which LLVM's profiles identify the function.
     pub function: String,
     pub reason: CaveatReason,
 }
@@ -95,8 +97,8 @@ impl Caveat {
     }
 }
 
-/// Inserts a box below the first line of each function with a caveat, in the output of `llvm-cov show`. `only_file` is the file's name if
-/// there is only one file; then `llvm-cov` prints no file names.
+/// Marks functions with caveats in the output of `llvm-cov show`, by a box below the function's first line. `only_file` is the file's name
+/// if there is only one file, because `llvm-cov` then prints no file names.
 pub fn mark_sources(shown: &str, only_file: Option<&str>, caveats: &[Caveat]) -> String {
     let mut by_place: BTreeMap<(&str, u64), Vec<&Caveat>> = BTreeMap::new();
     for caveat in caveats {
@@ -112,17 +114,17 @@ pub fn mark_sources(shown: &str, only_file: Option<&str>, caveats: &[Caveat]) ->
         }
         let number = text.split_once('|').and_then(|(number, _)| number.trim().parse().ok());
         let Some(found) = number.and_then(|number: u64| by_place.remove(&(file, number))) else { continue };
-        const RULE: &str = "  ------------------\n";
-        out.push_str(RULE);
+        const BOX_BORDER: &str = "  ------------------\n";
+        out.push_str(BOX_BORDER);
         for caveat in found {
             out.push_str(&format!("  |  Not exact ({}): {}\n", caveat.name(), caveat.reason.text()));
         }
-        out.push_str(RULE);
+        out.push_str(BOX_BORDER);
     }
     out
 }
 
-/// Inserts a box below the first line of each function with a caveat, in an HTML page from `llvm-cov show`. Returns the page, and the
+/// Marks functions with caveats in an HTML page from `llvm-cov show`, by a box below the function's first line. Returns the page, and the
 /// caveats whose line is not on the page.
 pub fn mark_page<'c>(page: &str, caveats: &[&'c Caveat]) -> (String, Vec<&'c Caveat>) {
     let (mut page, mut unmarked) = (page.to_owned(), Vec::new());
@@ -143,7 +145,7 @@ pub fn mark_page<'c>(page: &str, caveats: &[&'c Caveat]) -> (String, Vec<&'c Cav
 
 const END_OF_CODE: &str = "</pre>";
 
-/// Finds the last lines of calls in source files. Reads each file once.
+/// Finds the last lines of calls in source files, each of which is read only once.
 #[derive(Default)]
 pub struct CallEnds(BTreeMap<String, Option<Vec<String>>>);
 

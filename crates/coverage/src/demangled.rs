@@ -1,15 +1,16 @@
-//! Demangles the names in the output of `llvm-cov export`. LLVM exports only linkage names.
+//! Demangles the function names in the output of `llvm-cov export`, which contains only linkage names.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_report::Name;
 
-/// Extracts the linkage name from a function's name in LLVM's profiles. LLVM prefixes a local function's name with the file.
+/// Extracts the linkage name from the name by which LLVM's profiles identify a function. For a local function, that name starts with the
+/// source file.
 pub fn linkage_name(name: &str) -> &str {
     name.rsplit_once([';', ':']).map_or(name, |(_, linkage)| linkage)
 }
 
-/// Demangles a function's name as `llvm-cov` exports it. Local functions keep their prefix: `file.cc:local`.
+/// Demangles a function's name in the output of `llvm-cov`. The name of a local function keeps its prefix: `file.cc:local`.
 fn demangle(exported: &str) -> String {
     let (file, linkage) = exported.rsplit_once(':').unwrap_or(("", exported));
     let full = Name::from_linkage(linkage).full;
@@ -29,8 +30,8 @@ pub fn demangle_json(export: &mut Value) {
     }
 }
 
-/// Demangles the function names in an LCOV tracefile. Readers of tracefiles identify functions by name. Therefore functions that get the
-/// same name are merged if they are on one line, and keep their linkage names if they are on different lines.
+/// Demangles the function names in an LCOV tracefile, whose readers identify functions by name. Functions whose demangled names are equal
+/// are merged if they are declared on the same line; otherwise, they keep their linkage names.
 pub fn demangle_lcov(tracefile: &str) -> String {
     tracefile.split_inclusive("end_of_record\n").map(demangle_record).collect()
 }

@@ -13,23 +13,23 @@ use trodden_report::words::plural;
 
 const SCHEMA_VERSION: u32 = 1;
 
-/// What each of two profiles executes and the other does not.
+/// The lines and paths that only one of two profiles executes, for each of the profiles.
 pub struct CoverageDifference {
     sides: [CoverageSide; 2],
 }
 
-/// A profile, its name and its line counts.
+/// One side of a comparison: a profile, its name and its line counts.
 pub struct NamedCoverage<'p> {
     /// Name shown to the user.
     pub name: &'p str,
     /// Profile whose paths are compared.
     pub profile: &'p Profile,
-    /// Executions of the lines to compare.
+    /// The counts of the lines to compare.
     pub lines: &'p LineExecutions,
 }
 
 impl CoverageDifference {
-    /// Compares two profiles. Fails if they have different builds.
+    /// Compares two profiles. Fails if they are of different builds.
     pub fn new(before: &NamedCoverage, after: &NamedCoverage) -> Result<CoverageDifference> {
         let [first_paths, second_paths] = taken_paths([before, after])?;
         let names = function_names(&[before.profile, after.profile]);
@@ -42,7 +42,7 @@ impl CoverageDifference {
         Ok(CoverageDifference { sides })
     }
 
-    /// Returns true if the first profile executes a line that the second does not.
+    /// Returns true if the second profile lacks a line that the first one executes.
     pub fn has_lost_lines(&self) -> bool {
         !self.sides[0].lines.is_empty()
     }
@@ -65,7 +65,8 @@ fn executed_lines(lines: &LineExecutions) -> ExecutedLines {
     lines.executed().map(|(file, line)| (file.to_owned(), line)).collect()
 }
 
-/// Returns the paths that each profile takes. Adding both profiles to one suite checks that they have the same build.
+/// Returns the paths that were executed in each profile. Fails if the profiles are of different builds, which is noticed because both are
+/// added to one suite.
 fn taken_paths(profiles: [&NamedCoverage; 2]) -> Result<[BTreeSet<SuitePathKey>; 2]> {
     let mut suite = Suite::default();
     for NamedCoverage { name, profile, .. } in profiles {

@@ -1,18 +1,18 @@
 //! Matches the names of source files in debug information with those in LLVM's mapping.
 //!
-//! The folders may differ because `-fcoverage-prefix-map` and `-fdebug-prefix-map` change only one of the two names, and because a
-//! profile's programs may have been compiled with different options. Therefore, names are matched per program, by the functions that occur
-//! in both.
+//! The folders in the two names may differ, because `-fcoverage-prefix-map` and `-fdebug-prefix-map` each change only one of them. Files
+//! are matched by the functions that they contain, and separately for each program, because a profile's programs may have been compiled
+//! with different options.
 
 use crate::demangled::linkage_name;
-use crate::sections::{Mapping, hash};
+use crate::sections::{Mapping, hash_name};
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_analysis::changes::normalize;
 use trodden_profile::{ImageProfile, Profile};
 use trodden_report::{Function, View};
 
-/// For each image of a profile, its source files; `None` if the image has no mapping.
+/// For each image of a profile, matches the names of its source files. The entry is `None` if the image has no coverage mapping.
 #[derive(Debug, Default)]
 pub struct FileNames(Vec<Option<ImageFiles>>);
 
@@ -29,13 +29,14 @@ impl FileNames {
         Ok(all)
     }
 
-    /// Translates a file name in debug information (`in_code`) to the name in the image's mapping; `None` if the mapping does not contain
-    /// the file.
+    /// Translates the file name `in_code`, from debug information, to the file's name in the image's coverage mapping; `None` if the
+    /// mapping does not contain the file.
     pub fn in_mapping(&self, profile: &Profile, image: &ImageProfile, in_code: &str) -> Option<String> {
         self.0.get(image_index(profile, image)?)?.as_ref()?.in_mapping(in_code)
     }
 
-    /// Maps names in the mapping to names in debug information (`in_code`), for the files whose two names differ.
+    /// Returns the files whose two names differ, as a map from the name in the coverage mapping to the name in debug information. `in_code`
+    /// lists the names in debug information.
     pub fn renamed<'f>(&self, in_code: impl IntoIterator<Item = &'f str> + Clone) -> BTreeMap<String, &'f str> {
         let mut renamed = BTreeMap::new();
         for files in self.0.iter().flatten() {
@@ -54,12 +55,13 @@ fn image_index(profile: &Profile, image: &ImageProfile) -> Option<usize> {
 #[derive(Clone, Debug, Default)]
 struct ImageFiles {
     files: BTreeSet<String>,
-    /// Pairs of a folder's name in the mapping and its name in debug information. The pair that matches most functions comes first.
+    /// Corresponding folders, as pairs (name in the mapping, name in debug information). The pair that matches most functions comes first.
     folders: Vec<(String, String)>,
 }
 
 impl ImageFiles {
-    /// Matches file names by the functions that both the mapping and debug information place in them.
+    /// Matches file names by functions: the two names of a file are those in which the mapping and debug information place the same
+    /// functions.
     fn new<'f, 'a: 'f>(mapping: &Mapping, image: &ImageProfile, functions: impl Iterator<Item = &'f Function<'a>>) -> Result<ImageFiles> {
         let mut code: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         for function in functions.filter(|f| !f.name.linkage.is_empty()) {
@@ -67,7 +69,7 @@ impl ImageFiles {
         }
         let edges = image.units.iter().filter_map(|unit| unit.map.edge_profile.as_ref());
         let names: HashMap<u64, &str> =
-            edges.flat_map(|edges| &edges.names).map(|name| (hash(name.as_bytes()), linkage_name(name))).collect();
+            edges.flat_map(|edges| &edges.names).map(|name| (hash_name(name.as_bytes()), linkage_name(name))).collect();
         let (mut files, mut first_files) = (BTreeSet::new(), Vec::new());
         for record in mapping.records()? {
             let own: Vec<String> = mapping.files_of(&record, &record.regions()?).iter().map(|file| normalize(file)).collect();
@@ -76,9 +78,9 @@ impl ImageFiles {
         }
         let mut votes: BTreeMap<(String, String), usize> = BTreeMap::new();
         for (name, file) in first_files {
-            // A file that has the same name in both needs no translation.
+            // A file that has the same name in both must not influence the translation of folders.
             for in_code in code.get(name).into_iter().flatten().filter(|in_code| !files.contains(*in_code)) {
-                *different_folders(&file, in_code).map_or(&mut 0, |folders| votes.entry(folders).or_default()) += 1;
+                *find_differing_folders(&file, in_code).map_or(&mut 0, |folders| votes.entry(folders).or_default()) += 1;
             }
         }
         let mut folders: Vec<_> = votes.into_iter().collect();
@@ -94,12 +96,12 @@ impl ImageFiles {
     }
 }
 
-/// Returns what precedes the longest common suffix of path components in two paths; `None` if the paths are equal or their last components
-/// differ.
-fn different_folders(one: &str, other: &str) -> Option<(String, String)> {
+/// Returns the parts of two paths before their longest common suffix of path components. Returns `None` if the paths are equal, or if their
+/// last components differ.
+fn find_differing_folders(one: &str, other: &str) -> Option<(String, String)> {
     let ends = one.rsplit('/').zip(other.rsplit('/')).take_while(|(a, b)| a == b).map(|(part, _)| part.len() + 1);
     let length = ends.sum::<usize>().checked_sub(1).filter(|_| one != other)?;
-    // The suffix starts after a slash or is the complete path.
+    // The suffix starts after a slash or comprises the complete path.
     let folder = |name: &str| name[..name.len() - length].to_owned();
     Some((folder(one), folder(other)))
 }
@@ -110,7 +112,7 @@ mod tests {
 
     #[test]
     fn differing_folders_are_the_prefixes_before_the_common_suffix() {
-        let found = |one, other| different_folders(one, other).map(|(a, b)| format!("{a}|{b}"));
+        let found = |one, other| find_differing_folders(one, other).map(|(a, b)| format!("{a}|{b}"));
         assert_eq!(found("src/a.c", "/home/me/src/a.c").as_deref(), Some("|/home/me/"));
         assert_eq!(found("/x/a.c", "/home/me/a.c").as_deref(), Some("/x/|/home/me/"));
         assert_eq!((found("/x/a.c", "/x/a.c"), found("/x/a.c", "/x/b.c"), found("xa.c", "a.c")), (None, None, None));

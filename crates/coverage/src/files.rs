@@ -1,7 +1,7 @@
 //! Selects and names the source files in coverage output.
 //!
-//! Tools that read tracefiles open the source files. Therefore output omits files that do not exist, such as those of Rust's standard
-//! library, which was compiled on a different machine. A file that was moved is named as it was found.
+//! Tools that read coverage output open the source files, so files that do not exist are omitted, such as those of Rust's standard library,
+//! which was compiled on a different machine. A file that was moved is named by the path at which it was found.
 
 use anyhow::{Context, Result, bail};
 use glob::Pattern;
@@ -9,11 +9,11 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Glob patterns that select source files.
+/// Selects source files by glob patterns, and names them for output.
 pub struct FilePatterns {
     include: Vec<Pattern>,
     exclude: Vec<Pattern>,
-    /// Files below this folder are named relative to it in output.
+    /// Files in this folder are named relative to it.
     project: Option<PathBuf>,
     missing: RefCell<BTreeSet<String>>,
 }
@@ -40,8 +40,8 @@ impl FilePatterns {
         Ok(FilePatterns { include: all(include)?, exclude: all(exclude)?, project, missing: RefCell::default() })
     }
 
-    /// Returns the output name of a file; `None` if it is not selected or does not exist. `path` is the name in debug information, and
-    /// `found` is where the file is now.
+    /// Returns the name of a file for output; `None` if it is not selected or does not exist. `path` is its name in debug information, and
+    /// `found` is where it is now.
     pub fn name(&self, path: &str, found: Option<PathBuf>) -> Option<String> {
         let Some(found) = found else {
             if self.is_selected(Path::new(path), Path::new(path)) {
@@ -54,15 +54,15 @@ impl FilePatterns {
         self.is_selected(&found, name).then(|| name.display().to_string())
     }
 
-    /// Returns the selected files that do not exist.
+    /// Returns the files that were selected but do not exist.
     pub fn missing(&self) -> Vec<String> {
         self.missing.borrow().iter().cloned().collect()
     }
 
-    /// Returns true if a file is selected by its path or output name. With a project folder, a relative pattern includes only files in the
-    /// project, because other packages have folders with the same names, such as `src`.
+    /// Returns true if a file is selected by its path or by its name for output. If there is a project folder, a relative pattern selects
+    /// only files in it, because other packages have folders with the same names, such as `src`.
     pub fn is_selected(&self, path: &Path, name: &Path) -> bool {
-        // A pattern may match a parent folder at any depth. It then selects all files in the folder.
+        // A pattern may also match a folder at any depth, and then selects all files in it.
         let matches = |pattern: &Pattern| {
             let of = |path: &Path| {
                 path.ancestors().any(|part| pattern.matches_path(part))

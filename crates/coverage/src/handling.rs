@@ -1,5 +1,5 @@
-//! Finds where an exception is caught. In optimised code, the cleanups and handlers of inlined functions are linked to those of the
-//! functions that they were inlined into.
+//! Finds the function that catches an exception. This is not obvious in optimised code, where the cleanups and handlers of inlined
+//! functions are chained to those of the functions around them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::Node;
@@ -7,17 +7,18 @@ use trodden_profile::FunctionPaths;
 use trodden_report::Function;
 use trodden_unit::{EdgeKind, FunctionMap};
 
-/// What happens to an exception after it leaves a call.
+/// What happens to an exception that a call throws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handling {
     Passed,
-    /// This inlining scope catches the exception and continues.
+    /// The code of this inlining scope (a function and the call that it was inlined at) catches the exception and continues.
     Caught(u32),
-    /// Executions differ in what happened, or the handler's block has code from several scopes.
+    /// It differs between executions, or the handler's block has code from several scopes.
     Unknown,
 }
 
-/// Follows executed edges from a landing pad to the handlers that catch the exception or the exits through which it leaves the function.
+/// Determines what happens to exceptions that reach a landing pad. Follows executed edges to the handlers that catch the exceptions, or to
+/// the exits through which they leave the function.
 pub fn find_handling(function: &Function, paths: &FunctionPaths, landing: Node) -> Handling {
     let map = function.map;
     let mut executed: BTreeMap<Node, Vec<(EdgeKind, Node)>> = BTreeMap::new();
@@ -50,7 +51,7 @@ fn begins_handler(map: &FunctionMap, block: Node) -> bool {
     map.calls.iter().any(|call| call.block == block && call.callee.as_deref() == Some("__cxa_begin_catch"))
 }
 
-/// Returns the inlining scope of a block's code; `None` if the block has no code or code from several scopes.
+/// Returns the inlining scope to which a block's code belongs; `None` if the block has no code, or code from several scopes.
 fn scope_of_block(function: &Function, block: Node) -> Option<u32> {
     let block = function.map.blocks.get(block.index())?;
     let mut scopes: BTreeSet<u32> = block.positions.iter().map(|position| position.scope).collect();

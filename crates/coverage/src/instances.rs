@@ -1,28 +1,28 @@
-//! Assigns counters to the functions of each program.
+//! Assigns counters to functions, separately for each way in which a function was compiled.
 //!
 //! LLVM's profiles identify a function by its name and a hash of its graph, so they cannot distinguish the `main` functions of two similar
-//! programs. And if several functions have the same name and files, `llvm-cov` shows only the first. Here, each way in which a function was
-//! compiled is an *instance*. It counts the executions of exactly the programs that contain it. Instances with the same name get different
-//! graph hashes. Instances that also have the same files are made different: each gets a different number of additional empty files and is
-//! written to a separate object file.
+//! programs. And if several functions have the same name and files, `llvm-cov` shows only the first. Therefore, each way in which a
+//! function was compiled becomes an *instance*, which counts executions of only those programs that contain it. Instances with the same
+//! name get different graph hashes. Instances that also have the same files get different numbers of additional empty files, and are
+//! written to separate object files.
 
 use crate::region_code::{FunctionRegions, RegionCounter, RegionCounterKind};
-use crate::sections::{Mapping, MappingRecord, hash};
+use crate::sections::{Mapping, MappingRecord, hash_name};
 use anyhow::Result;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use trodden_profile::edges::FunctionEdges;
 
 pub struct Instance {
-    /// The counters, with the unique graph hash.
+    /// The counters of the instance. Their graph hash is unique.
     pub edges: FunctionEdges,
     /// Indices of the programs that contain the instance.
     pub images: BTreeSet<usize>,
-    /// The number of earlier instances with the same name and files.
+    /// Number of earlier instances with the same name and files.
     variant: usize,
 }
 
 impl Instance {
-    /// Adds the empty files that distinguish this instance from earlier ones. Returns true if any were added.
+    /// Adds empty files to the regions of `function`, so that this instance differs from earlier ones. Returns true if any were added.
     pub fn add_variant_files(&self, function: &mut FunctionRegions) -> bool {
         let first = function.files.first().copied();
         function.files.extend(first.into_iter().cycle().take(self.variant));
@@ -31,49 +31,51 @@ impl Instance {
     }
 }
 
-/// A function's name hash and its files.
+/// The hash of a function's name, and the function's files.
 type FunctionSource = (u64, Vec<String>);
 
 #[derive(Default)]
 pub struct Instances {
     all: Vec<Instance>,
-    /// Maps an image, name hash and graph hash to the instance.
+    /// Maps (image, name hash, graph hash) to an index into `all`.
     of_image: HashMap<(usize, u64, u64), usize>,
     by_source: HashMap<(u64, u64, Vec<String>), usize>,
     names: HashSet<u64>,
-    /// The number of instances for each function source.
+    /// Number of instances with the same name and files.
     variants: HashMap<FunctionSource, usize>,
-    /// Maps a name hash and graph hash to the instances.
+    /// Maps (name hash, graph hash) to indices into `all`.
     graphs: HashMap<(u64, u64), Vec<usize>>,
-    /// Names of executed functions that cannot be shown: they have no record, and other records have their name.
+    /// Names of executed functions that have no record in the mapping and cannot be shown, because records with the same name belong to
+    /// other functions.
     pub not_shown: BTreeSet<String>,
 }
 
 impl Instances {
-    /// Assigns counters to instances. `counters` has an element for each executed image; these images come first in `mappings`.
+    /// Assigns counters to instances. `counters` has one element for each executed image. The mappings of these images come first in
+    /// `mappings`.
     pub fn new(mappings: &[Mapping], counters: Vec<Vec<FunctionEdges>>) -> Result<Instances> {
         let mut instances = Instances::default();
         let mut counters: Vec<HashMap<(u64, u64), FunctionEdges>> =
-            counters.into_iter().map(|all| all.into_iter().map(|f| ((hash(f.name.as_bytes()), f.hash), f)).collect()).collect();
+            counters.into_iter().map(|all| all.into_iter().map(|f| ((hash_name(f.name.as_bytes()), f.hash), f)).collect()).collect();
         let names: HashMap<u64, String> = counters.iter().flatten().map(|((name, _), function)| (*name, function.name.clone())).collect();
         for (image, mapping) in mappings.iter().enumerate() {
             let mut met = BTreeSet::new();
             for record in mapping.records()? {
                 let key = (record.name_hash(), record.graph_hash());
                 let is_known = instances.of_image.contains_key(&(image, key.0, key.1));
-                // A function that is not used in a unit has a record without counters.
+                // If a unit does not use a function, its record has no counters and is ignored.
                 if is_known || (record.graph_hash() == 0 && count_counters(&record.regions()?) == 0) {
                     continue;
                 }
                 let own = counters.get_mut(image).and_then(|all| all.remove(&key));
-                // `llvm-cov` shows a program's first function with a name. Others matter only if they were executed.
+                // For each name, `llvm-cov` shows the first function of a program. Others are needed only if they were executed.
                 let is_executed = own.as_ref().is_some_and(|function| function.counts.iter().any(|count| *count > 0));
                 if met.insert(record.name_hash()) || is_executed {
                     instances.add(image, mapping, &record, own, &names)?;
                 }
             }
         }
-        // The remaining counters belong to functions that were inlined into a program that has no record of them.
+        // The remaining counters belong to functions that are inlined everywhere in a program, so that the program has no record of them.
         for (key, function) in counters.into_iter().flatten() {
             match instances.graphs.get(&key).and_then(|all| all.first()) {
                 Some(first) => instances.all[*first].edges.add(&function),
@@ -102,7 +104,7 @@ impl Instances {
             (None, None) => return Ok(()),
             (None, Some(known)) => {
                 let of_graph = self.graphs.entry((name, graph)).or_default();
-                // A function without counters needs no instance, since it cannot be confused with another.
+                // A function without counters that no other function resembles needs no instance.
                 if own.is_none() && of_graph.is_empty() {
                     return Ok(());
                 }
@@ -145,10 +147,10 @@ impl Instances {
     }
 }
 
-/// The lowest bit in which instances' graph hashes differ. LLVM uses higher bits as flags.
+/// Number of bits by which instance numbers are shifted to make graph hashes differ. LLVM uses higher bits of hashes as flags.
 const INSTANCE_SHIFT: u32 = 32;
 
-/// Returns the number of counters that the regions refer to, but at most [`MAX_COUNTERS`].
+/// Returns the number of counters to which the regions refer, but at most [`MAX_COUNTERS`].
 fn count_counters(function: &FunctionRegions) -> usize {
     let regions = function.regions.iter().flatten().flat_map(|region| region.counters.iter());
     let all = regions.chain(function.expressions.iter().flatten());
@@ -159,5 +161,5 @@ fn count_counters(function: &FunctionRegions) -> usize {
     all.map(number).max().unwrap_or(0).min(MAX_COUNTERS)
 }
 
-/// Maximum number of counters in a function. The limit matters because a corrupt mapping may refer to any counter.
+/// Maximum number of counters in a function. Without it, a corrupt mapping could refer to any number of counters.
 const MAX_COUNTERS: usize = 1 << 20;

@@ -2,8 +2,7 @@
 //!
 //! A program built with `--coverage` contains clang's or rustc's mapping of counters to source regions, but no counters. Counter values are
 //! computed from the paths ([`trodden_profile::edges`]) and written as an indexed profile for `llvm-cov`. `llvm-cov` reads the mapping from
-//! the program. Where calls did not return, it reads a corrected copy instead (`not_executed`). Output also has the numbers of paths. Error
-//! messages say what the user can do.
+//! the program, or from a corrected copy if calls did not return (`not_executed`). The output also contains numbers of paths.
 #![forbid(unsafe_code)]
 
 mod builds;

@@ -1,4 +1,5 @@
-//! Executions of source lines as `llvm-cov` counts them: the maximum over the regions that start on a line or extend into it.
+//! Execution counts of source lines as `llvm-cov` computes them: a line's count is the maximum over the regions that start on the line or
+//! extend into it.
 
 use crate::CoverageMapping;
 use anyhow::{Result, bail};
@@ -7,7 +8,7 @@ use trodden_analysis::changes::{ChangedLines, normalize};
 use trodden_report::View;
 use trodden_report::view::MappedLines;
 
-/// Executions by file and line. Lines without code are absent.
+/// Execution counts by file and line. Lines without code are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineExecutions(pub BTreeMap<String, BTreeMap<u32, u64>>);
 
@@ -18,7 +19,7 @@ impl LineExecutions {
         LineExecutions::parse_tracefile(&String::from_utf8_lossy(&text))
     }
 
-    /// Parses an LCOV tracefile (`geninfo(1)`): `SF` starts a file, and `DA` has a line and its count.
+    /// Parses an LCOV tracefile (`geninfo(1)`). In it, `SF` starts a file, and `DA` gives a line and its count.
     fn parse_tracefile(text: &str) -> Result<LineExecutions> {
         let (mut lines, mut file) = (LineExecutions::default(), None);
         for line in text.lines() {
@@ -36,12 +37,12 @@ impl LineExecutions {
         Ok(lines)
     }
 
-    /// Returns the executed lines by file.
+    /// Returns the executed lines, each with its file.
     pub fn executed(&self) -> impl Iterator<Item = (&str, u32)> {
         self.0.iter().flat_map(|(file, lines)| lines.iter().filter(|(_, n)| **n > 0).map(move |(line, _)| (file.as_str(), *line)))
     }
 
-    /// Removes all lines that a change does not touch.
+    /// Removes all lines except those that were changed.
     pub fn keep_changed(&mut self, changes: &ChangedLines) {
         for (file, lines) in &mut self.0 {
             lines.retain(|line, _| changes.has(file, *line));
@@ -50,7 +51,7 @@ impl LineExecutions {
     }
 }
 
-/// Returns the line counts of programs that have a mapping. Files have the names that debug information uses.
+/// Returns the line counts of those programs that have a coverage mapping. Files have their names in debug information.
 pub fn mapped_lines(view: &View, mapping: &CoverageMapping) -> Result<MappedLines> {
     let lines = LineExecutions::from_mapping(mapping)?.0;
     let in_code: BTreeSet<String> =
@@ -61,7 +62,7 @@ pub fn mapped_lines(view: &View, mapping: &CoverageMapping) -> Result<MappedLine
         let file = normalize(&file);
         let name = if in_code.contains(&file) { file } else { renamed.get(&file).map_or(file, |name| (*name).to_owned()) };
         let of_file = by_name.entry(name).or_default();
-        // The mapping may have several names for a file.
+        // The mapping may contain a file under several names.
         counts.into_iter().for_each(|(line, count)| *of_file.entry(line).or_insert(0u64) += count);
     }
     Ok(by_name)

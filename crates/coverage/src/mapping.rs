@@ -1,8 +1,7 @@
 //! Runs `llvm-cov` on programs that contain LLVM's mapping of counters to source regions.
 //!
 //! The mapping is in two sections that are not loaded (`__llvm_covmap`, `__llvm_covfun`) and a loaded one (`__llvm_prf_names`). If a
-//! program was rebuilt after the run, `llvm-cov` shows the counts that still match and reports nothing. Therefore, build IDs are compared
-//! first.
+//! program was rebuilt after the run, `llvm-cov` shows the counts that still match without any warning, so build IDs are compared first.
 
 use crate::caveats::{Caveat, CaveatReason, mark_page, mark_sources};
 use crate::demangled;
@@ -27,30 +26,31 @@ use trodden_report::View;
 use trodden_report::words::plural;
 use trodden_unit::EdgeProfile;
 
-const SECTIONS: [&str; 3] = ["__llvm_covmap", "__llvm_covfun", "__llvm_prf_names"];
-/// A regular expression for sources outside the project: Rust's standard library, and packages that cargo downloaded.
+const MAPPING_SECTIONS: [&str; 3] = ["__llvm_covmap", "__llvm_covfun", "__llvm_prf_names"];
+/// A regular expression for source files outside the project, which are those of Rust's standard library and of packages that cargo
+/// downloaded.
 const FOREIGN_FILES: &str = r"(/rustc/[0-9a-f]+/|/\.cargo/(registry|git)/|/\.rustup/toolchains/)";
 
 /// Which source files and counts to show.
 #[derive(Clone, Debug, Default)]
 pub struct CoveredSources {
-    /// Program files that were moved after the run, or that did not run.
+    /// Additional program files: files that were moved after the run, and programs that did not run.
     pub objects: Vec<PathBuf>,
-    /// Patterns of files to include; all files if empty.
+    /// Patterns for the files to include. An empty list includes all files.
     pub include: Vec<String>,
-    /// Patterns of files to exclude; takes precedence over `include`.
+    /// Patterns for the files to exclude, even if `include` matches them.
     pub exclude: Vec<String>,
     /// True to include files outside the project.
     pub all_files: bool,
-    /// True to show the counts that LLVM's own profiling would yield, which assume that all calls return.
+    /// True to show the counts that LLVM's own profiling would yield. They assume that all calls return.
     pub llvm_cov_counts: bool,
 }
 
-/// LLVM's tools, and where to keep temporary files.
+/// LLVM's tools, and the folder for temporary files.
 pub struct CoverageTools<'t> {
     /// The path of `llvm-cov`.
     pub llvm_cov: &'t Path,
-    /// Converts counters to an indexed profile.
+    /// Converts counter values to a profile in LLVM's indexed format.
     pub index: &'t dyn Fn(EdgeCounts) -> Result<Vec<u8>>,
     /// Folder in which temporary folders are created.
     pub temporary: &'t Path,
@@ -62,21 +62,20 @@ pub struct CoverageMapping {
     llvm_cov: PathBuf,
     is_llvm_output: bool,
     images: Vec<PathBuf>,
-    /// A regular expression for files to omit.
+    /// A regular expression for the source files to omit, if any.
     ignored: Option<&'static str>,
     /// Names of the selected files; `None` selects all.
     sources: Option<Vec<String>>,
-    /// Translates file names between the mapping and debug information.
+    /// Translates file names between the coverage mapping and debug information.
     pub(crate) names: FileNames,
-    /// Functions that keep some of LLVM's counts.
+    /// Functions for which some of LLVM's counts could not be corrected.
     pub(crate) caveats: Vec<Caveat>,
 }
 
 impl CoverageMapping {
-    /// Prepares the input for a profile. `counters` has its edge counts.
+    /// Prepares the input for `llvm-cov`. `counters` has the edge counts of the profile.
     ///
-    /// # Errors
-    /// A program is missing or was rebuilt after the run, no source file is selected, or LLVM's tools fail.
+    /// # Errors A program is missing or was rebuilt after the run, no source file is selected, or LLVM's tools fail.
     pub fn new(profile: &Profile, mut counters: EdgeCounts, wanted: &CoveredSources, tools: &CoverageTools) -> Result<CoverageMapping> {
         let mut images = check_images(profile, &wanted.objects)?;
         let folder = create_folder_in(tools.temporary, "trodden-coverage-")?;
@@ -88,7 +87,7 @@ impl CoverageMapping {
             let corrected = correct_counts(&view, &images, &mappings, &names, folder.path())?;
             (counters.functions, images, caveats) = (corrected.functions, corrected.images, corrected.caveats);
         }
-        fs::write(folder.path().join(PROFILE), (tools.index)(counters)?).context("cannot write to the temporary folder")?;
+        fs::write(folder.path().join(PROFILE_FILE_NAME), (tools.index)(counters)?).context("cannot write to the temporary folder")?;
         let ignored = (!wanted.all_files).then_some(FOREIGN_FILES);
         let llvm_cov = tools.llvm_cov.to_owned();
         let mut mapping =
@@ -99,18 +98,19 @@ impl CoverageMapping {
         Ok(mapping)
     }
 
-    /// Logs which functions keep LLVM's counts. `has_marks` means that the output marks functions. Then only functions without a line are
-    /// logged.
+    /// Logs the functions whose counts could not be corrected. If `has_marks` is true, the output itself marks functions, so only functions
+    /// without a known line are logged.
     pub fn log_inexact_functions(&self, has_marks: bool) {
         log_caveats(&self.caveats.iter().filter(|caveat| !has_marks || caveat.line == 0).collect::<Vec<_>>());
     }
 
-    /// Returns true if any function keeps LLVM's counts.
+    /// Returns true if the counts of any function could not be corrected.
     pub fn has_caveats(&self) -> bool {
         !self.caveats.is_empty()
     }
 
-    /// Marks functions that keep LLVM's counts on the pages that `llvm-cov show` wrote to `folder`. Logs functions that are on no page.
+    /// Marks functions whose counts could not be corrected on the pages that `llvm-cov show` wrote to `folder`. Logs the functions that are
+    /// on no page.
     pub fn mark_pages(&self, folder: &Path) -> Result<()> {
         let mut by_file: BTreeMap<&str, Vec<&Caveat>> = BTreeMap::new();
         self.caveats.iter().for_each(|caveat| by_file.entry(&caveat.file).or_default().push(caveat));
@@ -143,7 +143,7 @@ impl CoverageMapping {
         Ok(chosen)
     }
 
-    /// Returns the only source file. Returns `None` if there are several, or if no function needs to be marked.
+    /// Returns the name of the source file if there is only one. Returns `None` if there are several, or if no function needs to be marked.
     fn find_only_file(&self) -> Result<Option<String>> {
         if self.caveats.is_empty() {
             return Ok(None);
@@ -152,7 +152,7 @@ impl CoverageMapping {
         Ok(if let [only] = &files[..] { Some(normalize(only)) } else { None })
     }
 
-    /// Marks functions that keep LLVM's counts in the output of `llvm-cov show`.
+    /// Marks functions whose counts could not be corrected in the output of `llvm-cov show`.
     pub fn mark_output(&self, shown: &str) -> Result<String> {
         Ok(mark_sources(shown, self.find_only_file()?.as_deref(), &self.caveats))
     }
@@ -202,7 +202,7 @@ impl CoverageMapping {
             bail!("cannot show coverage, because the profile contains no program")
         };
         let mut command = Command::new(tool);
-        command.arg(verb).arg(first).arg("-instr-profile").arg(self.folder.path().join(PROFILE)).args(options);
+        command.arg(verb).arg(first).arg("-instr-profile").arg(self.folder.path().join(PROFILE_FILE_NAME)).args(options);
         others.iter().for_each(|image| _ = command.arg("-object").arg(image));
         command.args(self.ignored.iter().map(|regex| format!("-ignore-filename-regex={regex}")));
         if let Some(sources) = &self.sources {
@@ -212,7 +212,7 @@ impl CoverageMapping {
         if !output.status.success() {
             let named: Vec<String> = self.images.iter().map(|i| i.display().to_string()).collect();
             let stderr = String::from_utf8_lossy(&output.stderr);
-            // llvm-cov colours its errors even if they do not go to a terminal.
+            // `llvm-cov` colours its errors even if they do not go to a terminal. The escape sequences are removed.
             let mut pieces = stderr.split('\u{1b}');
             let first = pieces.next().into_iter();
             let stderr: String = first.chain(pieces.filter_map(|piece| Some(piece.split_once('m')?.1))).collect();
@@ -235,9 +235,9 @@ fn log_caveats(caveats: &[&Caveat]) {
     log::info!("coverage of {}: {}{more}", first.name(), first.remark());
 }
 
-/// Computes the counters of all functions. Replaces an image with copies that have a corrected mapping if calls did not return, or if
-/// functions of several programs would be confused.
-fn correct_counts(view: &View, images: &[PathBuf], mappings: &[Mapping], names: &FileNames, folder: &Path) -> Result<Corrected> {
+/// Computes the counters of all functions. An image is replaced by copies with a corrected mapping if calls did not return, or if
+/// `llvm-cov` would confuse functions of several programs.
+fn correct_counts(view: &View, images: &[PathBuf], mappings: &[Mapping], names: &FileNames, folder: &Path) -> Result<CorrectedCounts> {
     let executed = counted_images(view.profile);
     let counters = executed.iter().map(|image| match has_counters(image) {
         true => Ok(EdgeCounts::from_image(image)?.functions),
@@ -247,11 +247,13 @@ fn correct_counts(view: &View, images: &[PathBuf], mappings: &[Mapping], names: 
     let mut instances = Instances::new(mappings, counters)?;
     let mut not_executed = NotExecuted::from_view(view, &executed, names);
     for (image, mapping) in mappings.iter().enumerate() {
-        not_executed.record_parts_after_stops(image, mapping, &instances).with_context(|| corrupt_image(&images[image]))?;
+        not_executed.record_parts_after_stops(image, mapping, &instances).with_context(|| corrupt_image_message(&images[image]))?;
     }
     let mut corrected = Vec::new();
     for (image, mapping) in mappings.iter().enumerate() {
-        let Some(parts) = not_executed.correct(image, mapping, &mut instances).with_context(|| corrupt_image(&images[image]))? else {
+        let Some(parts) =
+            not_executed.write_corrected_objects(image, mapping, &mut instances).with_context(|| corrupt_image_message(&images[image]))?
+        else {
             corrected.push(images[image].clone());
             continue;
         };
@@ -264,13 +266,13 @@ fn correct_counts(view: &View, images: &[PathBuf], mappings: &[Mapping], names: 
     let mut caveats: Vec<Caveat> = not_executed.into_caveats().into_iter().collect();
     let not_shown = std::mem::take(&mut instances.not_shown).into_iter();
     caveats.extend(not_shown.map(|function| Caveat { file: String::new(), line: 0, function, reason: CaveatReason::NotShown }));
-    // Each crate has its own instances of a generic or inlined function.
+    // Each crate has its own instances of a generic or inlined function, whose caveats would otherwise be repeated.
     let mut known = HashSet::new();
     caveats.retain(|caveat| known.insert((caveat.file.clone(), caveat.line, caveat.name(), caveat.reason)));
-    Ok(Corrected { functions: instances.into_edges(), images: corrected, caveats })
+    Ok(CorrectedCounts { functions: instances.into_edges(), images: corrected, caveats })
 }
 
-struct Corrected {
+struct CorrectedCounts {
     functions: Vec<FunctionEdges>,
     images: Vec<PathBuf>,
     caveats: Vec<Caveat>,
@@ -278,10 +280,10 @@ struct Corrected {
 
 fn read_mapping(image: &Path) -> Result<Mapping> {
     let bytes = fs::read(image).with_context(|| format!("cannot read {}", image.display()))?;
-    Mapping::read(&bytes).with_context(|| corrupt_image(image))
+    Mapping::read(&bytes).with_context(|| corrupt_image_message(image))
 }
 
-fn corrupt_image(image: &Path) -> String {
+fn corrupt_image_message(image: &Path) -> String {
     format!("{} is corrupt. Rebuild it and record again", image.display())
 }
 
@@ -295,10 +297,10 @@ fn has_counters(image: &ImageProfile) -> bool {
     image.units.iter().any(|unit| unit.map.edge_profile.as_ref().is_some_and(|edges| !edges.functions.is_empty()))
 }
 
-const PROFILE: &str = "coverage.profdata";
+const PROFILE_FILE_NAME: &str = "coverage.profdata";
 
-/// Returns the program files to show: those of the images that count coverage, checked against the profile, and then the files in `moved`
-/// that did not run.
+/// Returns the program files to show. The files of executed images that count coverage come first, and are checked against the profile.
+/// They are followed by the files in `moved` that were not executed.
 fn check_images(profile: &Profile, moved: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let moved: Vec<(PathBuf, Option<String>)> = moved.iter().map(|path| Ok((path.clone(), build_id(path)?))).collect::<Result<_>>()?;
     let images = counted_images(profile);
@@ -336,7 +338,7 @@ fn check_image(path: &Path, image: &ImageProfile) -> Result<()> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let corrupt = || format!("{} is corrupt (rebuild it with --coverage and record again)", path.display());
     let file = object::File::parse(&*bytes).with_context(corrupt)?;
-    let id = file.build_id().with_context(corrupt)?.map(hexadecimal);
+    let id = file.build_id().with_context(corrupt)?.map(format_hexadecimal);
     ensure!(
         id == image.build_id,
         "{} was rebuilt after it ran, so its source mapping does not match the counts. Record again, or pass the file that ran with \
@@ -348,7 +350,7 @@ fn check_image(path: &Path, image: &ImageProfile) -> Result<()> {
 
 fn check_mapping(bytes: &[u8], path: &Path) -> Result<()> {
     let file = object::File::parse(bytes).with_context(|| format!("{} is not an ELF program", path.display()))?;
-    for section in SECTIONS {
+    for section in MAPPING_SECTIONS {
         let size = file.section_by_name(section).map_or(0, |s| s.size());
         ensure!(
             size > 0,
@@ -363,14 +365,14 @@ pub(crate) fn build_id(path: &Path) -> Result<Option<String>> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let file = object::File::parse(&*bytes)
         .with_context(|| format!("{} is not an ELF program. Pass the program that ran with --object", path.display()))?;
-    Ok(file.build_id().ok().flatten().map(hexadecimal))
+    Ok(file.build_id().ok().flatten().map(format_hexadecimal))
 }
 
-fn hexadecimal(id: &[u8]) -> String {
+fn format_hexadecimal(id: &[u8]) -> String {
     id.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Returns true if any program of the profile has a mapping.
+/// Returns true if any program of the profile has a coverage mapping.
 pub fn is_mapped(profile: &Profile) -> bool {
     let mut edges = profile.images.iter().flat_map(|i| &i.units).filter_map(|u| u.map.edge_profile.as_ref());
     edges.any(|e| e.is_coverage() && !e.functions.is_empty())

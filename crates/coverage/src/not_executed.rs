@@ -1,4 +1,4 @@
-//! Corrects LLVM's mapping of counters to source regions for code after calls that did not return.
+//! Corrects LLVM's mapping of counters to source regions if calls did not return, because the code after such a call was not executed.
 //!
 //! LLVM counts a region once, at its start, and computes the counts of some regions by subtraction, as if each call returned. Unfinished
 //! paths show which lines were not executed. `llvm-cov` reads a copy of the mapping in which regions that start on these lines have count
@@ -10,7 +10,7 @@ use crate::demangled::linkage_name;
 use crate::file_names::FileNames;
 use crate::instances::Instances;
 use crate::region_code::{CodeRegion, FunctionRegions, RegionCounter, RegionKind};
-use crate::sections::{Mapping, MappingRecord, hash};
+use crate::sections::{Mapping, MappingRecord, hash_name};
 use crate::stops::{Stop, Stops};
 use crate::true_counts::{SourceSpan, TrueCounts};
 use anyhow::Result;
@@ -21,17 +21,17 @@ use trodden_profile::ImageProfile;
 use trodden_report::View;
 use trodden_report::lines::{Direction, FileCounts, LineCounts};
 
-/// What paths reveal about functions with executions that ended early.
+/// What the paths reveal about functions that have executions that ended early.
 pub struct NotExecuted {
-    /// LLVM's name hashes of functions with unfinished paths.
+    /// LLVM's hashes of the names of functions with unfinished paths.
     functions: HashSet<u64>,
-    /// The hashes of those functions that are compiled with `-O0`. Their branches are the same as in the source.
+    /// The hashes of those `functions` that were compiled with `-O0`. Only their branches correspond to branches in the source.
     unoptimised: HashSet<u64>,
-    /// Counts by line and branch. Files have their names in the mapping.
+    /// Line and branch counts, by the file's name in the mapping.
     counts: BTreeMap<String, FileCounts>,
     stops: Stops,
-    /// The parts of each function that follow a stop, by the function's declaration.
-    parts_after_stops: HashMap<Declared, BTreeSet<SourceSpan>>,
+    /// For each function, given by its declaration, the parts that follow a position where an execution ended.
+    parts_after_stops: HashMap<FunctionPosition, BTreeSet<SourceSpan>>,
     caveats: BTreeSet<Caveat>,
 }
 
@@ -59,8 +59,8 @@ impl NotExecuted {
         for name in edges.flat_map(|edges| &edges.names) {
             let linkage = linkage_name(name);
             if names.contains(linkage) {
-                functions.insert(hash(name.as_bytes()));
-                unoptimised.extend((!optimised.contains(linkage)).then(|| hash(name.as_bytes())));
+                functions.insert(hash_name(name.as_bytes()));
+                unoptimised.extend((!optimised.contains(linkage)).then(|| hash_name(name.as_bytes())));
             }
         }
         let mut counts = BTreeMap::<String, FileCounts>::new();
@@ -74,7 +74,7 @@ impl NotExecuted {
         NotExecuted { functions, unoptimised, counts, stops, parts_after_stops: HashMap::new(), caveats: BTreeSet::new() }
     }
 
-    /// Records which parts of functions follow calls that did not return. All instances of a function share these parts.
+    /// Records the parts of functions that follow calls that did not return. All instances of a function have these parts in common.
     pub fn record_parts_after_stops(&mut self, image: usize, mapping: &Mapping, instances: &Instances) -> Result<()> {
         let mut ends = CallEnds::default();
         for record in mapping.records()? {
@@ -86,7 +86,7 @@ impl NotExecuted {
             }
             let function = record.regions()?;
             let files = normalized_paths(mapping, &record, &function);
-            let Some(place) = declaration(&function, &files) else { continue };
+            let Some(place) = find_declaration(&function, &files) else { continue };
             let mut mark = |reason| {
                 let caveat = Caveat { file: place.0.clone(), line: place.1.0, function: name.clone(), reason };
                 self.caveats.insert(caveat);
@@ -108,7 +108,8 @@ impl NotExecuted {
                 let lines = self.counts.get(name);
                 let is_code = |line: u64| lines.is_none_or(|l| u32::try_from(line).is_ok_and(|line| l.lines.contains_key(&line)));
                 let parts = counts.parts_after_stops(file, is_code, |place| if is_rust { None } else { ends.last_line(name, place) });
-                // Without optimisation, only the call's arguments are evaluated between the position of a call and the call itself.
+                // In unoptimised code, nothing but the evaluation of arguments comes between the position of a call and the call itself, so
+                // no code can have been moved.
                 if parts.has_unknown_lines && !self.unoptimised.contains(&record.name_hash()) {
                     mark(CaveatReason::MovedCode);
                 }
@@ -122,15 +123,15 @@ impl NotExecuted {
         self.caveats
     }
 
-    /// Writes object files with a corrected copy of an image's mapping. In the copy, each instance has separate counters, and so does code
-    /// after calls that did not return. The first record of an instance is in an object file without other instances of its name. Further
-    /// records of the instance are in the first object file. Returns `None` if the mapping needs no correction.
-    pub fn correct(&self, image: usize, mapping: &Mapping, instances: &mut Instances) -> Result<Option<Vec<Vec<u8>>>> {
+    /// Writes object files with a corrected copy of an image's mapping. In the copy, each instance has its own counters, and so does code
+    /// after calls that did not return. The first record of an instance is in an object file without other instances of the same name;
+    /// further records of the instance are in the first object file. Returns `None` if the mapping needs no correction.
+    pub fn write_corrected_objects(&self, image: usize, mapping: &Mapping, instances: &mut Instances) -> Result<Option<Vec<Vec<u8>>>> {
         let (mut objects, mut changed) = (Vec::<MappingObject>::new(), false);
         let mut corrected = BTreeMap::new();
         for record in mapping.records()? {
             let Some(number) = instances.number_of(image, &record) else {
-                object_for(&mut objects, None).add(&record, record.graph_hash(), None);
+                find_object_for(&mut objects, None).add(&record, record.graph_hash(), None);
                 continue;
             };
             let regions = match corrected.entry(number) {
@@ -139,7 +140,7 @@ impl NotExecuted {
             };
             let hash = instances.get(number).edges.hash;
             let is_again = objects.iter().any(|object| object.instances.contains(&number));
-            let object = object_for(&mut objects, (!is_again).then_some(record.name_hash()));
+            let object = find_object_for(&mut objects, (!is_again).then_some(record.name_hash()));
             object.instances.insert(number);
             object.add(&record, hash, regions.as_ref());
             changed |= hash != record.graph_hash() || regions.is_some();
@@ -163,7 +164,7 @@ impl NotExecuted {
         let instance = instances.get(number);
         let stops = self.stops.stops_of(&instance.images, &instance.edges.name);
         let is_unfinished = self.functions.contains(&record.name_hash());
-        let parts = declaration(&function, &files).and_then(|place| self.parts_after_stops.get(&place));
+        let parts = find_declaration(&function, &files).and_then(|place| self.parts_after_stops.get(&place));
         let mut changed = false;
         if !stops.is_empty() || parts.is_some() {
             let values = &mut instances.edges_mut(number).counts;
@@ -171,11 +172,12 @@ impl NotExecuted {
         }
         for (file, regions) in files.iter().zip(&mut function.regions).filter(|_| is_unfinished) {
             let Some(counts) = self.counts.get(file) else { continue };
-            changed |= correct_file(regions, counts, function.expressions.len() as u64, self.unoptimised.contains(&record.name_hash()));
+            changed |=
+                zero_unexecuted_regions(regions, counts, function.expressions.len() as u64, self.unoptimised.contains(&record.name_hash()));
         }
         if changed {
-            // The expression subtracts a counter from itself. The constant 0 cannot be used: LLVM takes it to mean that the compiler folded
-            // a condition.
+            // This expression has the value 0, because it subtracts a counter from itself. The constant 0 cannot be used, because LLVM
+            // takes it to mean that the compiler folded a condition.
             function.expressions.push([RegionCounter::FIRST, RegionCounter::FIRST]);
         }
         changed |= instances.get(number).add_variant_files(&mut function);
@@ -197,8 +199,8 @@ impl MappingObject {
     }
 }
 
-/// Returns the first object file that has no record of this name, or the first file if `name` is `None`.
-fn object_for(objects: &mut Vec<MappingObject>, name: Option<u64>) -> &mut MappingObject {
+/// Returns the first object file without a record of this name, and adds a file if necessary. If `name` is `None`, returns the first file.
+fn find_object_for(objects: &mut Vec<MappingObject>, name: Option<u64>) -> &mut MappingObject {
     let number = name.map_or(0, |name| objects.iter().position(|object| !object.names.contains(&name)).unwrap_or(objects.len()));
     objects.resize_with(objects.len().max(number + 1), MappingObject::default);
     &mut objects[number]
@@ -208,15 +210,15 @@ fn normalized_paths(mapping: &Mapping, record: &MappingRecord, function: &Functi
     mapping.files_of(record, function).iter().map(|file| normalize(file)).collect()
 }
 
-/// The file and start of a function's first region. All instances of a template share it.
-type Declared = (String, (u64, u64));
+/// Identifies a function in the source, by the file and start of its first region. All instances of a template have these in common.
+type FunctionPosition = (String, (u64, u64));
 
-fn declaration(function: &FunctionRegions, files: &[String]) -> Option<Declared> {
+fn find_declaration(function: &FunctionRegions, files: &[String]) -> Option<FunctionPosition> {
     Some((files.first()?.clone(), function.regions.first()?.first()?.start))
 }
 
-/// Corrects the counters of a function's regions, and adds gap regions for the parts after calls. Appends the corrected counts to `values`
-/// as additional counters. Returns true if anything changed.
+/// Corrects the counters of a function's regions, and adds a gap region for each part that follows a call. The corrected counts are
+/// appended to `values` as additional counters. Returns true if anything changed.
 fn correct_counts<'r>(
     values: &mut Vec<u64>,
     function: &mut FunctionRegions,
@@ -233,7 +235,7 @@ fn correct_counts<'r>(
             && *counter != RegionCounter::ZERO
         {
             values.push(count);
-            *counter = RegionCounter::plain(values.len() as u64 - 1);
+            *counter = RegionCounter::from_counter(values.len() as u64 - 1);
             changed = true;
         }
     };
@@ -251,7 +253,7 @@ fn correct_counts<'r>(
     }
     for part in parts {
         let mut counter = RegionCounter::FIRST;
-        set(&mut counter, counts.reached_part(part), None);
+        set(&mut counter, counts.count_reaching_part(part), None);
         let gap = CodeRegion { kind: RegionKind::Gap, counters: vec![counter], start: part.start, end: part.end, others: Vec::new() };
         function.regions[part.file].extend((counter != RegionCounter::FIRST).then_some(gap));
     }
@@ -259,9 +261,9 @@ fn correct_counts<'r>(
     changed
 }
 
-/// Sets the counters of regions that were not executed to the expression whose value is 0. Returns true if anything changed.
-fn correct_file(regions: &mut Vec<CodeRegion>, counts: &FileCounts, expression: u64, is_unoptimised: bool) -> bool {
-    let zero = RegionCounter::difference(expression);
+/// Replaces the counters of regions that were not executed by the expression with the value 0. Returns true if anything changed.
+fn zero_unexecuted_regions(regions: &mut Vec<CodeRegion>, counts: &FileCounts, expression: u64, is_unoptimised: bool) -> bool {
+    let zero = RegionCounter::from_difference(expression);
     let dead = DeadCode::new(regions, counts, zero);
     let mut changed = !dead.gaps.is_empty();
     let conditions: BTreeMap<u64, usize> = regions.iter().filter(|r| r.is_branch()).fold(BTreeMap::new(), |mut lines, region| {
@@ -285,7 +287,8 @@ fn correct_file(regions: &mut Vec<CodeRegion>, counts: &FileCounts, expression: 
     changed
 }
 
-/// Returns true if the only branch on a line took a direction, and also if the line's branches cannot be distinguished.
+/// Returns true if the branch on a line took the direction, and also if there are several branches on the line, which cannot be
+/// distinguished.
 fn is_taken(counts: &FileCounts, line: u64, direction: Direction) -> bool {
     let line = line as u32;
     let mut branches = counts.branches.range((line, 0)..=(line, u32::MAX)).map(|(_, directions)| directions);
@@ -295,10 +298,10 @@ fn is_taken(counts: &FileCounts, line: u64, direction: Direction) -> bool {
     }
 }
 
-/// Areas that were not executed: lines with count 0, and the lines without code that follow them in the same region.
+/// Areas of source that were not executed. An area has lines with count 0, and the lines without code that follow them in the same region.
 struct DeadCode {
-    /// Start and end of each area. An area does not extend beyond the region around it, since an executed `else`, for example, may start on
-    /// the region's last line.
+    /// Start and end of each area. An area ends with the region around it, because, for example, an executed `else` may start on the
+    /// region's last line.
     areas: Vec<((u64, u64), (u64, u64))>,
     gaps: Vec<CodeRegion>,
 }
@@ -338,7 +341,7 @@ impl DeadCode {
     }
 }
 
-/// Returns a position after all code on a line. A gap region must start there to determine the count of the next line.
+/// Returns a position after all code on a line. A gap region that starts there determines the count of the next line.
 fn end_of_line(line: u64, regions: &[CodeRegion]) -> (u64, u64) {
     const MIN_COLUMN: u64 = 4096;
     let ends = regions.iter().flat_map(|region| [region.start, region.end]).filter(|place| place.0 == line).map(|place| place.1 + 1);

@@ -1,4 +1,4 @@
-//! Finds the Rust package and workspace of a source file, from the manifests in the folders above the file.
+//! Finds the Rust package and the workspace to which a source file belongs, from the manifests in the folders above the file.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Package {
     pub name: String,
-    /// The workspace's folder, or the package's folder if it is in no workspace.
+    /// The workspace's folder, or the package's folder if the package is in no workspace.
     pub workspace: PathBuf,
 }
 
-/// Finds packages. Reads each manifest once.
+/// Finds the packages of source files. Each manifest is read only once.
 #[derive(Default)]
 pub struct PackageFinder {
     by_folder: HashMap<PathBuf, Option<Package>>,
@@ -19,7 +19,7 @@ pub struct PackageFinder {
 }
 
 impl PackageFinder {
-    /// Returns the package of a source file; `None` if the file is in no package or the manifest no longer exists.
+    /// Returns the package of a source file; `None` if it is in no package, or if the manifest no longer exists.
     pub fn of_file(&mut self, file: &Path) -> Option<Package> {
         let folder = file.parent()?;
         if let Some(known) = self.by_folder.get(folder) {

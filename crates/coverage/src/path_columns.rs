@@ -1,7 +1,8 @@
-//! Counts paths by source file and function, over all programs of a profile.
+//! Counts paths by source file and by function, over all programs of a profile.
 //!
-//! Several programs may contain the same code of a function, from a static library or the same source. A path of that code counts as taken
-//! if any of the programs took it. A function that was compiled in several ways has separate paths for each way.
+//! Several programs may contain the same code of a function, because they link the same static library or compile the same source. A path
+//! through this code counts as taken if any of the programs took it. A function that was compiled in several ways has separate paths for
+//! each of them.
 
 use crate::file_names::FileNames;
 use std::collections::BTreeMap;
@@ -10,10 +11,10 @@ use trodden_profile::FunctionPaths;
 use trodden_report::coverage::{count_combinations, describe_untested};
 use trodden_report::{Function, View};
 
-/// A function's code, which several programs may contain.
+/// The code of a function, which several programs may contain.
 pub struct FunctionCode<'v, 'a> {
     pub function: &'v Function<'a>,
-    /// The source file's name in the mapping; `None` if the mapping does not contain the file.
+    /// The source file's name in the coverage mapping; `None` if the mapping does not contain the file.
     pub file: Option<String>,
     paths: FunctionPaths,
 }
@@ -28,14 +29,14 @@ impl FunctionCode<'_, '_> {
     }
 }
 
-/// Groups the functions of all programs by their code. The code with the most executed instructions comes first.
+/// Groups the functions of all programs by their code. The group with the most executed instructions comes first.
 pub fn group_by_code<'v, 'a>(view: &'v View<'a>, names: &FileNames) -> Vec<FunctionCode<'v, 'a>> {
     let mut groups: BTreeMap<_, Vec<&Function>> = BTreeMap::new();
     let mut ordinals: BTreeMap<_, usize> = BTreeMap::new();
     for function in distinct_functions(view) {
         let file = function.file().and_then(|file| names.in_mapping(view.profile, function.image, file));
         let code = (file.clone(), function.map.name.as_str(), function.map.local, function.map.shape, function.map.code);
-        // A program may contain the same local function in several units.
+        // A program may contain the same local function in several compilation units. These are told apart by their order.
         let ordinal = ordinals.entry((function.image.identity, code.clone())).or_default();
         groups.entry((code, *ordinal)).or_default().push(function);
         *ordinal += 1;
@@ -49,7 +50,8 @@ pub fn group_by_code<'v, 'a>(view: &'v View<'a>, names: &FileNames) -> Vec<Funct
     all
 }
 
-/// Returns the functions of a profile. If several units of an image contain a copy, only the copy with the most executed paths is returned.
+/// Returns the functions of a profile. If several units of an image contain a copy of a function, returns only the copy with the most
+/// executed paths.
 fn distinct_functions<'v, 'a>(view: &'v View<'a>) -> Vec<&'v Function<'a>> {
     let mut best: BTreeMap<_, &Function> = BTreeMap::new();
     for (at, function) in view.functions.iter().enumerate() {
@@ -72,7 +74,7 @@ pub fn combinations_by_file(code: &[FunctionCode]) -> BTreeMap<String, Combinati
     files
 }
 
-/// Finds the code of the function that has this name in LLVM's profiles. LLVM prefixes the names of local C functions with the file.
+/// Finds the code of the function with this name in LLVM's profiles, where the name of a local C function starts with the source file.
 pub fn find_code<'c, 'v, 'a>(code: &'c [FunctionCode<'v, 'a>], name: &str, files: &[String]) -> Vec<&'c FunctionCode<'v, 'a>> {
     let is_named = |code: &&FunctionCode| {
         let linkage = &code.function.name.linkage;
@@ -80,7 +82,7 @@ pub fn find_code<'c, 'v, 'a>(code: &'c [FunctionCode<'v, 'a>], name: &str, files
     };
     let named = || code.iter().filter(is_named);
     let here: Vec<&FunctionCode> = named().filter(|code| code.file.as_ref().is_some_and(|file| files.contains(file))).collect();
-    // If debug information does not name a file of the mapping, non-local functions are identified by name only.
+    // If no code is in a file of the mapping, functions that are not local are identified by name only.
     match here.is_empty() {
         true => {
             named().filter(|code| code.file.is_none() && (code.function.name.linkage == name || code.function.file().is_none())).collect()
@@ -89,7 +91,7 @@ pub fn find_code<'c, 'v, 'a>(code: &'c [FunctionCode<'v, 'a>], name: &str, files
     }
 }
 
-/// Removes the file from `file.c:f`. Mangled names have no colon.
+/// Removes the file from a name such as `file.c:f`. Mangled names contain no colon.
 pub fn plain_name(name: &str) -> &str {
     name.rsplit_once(':').map_or(name, |(_, name)| name)
 }

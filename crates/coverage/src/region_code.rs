@@ -9,12 +9,12 @@ impl RegionCounter {
     pub const ZERO: RegionCounter = RegionCounter(0);
     pub const FIRST: RegionCounter = RegionCounter(1);
 
-    /// Returns a counter whose value is the difference that an expression computes. `expression` is its index.
-    pub fn difference(expression: u64) -> RegionCounter {
+    /// Returns the counter whose value is computed by subtraction. `expression` is the index of the expression with the two operands.
+    pub fn from_difference(expression: u64) -> RegionCounter {
         RegionCounter(expression << 2 | 2)
     }
 
-    pub fn plain(number: u64) -> RegionCounter {
+    pub fn from_counter(number: u64) -> RegionCounter {
         RegionCounter(number << 2 | 1)
     }
 
@@ -31,47 +31,47 @@ impl RegionCounter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionCounterKind {
     Zero,
-    /// The function's counter with this index.
+    /// A counter of the function, by its index.
     Plain(u64),
-    /// The first operand of an expression minus the second.
+    /// The first operand of an expression minus the second. The number is the index of the expression.
     Difference(u64),
-    /// The sum of an expression's operands.
+    /// The sum of the two operands of an expression. The number is the index of the expression.
     Sum(u64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionKind {
     Code,
-    /// The space between pieces of code. It determines the counts of lines on which no other region starts.
+    /// The space between pieces of code. It determines the counts of those lines on which no other region starts.
     Gap,
-    /// A macro expansion. The number is the index of the file that contains the expanded text.
+    /// A macro expansion. The number is the index of the file with the expanded text.
     Expansion(u64),
-    /// A kind that is not interpreted here, by LLVM's number.
+    /// Any other kind, given by LLVM's number for it.
     Other(u64),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeRegion {
     pub kind: RegionKind,
-    /// One counter, or a branch's true and false counters.
+    /// The counter of a region. A branch has two: for the condition being true, and for it being false.
     pub counters: Vec<RegionCounter>,
-    /// Line and column.
+    /// Start of the region, as line and column.
     pub start: (u64, u64),
-    /// Line and column, exclusive.
+    /// End of the region, as line and column (exclusive).
     pub end: (u64, u64),
-    /// Additional encoded numbers of conditions and decisions.
+    /// Additional numbers, not interpreted here, that LLVM stores for conditions and decisions.
     pub others: Vec<u64>,
 }
 
 const BRANCH_KIND: u64 = 4;
 const DECISION_KIND: u64 = 5;
 const CONDITION_KIND: u64 = 6;
-/// The flag in the end column that marks a gap.
+/// Flag in the number of a region's end column. It marks gap regions.
 const GAP_FLAG: u64 = 1 << 31;
 const EXPANSION_FLAG: u64 = 1 << 2;
 
 impl CodeRegion {
-    /// Returns true for branches, including conditions of decisions.
+    /// Returns true for branches, including branches that are conditions of a decision.
     pub fn is_branch(&self) -> bool {
         matches!(self.kind, RegionKind::Other(BRANCH_KIND | CONDITION_KIND))
     }
@@ -79,11 +79,11 @@ impl CodeRegion {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionRegions {
-    /// The function's files, as indices into the unit's list.
+    /// The files in which the function has regions, as indices into the unit's list of files.
     pub files: Vec<u64>,
-    /// The operands of each expression.
+    /// The two operands of each expression.
     pub expressions: Vec<[RegionCounter; 2]>,
-    /// The regions of each file in `files`.
+    /// The regions in each of the `files`.
     pub regions: Vec<Vec<CodeRegion>>,
 }
 
@@ -163,8 +163,8 @@ fn write_region(out: &mut Vec<u8>, region: &CodeRegion, line_before: u64) {
     write_leb128(out, region.end.1 | if region.kind == RegionKind::Gap { GAP_FLAG } else { 0 });
 }
 
-/// Decodes a list of file names. The first name is the folder that relative names refer to. Returns `None` if the list is corrupt or
-/// compressed.
+/// Decodes a list of file names, in which the first one is the folder that relative names refer to. Returns `None` if the list is corrupt
+/// or compressed.
 pub fn read_file_names(bytes: &[u8]) -> Option<Vec<String>> {
     let mut bytes = UnreadBytes(bytes);
     let (count, _, compressed) = (bytes.read_leb128()?, bytes.read_leb128()?, bytes.read_leb128()?);

@@ -1,4 +1,4 @@
-//! Finds functions with a call that returned twice in one process (`setjmp`).
+//! Finds functions with a call that returned twice in the same process, such as `setjmp`.
 
 use std::collections::BTreeSet;
 use trodden_flow::{CutReason, Edge};
@@ -6,11 +6,11 @@ use trodden_profile::{PathEnd, PathStart, Profile};
 use trodden_report::View;
 use trodden_report::view::Function;
 
-/// Warns about functions in which a call returned more often than it was made in one process. LLVM assumes that each call returns once when
-/// it computes a region's count as a difference of counters. Code after such a call may therefore have count 0 although it was executed.
+/// Warns about functions in which calls returned more often than they were made, within one process. When LLVM computes a region's count as
+/// a difference of counters, it assumes that each call returns once. So code after such a call may have count 0 although it was executed.
 pub fn warn_of_second_returns(profile: &Profile) {
     let view = View::from_profile(profile);
-    let names: BTreeSet<&str> = view.functions.iter().filter(|f| returned_again(f)).map(|f| f.name.short.as_str()).collect();
+    let names: BTreeSet<&str> = view.functions.iter().filter(|f| has_second_return(f)).map(|f| f.name.short.as_str()).collect();
     let Some(first) = names.first() else { return };
     let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
     log::warn!(
@@ -19,8 +19,8 @@ pub fn warn_of_second_returns(profile: &Profile) {
     );
 }
 
-/// Returns true if a call in a function returned more often than it was made. Forks are not counted.
-pub fn returned_again(function: &Function) -> bool {
+/// Returns true if a call in a function returned more often than it was made, not counting returns in forked processes.
+pub fn has_second_return(function: &Function) -> bool {
     let forks = || {
         Some((function.unit.map.edge_profile.as_ref()?, function.unit.map.functions.iter().position(|f| std::ptr::eq(f, function.map))?))
     };

@@ -1,13 +1,14 @@
-//! Source positions where executions of a function ended early: calls that did not return, and loops that a signal left.
+//! Source positions where executions of a function ended early: calls that did not return, and loops that were left by a signal. Such a
+//! position is called a *stop*.
 //!
-//! A stop in inlined code belongs to several functions: the inlined one, and at the position of the inlined call, each function that it was
-//! inlined into. If a function catches an exception, its callers continue and have no stop.
+//! A stop in inlined code belongs to several functions: to the inlined function, and, at the position of the inlined call, to each function
+//! that it was inlined into. If a function catches an exception, its callers continue and have no stop.
 
 use crate::caveats::CaveatReason;
 use crate::demangled::linkage_name;
 use crate::file_names::FileNames;
 use crate::handling::{Handling, find_handling};
-use crate::second_returns::returned_again;
+use crate::second_returns::has_second_return;
 use crate::tail_calls::TailCalls;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -22,18 +23,19 @@ use trodden_unit::{EdgeKind, SourcePosition};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stop {
-    /// The source file's name in the mapping, without `.` and `..`.
+    /// The name of the source file in the coverage mapping, without `.` and `..`.
     pub file: String,
-    /// The call's line and column.
+    /// Line and column of the call.
     pub place: (u64, u64),
-    /// Positions of code that was executed before the call although it follows the call in the source. It may compute the call's arguments.
+    /// Positions of code that was executed before the call although it follows the call in the source. Such code may compute the call's
+    /// arguments.
     pub before: Vec<(u64, u64)>,
     pub count: i128,
 }
 
 type StopsOfFunction = BTreeMap<(String, (u64, u64)), Stop>;
 
-/// The stops of all functions, by the image's index and the function's name in LLVM's profiles (`main`, `file.c;local`).
+/// The stops of all functions, by the index of the image and the function's name in LLVM's profiles (`main`, `file.c;local`).
 #[derive(Debug, Default)]
 pub struct Stops {
     functions: HashMap<(usize, String), StopsOfFunction>,
@@ -41,7 +43,7 @@ pub struct Stops {
 }
 
 impl Stops {
-    /// Collects the stops of all functions. An image's index is its position in `images`.
+    /// Collects the stops of all functions. The index of an image is its position in `images`.
     pub fn from_view(view: &View, images: &[&ImageProfile], names_of_files: &FileNames) -> Stops {
         let mut stops = Stops::default();
         let tail_calls = TailCalls::new(view);
@@ -52,10 +54,10 @@ impl Stops {
             let Some(number) = number else { continue };
             let names = edges.names.iter().map(|name| (linkage_name(name), name.as_str())).collect();
             let forks: Vec<Edge> = edges.fork_edges_of(number).collect();
-            // The counters of each process that continues the function include the execution before the fork. The paths are made to do the
-            // same.
+            // After a fork, the counters of each process that continues the function include what was executed before the fork. The paths
+            // are adjusted accordingly.
             let paths = balance_forks(function.map, &function.paths, &forks).ok().flatten();
-            // Also true if a callee forked.
+            // This is also true if a callee forked.
             let is_continued = paths.is_some();
             let paths = paths.map_or(Cow::Borrowed(&function.paths), Cow::Owned);
             let file_of = |file: &str| names_of_files.in_mapping(view.profile, function.image, file).unwrap_or_else(|| normalize(file));
@@ -80,9 +82,9 @@ struct StopCollector<'v, 'a> {
     function: &'v Function<'a>,
     paths: Cow<'v, FunctionPaths>,
     image: usize,
-    /// The names of the unit's functions in LLVM's profiles, by linkage name.
+    /// Maps linkage names of the unit's functions to their names in LLVM's profiles.
     names: HashMap<&'v str, &'v str>,
-    /// Translates a file name in debug information to the name in the mapping.
+    /// Translates a file name from debug information to the file's name in the coverage mapping.
     file_of: &'v dyn Fn(&str) -> String,
     tail_calls: &'v TailCalls,
     stops: &'v mut Stops,
@@ -98,17 +100,18 @@ impl StopCollector<'_, '_> {
             let left = entered.saturating_sub(stopped[at]);
             let (mut before, mut first, mut previous) = (entered, 0, None);
             for (call, returned) in count_call_returns(function, at, entered, left) {
-                // Calls in arguments come first. Code before those may belong to an unrolled iteration.
+                // The calls in this call's arguments were made first. Code before those may belong to an earlier iteration of an unrolled
+                // loop.
                 let up_to_call = call.up_to_call as usize;
                 let near = block.positions.get(first.min(up_to_call)..up_to_call).unwrap_or_default();
                 let near: Vec<SourcePosition> = near.iter().copied().chain(previous).collect();
-                self.add(call.position, &near, before.saturating_sub(returned), None);
+                self.add_ended_executions(call.position, &near, before.saturating_sub(returned), None);
                 (before, first, previous) = (returned, up_to_call, call.position);
             }
             let mut edges =
                 function.map.graph.out(Node(at as u32)).iter().map(|edge| (function.map.graph.edge(*edge), paths.edges[edge.index()]));
             if let Some((_, count)) = edges.clone().find(|(edge, _)| edge.kind == EdgeKind::NoReturn) {
-                self.add(block.positions.last().copied(), &block.positions, count, None);
+                self.add_ended_executions(block.positions.last().copied(), &block.positions, count, None);
             }
             if let Some((edge, count)) = edges.find(|(edge, count)| edge.kind == EdgeKind::Unwind && *count > 0) {
                 let handler = function.map.blocks.get(edge.to.index()).and_then(|block| block.positions.first());
@@ -121,12 +124,12 @@ impl StopCollector<'_, '_> {
                         handler
                     }
                 };
-                self.add(block.branch, &block.positions, count, catching_scope);
+                self.add_ended_executions(block.branch, &block.positions, count, catching_scope);
             }
         }
         for lost in paths.lost.iter().filter(|lost| lost.count > 0) {
             let head = function.map.blocks.get(lost.head.index()).and_then(|block| block.positions.first().copied());
-            self.add(head, &[], lost.count.unsigned_abs(), None);
+            self.add_ended_executions(head, &[], lost.count.unsigned_abs(), None);
         }
     }
 
@@ -134,17 +137,17 @@ impl StopCollector<'_, '_> {
         let function = self.function;
         if is_continued {
             self.add_caveat(function.map.plain_name(), CaveatReason::Forked);
-            // Each process also counts the code that is inlined into the function.
+            // The counters of each process also include code that is inlined into the function.
             let map = function.units_map();
             let scopes: BTreeSet<u32> = function.map.blocks.iter().flat_map(|b| &b.positions).map(|p| p.scope).collect();
             for scope in scopes.into_iter().filter_map(|scope| map.scopes.get(scope as usize)).filter(|scope| scope.inlined_at.is_some()) {
                 self.add_caveat(if scope.linkage_name.is_empty() { &scope.name } else { &scope.linkage_name }, CaveatReason::Forked);
             }
         }
-        if returned_again(function) {
+        if has_second_return(function) {
             self.add_caveat(function.map.plain_name(), CaveatReason::ReturnedTwice);
         }
-        if self.tail_calls.affects(function) {
+        if self.tail_calls.has_relevant_tail_call(function) {
             self.add_caveat(function.map.plain_name(), CaveatReason::TailCall);
         }
     }
@@ -155,7 +158,8 @@ impl StopCollector<'_, '_> {
         }
     }
 
-    /// Adds a caveat to the functions around inlined code that handles an exception. It is unknown whether these functions continue.
+    /// Adds a caveat to the functions around the inlined code that has an exception handler, because it is unknown whether these functions
+    /// continue.
     fn mark_callers(&mut self, handler: u32) {
         let map = self.function.units_map();
         let mut next = map.scopes.get(handler as usize).and_then(|scope| scope.inlined_at);
@@ -171,13 +175,14 @@ impl StopCollector<'_, '_> {
         }
     }
 
-    /// Adds `count` executions that ended at a call. They are added to the function that makes the call and to the functions that it is
-    /// inlined into, up to `catching_scope` if that scope catches the exception. `before` has the positions before the call in its block.
-    fn add(&mut self, call: Option<SourcePosition>, before: &[SourcePosition], count: u64, catching_scope: Option<u32>) {
+    /// Adds `count` executions that ended at a call, to the function that makes the call and to the functions into which it is inlined. If
+    /// `catching_scope` catches the exception, functions around that scope are omitted. `before` has the positions before the call in its
+    /// block.
+    fn add_ended_executions(&mut self, call: Option<SourcePosition>, before: &[SourcePosition], count: u64, catching_scope: Option<u32>) {
         if count == 0 {
             return;
         }
-        let Some(call) = call else { return self.add_unknown() };
+        let Some(call) = call else { return self.add_unknown_stop() };
         let mut next = Some(call);
         while let Some(position) = next {
             self.add_stop(position, before, count.into());
@@ -187,7 +192,7 @@ impl StopCollector<'_, '_> {
         }
     }
 
-    fn add_unknown(&mut self) {
+    fn add_unknown_stop(&mut self) {
         if let Some(name) = self.names.get(self.function.map.plain_name()) {
             let unknown = Stop { file: String::new(), place: (0, 0), before: Vec::new(), count: 1 };
             self.stops.functions.entry((self.image, (*name).to_owned())).or_default().insert((String::new(), (0, 0)), unknown);

@@ -1,4 +1,4 @@
-//! Coverage tables with a row for each file or function. Rows have numbers of paths in addition to LLVM's numbers.
+//! Coverage tables with a row for each file or function. In addition to LLVM's numbers, a row has numbers of paths.
 
 use crate::by_test::changed_lines;
 use crate::caveats::Caveat;
@@ -28,7 +28,7 @@ pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> 
         let package = packages.of_file(Path::new(name)).map(|package| package.name);
         let mut row = CoverageRow { paths: own, package, ..summary_row(name.to_owned(), &file["summary"])? };
         add_caveats(&mut row, mapping, &normalize(name));
-        // The mapping also lists headers without code.
+        // The mapping also contains headers without code.
         if row.regions.all > 0 || row.paths.is_some() {
             table.rows.push(row);
         }
@@ -40,7 +40,7 @@ pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> 
     Ok(table)
 }
 
-/// Makes file names relative to the Rust workspace. Without a workspace, they become relative to their common folder.
+/// Makes file names relative to the folder of the Rust workspace, or, without a workspace, to the common folder of all files.
 fn shorten_names(rows: &mut [CoverageRow], packages: &mut PackageFinder) {
     let workspace = rows.iter().find_map(|row| packages.of_file(Path::new(&row.name))).map(|package| package.workspace);
     if let Some(workspace) = workspace {
@@ -51,11 +51,11 @@ fn shorten_names(rows: &mut [CoverageRow], packages: &mut PackageFinder) {
         }
         return;
     }
-    let prefix = common_folder(rows.iter().map(|r| r.name.as_str()));
+    let prefix = common_folder_length(rows.iter().map(|r| r.name.as_str()));
     rows.iter_mut().for_each(|r| r.name = r.name[prefix..].to_owned());
 }
 
-/// Groups the rows by package, and returns the sum for each package if there are several.
+/// Orders the rows by package. If there are several packages, returns the sum for each of them.
 fn sum_by_package(rows: &mut [CoverageRow]) -> Vec<CoverageRow> {
     let mut sums: Vec<CoverageRow> = Vec::new();
     for row in rows.iter() {
@@ -94,7 +94,7 @@ fn add_caveats(row: &mut CoverageRow, mapping: &CoverageMapping, file: &str) {
     row.caveats.extend(of_file().map(Caveat::json));
 }
 
-/// Reads one of llvm-cov's summaries, which may be of a file or the total.
+/// Reads a summary from the output of `llvm-cov`. It is the summary of a file, or the total.
 fn summary_row(name: String, summary: &Value) -> Result<CoverageRow> {
     let share = |what: &str| -> Result<CoverageRatio> {
         let of = |key: &str| summary[what][key].as_u64().with_context(|| format!("llvm-cov's export lacks `{what}.{key}` for {name}"));
@@ -112,8 +112,8 @@ fn summary_row(name: String, summary: &Value) -> Result<CoverageRow> {
     })
 }
 
-/// Returns the coverage of each function. Each instance of a template has a row. `max_examples` limits the untested combinations listed per
-/// function.
+/// Returns the coverage of each function. Each instance of a template has its own row. `max_examples` is the maximum number of untested
+/// combinations of branches that are listed for a function.
 pub fn by_function(mapping: &CoverageMapping, view: &View, max_examples: usize) -> Result<CoverageTable> {
     let data = mapping.export(&[])?;
     let wanted: BTreeSet<&str> = data["files"].as_array().into_iter().flatten().filter_map(|f| f["filename"].as_str()).collect();
@@ -149,18 +149,18 @@ pub fn by_function(mapping: &CoverageMapping, view: &View, max_examples: usize) 
     Ok(table)
 }
 
-/// Remark for a function whose paths are counted in an earlier row.
+/// Remark for a function whose paths are counted in the row of an earlier function.
 const SHARED_PATHS_REMARK: &str = "compiled in several ways; the first row with this name counts the paths of all of them";
 
-/// Counts code regions. llvm-cov exports each region as [first line, column, last line, column, count, file, expanded file, kind].
+/// Counts code regions. `llvm-cov` exports each region as [first line, column, last line, column, count, file, expanded file, kind].
 fn count_regions(regions: &Value) -> CoverageRatio {
-    const CODE: u64 = 0;
-    let code = regions.as_array().into_iter().flatten().filter(|r| r[7].as_u64() == Some(CODE));
+    const CODE_REGION_KIND: u64 = 0;
+    let code = regions.as_array().into_iter().flatten().filter(|r| r[7].as_u64() == Some(CODE_REGION_KIND));
     code.fold(CoverageRatio::default(), |sum, r| count_item(sum, r[4].as_u64()))
 }
 
-/// Counts both directions of each branch. llvm-cov exports a branch as [first line, column, last line, column, true count, false count,
-/// ...].
+/// Counts branches, with two items for each: its two directions. `llvm-cov` exports a branch as [first line, column, last line, column,
+/// true count, false count, ...].
 fn count_branches(branches: &Value) -> CoverageRatio {
     let all = branches.as_array().into_iter().flatten().flat_map(|b| [b[4].as_u64(), b[5].as_u64()]);
     all.fold(CoverageRatio::default(), count_item)
@@ -170,7 +170,7 @@ fn count_item(sum: CoverageRatio, count: Option<u64>) -> CoverageRatio {
     CoverageRatio { all: sum.all + 1, hit: sum.hit + u64::from(count.is_some_and(|n| n > 0)) }
 }
 
-/// Returns the coverage of the lines that differ from a commit, by file.
+/// Returns the coverage of those lines that were changed since a commit, by file.
 pub fn by_changed_lines(mapping: &CoverageMapping, commit: &str) -> Result<CoverageTable> {
     let changes = changed_lines(commit)?;
     let mut lines = LineExecutions::from_mapping(mapping)?;
@@ -193,8 +193,8 @@ pub fn by_changed_lines(mapping: &CoverageMapping, commit: &str) -> Result<Cover
     Ok(table)
 }
 
-/// Returns the length of the longest folder prefix that all names share, including the slash.
-fn common_folder<'n>(mut names: impl Iterator<Item = &'n str>) -> usize {
+/// Returns the length of the longest folder name, including the slash, with which all names start.
+fn common_folder_length<'n>(mut names: impl Iterator<Item = &'n str>) -> usize {
     let Some(first) = names.next() else { return 0 };
     let same = |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     let length = names.fold(first.len(), |length, name| length.min(same(first, name)));
@@ -207,8 +207,11 @@ mod tests {
 
     #[test]
     fn names_are_shown_without_their_common_folder() {
-        assert_eq!(common_folder(["/a/b/x.c", "/a/b/y.c", "/a/bc/z.c"].into_iter()), 3);
-        assert_eq!((common_folder(["/a/x.c"].into_iter()), common_folder([].into_iter()), common_folder(["x.c"].into_iter())), (3, 0, 0));
+        assert_eq!(common_folder_length(["/a/b/x.c", "/a/b/y.c", "/a/bc/z.c"].into_iter()), 3);
+        assert_eq!(
+            (common_folder_length(["/a/x.c"].into_iter()), common_folder_length([].into_iter()), common_folder_length(["x.c"].into_iter())),
+            (3, 0, 0)
+        );
         assert_eq!((normalize("/a/./b/../c.c"), plain_name("a.c:f"), plain_name("_Zf")), ("/a/c.c".into(), "f", "_Zf"));
     }
 }

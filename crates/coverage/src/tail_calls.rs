@@ -1,28 +1,28 @@
-//! Finds functions whose last call became a jump, so that it is unknown whether the call returned.
+//! Finds functions whose last call was compiled to a jump (a tail call), so that it is unknown whether the call returned.
 //!
-//! The callee's frame replaces the function's frame, so only the function's caller observes whether the callee returned. An unknown tail
-//! call matters in three kinds of functions: `main`, functions that were called where an execution ended, and functions that one of these
-//! jumps to. A callee that always returned does no harm.
+//! The callee's frame replaces the function's frame, so only the function's caller observes whether the callee returned. Whether a tail
+//! call returned matters in three kinds of functions: `main`, functions that were called where an execution ended, and functions to which
+//! one of these jumps. A tail call of a function that always returns is harmless.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_report::inlined::count_stops_by_block;
 use trodden_report::{Function, View};
 use trodden_unit::EdgeKind;
 
-/// Functions with a relevant tail call, by the address of their function map.
+/// Functions with a tail call that matters, by the address of their function map.
 pub struct TailCalls(BTreeSet<usize>);
 
-/// Names of called functions; `None` for an indirect call.
+/// The names of called functions; `None` stands for an indirect call.
 type CalleeNames<'v> = BTreeSet<Option<&'v str>>;
 
 impl TailCalls {
     pub fn new(view: &View) -> TailCalls {
         let jumps: Vec<(&Function, CalleeNames)> =
-            view.executed().map(|function| (function, tail_callees(function))).filter(|(_, callees)| !callees.is_empty()).collect();
+            view.executed().map(|function| (function, find_tail_callees(function))).filter(|(_, callees)| !callees.is_empty()).collect();
         if jumps.is_empty() {
             return TailCalls(BTreeSet::new());
         }
-        let ended: CalleeNames = view.executed().flat_map(callees_where_executions_ended).collect();
+        let ended: CalleeNames = view.executed().flat_map(find_callees_where_executions_ended).collect();
         let mut reached: BTreeSet<usize> = BTreeSet::new();
         loop {
             let via: CalleeNames =
@@ -43,8 +43,8 @@ impl TailCalls {
         TailCalls(unknown.map(|(function, _)| map_address(function)).collect())
     }
 
-    /// Returns true if it matters that the return of the function's last call is unknown.
-    pub fn affects(&self, function: &Function) -> bool {
+    /// Returns true if the function has a tail call and it matters whether that call returned.
+    pub fn has_relevant_tail_call(&self, function: &Function) -> bool {
         self.0.contains(&map_address(function))
     }
 }
@@ -53,16 +53,16 @@ fn map_address(function: &Function) -> usize {
     std::ptr::from_ref(function.map).addr()
 }
 
-/// Returns the callees in blocks that end with an executed tail call.
-fn tail_callees<'v>(function: &'v Function) -> CalleeNames<'v> {
+/// Returns the functions to which a function jumped by tail calls.
+fn find_tail_callees<'v>(function: &'v Function) -> CalleeNames<'v> {
     let edges = function.map.graph.flow_edges().zip(&function.paths.edges);
     let blocks: BTreeSet<_> =
         edges.filter(|(edge, count)| edge.kind == EdgeKind::TailCall && **count > 0).map(|(edge, _)| edge.from).collect();
     function.map.calls.iter().filter(|call| blocks.contains(&call.block)).map(|call| call.callee.as_deref()).collect()
 }
 
-/// Returns the callees in blocks in which executions of a function ended.
-fn callees_where_executions_ended<'v>(function: &'v Function) -> CalleeNames<'v> {
+/// Returns the functions called in those blocks in which an execution of the function ended.
+fn find_callees_where_executions_ended<'v>(function: &'v Function) -> CalleeNames<'v> {
     let stopped = count_stops_by_block(function, &function.paths);
     let unwound =
         function.map.graph.flow_edges().zip(&function.paths.edges).filter(|(edge, count)| edge.kind == EdgeKind::Unwind && **count > 0);
@@ -73,7 +73,7 @@ fn callees_where_executions_ended<'v>(function: &'v Function) -> CalleeNames<'v>
     calls.map(|call| call.callee.as_deref()).chain(lost).collect()
 }
 
-/// Returns the names of functions whose executions all returned.
+/// Returns the names of functions that always returned, including those of library functions.
 fn find_always_returning<'v>(view: &'v View, jumps: &[(&'v Function, CalleeNames<'v>)]) -> BTreeSet<&'v str> {
     let mut finished: BTreeMap<&str, bool> = BTreeMap::new();
     for function in &view.functions {
@@ -94,7 +94,7 @@ fn find_always_returning<'v>(view: &'v View, jumps: &[(&'v Function, CalleeNames
     }
 }
 
-/// Library functions that return unless the process ends.
+/// Library functions that always return, unless the process ends.
 const RETURNING_LIBRARY_FUNCTIONS: [&str; 32] = [
     "_ZdaPv", "_ZdaPvm", "_ZdlPv", "_ZdlPvm", "abs", "calloc", "close", "fclose", "fflush", "fputc", "fputs", "free", "fwrite", "malloc",
     "memchr", "memcmp", "memcpy", "memmove", "memset", "printf", "putc", "putchar", "puts", "realloc", "snprintf", "strchr", "strcmp",

@@ -2,26 +2,26 @@
 //!
 //! LLVM counts some regions directly, at their start; these counts are exact. It computes the other counts from them, as if every execution
 //! reached the end of each region. A computed count is too high if it includes an execution that ended before it reached the region. There
-//! are two cases. The execution ended earlier within a region that contains both positions, or it ended anywhere in a different region that
+//! are two cases: the execution ended earlier in a region that contains both positions, or it ended anywhere in a different region that
 //! leads to this one, as a loop's body leads to its condition.
 
 use crate::region_code::{CodeRegion, FunctionRegions, RegionCounter, RegionCounterKind, RegionKind};
 use crate::stops::Stop;
 use std::collections::{BTreeMap, HashMap};
 
-/// A line and column, both from 1.
-pub type Place = (u64, u64);
+/// A position in a file: line and column, both from 1.
+pub type LineAndColumn = (u64, u64);
 
-/// A range in a file. Code from a macro or an included file has the position of the expansion or inclusion.
+/// A range of positions in a file. Code from a macro or from an included file has the position of the expansion or inclusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SourceSpan {
     pub file: usize,
-    pub start: Place,
-    pub end: Place,
+    pub start: LineAndColumn,
+    pub end: LineAndColumn,
 }
 
 impl SourceSpan {
-    fn contains_place(&self, file: usize, place: Place) -> bool {
+    fn contains_place(&self, file: usize, place: LineAndColumn) -> bool {
         self.file == file && self.start <= place && place < self.end
     }
 
@@ -30,79 +30,80 @@ impl SourceSpan {
     }
 }
 
-/// Computes the counts of a function's regions, given its counters and stops.
+/// Computes the true counts of a function's regions, from its counters and from the positions where executions ended (stops).
 pub struct TrueCounts<'f> {
     function: &'f FunctionRegions,
     counts: &'f [u64],
-    /// The span of each region, by the indices of file and region.
+    /// The span of each region, indexed by file and region.
     spans: Vec<Vec<SourceSpan>>,
     /// For each counter, the spans of the code regions whose count it is.
     owners: HashMap<u64, Vec<SourceSpan>>,
-    /// For each counter, the region at whose start it is incremented.
+    /// For each counter, the region at whose start the program increments it.
     counted: HashMap<u64, SourceSpan>,
-    /// Each stop with its file and place.
-    stops: Vec<(usize, Place, &'f Stop)>,
-    /// For each stop, the regions around it whose counts are computed, with their sums.
-    computed: Vec<Vec<(SourceSpan, Terms)>>,
+    /// The positions where executions ended, each with its index of the file.
+    stops: Vec<(usize, LineAndColumn, &'f Stop)>,
+    /// For each stop, the regions that contain it and whose counts LLVM computes from other counters. Each has its sum of counters.
+    computed: Vec<Vec<(SourceSpan, CounterSum)>>,
 }
 
-/// A sum of counters: maps each counter to its factor.
-type Terms = BTreeMap<u64, i128>;
+/// A sum of counters, as a map from each counter to its factor.
+type CounterSum = BTreeMap<u64, i128>;
 
 impl<'f> TrueCounts<'f> {
-    /// Prepares a function's counts. `files` names the function's files. Returns `None` if the position of a stop is unknown, a corrected
-    /// count would be negative, or the mapping is corrupt.
+    /// Prepares the computation of a function's counts. `files` are the names of the function's files. Returns `None` if the position of a
+    /// stop is unknown, if a corrected count would be negative, or if the mapping is corrupt.
     pub fn new(function: &'f FunctionRegions, counts: &'f [u64], files: &[String], stops: &'f [Stop]) -> Option<TrueCounts<'f>> {
-        let spans = region_spans(function)?;
+        let spans = compute_region_spans(function)?;
         let (owners, counted) = assign_counters(function, &spans);
         let mut all = TrueCounts { function, counts, spans, owners, counted, stops: Vec::new(), computed: Vec::new() };
         for stop in stops {
-            let (file, place) = all.locate(files, stop)?;
-            all.computed.push(all.computed_around(file, place)?);
+            let (file, place) = all.locate_stop(files, stop)?;
+            all.computed.push(all.find_computed_regions(file, place)?);
             all.stops.push((file, place, stop));
         }
         let is_possible = |(file, number): (usize, usize)| all.entry_count(file, number).is_some_and(|count| count >= 0);
         let numbers = function.regions.iter().enumerate().flat_map(|(file, r)| (0..r.len()).map(move |number| (file, number)));
-        let is_sound = numbers.filter(|(file, number)| is_code(&function.regions[*file][*number])).all(is_possible);
+        let is_sound = numbers.filter(|(file, number)| is_code_region(&function.regions[*file][*number])).all(is_possible);
         is_sound.then_some(all)
     }
 
     /// Returns true if the function has more than one code region.
     pub fn has_branches(&self) -> bool {
-        self.function.regions.iter().flatten().filter(|region| is_code(region)).count() > 1
+        self.function.regions.iter().flatten().filter(|region| is_code_region(region)).count() > 1
     }
 
-    /// Returns the regions around a position whose counts are computed, with their sums; `None` if the mapping is corrupt.
-    fn computed_around(&self, file: usize, place: Place) -> Option<Vec<(SourceSpan, Terms)>> {
+    /// Returns the regions that contain a position and whose counts LLVM computes from other counters. Each has its sum of counters.
+    /// Returns `None` if the mapping is corrupt.
+    fn find_computed_regions(&self, file: usize, place: LineAndColumn) -> Option<Vec<(SourceSpan, CounterSum)>> {
         let regions = self.function.regions.iter().zip(&self.spans).flat_map(|(regions, spans)| regions.iter().zip(spans));
-        let around = regions.filter(|(region, span)| is_code(region) && span.contains_place(file, place));
+        let around = regions.filter(|(region, span)| is_code_region(region) && span.contains_place(file, place));
         let computed = around.filter(|(region, _)| !matches!(region.counters[0].kind(), RegionCounterKind::Plain(_)));
-        computed.map(|(region, span)| Some((*span, self.to_terms(region.counters[0])?))).collect()
+        computed.map(|(region, span)| Some((*span, self.expand_counter(region.counters[0])?))).collect()
     }
 
-    /// Returns the file and position of a stop; `None` if no region contains the stop.
-    fn locate(&self, files: &[String], stop: &Stop) -> Option<(usize, Place)> {
+    /// Returns the file's index and the position of a stop; `None` if no region contains the stop.
+    fn locate_stop(&self, files: &[String], stop: &Stop) -> Option<(usize, LineAndColumn)> {
         let is_of = |file: &usize| files.get(*file).is_some_and(|name| *name == stop.file);
         let whole = |file: usize| self.spans[file].iter().filter(move |span| span.file == file);
         let direct = (0..files.len()).filter(is_of).find(|file| whole(*file).any(|span| span.contains_place(*file, stop.place)));
-        // Code from an included file has the position of the inclusion.
+        // Code from an included file is attributed to the position of the inclusion.
         let included = || (0..files.len()).filter(is_of).find_map(|file| self.spans[file].first().filter(|span| span.file != file));
         direct.map(|file| (file, stop.place)).or_else(|| included().map(|span| (span.file, span.start)))
     }
 
-    /// Returns LLVM's value of a counter; `None` if the mapping is corrupt.
+    /// Returns the value that LLVM computes for a counter; `None` if the mapping is corrupt.
     pub fn value(&self, counter: RegionCounter) -> Option<i128> {
-        self.to_terms(counter)?.into_iter().map(|(number, times)| Some(i128::from(*self.counts.get(number as usize)?) * times)).sum()
+        self.expand_counter(counter)?.into_iter().map(|(number, times)| Some(i128::from(*self.counts.get(number as usize)?) * times)).sum()
     }
 
-    /// Expresses a counter as a sum of the function's counters. Returns `None` if the mapping is corrupt.
-    fn to_terms(&self, counter: RegionCounter) -> Option<Terms> {
-        let (mut terms, mut worklist) = (Terms::new(), vec![(counter, 1)]);
-        // The expressions of a corrupt mapping may refer to each other in a cycle.
+    /// Expresses a counter as a sum of the counters that the program increments. Returns `None` if the mapping is corrupt.
+    fn expand_counter(&self, counter: RegionCounter) -> Option<CounterSum> {
+        let (mut terms, mut worklist) = (CounterSum::new(), vec![(counter, 1)]);
+        // The limit on steps is needed because the expressions of a corrupt mapping may refer to each other in a cycle.
         let mut steps = 0;
         while let Some((counter, times)) = worklist.pop() {
             steps += 1;
-            if steps > MAX_TERMS {
+            if steps > MAX_EXPANSION_STEPS {
                 return None;
             }
             let (expression, sign) = match counter.kind() {
@@ -121,28 +122,28 @@ impl<'f> TrueCounts<'f> {
         Some(terms)
     }
 
-    /// Counts executions that are part of a counter's value but ended before they reached a span.
+    /// Counts the executions that are included in a counter's value but ended before they reached a span.
     fn count_ended_before(&self, counter: RegionCounter, span: &SourceSpan) -> Option<i128> {
-        let terms = self.to_terms(counter)?;
-        let is_counted = |number: &u64, file: usize, place: Place| {
+        let terms = self.expand_counter(counter)?;
+        let is_counted = |number: &u64, file: usize, place: LineAndColumn| {
             let others = || self.owners.get(number).into_iter().flatten().filter(|owner| *owner != span);
             match others().any(|owner| owner.contains(span)) {
                 true => place < span.start && others().any(|owner| owner.contains(span) && owner.contains_place(file, place)),
                 false => !span.contains_place(file, place) && others().any(|owner| owner.contains_place(file, place)),
             }
         };
-        let times = |file, place, excluded: &Terms| -> i128 {
+        let times = |file, place, excluded: &CounterSum| -> i128 {
             let counted = terms.iter().filter(|(number, _)| !excluded.contains_key(number) && is_counted(number, file, place));
             counted.map(|(_, times)| *times).sum()
         };
-        // A computed region that is before or around this region leads to this region if its sum is part of this region's sum.
-        let is_part = |(region, sum): &(SourceSpan, Terms), place: Place| {
+        // A computed region before or around this region leads to this region if its sum of counters is a part of this region's sum.
+        let is_part = |(region, sum): &(SourceSpan, CounterSum), place: LineAndColumn| {
             let is_before = if region.contains(span) { place < span.start } else { region.start < span.start };
             is_before && sum.iter().all(|(number, times)| terms.get(number) == Some(times))
         };
         let missing = self.stops.iter().zip(&self.computed).map(|((file, place, stop), computed)| {
             let mut parts = computed.iter().filter(|region| is_part(region, *place));
-            let is_missing = times(*file, *place, &Terms::new()) > 0 || parts.any(|(_, sum)| times(*file, *place, sum) >= 0);
+            let is_missing = times(*file, *place, &CounterSum::new()) > 0 || parts.any(|(_, sum)| times(*file, *place, sum) >= 0);
             if is_missing { stop.count } else { 0 }
         });
         Some(missing.sum())
@@ -152,7 +153,7 @@ impl<'f> TrueCounts<'f> {
     pub fn entry_count(&self, file: usize, number: usize) -> Option<i128> {
         let (region, span) = (&self.function.regions[file][number], &self.spans[file][number]);
         let counter = *region.counters.first()?;
-        // A gap leads to the region at its end.
+        // A gap region leads to the region that starts at its end.
         let is_at = |counted: &SourceSpan| match region.kind {
             RegionKind::Gap => (counted.file, counted.start) == (span.file, span.end),
             _ => counted == span,
@@ -162,16 +163,17 @@ impl<'f> TrueCounts<'f> {
         Some(if is_exact { value } else { value - self.count_ended_before(counter, span)? })
     }
 
-    /// Returns the number of executions that reached a place in a region; `None` if the mapping is corrupt.
-    fn count_at(&self, (file, number): (usize, usize), place: Place) -> Option<i128> {
+    /// Returns the number of executions that reached a position in a region; `None` if the mapping is corrupt.
+    fn count_reaching(&self, (file, number): (usize, usize), place: LineAndColumn) -> Option<i128> {
         let span = &self.spans[file][number];
         let ended = self.stops.iter().filter(|(file, stop, _)| span.contains_place(*file, *stop) && *stop < place);
         Some(self.entry_count(file, number)? - ended.map(|(_, _, stop)| stop.count).sum::<i128>())
     }
 
     fn enclosing_region(&self, span: &SourceSpan) -> Option<(usize, usize)> {
-        let contains =
-            |(file, number): &(usize, usize)| is_code(&self.function.regions[*file][*number]) && self.spans[*file][*number].contains(span);
+        let contains = |(file, number): &(usize, usize)| {
+            is_code_region(&self.function.regions[*file][*number]) && self.spans[*file][*number].contains(span)
+        };
         let numbers = self.function.regions.iter().enumerate().flat_map(|(file, r)| (0..r.len()).map(move |number| (file, number)));
         let extent = |(file, number): &(usize, usize)| {
             let span = self.spans[*file][*number];
@@ -180,7 +182,7 @@ impl<'f> TrueCounts<'f> {
         numbers.filter(contains).min_by_key(extent)
     }
 
-    /// Returns the counts of a branch's true and false directions; `None` if they are unknown.
+    /// Returns the counts of a branch's true and false directions; `None` if they cannot be determined.
     pub fn direction_counts(&self, file: usize, number: usize) -> Option<[i128; 2]> {
         let (region, span) = (&self.function.regions[file][number], self.spans[file][number]);
         let [yes, no] = [*region.counters.first()?, *region.counters.get(1)?];
@@ -188,8 +190,8 @@ impl<'f> TrueCounts<'f> {
         let around = self.enclosing_region(&span)?;
         let is_condition = self.value(*self.function.regions[around.0][around.1].counters.first()?)? == values[0] + values[1];
         let sides = match (self.is_counted_at_target(yes, &span), self.is_counted_at_target(no, &span)) {
-            (true, _) if is_condition => [values[0], self.count_at(around, span.end)? - values[0]],
-            (_, true) if is_condition => [self.count_at(around, span.end)? - values[1], values[1]],
+            (true, _) if is_condition => [values[0], self.count_reaching(around, span.end)? - values[0]],
+            (_, true) if is_condition => [self.count_reaching(around, span.end)? - values[1], values[1]],
             (exact, other) => {
                 let side = |counter, value: i128, exact: bool| {
                     Some(if exact { value } else { value - self.count_ended_before(counter, &span)? })
@@ -200,7 +202,7 @@ impl<'f> TrueCounts<'f> {
         (sides[0] >= 0 && sides[1] >= 0).then_some(sides)
     }
 
-    /// Returns true if a branch's counter is incremented in the region that the branch leads to.
+    /// Returns true if a branch's counter is incremented where the branch leads to, and not in the code that contains the branch.
     fn is_counted_at_target(&self, counter: RegionCounter, branch: &SourceSpan) -> bool {
         match counter.kind() {
             RegionCounterKind::Plain(number) => self.counted.get(&number).is_none_or(|counted| !counted.contains(branch)),
@@ -209,21 +211,21 @@ impl<'f> TrueCounts<'f> {
     }
 
     /// Returns the parts of regions after stops. A part extends from the end of a line to the end of the region. `ends` returns the last
-    /// line of the call at a place; `None` if the source does not show it. Then lines without code are assumed to belong to the call before
-    /// them, and code that was executed before the call is assumed to be part of its arguments.
+    /// line of the call at a position, or `None` if the source does not show it. In that case, lines without code are assumed to belong to
+    /// the call before them, and code that was executed before the call is assumed to be part of the call's arguments.
     pub fn parts_after_stops(
         &self,
         file: usize,
         is_code_line: impl Fn(u64) -> bool,
-        mut ends: impl FnMut(Place) -> Option<u64>,
+        mut ends: impl FnMut(LineAndColumn) -> Option<u64>,
     ) -> PartsAfterStops {
         let mut parts = PartsAfterStops::default();
         for (number, span) in self.spans[file].iter().enumerate().filter(|(_, span)| span.file == file) {
-            if !is_code(&self.function.regions[file][number]) {
+            if !is_code_region(&self.function.regions[file][number]) {
                 continue;
             }
             for (_, place, stop) in self.stops.iter().filter(|(of, place, _)| span.contains_place(*of, *place)) {
-                let is_argument = |before: &&Place| {
+                let is_argument = |before: &&LineAndColumn| {
                     self.enclosing_region(&empty_span(file, **before)) == self.enclosing_region(&empty_span(file, *place))
                 };
                 let last = stop.before.iter().rev().find(is_argument).map_or(place.0, |before| before.0.max(place.0));
@@ -240,9 +242,9 @@ impl<'f> TrueCounts<'f> {
         parts
     }
 
-    /// Returns the start of the part of a region from `line` on. The part starts after everything on the previous line, including regions
+    /// Returns the start of the part of a region that begins with `line`. It is after everything on the previous line, including regions
     /// that start there.
-    fn start_of_part(&self, file: usize, span: &SourceSpan, stop: Place, line: u64) -> Option<Place> {
+    fn start_of_part(&self, file: usize, span: &SourceSpan, stop: LineAndColumn, line: u64) -> Option<LineAndColumn> {
         let mut start = (line - 1, END_OF_LINE).max(stop);
         loop {
             let other = |other: &&SourceSpan| {
@@ -255,41 +257,41 @@ impl<'f> TrueCounts<'f> {
         }
     }
 
-    /// Returns the number of executions that reached a part of a region; `None` if the number is unknown.
-    pub fn reached_part(&self, part: &SourceSpan) -> Option<i128> {
+    /// Returns the number of executions that reached a part of a region; `None` if it cannot be determined.
+    pub fn count_reaching_part(&self, part: &SourceSpan) -> Option<i128> {
         let regions = self.function.regions.get(part.file)?;
         let is_around_part = |number: &usize| {
             let span = self.spans[part.file][*number];
-            is_code(&regions[*number]) && span.contains_place(part.file, part.start) && span.end == part.end
+            is_code_region(&regions[*number]) && span.contains_place(part.file, part.start) && span.end == part.end
         };
         let number = (0..regions.len()).filter(is_around_part).max_by_key(|number| self.spans[part.file][*number].start)?;
-        self.count_at((part.file, number), part.start).filter(|count| *count >= 0)
+        self.count_reaching((part.file, number), part.start).filter(|count| *count >= 0)
     }
 }
 
 #[derive(Debug, Default)]
 pub struct PartsAfterStops {
     pub spans: Vec<SourceSpan>,
-    /// True if lines after a call may be part of the call.
+    /// True if the source does not show whether the lines after a call belong to the call.
     pub has_unknown_lines: bool,
 }
 
-/// Maximum number of steps to expand one counter into a sum.
-const MAX_TERMS: usize = 1 << 16;
-/// A column after all code of a line.
+/// Maximum number of steps in which a counter is expanded to a sum.
+const MAX_EXPANSION_STEPS: usize = 1 << 16;
+/// A column that is after all code of a line.
 const END_OF_LINE: u64 = 1 << 20;
 
-fn empty_span(file: usize, place: Place) -> SourceSpan {
+fn empty_span(file: usize, place: LineAndColumn) -> SourceSpan {
     SourceSpan { file, start: place, end: place }
 }
 
-fn is_code(region: &CodeRegion) -> bool {
+fn is_code_region(region: &CodeRegion) -> bool {
     region.kind == RegionKind::Code && region.counters.first().is_some_and(|counter| *counter != RegionCounter::ZERO)
 }
 
-/// Returns the span of each region. A region in a macro or an included file has the span of the expansion. Returns `None` if expansions
-/// form a cycle.
-fn region_spans(function: &FunctionRegions) -> Option<Vec<Vec<SourceSpan>>> {
+/// Returns the span of each region. A region in a macro or in an included file has the span of the expansion or inclusion. Returns `None`
+/// if expansions form a cycle.
+fn compute_region_spans(function: &FunctionRegions) -> Option<Vec<Vec<SourceSpan>>> {
     let mut expansions: HashMap<usize, (usize, &CodeRegion)> = HashMap::new();
     for (file, region) in function.regions.iter().enumerate().flat_map(|(file, regions)| regions.iter().map(move |r| (file, r))) {
         if let RegionKind::Expansion(to) = region.kind {
@@ -313,9 +315,9 @@ fn region_spans(function: &FunctionRegions) -> Option<Vec<Vec<SourceSpan>>> {
     all.collect()
 }
 
-/// Returns two maps. The first has the code regions whose count is a counter. The second has the region at whose start the counter is
-/// incremented: the outermost one. If there are several outermost regions, such as a loop's step and body, it is the region that a gap
-/// leads to.
+/// Returns two maps. For each counter, the first map has the code regions whose count is the counter. The second has the region at whose
+/// start the counter is incremented, which is the outermost one. If there are several, such as a loop's step and body, it is the one that a
+/// gap region leads to.
 fn assign_counters(function: &FunctionRegions, spans: &[Vec<SourceSpan>]) -> (HashMap<u64, Vec<SourceSpan>>, HashMap<u64, SourceSpan>) {
     let mut owners: HashMap<u64, Vec<SourceSpan>> = HashMap::new();
     let mut gap_targets = Vec::new();

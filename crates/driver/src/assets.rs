@@ -1,8 +1,8 @@
 //! Trodden's own files: objects for the linker, which are embedded in this program, and libraries, which are installed beside the program.
 //!
-//! Linkers need files, so each object is written to the unit cache once, under a name that is the hash of its content. Different versions
-//! of trodden therefore never read each other's objects, and processes that write the same file concurrently write the same content. Empty
-//! files beside the objects, `*.clang`, record which clang has loaded the plugin.
+//! Linkers need files, so each object is written to the unit cache once, under the hash of its content. Different versions of trodden
+//! therefore never read each other's objects, and processes that write the same file concurrently write the same content. Empty files
+//! beside the objects, `*.clang`, record which clang has loaded the plugin.
 
 use crate::context::DriverContext;
 use crate::other_programs::{option_with_value, run};
@@ -19,19 +19,19 @@ use trodden_unit::{Identity, UnitCache, cache::CACHE_VARIABLE};
 
 const RUNTIME_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trodden_rt.o"));
 const START_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trodden_start.o"));
-/// The entry point in the start object. It sets up thread-local storage and jumps to `_start`.
+/// The entry point in the start object. It sets up thread-local storage, then jumps to the program's `_start`.
 pub const START_SYMBOL: &str = "__trodden_start";
-/// Section with the address of `_start`, or with 0 if the program has no `_start`. The section is not loaded.
+/// Section of the start object that contains the address of `_start`, or 0 if the program has no `_start`. It is not loaded into memory.
 pub const START_SECTION: &str = ".trodden.start";
-/// Name prefix of files in the store that are still being written.
+/// Prefix for the names of files in the cache that are still being written.
 pub const TEMPORARY_PREFIX: &str = ".new-";
 
-/// Returns the path of a file that contains the runtime object.
+/// Returns the path of the runtime object in the unit cache. Writes the object if necessary.
 pub fn runtime_object(store: &UnitCache) -> Result<PathBuf> {
     write_object(store, RUNTIME_OBJECT)
 }
 
-/// Returns the path of a file that contains the object with [`START_SYMBOL`].
+/// Returns the path of the object with [`START_SYMBOL`] in the unit cache. Writes the object if necessary.
 pub fn start_object(store: &UnitCache) -> Result<PathBuf> {
     write_object(store, START_OBJECT)
 }
@@ -46,7 +46,7 @@ fn write_object(store: &UnitCache, content: &[u8]) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// A library that is installed beside the program.
+/// A shared library that is installed beside this program.
 #[derive(Debug)]
 pub struct OwnLibrary {
     /// What the library is called in messages.
@@ -55,7 +55,7 @@ pub struct OwnLibrary {
     pub file: &'static str,
     /// The cargo package that builds the library.
     pub package: &'static str,
-    /// Environment variable with the path of a file to use instead.
+    /// Environment variable with the path of a library file to use instead of the installed one.
     pub variable: &'static str,
 }
 
@@ -64,7 +64,7 @@ pub const PLUGIN: OwnLibrary =
     OwnLibrary { kind: "plugin", file: "libtrodden_instrument.so", package: "trodden-instrument", variable: "TRODDEN_PLUGIN" };
 
 impl OwnLibrary {
-    /// Finds the library. Fails if the library does not exist. The message names the paths that were tried.
+    /// Finds the library's file. Fails if it does not exist, with a message that names the paths that were tried.
     pub fn find(&self, context: &DriverContext) -> Result<PathBuf> {
         match self.from_variable(context)? {
             Some(named) => Ok(named),
@@ -72,7 +72,7 @@ impl OwnLibrary {
         }
     }
 
-    /// Finds the library and returns an absolute path that `LD_PRELOAD` can hold.
+    /// Finds the library's file and returns an absolute path that can be used in `LD_PRELOAD`.
     pub fn find_preloadable(&self, context: &DriverContext) -> Result<PathBuf> {
         match self.from_variable(context)? {
             Some(named) => Ok(named),
@@ -113,20 +113,20 @@ pub fn plugin_option(context: &DriverContext, llvm: &Llvm) -> Result<OsString> {
     Ok(option_with_value("-fpass-plugin=", check_plugin(context, llvm)?))
 }
 
-/// Checks that clang can load the plugin and that the plugin accepts clang. Returns the plugin's path. Thus an unsuitable clang, such as a
-/// statically linked one, is noticed before anything is compiled. The unit cache remembers which clang was accepted.
+/// Checks that clang can load the plugin and that the plugin accepts clang, and returns the plugin's path. An unsuitable clang, such as a
+/// statically linked one, is thus noticed before anything is compiled. The unit cache remembers which clang was accepted.
 pub fn check_plugin(context: &DriverContext, llvm: &Llvm) -> Result<PathBuf> {
     let plugin = PLUGIN.find(context)?;
     let accepted = context.store()?.root().join("runtime").join(acceptance_file_name(llvm, &plugin)?);
     if !accepted.exists() {
         try_plugin(context, llvm, &plugin)?;
-        // If the cache is not writable, the plugin itself reports that later.
+        // A failure only means that the check is repeated. The plugin itself reports later that the cache is not writable.
         _ = atomic_file::write_unsynced(&accepted, TEMPORARY_PREFIX, b"");
     }
     Ok(plugin)
 }
 
-/// Compiles an empty file with the plugin, even if the unit cache says that this clang was accepted.
+/// Loads the plugin into clang by compiling an empty file. Unlike [`check_plugin`], does not rely on results in the unit cache.
 pub fn try_plugin(context: &DriverContext, llvm: &Llvm, plugin: &Path) -> Result<()> {
     let mut command = Command::new(llvm.clang());
     command.args(["-x", "c", "-c", "/dev/null", "-o", "/dev/null"]).arg(option_with_value("-fpass-plugin=", plugin));
@@ -142,23 +142,24 @@ pub fn try_plugin(context: &DriverContext, llvm: &Llvm, plugin: &Path) -> Result
     })
 }
 
-/// Returns the name of the file that marks an accepted clang: a hash of clang's version and of the identities of both files. The LLVM
-/// library is left out, because packages replace it together with clang. If it does not match clang, clang itself fails.
+/// Returns the name of the file that records that a clang was accepted. The name is a hash of clang's version and of the identities of
+/// clang and plugin. The LLVM library need not be part of the hash: packages replace it together with clang, and a clang with a different
+/// library fails by itself.
 fn acceptance_file_name(llvm: &Llvm, plugin: &Path) -> Result<String> {
     let all = [llvm.major.to_string(), llvm.clang().display().to_string(), file_identity(llvm.clang())?, file_identity(plugin)?];
     Ok(format!("{}.clang", Identity::from_content(all.join("\n").as_bytes())))
 }
 
-/// Returns a file's path, size and modification time. At least one of them changes when the file is replaced. This is for files that are
-/// too large to hash.
+/// Returns a file's path, size and modification time, at least one of which changes when the file is replaced. It serves as the identity of
+/// files that are too large to hash.
 pub fn file_identity(file: &Path) -> Result<String> {
     let path = fs::canonicalize(file).with_context(|| format!("cannot find {}", file.display()))?;
     let properties = fs::metadata(&path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(format!("{} {} {:?}", path.display(), properties.len(), properties.modified()?))
 }
 
-/// Returns a path without blanks and colons, because these characters separate the libraries in `LD_PRELOAD`. The path is that of the
-/// library or, if it contains such characters, that of a symbolic link in the unit cache.
+/// Returns a path for `LD_PRELOAD`, in which blanks and colons separate libraries. If the library's path contains such characters, returns
+/// the path of a symbolic link in the unit cache.
 fn link_for_preload(context: &DriverContext, library: &Path) -> Result<PathBuf> {
     let has_separator = |path: &Path| path.as_os_str().as_encoded_bytes().iter().any(|byte| b" \t\n:".contains(byte));
     if !has_separator(library) {
@@ -179,20 +180,21 @@ fn link_for_preload(context: &DriverContext, library: &Path) -> Result<PathBuf> 
     Ok(own)
 }
 
-/// Returns the path of the link `cargo-trodden`. Called by this name, this program acts as cargo's subcommand, as rustc's wrapper and as
-/// rustc's linker.
+/// Creates the link `cargo-trodden` to this program and returns its path. Called by this name, this program acts as cargo's subcommand, as
+/// rustc's wrapper and as rustc's linker.
 pub fn create_cargo_driver(context: &DriverContext, store: &UnitCache) -> Result<PathBuf> {
     Ok(create_driver_links(context, store)?.join("cargo-trodden"))
 }
 
-/// Called by this name, this program wraps rustdoc.
+/// Name of a link to this program. Called by this name, this program wraps rustdoc.
 pub const RUSTDOC_DRIVER: &str = "trodden-rustdoc";
 
-/// Called by this name, this program runs programs for cargo.
+/// Name of a link to this program. Called by this name, this program runs programs for cargo.
 pub const CARGO_RUNNER: &str = "trodden-cargo-runner";
 
-/// Returns a folder with the links `cargo-trodden`, [`RUSTDOC_DRIVER`] and [`CARGO_RUNNER`]. Each build configuration has its own folder:
-/// when the wrapper's path changes, cargo queries the compiler's version again and rebuilds what the previous wrapper built.
+/// Creates a folder with the links `cargo-trodden`, [`RUSTDOC_DRIVER`] and [`CARGO_RUNNER`], and returns its path. Each build configuration
+/// has its own folder, because a changed wrapper path makes cargo query the compiler's version again and rebuild what the previous wrapper
+/// built.
 pub fn create_cargo_wrappers(context: &DriverContext, store: &UnitCache, configuration: Identity) -> Result<PathBuf> {
     let own = create_driver_links(context, store)?;
     let folder = own.join("ways").join(&configuration.to_string()[..16]);
@@ -204,9 +206,9 @@ pub fn create_cargo_wrappers(context: &DriverContext, store: &UnitCache, configu
 /// Names by which this program acts as a compiler driver.
 const DRIVER_NAMES: &[&str] = &["trodden-cc", "trodden-c++", "cargo-trodden"];
 
-/// Returns a folder of links to this program under its driver names, for build systems that need the compiler to be a single word. Its
-/// subfolder `path` has links under common compiler names. The folder is in the unit cache; each installed copy of this program has its
-/// own.
+/// Creates a folder of links to this program under its driver names, for build systems in which the compiler must be a single word. Returns
+/// the folder, which is in the unit cache. Its subfolder `path` has links under common compiler names. Each installed copy of this program
+/// has its own folder.
 pub fn create_driver_links(context: &DriverContext, store: &UnitCache) -> Result<PathBuf> {
     let own = context.executable()?;
     let folder = store.root().join("drivers").join(&Identity::from_content(own.as_os_str().as_encoded_bytes()).to_string()[..16]);
@@ -221,7 +223,7 @@ pub fn link_drivers(context: &DriverContext, folder: &Path) -> Result<()> {
     let program = context.executable()?;
     trodden_profile::temporary::create_folders(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
     DRIVER_NAMES.iter().try_for_each(|name| replace_link(program, &folder.join(name)))?;
-    // CMake takes `trodden-` for a toolchain prefix, and searches for tools with this prefix beside the compiler.
+    // CMake takes `trodden-` for the prefix of a cross toolchain, and searches for tools with this prefix beside the compiler.
     let Ok(llvm) = Llvm::find(context) else { return Ok(()) };
     for tool in [Tool::Ar, Tool::Ranlib, Tool::Nm] {
         if let Ok(path) = llvm.tool(context, tool) {
@@ -236,7 +238,7 @@ fn replace_link(to: &Path, link: &Path) -> Result<()> {
     if to == link || fs::read_link(link).is_ok_and(|found| found == to) {
         return Ok(());
     }
-    // While the registry is locked, no signal can end the program and leave the temporary link behind.
+    // A signal cannot end the program while the registry of temporary files is locked, so the temporary link is not left behind.
     let _names = trodden_profile::temporary::lock_registry();
     let mut temporary = link.as_os_str().to_owned();
     temporary.push(format!(".{}", std::process::id()));

@@ -25,11 +25,11 @@ const MAX_LISTED_FILES: usize = 8;
 /// Input of [`run`].
 #[derive(Debug)]
 pub struct BuildJob {
-    /// True to optimise each program as a whole before instrumenting it.
+    /// True to optimise each program as a whole (link-time optimisation) before it is instrumented.
     pub lto: bool,
-    /// True to announce the drivers only in variables such as `CC`. False to put them on the search path as well.
+    /// True if the drivers are announced only by variables such as `CC`; false if they are also put on the search path.
     pub only_variables: bool,
-    /// The user's settings. They override the settings in the environment.
+    /// The user's settings, which override those from the environment.
     pub settings: Settings,
     /// The build command and its arguments.
     pub command: Vec<OsString>,
@@ -42,13 +42,13 @@ pub struct BuildJob {
 pub struct BuildResult {
     /// Exit status of the build command.
     pub status: ExitStatus,
-    /// Images with instrumented units that the build has linked.
+    /// The executables and libraries with instrumented code that the build linked.
     pub images: Vec<PathBuf>,
-    /// True if the build called any compiler for which trodden stands in.
+    /// True if the build called a compiler through one of trodden's drivers.
     pub compiled: bool,
 }
 
-/// Runs the build and logs a summary of its results. If the build command fails, this is not an error.
+/// Runs the build and logs a summary of its results. A build command that exits with an error is not an error of this function.
 pub fn run(context: &DriverContext, build: &BuildJob) -> Result<BuildResult> {
     let settings = build.settings.clone().or(experiment::from_environment(context)?);
     exclusions::check(&settings)?;
@@ -62,8 +62,8 @@ pub fn run(context: &DriverContext, build: &BuildJob) -> Result<BuildResult> {
     let mut command = Command::new(&build.command[0]);
     command.args(&build.command[1..]).envs(build.variables.iter().map(|(name, value)| (name, value)));
     if let Some(clang) = Llvm::from_environment(context)? {
-        // `CC` is overwritten below, so the clang that it names is passed on in a separate variable. If it names no clang, the driver
-        // chooses a clang by the name under which the build calls the driver.
+        // `CC` is overwritten below, so the clang that it names is passed on in a variable of its own. Without one, the driver chooses a
+        // clang by the name under which the build calls the driver.
         command.env(CLANG_VARIABLE, std::path::absolute(clang.clang())?);
     }
     command.env("CC", drivers.join("trodden-cc")).env("CXX", drivers.join("trodden-c++"));
@@ -77,7 +77,7 @@ pub fn run(context: &DriverContext, build: &BuildJob) -> Result<BuildResult> {
     if build.lto {
         path_prefix.extend(prepare_lto(context, &llvm, &mut command)?);
     }
-    command.env("PATH", search_path(context, path_prefix)?);
+    command.env("PATH", build_search_path(context, path_prefix)?);
     let status = command.status().map_err(|e| cannot_run(&build.command[0], e))?;
     let events = events::read(&log)?;
     let images = log_summary(context, &events, status.success(), is_for_traces);
@@ -87,8 +87,8 @@ pub fn run(context: &DriverContext, build: &BuildJob) -> Result<BuildResult> {
     Ok(BuildResult { status, images, compiled: !events.is_empty() })
 }
 
-/// Selects archiver tools that can read bitcode, because builds may put bitcode into archives. Returns folders to prepend to the search
-/// path.
+/// Makes the build use archiver tools that can read bitcode, because it may put bitcode into archives. Returns folders to prepend to the
+/// search path.
 fn prepare_lto(context: &DriverContext, llvm: &Llvm, command: &mut Command) -> Result<Vec<PathBuf>> {
     llvm.tool(context, Tool::Lld)?;
     command.env(LTO_VARIABLE, "1");
@@ -101,22 +101,23 @@ fn prepare_lto(context: &DriverContext, llvm: &Llvm, command: &mut Command) -> R
     Ok(folder.into_iter().collect())
 }
 
-fn search_path(context: &DriverContext, mut path_prefix: Vec<PathBuf>) -> Result<OsString> {
+fn build_search_path(context: &DriverContext, mut path_prefix: Vec<PathBuf>) -> Result<OsString> {
     path_prefix.extend(context.search_path());
     Ok(env::join_paths(path_prefix)?)
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct BuildOutcome {
-    /// Number of existing object files with instrumented units.
+    /// Number of object files with instrumented code that exist after the build.
     objects: usize,
-    /// The instrumented units that are linked into the images.
+    /// The instrumented compilation units that were linked into images.
     units: BTreeSet<String>,
     images: Vec<PathBuf>,
     plain: Vec<PathBuf>,
 }
 
-/// Collects the results of a build from its events. Leaves out files that no longer exist (configure checks) and CMake's compiler checks.
+/// Collects the results of a build from the drivers' events. Ignores files that no longer exist, such as those of configure checks, and the
+/// files of CMake's compiler checks.
 fn collect_outcome(events: &[DriverEvent], exists: &dyn Fn(&Path) -> bool) -> BuildOutcome {
     let mut objects = BTreeSet::new();
     let mut linked = BTreeMap::new();
@@ -137,8 +138,8 @@ fn collect_outcome(events: &[DriverEvent], exists: &dyn Fn(&Path) -> bool) -> Bu
     out
 }
 
-/// Returns true if a file belongs to one of CMake's compiler checks: `CMakeFiles/3.25.1/CompilerIdC`, `CMakeFiles/CMakeScratch` or
-/// `CMakeFiles/CMakeTmp`. The project's own objects are also below `CMakeFiles`.
+/// Returns true if a file belongs to one of CMake's compiler checks, such as `CMakeFiles/3.25.1/CompilerIdC`, `CMakeFiles/CMakeScratch` or
+/// `CMakeFiles/CMakeTmp`. The project's own objects are below `CMakeFiles`, too.
 fn is_compiler_check(path: &Path) -> bool {
     let Some(folder) = path.parent() else { return false };
     let mut names = folder.iter().filter_map(|name| name.to_str()).skip_while(|name| *name != "CMakeFiles").skip(1);
@@ -154,7 +155,7 @@ fn log_summary(context: &DriverContext, events: &[DriverEvent], has_succeeded: b
     let found = collect_outcome(events, &|path| path.is_file());
     let images = found.images.iter().map(|i| display_name(context, i)).collect::<Vec<_>>();
     match (found.images.len(), found.objects) {
-        // The build's own messages explain the failure.
+        // The build's own messages explain why it failed.
         (0, 0) if events.is_empty() && !has_succeeded => {}
         (0, 0) if events.is_empty() => log::warn!(
             "the build called neither $CC nor $CXX, nor a compiler on the search path. If everything was up to date, clean the build \

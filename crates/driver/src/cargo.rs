@@ -2,7 +2,7 @@
 //!
 //! Stable rustc cannot load plugins, but it can write bitcode. This program acts as the wrapper of rustc ([`rust`]): it makes rustc write
 //! bitcode, lets clang compile the bitcode with the plugin, and puts the results in place of rustc's objects. By default, it wraps only the
-//! compilation of workspace members. cargo distinguishes members by the path of their wrapper, so that builds with different requests share
+//! compilation of workspace members. cargo rebuilds members when the path of their wrapper changes, so builds with different settings share
 //! the compiled dependencies. An explicit `--target` keeps build scripts and procedural macros from being instrumented, and a separate
 //! target folder leaves plain builds intact.
 
@@ -29,17 +29,17 @@ const BUILDING_VERBS: [&str; 9] = ["build", "b", "run", "r", "test", "t", "bench
 const TEST_VERBS: [&str; 4] = ["test", "t", "bench", "nextest"];
 const BUILD_ONLY_VERBS: [&str; 3] = ["build", "b", "install"];
 
-/// Which code is instrumented in addition to the workspace members.
+/// Which code is instrumented in addition to that of the workspace members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InstrumentedScope {
-    /// True for the dependencies of workspace members.
+    /// True to instrument the dependencies of workspace members.
     pub dependencies: bool,
-    /// True for the standard library.
+    /// True to instrument the standard library.
     pub std: bool,
 }
 
 impl InstrumentedScope {
-    /// Describes which code is not counted, and which options would include it; `None` if all code is counted.
+    /// Describes which code is not counted and which options would include it. Returns `None` if all code is counted.
     fn describe_uncounted_code(self) -> Option<&'static str> {
         match (self.dependencies, self.std) {
             (false, false) => {
@@ -59,7 +59,7 @@ pub struct CargoCommand {
     pub command: Command,
     /// Root folder of the workspace.
     pub workspace: PathBuf,
-    /// Folder in which copies of documentation tests are kept.
+    /// Folder in which copies of the executables of documentation tests are kept.
     pub images: PathBuf,
 }
 
@@ -72,8 +72,8 @@ pub fn run(context: &DriverContext, arguments: Vec<OsString>, settings: Settings
     run_cargo(&mut cargo.command)
 }
 
-/// Returns the cargo command for a subcommand that runs tests or benchmarks, or `None` for other subcommands. [`rust::run_program`] runs
-/// the programs that it builds.
+/// Returns the cargo command for a subcommand that runs tests or benchmarks, or `None` for other subcommands. Cargo runs the programs that
+/// it builds through [`rust::run_program`].
 pub fn command_for_tests(
     context: &DriverContext,
     arguments: &[OsString],
@@ -90,9 +90,9 @@ pub fn command_for_tests(
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ProgramRunner {
     None,
-    /// `trodden` runs and records each program; these are its arguments.
+    /// Cargo runs each program through `trodden` with these arguments, which records the run.
     Recorder(Vec<String>),
-    /// [`CARGO_RUNNER`](assets::CARGO_RUNNER) runs each program. All programs write their counts to the same output pattern.
+    /// Cargo runs each program through [`CARGO_RUNNER`](assets::CARGO_RUNNER). All programs write their counts to the same output pattern.
     Shared,
 }
 
@@ -104,8 +104,7 @@ pub fn check_verb(verb: &str) -> Result<()> {
     Ok(())
 }
 
-/// Runs `cargo test` or `cargo nextest run`, and records each test as one run of the suite `suite`. The run store is that of the working
-/// folder.
+/// Runs `cargo test` or `cargo nextest run`, and records each test as one run of the suite `suite`, in the run store of the working folder.
 pub fn test_as_suite(context: &DriverContext, arguments: Vec<OsString>, settings: Settings, suite: &str) -> Result<ExitCode> {
     let project = context.directory()?.to_str().context("the path of the current folder is not UTF-8")?;
     let step = ["suite", "step", "--suite", suite, "--project", project];
@@ -184,28 +183,28 @@ fn prepare_cargo(
         None => workspace.target_folder.join("trodden"),
     };
     let settings = settings.or(experiment::from_environment(context)?);
-    let names_must_match = pgo::names_must_match(context, &settings);
+    let must_keep_function_names = pgo::must_keep_function_names(context, &settings);
     let counters = pgo::LlvmCounters::from_settings(&settings);
     let request = experiment::write_request(context, &experiment::resolve(context, settings)?)?;
-    let configuration = configuration_identity(context, &llvm, &request, scope)?;
+    let configuration = compute_configuration_identity(context, &llvm, &request, scope)?;
     let wrappers = assets::create_cargo_wrappers(context, &store, configuration)?;
     let mut command = Command::new(cargo_program(context));
     command.args(&invocation.arguments[..invocation.before_dashes]);
     command.arg(format!("--target={target}")).arg("--target-dir").arg(&folder);
-    if let Some(runner) = runner.runner_command(context, &wrappers)? {
-        command.arg("--config").arg(runner_setting(&target, &runner)?);
+    if let Some(runner) = runner.build_runner_command(context, &wrappers)? {
+        command.arg("--config").arg(format_runner_setting(&target, &runner)?);
     }
     command.args(&invocation.arguments[invocation.before_dashes..]);
-    // For an edge profile, all crates must be compiled from bitcode.
-    set_wrappers(context, &mut command, &wrappers, (!scope.dependencies && !names_must_match).then_some(&workspace))?;
-    if !names_must_match {
+    // With an edge profile, all crates must be compiled from bitcode, so that function names match.
+    set_wrappers(context, &mut command, &wrappers, (!scope.dependencies && !must_keep_function_names).then_some(&workspace))?;
+    if !must_keep_function_names {
         scope.describe_uncounted_code().into_iter().for_each(|what| log::info!("{what}"));
     }
     if scope.std {
         command.env(rust::STD_VARIABLE, "1");
     }
     if counters == Some(pgo::LlvmCounters::Coverage) {
-        set_coverage(&mut command, &workspace, &rustc);
+        enable_coverage(&mut command, &workspace, &rustc);
     }
     command.env(CLANG_VARIABLE, std::path::absolute(llvm.clang())?);
     command.env(rust::CONFIGURATION_VARIABLE, configuration.to_string()).env(CACHE_VARIABLE, store.root());
@@ -218,7 +217,8 @@ fn prepare_cargo(
     Ok(CargoCommand { command, workspace: workspace.root, images: rust::doctest_images_folder(&built) })
 }
 
-/// Makes this program wrap rustdoc and rustc. rustc is wrapped for the members of the workspace `members_of`, or for all crates if `None`.
+/// Makes this program the wrapper of rustdoc and rustc. rustc is wrapped only for the members of the workspace `members_of`, or for all
+/// crates if it is `None`.
 fn set_wrappers(context: &DriverContext, command: &mut Command, wrappers: &Path, members_of: Option<&Workspace>) -> Result<()> {
     if context.value("RUSTC_WRAPPER").is_some() || context.value("RUSTC_WORKSPACE_WRAPPER").is_some() {
         log::info!("RUSTC_WRAPPER and RUSTC_WORKSPACE_WRAPPER are ignored, because trodden itself must be rustc's wrapper");
@@ -240,7 +240,7 @@ fn set_wrappers(context: &DriverContext, command: &mut Command, wrappers: &Path,
     Ok(())
 }
 
-fn set_coverage(command: &mut Command, workspace: &Workspace, rustc: &RustcVersion) {
+fn enable_coverage(command: &mut Command, workspace: &Workspace, rustc: &RustcVersion) {
     if !workspace.host_code.is_empty() {
         log::info!("no coverage for code that runs during the build: {}", list_names(&workspace.host_code, 3));
     }
@@ -269,13 +269,13 @@ impl RustcVersion {
         Ok(RustcVersion { release: value("release:"), llvm: value("LLVM version:") })
     }
 
-    /// Returns true if crates may use unstable features with this rustc.
+    /// Returns true if this rustc accepts unstable features.
     fn is_nightly(&self) -> bool {
         self.release.contains("-nightly") || self.release.contains("-dev")
     }
 
-    /// Finds an installed LLVM that can compile rustc's bitcode. Fails if rustc is not based on LLVM, or if rustc's LLVM is newer than all
-    /// installed ones.
+    /// Finds an installed LLVM that can compile the bitcode that this rustc writes. Fails if rustc is not based on LLVM, or if its LLVM is
+    /// newer than all installed ones.
     pub fn compiler(&self, context: &DriverContext) -> Result<Llvm> {
         let major = self.llvm.split('.').next().and_then(|major| major.parse().ok());
         let major = major.with_context(|| format!("rustc {} is not based on LLVM", self.release))?;
@@ -283,9 +283,9 @@ impl RustcVersion {
     }
 }
 
-/// Computes an identity from everything that determines how the plugin changes a program: the request (its file name is a hash of its
-/// content), the plugin's content, and the version of LLVM.
-fn configuration_identity(context: &DriverContext, llvm: &Llvm, request: &Path, scope: InstrumentedScope) -> Result<Identity> {
+/// Computes an identity from everything that determines how the plugin changes a program: the plugin's settings (`request`, a file named by
+/// the hash of its content), the plugin's own content, and the version of LLVM.
+fn compute_configuration_identity(context: &DriverContext, llvm: &Llvm, request: &Path, scope: InstrumentedScope) -> Result<Identity> {
     let plugin = assets::PLUGIN.find(context)?;
     let bytes = fs::read(&plugin).with_context(|| format!("cannot read {}", plugin.display()))?;
     let name = request.file_name().unwrap_or_default().to_string_lossy();
@@ -303,7 +303,7 @@ fn recorder_arguments(verb: &str) -> Vec<String> {
 }
 
 /// Returns a value for cargo's option `--config` that makes cargo run programs through the command `runner`.
-fn runner_setting(target: &str, runner: &[OsString]) -> Result<OsString> {
+fn format_runner_setting(target: &str, runner: &[OsString]) -> Result<OsString> {
     let words = runner.iter().map(|word| {
         let word = word.to_str().with_context(|| format!("the path {} is not UTF-8", word.display()))?;
         Ok(serde_json::to_string(word).expect("text"))
@@ -313,7 +313,7 @@ fn runner_setting(target: &str, runner: &[OsString]) -> Result<OsString> {
 
 impl ProgramRunner {
     /// Returns the command that cargo should put before each program; `None` if cargo runs no programs.
-    fn runner_command(&self, context: &DriverContext, wrappers: &Path) -> Result<Option<Vec<OsString>>> {
+    fn build_runner_command(&self, context: &DriverContext, wrappers: &Path) -> Result<Option<Vec<OsString>>> {
         Ok(match self {
             ProgramRunner::None => None,
             ProgramRunner::Recorder(arguments) => {

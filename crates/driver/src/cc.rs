@@ -1,9 +1,9 @@
 //! The compiler drivers `trodden cc` and `trodden c++`, which run clang so that paths are counted.
 //!
 //! The user's arguments are passed to clang unchanged. For compiling, the driver adds the plugin, line tables if the user requests no debug
-//! information ([`debug_information`]), and `-fno-lto`, because the plugin runs when a unit's machine code is generated. For linking, it
-//! adds the runtime object, a build ID, and a dependency file for the link recipe (`link.rs`). If nothing is left to do after clang, this
-//! process turns into clang with exec, so that signals, exit status and resource usage are clang's own.
+//! information ([`debug_information`]), and `-fno-lto`, because the plugin runs when machine code is generated. For linking, it adds the
+//! runtime object, a build ID, and a dependency file for the link recipe (`link.rs`). If nothing is left to do after clang, this process
+//! turns into clang with exec, so that signals, exit status and resource usage are clang's own.
 
 pub mod arguments;
 pub mod debug_information;
@@ -27,12 +27,12 @@ use std::process::{Command, ExitCode};
 use trodden_unit::Settings;
 use trodden_unit::experiment::Observe;
 
-/// Environment variable that tells the drivers to do link-time optimisation.
+/// Environment variable that makes the drivers do link-time optimisation.
 pub const LTO_VARIABLE: &str = "TRODDEN_LTO";
-/// Option that changes settings for a single command. Its value is a comma-separated list of [`SETTING_WORDS`].
+/// Option that changes the settings of a single compiler call. Its value is a comma-separated list of [`SETTING_WORDS`].
 const SETTINGS_OPTION: &str = "--trodden=";
 const LTO_WORD: &str = "lto";
-/// Words for a single command, and the setting that each of them selects. They are named like the options of `trodden build`.
+/// The words of [`SETTINGS_OPTION`] and the settings that they select. The words are named like the options of `trodden build`.
 const SETTING_WORDS: [(&str, &str); 7] = [
     ("sample", "when=bursts"),
     ("stream", "observe=stream"),
@@ -43,30 +43,31 @@ const SETTING_WORDS: [(&str, &str); 7] = [
     ("events=tsc", "events=tsc"),
 ];
 
-/// Runs clang with `arguments`. Returns only if the command links, or if clang cannot be run.
+/// Runs clang with `arguments`. Returns only if the command links, or if clang cannot be run; otherwise, clang replaces this process.
 pub fn drive(context: &DriverContext, language: SourceLanguage, arguments: Vec<OsString>) -> Result<ExitCode> {
-    drive_with(context, &Llvm::find(context)?, language, arguments)
+    drive_with_llvm(context, &Llvm::find(context)?, language, arguments)
 }
 
-/// Runs clang in place of the compiler `name`. A name such as `clang-20` selects this version of clang. Returns and fails like [`drive`].
+/// Runs clang in place of the compiler that the build called as `name`. A name such as `clang-20` selects this version of clang. Otherwise
+/// like [`drive`].
 pub fn stand_in(context: &DriverContext, name: &str, language: SourceLanguage, arguments: Vec<OsString>) -> Result<ExitCode> {
-    drive_with(context, &Llvm::for_compiler_name(context, name)?, language, arguments)
+    drive_with_llvm(context, &Llvm::for_compiler_name(context, name)?, language, arguments)
 }
 
-fn drive_with(context: &DriverContext, llvm: &Llvm, language: SourceLanguage, mut arguments: Vec<OsString>) -> Result<ExitCode> {
-    let own = take_own_options(&mut arguments)?;
+fn drive_with_llvm(context: &DriverContext, llvm: &Llvm, language: SourceLanguage, mut arguments: Vec<OsString>) -> Result<ExitCode> {
+    let own = remove_trodden_options(&mut arguments)?;
     let lto = own.lto || context.variable(LTO_VARIABLE).is_some_and(|v| v == "1");
     if own.settings != Settings::default() || experiment::settings_variable(context).is_some() {
         return drive_with_resolved_settings(context, llvm, language, &arguments, own.settings, lto);
     }
     let clang = llvm.tool(context, language.tool())?;
     let line = parse_command_line(&arguments);
-    if is_foreign_to_cargo(context) || (!line.compiles && !line.links) {
-        return become_clang(&clang, &arguments, &[], &[]);
+    if is_outside_cargo_target(context) || (!line.compiles && !line.links) {
+        return exec_clang(&clang, &arguments, &[], &[]);
     }
     if let Some(machine) = &line.unsupported_target {
         log::info!("code for {machine} is not instrumented, because trodden supports x86-64 Linux only");
-        return become_clang(&clang, &arguments, &[], &[]);
+        return exec_clang(&clang, &arguments, &[], &[]);
     }
     ensure!(
         !requests_control_flow_integrity(&line),
@@ -76,7 +77,8 @@ fn drive_with(context: &DriverContext, llvm: &Llvm, language: SourceLanguage, mu
         !requests_emulated_tls(&line) || experiment::from_environment(context)?.observe == Some(Observe::Addresses),
         "-femulated-tls cannot be combined with counting, which needs ELF thread-local storage. Omit it from the instrumented build"
     );
-    // A link step cannot instrument assembly output, so the code is instrumented in this step.
+    // With link-time optimisation, code is instrumented at the link. Assembly output reaches no link as bitcode, so it is instrumented
+    // here.
     let emits_assembly = line.arguments.iter().any(|w| w == "-S");
     if lto && !emits_assembly {
         if line.compiles {
@@ -99,18 +101,18 @@ fn drive_with(context: &DriverContext, llvm: &Llvm, language: SourceLanguage, mu
         });
     }
     events::append_event(context, &DriverEvent::compiled(&line));
-    become_clang(&clang, &arguments, &added, &environment)
+    exec_clang(&clang, &arguments, &added, &environment)
 }
 
 fn compile_options(context: &DriverContext, llvm: &Llvm, line: &CommandLine, clang: &Path) -> Result<Vec<OsString>> {
     let mut added = Vec::new();
     if line.compiles {
         added.push(assets::plugin_option(context, llvm)?);
-        added.extend(debug_information::options(line, clang, llvm.major));
+        added.extend(debug_information::options_to_add(line, clang, llvm.major));
         let counters = pgo::compile_options(context, line)?;
-        // Coverage builds get line information from the coverage mapping.
+        // Coverage builds need no graphs of source lines, because their line counts come from the coverage mapping.
         if counters.is_empty() && is_optimised(line) && !emits_llvm_ir(line) {
-            // Embeds the unoptimised bitcode. The plugin builds line graphs from it and removes it again.
+            // The plugin builds graphs of source lines from the embedded unoptimised bitcode, and removes the bitcode again.
             added.extend(["-Xclang", "-fembed-bitcode=bitcode"].map(OsString::from));
         }
         added.extend(counters);
@@ -139,7 +141,7 @@ fn is_optimised(line: &CommandLine) -> bool {
     level.is_some_and(|level| level != "0")
 }
 
-/// Returns true if the command requests control-flow integrity checks, which need the types of the whole program.
+/// Returns true if the command requests control-flow integrity checks. Clang can compile them only with link-time optimisation.
 fn requests_control_flow_integrity(line: &CommandLine) -> bool {
     let sanitizers = line.arguments.iter().filter_map(|argument| argument.to_str()?.strip_prefix("-fsanitize="));
     sanitizers.flat_map(|list| list.split(',')).any(|sanitizer| sanitizer.starts_with("cfi"))
@@ -150,13 +152,13 @@ fn requests_emulated_tls(line: &CommandLine) -> bool {
     line.compiles && options.find(|a| *a == "-femulated-tls" || *a == "-fno-emulated-tls").is_some_and(|a| a == "-femulated-tls")
 }
 
-/// Returns true if the output is LLVM IR. The plugin does not run then.
+/// Returns true if the output is LLVM IR. The plugin then does not run.
 fn emits_llvm_ir(line: &CommandLine) -> bool {
     line.arguments.iter().any(|argument| argument == "-emit-llvm")
 }
 
-/// Returns true if the user requests embedded bitcode. Clang would then generate machine code from the bitcode in a second step, without
-/// the plugin.
+/// Returns true if the user requests embedded bitcode. Clang then generates machine code from the bitcode in a second step, without the
+/// plugin.
 fn embeds_bitcode(line: &CommandLine) -> bool {
     let asks = |argument: &OsString| argument.to_str().is_some_and(|a| a.starts_with("-fembed-bitcode") && !a.ends_with("=off"));
     line.arguments.iter().any(asks)
@@ -168,13 +170,13 @@ fn compile_environment(context: &DriverContext, line: &CommandLine) -> Result<Ve
     Ok(vec![(trodden_unit::cache::CACHE_VARIABLE.into(), store.root().into()), (CODEGEN_VARIABLE.into(), codegen.into())])
 }
 
-fn become_clang(clang: &Path, arguments: &[OsString], added: &[OsString], environment: &[(OsString, OsString)]) -> Result<ExitCode> {
+fn exec_clang(clang: &Path, arguments: &[OsString], added: &[OsString], environment: &[(OsString, OsString)]) -> Result<ExitCode> {
     let arguments = insert_arguments(arguments, added);
     let error = Command::new(clang).args(arguments).envs(environment.iter().map(|(k, v)| (k, v))).exec();
     Err(error).with_context(|| format!("cannot run {}", clang.display()))
 }
 
-/// Resolves the settings, puts them in the environment for all parts of the driver, and runs the driver again.
+/// Resolves the settings to a request, puts the request in the environment for all parts of the driver, and runs the driver again.
 fn drive_with_resolved_settings(
     context: &DriverContext,
     llvm: &Llvm,
@@ -195,15 +197,15 @@ fn drive_with_resolved_settings(
     Err(command.exec()).with_context(|| format!("cannot run {}", trodden.display()))
 }
 
-/// Settings that `--trodden=...` options of a command select.
+/// Settings from the `--trodden=...` options of a compiler call.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct OwnOptions {
+struct TroddenOptions {
     settings: Settings,
     lto: bool,
 }
 
-fn take_own_options(arguments: &mut Vec<OsString>) -> Result<OwnOptions> {
-    let mut own = OwnOptions::default();
+fn remove_trodden_options(arguments: &mut Vec<OsString>) -> Result<TroddenOptions> {
+    let mut own = TroddenOptions::default();
     let words = |argument: &OsString| argument.to_str()?.strip_prefix(SETTINGS_OPTION).map(str::to_owned);
     let lists: Vec<String> = arguments.iter().filter_map(words).collect();
     arguments.retain(|argument| words(argument).is_none());
@@ -231,14 +233,14 @@ fn take_own_options(arguments: &mut Vec<OsString>) -> Result<OwnOptions> {
     Ok(own)
 }
 
-/// Environment variable in which `cargo trodden` names the folder of all output for the target. Build scripts compile code for the host in
-/// a different folder; such code is not part of the program under test.
+/// Environment variable in which `cargo trodden` passes the folder of all output for the target. Build scripts also compile code for the
+/// host, in a different folder; such code is not part of the program under test.
 pub const CARGO_FOLDER_VARIABLE: &str = "TRODDEN_CARGO_FOLDER";
-/// Environment variable with the folders of the packages that `cargo trodden` instruments. Unset if it instruments all packages.
+/// Environment variable with the folders of the packages that `cargo trodden` instruments. It is unset if all packages are instrumented.
 pub const CARGO_PACKAGES_VARIABLE: &str = "TRODDEN_CARGO_PACKAGES";
 
-/// Returns true if a build script runs this driver to compile code that `cargo trodden` does not instrument.
-fn is_foreign_to_cargo(context: &DriverContext) -> bool {
+/// Returns true if this driver was called by a build script to compile code that `cargo trodden` does not instrument.
+fn is_outside_cargo_target(context: &DriverContext) -> bool {
     let (Some(folder), Some(out)) = (context.variable(CARGO_FOLDER_VARIABLE), context.variable("OUT_DIR")) else { return false };
     let is_left_out = || {
         let (Some(packages), Some(own)) = (context.variable(CARGO_PACKAGES_VARIABLE), context.variable("CARGO_MANIFEST_DIR")) else {
@@ -254,22 +256,22 @@ mod tests {
     use super::*;
 
     /// Separates the `--trodden=` options in a command line from all other arguments.
-    fn split_own_options(text: &str) -> (Result<OwnOptions>, String) {
+    fn split_trodden_options(text: &str) -> (Result<TroddenOptions>, String) {
         let mut arguments = text.split(' ').map(OsString::from).collect();
-        let own = take_own_options(&mut arguments);
+        let own = remove_trodden_options(&mut arguments);
         (own, arguments.join(" ".as_ref()).into_string().unwrap())
     }
 
     #[test]
     fn own_options_are_removed_and_clang_options_remain() {
-        let (own, rest) = split_own_options("-O2 --trodden=lto,events=page-faults -c a.c --trodden=sample");
+        let (own, rest) = split_trodden_options("-O2 --trodden=lto,events=page-faults -c a.c --trodden=sample");
         assert_eq!(rest, "-O2 -c a.c");
         let own = own.unwrap();
         assert!(own.lto && own.settings.to_string() == "when=bursts events=page-faults", "{own:?}");
-        let (own, rest) = split_own_options("-O2 --trodden -c a.c");
-        assert_eq!((own.unwrap(), &*rest), (OwnOptions::default(), "-O2 --trodden -c a.c"));
+        let (own, rest) = split_trodden_options("-O2 --trodden -c a.c");
+        assert_eq!((own.unwrap(), &*rest), (TroddenOptions::default(), "-O2 --trodden -c a.c"));
         for wrong in ["--trodden=", "--trodden=tables", "--trodden=coverage=lines", "--trodden=events=sneezes", "--trodden=pgo,coverage"] {
-            assert!(split_own_options(wrong).0.is_err(), "{wrong}");
+            assert!(split_trodden_options(wrong).0.is_err(), "{wrong}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Shared by the drivers for all languages: source languages, command lines, and added arguments.
+//! Parts that the compiler drivers for all languages share: the source languages, parsing of command lines, and insertion of arguments.
 
 use crate::cc::arguments::{CommandLine, CompilerInputKind};
 use crate::toolchain::Tool;
@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
 
-/// Source language. It determines by which name clang is called.
+/// A source language, which determines by which name clang is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SourceLanguage {
     /// C; clang is called `clang`.
@@ -28,8 +28,8 @@ impl SourceLanguage {
     }
 }
 
-/// Environment variable that passes the code generation options to the plugin, which stores them. [`CODEGEN_SEPARATOR`] separates the
-/// options.
+/// Environment variable that passes code generation options to the plugin, which stores them with the unit. The options are separated by
+/// [`CODEGEN_SEPARATOR`].
 pub const CODEGEN_VARIABLE: &str = "TRODDEN_CODEGEN";
 
 /// Separates the options in [`CODEGEN_VARIABLE`].
@@ -46,7 +46,7 @@ pub fn insert_arguments(arguments: &[OsString], added: &[OsString]) -> Vec<OsStr
     [&arguments[..end], added, &arguments[end..]].concat()
 }
 
-/// Returns the first source file, for messages; empty if there is none.
+/// Returns the first source file, for messages. Returns `-` if there is none.
 pub fn first_source(line: &CommandLine) -> &OsStr {
     line.inputs_of(CompilerInputKind::Source).next().unwrap_or(OsStr::new("-"))
 }

@@ -11,10 +11,10 @@ use trodden_launch::temporary::{TemporaryFolder, create_folder_in};
 use trodden_unit::experiment::InputFolder;
 use trodden_unit::{UnitCache, cache::CACHE_VARIABLE};
 
-/// Advances a progress display by one item.
+/// A function that advances a progress display by one item.
 pub type ProgressCallback = Box<dyn Fn() + Send + Sync>;
 
-/// The environment of this process, and callbacks into its program.
+/// The environment of this process, and callbacks that the program provides.
 #[derive(Debug)]
 pub struct DriverContext {
     /// Environment variables.
@@ -25,17 +25,17 @@ pub struct DriverContext {
     pub directory: io::Result<PathBuf>,
     /// The folder in which temporary files are created.
     pub temporary: PathBuf,
-    /// Starts a progress display with this number of items. The text names the items, in the plural.
+    /// Starts a progress display for the given number of items. The text names the items, in the plural.
     pub progress: fn(usize, &'static str) -> ProgressCallback,
 }
 
 impl DriverContext {
-    /// Returns the value of an environment variable if it is set, even if the value is empty.
+    /// Returns the value of an environment variable, even if it is empty; `None` if the variable is not set.
     pub fn variable(&self, name: &str) -> Option<&OsStr> {
         self.variables.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
-    /// Returns the value of an environment variable if it is set and not empty.
+    /// Returns the value of an environment variable; `None` if it is empty or not set.
     pub fn value(&self, name: &str) -> Option<&OsStr> {
         self.variable(name).filter(|value| !value.is_empty())
     }
@@ -82,7 +82,7 @@ impl DriverContext {
 
 #[cfg(test)]
 impl DriverContext {
-    /// Creates a context with the working folder `folder`, these variables, and an empty store.
+    /// Creates a context for tests, with the working folder `folder`, these variables, and a unit cache that is empty.
     pub(crate) fn in_folder(folder: &Path, variables: &[(&str, &str)]) -> DriverContext {
         let mut variables: HashMap<OsString, OsString> = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
         variables.insert(CACHE_VARIABLE.into(), folder.join("store").into());

@@ -1,4 +1,4 @@
-//! The log of a build's driver calls, a file of JSON lines that `TRODDEN_LOG` names. The build's summary is made from it.
+//! A log of a build's driver calls: a file of JSON lines, named by `TRODDEN_LOG`, from which the build's summary is derived.
 //!
 //! Drivers run in parallel, so each event is appended with a single write. A compile event is written before the compiler runs, so readers
 //! must check whether its output exists.
@@ -18,15 +18,16 @@ pub const LOG_VARIABLE: &str = "TRODDEN_LOG";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum DriverEvent {
-    /// A unit is about to be compiled with the plugin.
+    /// A compilation unit is about to be compiled with the plugin.
     Compile {
         source: String,
-        /// The object's path, if the command names it. An `OsString`, because a `PathBuf` can be serialised only if it is UTF-8.
+        /// The object's path, if the command line names it. Its type is `OsString`, because a `PathBuf` can be serialised only if it is
+        /// UTF-8.
         output: Option<OsString>,
     },
     Link {
         output: OsString,
-        /// Identity of the image; `None` if it contains nothing instrumented.
+        /// Identity of the linked image; `None` if it contains no instrumented code.
         image: Option<String>,
         units: Vec<String>,
     },

@@ -1,9 +1,9 @@
-//! Converts the settings of a build, from the command line and the environment, to the file that the plugin reads.
+//! Converts the settings of a build, which come from the command line and the environment, to the file that the plugin reads.
 //!
 //! Settings are first parsed without touching any file, then checked for consistency, and finally resolved: the files that they name are
 //! copied to the unit cache. The result is a [`PluginRequest`]. Its file is named by the hash of its content, and passed to drivers and
-//! plugin in [`EXPERIMENT_VARIABLE`]. Drivers start from this request. Settings in [`SETTINGS_VARIABLE`] override it, and options override
-//! both.
+//! plugin in [`EXPERIMENT_VARIABLE`]. Drivers start from this request. Settings in [`SETTINGS_VARIABLE`] override it, and settings from the
+//! command line override both.
 
 use crate::context::DriverContext;
 use anyhow::{Context, Result};
@@ -28,13 +28,14 @@ pub fn settings_variable(context: &DriverContext) -> Option<&OsStr> {
     context.value(SETTINGS_VARIABLE).filter(|value| !value.to_string_lossy().trim().is_empty())
 }
 
-/// Reads the request from the file that `value`, a value of [`EXPERIMENT_VARIABLE`], names. Without a value, returns the default request.
+/// Reads the plugin request from the file that `value` names, which is the value of [`EXPERIMENT_VARIABLE`]. If there is no value, returns
+/// the default request.
 pub fn read_request(value: Option<&OsStr>) -> Result<PluginRequest> {
     let file = value.filter(|value| !value.is_empty());
     Ok(file.map(|file| PluginRequest::read(Path::new(file))).transpose()?.map(|(request, _)| request).unwrap_or_default())
 }
 
-/// Returns the value of [`EXPERIMENT_VARIABLE`] that the first driver process has set; empty if there is none.
+/// Returns the value of [`EXPERIMENT_VARIABLE`], which the first driver process sets for the others; empty if there is none.
 pub fn variable_for_plugin(context: &DriverContext) -> &OsStr {
     context.value(EXPERIMENT_VARIABLE).unwrap_or_default()
 }
@@ -43,7 +44,7 @@ pub fn variable_for_plugin(context: &DriverContext) -> &OsStr {
 /// profile, a run or a suite. Fails if settings contradict each other, or if a file cannot be read or stored.
 pub fn resolve(context: &DriverContext, mut settings: Settings) -> Result<PluginRequest> {
     exclusions::check(&settings)?;
-    // The path must be absolute, because the program may run in any folder.
+    // The instrumented program may run in any folder, so the path must be absolute.
     if let Some(pattern) = &settings.recorder {
         settings.recorder = Some(
             std::path::absolute(pattern)
@@ -63,7 +64,7 @@ pub fn write_request(context: &DriverContext, request: &PluginRequest) -> Result
     Ok(request.write(&context.inputs()?)?)
 }
 
-/// Makes a command and its child processes build with the request in `file`, whatever this process's environment says.
+/// Makes a command and its child processes build with the plugin request in `file`, regardless of this process's environment.
 pub fn pass_request(command: &mut Command, file: &Path) {
     command.env(EXPERIMENT_VARIABLE, file).env_remove(SETTINGS_VARIABLE);
 }

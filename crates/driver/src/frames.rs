@@ -1,4 +1,5 @@
-//! Finds unit frames in the inputs of links: objects and archives.
+//! Extracts unit frames from the inputs of links, that is, from objects and archives. The plugin stores a frame in each object; it contains
+//! the unit's map and bitcode.
 
 use crate::context::DriverContext;
 use crate::other_programs::checked_stdout;
@@ -14,8 +15,8 @@ use trodden_wire::{COUNTERS_SECTION, FRAMES_SECTION};
 
 const ARCHIVE_MAGIC: &[u8] = b"!<arch>\n";
 const THIN_ARCHIVE_MAGIC: &[u8] = b"!<thin>\n";
-/// Prefix of the symbols that the plugin defines.
-const OWN_SYMBOL_PREFIX: &[u8] = b"__trodden_";
+/// Prefix of the symbols that the plugin adds to objects.
+const TRODDEN_SYMBOL_PREFIX: &[u8] = b"__trodden_";
 
 #[derive(Clone, Debug)]
 pub struct ArchiveMember {
@@ -23,12 +24,12 @@ pub struct ArchiveMember {
     pub bytes: Vec<u8>,
 }
 
-/// Returns true if a file is an archive that contains its members (a thin archive does not).
+/// Returns true if a file is an archive that contains its members. A thin archive only names them.
 pub fn is_archive(bytes: &[u8]) -> bool {
     bytes.starts_with(ARCHIVE_MAGIC)
 }
 
-/// Returns the frames in a relocatable object or an archive; none for other files.
+/// Returns the unit frames in a relocatable object or in the members of an archive. Other files have none.
 pub fn frames_in_file(bytes: &[u8]) -> Vec<Frame> {
     if is_archive(bytes) {
         return archive_members(bytes).unwrap_or_default().iter().flat_map(|m| frames_in_object(&m.bytes)).collect();
@@ -61,15 +62,15 @@ pub fn archive_members(bytes: &[u8]) -> Result<Vec<ArchiveMember>> {
     Ok(out)
 }
 
-/// Returns the global symbols that an object defines. Leaves out those of the plugin, because they differ between variants.
+/// Returns the global symbols that an object defines, except those that the plugin added, which depend on the kind of instrumentation.
 pub fn defined_symbols(bytes: &[u8]) -> Result<BTreeSet<Vec<u8>>> {
     let file = object::File::parse(bytes)?;
     let global = file.symbols().filter(|s| s.is_definition() && s.is_global());
-    let names = global.filter_map(|s| s.name_bytes().ok()).filter(|n| !n.starts_with(OWN_SYMBOL_PREFIX));
+    let names = global.filter_map(|s| s.name_bytes().ok()).filter(|n| !n.starts_with(TRODDEN_SYMBOL_PREFIX));
     Ok(names.map(<[u8]>::to_vec).collect())
 }
 
-/// Converts a thin archive, which only names its members, to an ordinary one. Returns other files unchanged.
+/// Converts a thin archive, which only names its members, to an ordinary one. Returns any other file unchanged.
 pub fn expand_thin_archive(context: &DriverContext, path: &Path, bytes: Vec<u8>) -> Result<Vec<u8>> {
     if !bytes.starts_with(THIN_ARCHIVE_MAGIC) {
         return Ok(bytes);
@@ -90,7 +91,8 @@ pub fn expand_thin_archive(context: &DriverContext, path: &Path, bytes: Vec<u8>)
     Ok(fs::read(whole)?)
 }
 
-/// Writes an archive and its symbol index with `ar`. Members may have the same name, so each gets a folder of its own below `scratch`.
+/// Writes an archive and its symbol index with `ar`. Members may have the same name, so each is written to a folder of its own below
+/// `scratch`.
 pub fn write_archive(path: &Path, members: &[ArchiveMember], scratch: &Path) -> Result<()> {
     let mut files = Vec::new();
     for (i, member) in members.iter().enumerate() {

@@ -1,8 +1,8 @@
 //! `trodden pgo`: profile-guided optimisation with edges and paths.
 //!
-//! The program is built with LLVM's edge counters and trained. Then it is built with the resulting edge profile and with path counting, and
-//! trained again. The paths give a transformation plan, which is applied to the bitcode of the second build. The plan therefore refers to
-//! exactly the code that is transformed. The caller supplies functions that train the program and derive the plan.
+//! The program is built with LLVM's edge counters and run on training input. Then it is built with the resulting edge profile and with path
+//! counting, and run again. A transformation plan is derived from the counted paths and applied to the bitcode of the second build, so the
+//! plan refers to exactly the code that is transformed. The caller supplies functions that run the program and derive the plan.
 
 mod building;
 pub mod hot_paths;
@@ -27,9 +27,9 @@ pub struct GuidedBuild {
     pub command: Vec<OsString>,
     /// Shell command that runs before each build and removes the results of the previous build.
     pub clean: Option<String>,
-    /// The program to optimise. Needed only if the build links several programs.
+    /// The program to optimise. It is needed only if the build links several programs.
     pub program: Option<PathBuf>,
-    /// True to announce the drivers only in variables such as `CC`. False to put them on the search path as well.
+    /// True if the drivers are announced only by variables such as `CC`; false if they are also put on the search path.
     pub only_variables: bool,
     /// True if the second build records the addresses of blocks instead of counting paths.
     pub addresses: bool,
@@ -37,14 +37,14 @@ pub struct GuidedBuild {
     pub output: Option<PathBuf>,
 }
 
-/// Trains a program that counts paths, and derives a transformation plan from its paths.
+/// A function that runs a path-counting program on training input, and derives a transformation plan from the counted paths.
 pub type TrainForPlan<'a> = &'a dyn Fn(&Path) -> Result<TransformationPlan>;
 
-/// Functions that train the program after each build.
+/// Functions that run the program on training input after each of the two builds.
 pub struct Training<'a> {
-    /// Trains the program of the first build, and returns its profile.
+    /// Runs the program of the first build, and returns its edge profile.
     pub edges: &'a dyn Fn(&Path) -> Result<Profile>,
-    /// Trains the program of the second build, and returns a plan. `None` if only the edge profile is used.
+    /// Runs the program of the second build, and returns a transformation plan. `None` if only the edge profile is used.
     pub paths: Option<TrainForPlan<'a>>,
 }
 
@@ -57,7 +57,7 @@ pub struct GuidedProgram {
     pub profile: Vec<u8>,
 }
 
-/// Builds, trains and optimises a program. Fails if a build, a training or a tool fails, or if it is unclear which program to optimise.
+/// Builds, trains and optimises a program. Fails if a build, a training run or a tool fails, or if it is unclear which program to optimise.
 pub fn run(context: &DriverContext, job: &GuidedBuild, training: &Training) -> Result<GuidedProgram> {
     let folder = context.folder("trodden-pgo-")?;
     let file = folder.path().join("edges.profdata");

@@ -1,4 +1,5 @@
-//! Drivers for compilers, linkers and cargo that instrument programs. They also store what is needed to make variants of a program later.
+//! Drivers for compilers, linkers and cargo that instrument programs. They also store what is needed to link differently instrumented
+//! variants of a program later.
 //!
 //! Callers pass the environment as a [`DriverContext`]. Nothing is printed: messages go to `log`.
 //!

@@ -1,7 +1,7 @@
-//! Links with clang, adds the runtime object, and stores a recipe from which variants of the program can be linked.
+//! Links with clang, adds the runtime object, and stores a link recipe, from which variants of the program can be linked later.
 //!
-//! GNU ld, gold, lld and mold list the files that they read (`--dependency-file`). Files that only options name, such as version scripts
-//! and lists of symbols, are found in the arguments.
+//! The recipe needs the files that the link reads. GNU ld, gold, lld and mold list them (`--dependency-file`). Files that only options
+//! name, such as version scripts and lists of symbols, are found in the arguments.
 
 use crate::assets;
 use crate::cc::arguments::{CommandLine, CompilerInputKind};
@@ -31,16 +31,16 @@ pub struct LinkJob<'a> {
     pub clang: &'a Path,
     pub arguments: &'a [OsString],
     pub line: &'a CommandLine,
-    /// Arguments to add if the command also compiles.
+    /// Arguments to add if the link command also compiles sources.
     pub added: Vec<OsString>,
-    /// Environment variables to set if the command also compiles.
+    /// Environment variables to set if the link command also compiles sources.
     pub environment: Vec<(OsString, OsString)>,
     /// Folder in which the link runs; `None` for the working folder.
     pub directory: Option<&'a Path>,
 }
 
 impl LinkJob<'_> {
-    /// Returns the path of a file that the command line or the linker names, relative to the folder of the link if it is relative.
+    /// Resolves a path from the command line or from the linker's output, which may be relative to the folder of the link.
     fn resolve(&self, file: impl AsRef<Path>) -> PathBuf {
         self.directory.map_or_else(|| file.as_ref().to_owned(), |directory| directory.join(&file))
     }
@@ -55,13 +55,13 @@ impl LinkJob<'_> {
     }
 }
 
-/// Maximum total size of all counters in bytes. Code addresses them with signed 32-bit offsets.
+/// Maximum total size of all counters in bytes, because code addresses them with signed 32-bit offsets.
 const MAX_COUNTER_BYTES: u64 = 1 << 31;
 
 const LINK_VARIABLES: &[&str] =
     &["LIBRARY_PATH", "LD_RUN_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "SOURCE_DATE_EPOCH", "GNUTARGET", "LDEMULATION"];
 
-/// Links, stores the recipe, and returns clang's exit status.
+/// Runs the link, stores the recipe, and returns clang's exit status.
 pub fn drive(job: &LinkJob) -> Result<ExitCode> {
     let (status, image) = run(job)?;
     if let Some(image) = image {
@@ -71,7 +71,7 @@ pub fn drive(job: &LinkJob) -> Result<ExitCode> {
 }
 
 /// Warns if units of an image were compiled with counting options that differ from those given explicitly for the link. Such units come
-/// from compiler caches, which do not know trodden's options, or from reused build folders.
+/// from compiler caches, which ignore trodden's options, or from build folders that were used before.
 fn warn_about_other_options(job: &LinkJob, image: &InstrumentedImage) -> Result<()> {
     if request_file(job).is_none_or(|file| file.is_empty()) {
         return Ok(());
@@ -100,8 +100,7 @@ fn warn_about_other_options(job: &LinkJob, image: &InstrumentedImage) -> Result<
     Ok(())
 }
 
-/// Links and stores the recipe. Returns clang's exit status. Also returns the image if the link succeeded and the image contains
-/// instrumented units.
+/// Links and stores the recipe. Returns clang's exit status, and the image if the link succeeded and the image contains instrumented code.
 pub fn run(job: &LinkJob) -> Result<(ExitStatus, Option<InstrumentedImage>)> {
     let (store, request) = (job.context.store()?, request_of_sources(job)?);
     let folder = job.context.folder("trodden-link-")?;
@@ -112,7 +111,7 @@ pub fn run(job: &LinkJob) -> Result<(ExitStatus, Option<InstrumentedImage>)> {
     let dependencies = listed.as_deref().filter(|_| job.line.dependency_file.is_none());
     added.extend(link_options(job.line, &store, dependencies, request.counts_nothing())?);
     let path = job.resolve(job.line.image());
-    let status = match defines_own_start(job.line) && !request.counts_nothing() {
+    let status = match must_define_start(job.line) && !request.counts_nothing() {
         true => link_with_entry(job, &added, &assets::start_object(&store)?)?,
         false => linker_command(job, &added).status().with_context(|| cannot_run_message(job))?,
     };
@@ -136,7 +135,8 @@ pub fn run(job: &LinkJob) -> Result<(ExitStatus, Option<InstrumentedImage>)> {
     Ok((status, image))
 }
 
-/// Explains a failed link if the counters are too large to address. Linkers report this as thousands of relocation errors.
+/// Explains a failed link if the reason is that the counters are too large to address, which linkers report as thousands of relocation
+/// errors.
 fn explain_failure(job: &LinkJob) {
     let files = job.line.inputs_of(CompilerInputKind::Linkable).filter_map(|file| fs::read(job.resolve(file)).ok());
     let bytes: u64 = files.map(|bytes| frames::counter_bytes(&bytes)).sum();
@@ -161,19 +161,19 @@ fn cannot_run_message(job: &LinkJob) -> String {
 }
 
 /// Links an executable that has its own `_start`, so that trodden's entry point sets up thread-local storage before `_start` runs. The
-/// entry object refers to `_start` weakly. If no input defines `_start`, `-u` makes the linker search archives for it. If no archive
-/// defines it either, the program is linked again without the entry object; linkers then warn and choose an entry point themselves.
+/// entry object refers to `_start` weakly, so `-u` is needed to make the linker search archives for it. If nothing defines `_start`, the
+/// program is linked again without the entry object, and the linker warns and chooses an entry point itself.
 fn link_with_entry(job: &LinkJob, added: &[OsString], object: &Path) -> Result<ExitStatus> {
     let image = &job.resolve(job.line.image());
     let entry: [OsString; 3] = ["-Xlinker".into(), object.into(), format!("-Wl,-e,{}", assets::START_SYMBOL).into()];
     let entered = [added, &entry].concat();
     let status = linker_command(job, &entered).status().with_context(|| cannot_run_message(job))?;
-    if !status.success() || has_start(image) {
+    if !status.success() || has_start_symbol(image) {
         return Ok(status);
     }
     let pulled =
         linker_command(job, &[&entered[..], &["-Wl,-u,_start".into()]].concat()).output().with_context(|| cannot_run_message(job))?;
-    if pulled.status.success() && has_start(image) {
+    if pulled.status.success() && has_start_symbol(image) {
         return Ok(pulled.status);
     }
     linker_command(job, added).status().with_context(|| cannot_run_message(job))
@@ -189,7 +189,8 @@ fn link_options(line: &CommandLine, store: &UnitCache, dependencies: Option<&Pat
         added.push("-Wl,--build-id".into());
     }
     if is_lld(line) {
-        // During garbage collection, lld drops sections to which only `__start_...` symbols refer. Other linkers keep such sections.
+        // During garbage collection, lld removes sections to which only `__start_...` symbols refer, unless this option is given. Other
+        // linkers keep such sections.
         added.push("-Wl,-z,nostart-stop-gc".into());
     }
     if let Some(file) = dependencies {
@@ -198,13 +199,13 @@ fn link_options(line: &CommandLine, store: &UnitCache, dependencies: Option<&Pat
     Ok(added)
 }
 
-/// Returns true if the command links an executable without libc's start files, which must therefore define `_start` itself.
-fn defines_own_start(line: &CommandLine) -> bool {
+/// Returns true if the command links an executable without libc's start files. Such an executable must define `_start` itself.
+fn must_define_start(line: &CommandLine) -> bool {
     line.without_start_files && !line.shared && !line.entry
 }
 
-/// Returns true if an image that was linked with the entry object defines `_start`.
-fn has_start(image: &Path) -> bool {
+/// Returns true if `_start` is defined in an image that was linked with the entry object.
+fn has_start_symbol(image: &Path) -> bool {
     let Ok(bytes) = fs::read(image) else { return false };
     let Ok(file) = object::File::parse(&*bytes) else { return false };
     let section = file.section_by_name(assets::START_SECTION);
@@ -219,7 +220,8 @@ fn is_lld(line: &CommandLine) -> bool {
     linker_name(line).to_string_lossy().contains("lld")
 }
 
-/// Returns the file in which the linker lists its inputs; `None` if the linker is unknown and may be unable to list them.
+/// Returns the file in which the linker lists its inputs: the user's, if any, or else `own`. Returns `None` if the linker is not known to
+/// support such lists.
 fn dependency_file(line: &CommandLine, own: &Path) -> Option<PathBuf> {
     if let Some(file) = &line.dependency_file {
         return Some(file.into());
@@ -230,7 +232,7 @@ fn dependency_file(line: &CommandLine, own: &Path) -> Option<PathBuf> {
     known.then(|| own.to_owned())
 }
 
-/// Reads an image. Returns `None` if the file is not an image or contains nothing instrumented.
+/// Reads an image. Returns `None` if the file is not an image or contains no instrumented code.
 fn read_image(path: &Path) -> Option<InstrumentedImage> {
     if !path.is_file() {
         return None;
@@ -242,7 +244,7 @@ fn request_of_sources(job: &LinkJob) -> Result<PluginRequest> {
     read_request(request_file(job).as_deref())
 }
 
-/// Returns the file of this plugin request; `None` or an empty name stands for the default request.
+/// Returns the name of the file with the plugin request for this link. `None` or an empty name stands for the default request.
 fn request_file(job: &LinkJob) -> Option<OsString> {
     let own = job.environment.iter().rfind(|(name, _)| name == EXPERIMENT_VARIABLE).map(|(_, file)| file.clone());
     own.or_else(|| job.context.variable(EXPERIMENT_VARIABLE).map(OsStr::to_owned))
@@ -252,14 +254,14 @@ fn store_recipe(job: &LinkJob, store: &UnitCache, image: &InstrumentedImage, lis
     let listed = listed.ok_or_else(|| anyhow!("linker `{}` does not list its inputs", linker_name(job.line).display()))?;
     let directory = job.directory.map_or_else(|| job.context.directory(), Ok)?;
     let recipes = RecipeStore::in_cache(store);
-    let paths = user_files(job, &fs::read(job.resolve(listed))?, directory);
+    let paths = find_user_files(job, &fs::read(job.resolve(listed))?, directory);
     let mut files = Vec::new();
     let mut known = HashSet::new();
     for path in &paths {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let bytes = frames::expand_thin_archive(job.context, path, bytes)?;
         known.extend(frames::frames_in_file(&bytes).iter().map(|f| f.unit));
-        // rustc and cargo replace their libraries and never modify them in place, so a hard link suffices.
+        // rustc and cargo replace their libraries but never modify them in place, so a hard link is as good as a copy.
         let is_of_rust = path.extension().is_some_and(|ending| ending == "rlib");
         let content = if is_of_rust { recipes.put_file(path, &bytes)? } else { recipes.put_content(&bytes)? };
         files.push(FileInput { path: path.as_os_str().into(), content });
@@ -277,7 +279,7 @@ fn store_recipe(job: &LinkJob, store: &UnitCache, image: &InstrumentedImage, lis
 }
 
 /// Returns the files that the link read, except system files.
-fn user_files(job: &LinkJob, listed: &[u8], directory: &Path) -> BTreeSet<PathBuf> {
+fn find_user_files(job: &LinkJob, listed: &[u8], directory: &Path) -> BTreeSet<PathBuf> {
     let line = job.line;
     let named = line.arguments.iter().flat_map(|argument| possible_file_names(argument));
     let sources: HashSet<usize> = line.inputs.iter().filter(|i| i.kind != CompilerInputKind::Linkable).map(|i| i.index).collect();
@@ -297,8 +299,8 @@ pub fn possible_file_names(argument: &OsStr) -> Vec<&OsStr> {
     std::iter::once(argument.as_bytes()).chain(parts.clone().skip(1)).chain(values).chain(joined).map(OsStr::from_bytes).collect()
 }
 
-/// Parses a dependency file, which names one file per line from the second line on. lld escapes some characters, such as blanks; GNU ld
-/// does not.
+/// Parses a dependency file, in which each line after the first names one file. lld escapes some characters, such as blanks; GNU ld does
+/// not.
 fn parse_dependencies(listed: &[u8], directory: &Path) -> Vec<PathBuf> {
     let mut out = Vec::new();
     for line in listed.split(|b| *b == b'\n').skip(1).take_while(|l| l.starts_with(b" ")) {
@@ -320,8 +322,8 @@ fn unescape(name: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(&out))
 }
 
-/// Returns true if a file belongs to the system, LLVM, the Rust toolchain or trodden's runtime. Links of variants read such files from
-/// their original location.
+/// Returns true if a file belongs to the system, LLVM, the Rust toolchain or trodden's runtime. Such files are not stored; when a variant
+/// is linked, they are read from their original location.
 pub fn is_system_file(context: &DriverContext, path: &Path) -> bool {
     const SYSTEM_FOLDERS: &[&str] =
         &["/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/lib", "/lib32", "/lib64", "/libx32", "/usr/share", "/dev", "/proc"];
@@ -332,8 +334,8 @@ pub fn is_system_file(context: &DriverContext, path: &Path) -> bool {
         || llvm().is_some_and(|root| path.starts_with(root))
 }
 
-/// Returns the results of compiling the sources on the command line. Normally, these are units of the image that no input file contains. A
-/// source without such a unit is compiled a second time, to an object.
+/// Returns the results of compiling the sources on the command line of a link. Normally, these are the units of the image that no input
+/// file contains. A source without such a unit is compiled a second time, to an object.
 fn compiled_sources(
     job: &LinkJob,
     store: &UnitCache,
@@ -369,7 +371,7 @@ fn assembly_sources(job: &LinkJob, recipes: &RecipeStore) -> Result<Vec<SourceIn
     assembly.map(|i| Ok(SourceInput { at: i.index, made: BuildProduct::Object(compile_object(job, recipes, i.index)?) })).collect()
 }
 
-/// Compiles the source at index `at` of the link's arguments to an object and stores the object. Returns the name of the stored content.
+/// Compiles the source at index `at` of the link's arguments and stores the object. Returns the name under which the object is stored.
 fn compile_object(job: &LinkJob, recipes: &RecipeStore, at: usize) -> Result<String> {
     let source = &job.line.arguments[at];
     if source == "-" {
@@ -386,7 +388,7 @@ fn compile_object(job: &LinkJob, recipes: &RecipeStore, at: usize) -> Result<Str
     recipes.put_content(&fs::read(object)?)
 }
 
-/// Returns the arguments without `-o`, linker options, and the inputs at the indices `left_out`.
+/// Returns the arguments for compiling without linking: `-o`, linker options, and the inputs at the indices `left_out` are omitted.
 fn arguments_for_compilation(arguments: &[OsString], left_out: &HashSet<usize>) -> Vec<OsString> {
     let mut out = Vec::new();
     let mut skip_value = false;

@@ -1,8 +1,8 @@
 //! `--lto`: optimises each program as a whole before it is instrumented.
 //!
-//! lld loads no plugins during its own link-time code generation, so it only merges and optimises. Compile steps leave bitcode in the
-//! object files. At the link, lld writes the merged module (`--lto-emit-llvm`), clang compiles this module with the plugin, and the link is
-//! repeated with the resulting object in place of all bitcode. Objects and archives of machine code are linked unchanged.
+//! lld cannot load the plugin during its link-time code generation, so it is only used to merge and optimise. Compile steps write bitcode
+//! to the object files. At the link, lld writes the merged module (`--lto-emit-llvm`), clang compiles this module with the plugin, and the
+//! link is repeated with the resulting object in place of all bitcode. Objects and archives of machine code are linked unchanged.
 
 use crate::cc::arguments::{CommandLine, CompilerInputKind};
 use crate::cc::debug_information;
@@ -31,7 +31,7 @@ use trodden_unit::bitcode::is_bitcode;
 pub fn drive(context: &DriverContext, llvm: &Llvm, clang: &Path, arguments: &[OsString], line: &CommandLine) -> Result<ExitCode> {
     let mut added: Vec<OsString> = vec!["-flto=full".into()];
     if line.compiles {
-        added.extend(debug_information::options(line, clang, llvm.major));
+        added.extend(debug_information::options_to_add(line, clang, llvm.major));
     }
     added.extend(pgo::compile_options(context, line)?);
     if line.links {
@@ -51,17 +51,17 @@ fn link_whole_program(
     mut added: Vec<OsString>,
 ) -> Result<ExitCode> {
     llvm.tool(context, Tool::Lld)?;
-    check_producers(context, llvm, line)?;
+    check_bitcode_versions(context, llvm, line)?;
     let place = context.folder("trodden-lto-")?;
     let module = place.path().join("whole.bc");
-    // GNU ld accepts version scripts that name undefined symbols, and lld should, too. Otherwise, zlib's configure script would not build
-    // the shared library.
+    // Like GNU ld, lld must accept version scripts that name undefined symbols. Otherwise, zlib's configure script would not build the
+    // shared library.
     for option in ["-fuse-ld=lld", "-Wl,--lto-emit-llvm", "-Wl,-z,nostart-stop-gc", "-Wl,--undefined-version", "-o"] {
         added.push(option.into());
     }
     added.push((&module).into());
     if pgo::requested_counters(context)? == Some(LlvmCounters::Edges) {
-        // Keeps the symbol that identifies the kind of counters. Nothing in the module refers to it.
+        // Keeps the symbol that identifies the kind of LLVM counters, although nothing in the module refers to it.
         added.push("-Wl,--undefined=__llvm_profile_raw_version".into());
     }
     let merging = Command::new(clang)
@@ -75,10 +75,10 @@ fn link_whole_program(
         let object = place.path().join("whole.o");
         DriverCompiler::with(context, llvm, experiment::variable_for_plugin(context).into())?.compile_object(
             &module,
-            &codegen_of_link(line),
+            &collect_codegen_options(line),
             &object,
         )?;
-        without_bitcode(context, line, &object, place.path())?
+        replace_bitcode_arguments(context, line, &object, place.path())?
     } else {
         arguments.to_vec()
     };
@@ -88,7 +88,7 @@ fn link_whole_program(
 }
 
 /// Checks that LLVM can read all bitcode that is linked, because lld does not always reject bitcode from a newer version.
-fn check_producers(context: &DriverContext, llvm: &Llvm, line: &CommandLine) -> Result<()> {
+fn check_bitcode_versions(context: &DriverContext, llvm: &Llvm, line: &CommandLine) -> Result<()> {
     for input in line.inputs_of(CompilerInputKind::Linkable) {
         if let Ok(bytes) = fs::read(Path::new(input)) {
             llvm.check_bitcode(&bytes, input)?;
@@ -105,9 +105,9 @@ fn check_producers(context: &DriverContext, llvm: &Llvm, line: &CommandLine) -> 
     Ok(())
 }
 
-/// Returns the code generation options for the whole program. They are taken from the link's arguments, because builds usually repeat their
-/// compiler options there.
-fn codegen_of_link(line: &CommandLine) -> CodegenOptions {
+/// Returns the code generation options for the whole program. They are taken from the link's arguments, where builds usually repeat their
+/// compiler options.
+fn collect_codegen_options(line: &CommandLine) -> CodegenOptions {
     let mut arguments = vec!["-ffunction-sections".to_owned(), "-fdata-sections".to_owned()];
     arguments.extend(line.codegen.iter().filter(|w| *w != "-static-pie").cloned());
     if !arguments.iter().any(|w| w.starts_with("-O")) {
@@ -119,8 +119,8 @@ fn codegen_of_link(line: &CommandLine) -> CodegenOptions {
     CodegenOptions::from_command_line(arguments)
 }
 
-/// Returns the link's arguments with the whole program's object first. The bitcode that was merged into that object is removed.
-fn without_bitcode(context: &DriverContext, line: &CommandLine, object: &Path, scratch: &Path) -> Result<Vec<OsString>> {
+/// Returns the link's arguments with the object of the whole program first, and without the bitcode that was merged into it.
+fn replace_bitcode_arguments(context: &DriverContext, line: &CommandLine, object: &Path, scratch: &Path) -> Result<Vec<OsString>> {
     let archives = rebuild_without_bitcode(context, &find_possible_archives(line), scratch)?;
     let inputs: HashMap<usize, CompilerInputKind> = line.inputs.iter().map(|i| (i.index, i.kind)).collect();
     let mut out: Vec<OsString> = vec!["-Qunused-arguments".into(), "-Xlinker".into(), object.into()];
@@ -154,7 +154,7 @@ fn without_bitcode(context: &DriverContext, line: &CommandLine, object: &Path, s
     Ok(out)
 }
 
-/// Joins `-l foo` to one argument. Returns this argument, and true if the next argument was consumed.
+/// Joins `-l foo` to `-lfoo`. Returns the argument, and whether `next` was consumed. Other arguments are returned unchanged.
 fn join_library_option(argument: &OsStr, next: Option<&OsString>) -> (OsString, bool) {
     match next {
         Some(next) if argument == "-l" => (option_with_value("-l", next), true),
@@ -170,8 +170,8 @@ fn find_rebuilt_archive<'a>(argument: &OsStr, archives: &'a HashMap<PathBuf, Pat
     archives.get(Path::new(argument))
 }
 
-/// Returns files that may be archives: files that arguments name, and files that `-l` finds in the folders given by `-L`. lld's own list of
-/// inputs is not available, because lld writes it only for complete links.
+/// Returns files that may be archives: those that arguments name, and those that `-l` finds in the folders given by `-L`. lld could list
+/// its inputs itself, but does so only for complete links.
 fn find_possible_archives(line: &CommandLine) -> Vec<PathBuf> {
     let arguments = &line.arguments;
     let after = |at: usize, option: &[u8]| match arguments[at].as_bytes().strip_prefix(option)? {
@@ -195,7 +195,7 @@ fn library_file_name(name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Rebuilds those archives that contain bitcode, without the bitcode. Returns the paths of the new archives by the paths of the old ones.
+/// Rebuilds those archives that contain bitcode, without it. Returns a map from the paths of these archives to the paths of the new ones.
 fn rebuild_without_bitcode(context: &DriverContext, paths: &[PathBuf], scratch: &Path) -> Result<HashMap<PathBuf, PathBuf>> {
     let mut out = HashMap::new();
     for (i, path) in paths.iter().enumerate() {

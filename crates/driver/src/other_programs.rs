@@ -20,8 +20,8 @@ pub fn option_with_value(option: &str, value: impl AsRef<OsStr>) -> OsString {
     word
 }
 
-/// Returns the standard output of a finished command. Fails if the command did not succeed. The message is `failed` and the command's
-/// standard error output.
+/// Returns the standard output of a finished command. If the command did not succeed, fails with the message `failed`, followed by the
+/// command's standard error output.
 pub fn checked_stdout(output: Output, failed: impl Display) -> Result<Vec<u8>> {
     ensure!(output.status.success(), "{failed}: {}", String::from_utf8_lossy(&output.stderr).trim());
     Ok(output.stdout)

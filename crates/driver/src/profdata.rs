@@ -1,7 +1,7 @@
 //! `trodden export profdata`: converts a path profile to an LLVM profile format. Depending on how the program was built, the result
 //! contains edge counts for clang and rustc (`-fprofile-use`, `-Cprofile-use`), or region counts for `llvm-cov`.
 //!
-//! This module writes the text format. An `llvm-profdata` of the same version as the compilers converts it to the indexed format.
+//! This module writes the text format, which the `llvm-profdata` of the compilers' LLVM version converts to the indexed format.
 
 mod raw;
 mod text;
@@ -25,7 +25,7 @@ pub fn to_text_format(profile: &Profile) -> Result<Vec<u8>> {
 }
 
 fn edge_counts(profile: &Profile) -> Result<EdgeCounts> {
-    let edges = EdgeCounts::new(profile, &call_targets)?;
+    let edges = EdgeCounts::new(profile, &collect_call_targets)?;
     if !edges.without_placeholders.is_empty() {
         let sources = list_names(&edges.without_placeholders, 1);
         log::info!("skipping units that were built without LLVM's counters: {sources}");
@@ -51,13 +51,13 @@ pub fn coverage_counts(profile: &Profile) -> Result<EdgeCounts> {
     }
 }
 
-/// Converts a profile to LLVM's indexed format. Fails if the program was built without LLVM's counters, or if `llvm-profdata` is missing or
-/// fails.
+/// Converts a profile to LLVM's indexed format. Fails if the program was built without LLVM's counters, if `llvm-profdata` is missing, or
+/// if it fails.
 pub fn to_indexed_format(context: &DriverContext, profile: &Profile) -> Result<Vec<u8>> {
     encode_indexed(context, &find_tool_for(context, Tool::Profdata, profile)?, edge_counts(profile)?)
 }
 
-/// Finds an LLVM tool that supports the file formats of the newest compiler among those that built the profile's programs.
+/// Finds an LLVM tool that supports the file formats of the newest compiler that built a part of the profiled program.
 pub fn find_tool_for(context: &DriverContext, tool: Tool, profile: &Profile) -> Result<PathBuf> {
     let units = profile.images.iter().flat_map(|image| &image.units);
     let newest = units.max_by_key(|unit| unit.map.llvm).map_or(("", 0), |unit| (&*unit.map.source, unit.map.llvm));
@@ -68,12 +68,12 @@ pub fn find_tool_for(context: &DriverContext, tool: Tool, profile: &Profile) -> 
 pub fn encode_indexed(context: &DriverContext, tool: &Path, mut edges: EdgeCounts) -> Result<Vec<u8>> {
     let folder = context.folder("trodden-profdata-")?;
     let to = folder.path().join("prog.profdata");
-    let (in_raw, rest) = std::mem::take(&mut edges.functions).into_iter().partition::<Vec<_>, _>(raw::is_needed);
+    let (in_raw, rest) = std::mem::take(&mut edges.functions).into_iter().partition::<Vec<_>, _>(raw::needs_raw_format);
     edges.functions = rest;
     let mut parts = vec![("prog.proftext", text::encode_text(&edges).into_bytes())];
     if !in_raw.is_empty() {
         parts.push(("prog.profraw", raw::encode_raw(&in_raw, edges.version)));
-        // `llvm-profdata` rejects a text file without functions.
+        // If all functions are in the raw file, the text file is omitted, because `llvm-profdata` rejects a text file without functions.
         parts.retain(|(name, _)| *name == "prog.profraw" || !edges.functions.is_empty());
     }
     let mut command = Command::new(tool);
@@ -88,9 +88,9 @@ pub fn encode_indexed(context: &DriverContext, tool: &Path, mut edges: EdgeCount
     fs::read(&to).with_context(|| format!("cannot read {}", to.display()))
 }
 
-/// Returns the functions of an image that indirect calls may target: those in its symbol table whose names occur in the profile. Empty if
-/// the image has changed or no longer exists.
-fn call_targets(image: &ImageProfile) -> Targets {
+/// Returns the possible targets of indirect calls in an image: the functions in its symbol table whose names occur in the profile. The
+/// result is empty if the image has changed or no longer exists.
+fn collect_call_targets(image: &ImageProfile) -> Targets {
     let edges = || image.units.iter().filter_map(|u| u.map.edge_profile.as_ref());
     // Coverage needs no call targets.
     if edges().all(EdgeProfile::is_coverage) {
@@ -126,7 +126,7 @@ fn call_targets(image: &ImageProfile) -> Targets {
     targets
 }
 
-/// Function names in profiles. The name of a local function starts with its source file (`file.c;name`).
+/// Function names in an LLVM profile. The name of a local function is preceded by its source file (`file.c;name`).
 #[derive(Default)]
 struct ProfdataNames<'a> {
     global: HashSet<&'a str>,
@@ -145,8 +145,8 @@ impl<'a> ProfdataNames<'a> {
         names
     }
 
-    /// Returns the profile's name for a symbol, or `None` unless exactly one name matches. `source` distinguishes local symbols of the same
-    /// name.
+    /// Returns the name that the profile uses for a symbol; `None` unless exactly one name matches. `source` distinguishes local symbols
+    /// with the same name.
     fn find(&self, symbol: &str, local: bool, source: &str) -> Option<&'a str> {
         if let Some(name) = self.global.get(symbol) {
             return Some(name);

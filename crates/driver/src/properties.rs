@@ -1,5 +1,5 @@
-//! Properties of the units in a profile. The plugin computes them from a unit's bitcode, which comes from the image or from the unit cache.
-//! It generates no code.
+//! Computes the properties of the compilation units in a profile, such as the memory accesses of each block. The plugin derives them from a
+//! unit's bitcode, which comes from the image or from the unit cache, without generating code.
 
 use crate::context::DriverContext;
 use crate::experiment;
@@ -14,18 +14,18 @@ use trodden_unit::experiment::{InputFolder, PluginRequest, UnitAction};
 use trodden_unit::properties::{FunctionProperties, UnitProperties};
 use trodden_unit::{CodegenOptions, Frame, FunctionMap, Identity, InstrumentedImage, UnitCache, UnitMap};
 
-/// The properties of units, and reasons for missing ones.
+/// The properties of compilation units, and the reasons why some are missing.
 #[derive(Default)]
 pub struct KnownProperties {
     units: HashMap<Identity, UnitProperties>,
-    /// For a unit and a function's name, the index of the function among the unit's functions.
+    /// Maps a unit and the name of a function to the function's index within the unit.
     functions: HashMap<(Identity, String), usize>,
-    /// For each unit without properties, the reason.
+    /// The reason why properties are missing, for each unit that has none.
     missing: BTreeMap<Identity, String>,
 }
 
-/// Computes the properties of units. Each unit is given with the path of its image. Units whose bitcode is missing, or whose map has
-/// invalid compiler options, get no properties.
+/// Computes the properties of units, each of which is given with the path of its image. Units have no properties if their bitcode is
+/// missing or if their map contains invalid compiler options.
 pub fn collect<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a str, Identity, &'a UnitMap)>) -> Result<KnownProperties> {
     let mut known = KnownProperties::default();
     let store = context.store()?;
@@ -52,20 +52,20 @@ pub fn collect<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a
 }
 
 impl KnownProperties {
-    /// Returns the properties of a function and of its unit. `None` if they are unknown, or do not match the function's map.
+    /// Returns the properties of a unit and of one of its functions; `None` if they are unknown or do not match the function's map.
     pub fn get(&self, unit: Identity, function: &FunctionMap) -> Option<(&UnitProperties, &FunctionProperties)> {
         let properties = self.units.get(&unit)?;
         let found = &properties.functions[*self.functions.get(&(unit, function.name.clone()))?];
         (found.blocks.len() == function.blocks.len()).then_some((properties, found))
     }
 
-    /// Returns why one of the units has no properties; `None` if all units have properties.
+    /// Returns the reason for the first unit without properties; `None` if all units have properties.
     pub fn missing_reason(&self) -> Option<&str> {
         self.missing.values().next().map(String::as_str)
     }
 }
 
-/// Returns the frames in an image file. Empty if the file no longer exists or is stripped.
+/// Returns the unit frames in an image file, by unit. The result is empty if the file no longer exists or is stripped.
 fn frames_in_image(image: &str) -> HashMap<Identity, Frame> {
     let read = fs::read(image).ok().and_then(|bytes| InstrumentedImage::read(&bytes).ok());
     read.into_iter().flat_map(|image| image.frames).map(|f| (f.unit, f)).collect()

@@ -1,7 +1,7 @@
 //! Rebuilds objects from the bitcode of their units, with different instrumentation.
 //!
-//! Clang compiles the bitcode with the plugin and without optimisation, because the bitcode is already optimised. Some objects define
-//! symbols that their bitcode does not define, because they were edited after compilation or merged with assembly. Such objects are left
+//! Clang compiles the bitcode with the plugin and without optimisation, because the bitcode is already optimised. An object may define
+//! symbols that its bitcode does not define, because it was edited after compilation or merged with assembly. Such an object is left
 //! unchanged and reported to the caller.
 
 use crate::assets;
@@ -25,7 +25,7 @@ use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 use trodden_unit::tasks::{self, TASKS_VARIABLE, UnitTasks};
 use trodden_unit::{CodegenOptions, Frame, Identity, UnitMap};
 
-/// Compiles bitcode with the plugin.
+/// Compiles bitcode with clang and the plugin.
 #[derive(Debug)]
 pub struct DriverCompiler {
     llvm: Llvm,
@@ -35,7 +35,7 @@ pub struct DriverCompiler {
 }
 
 impl DriverCompiler {
-    /// Creates a compiler that uses the default LLVM. `request` is the file of the request to the plugin; an empty name stands for the
+    /// Creates a compiler that uses the default LLVM. `request` names the file with the plugin request; an empty name stands for the
     /// default request.
     pub fn new(context: &DriverContext, request: OsString) -> Result<DriverCompiler> {
         DriverCompiler::with(context, &Llvm::find(context)?, request)
@@ -52,15 +52,15 @@ impl DriverCompiler {
         self.run(self.command(bitcode, codegen, output), bitcode)
     }
 
-    /// Returns an identity that differs between compilers that generate different objects. It depends on the plugin's content, and on
-    /// clang's path, size and modification time, because clang is too large to hash.
+    /// Returns an identity of the compiler. Compilers that generate different objects have different identities, because the identity
+    /// depends on the plugin's content and on clang's path, size and modification time. Clang itself is too large to hash.
     pub fn identity(&self) -> Result<Identity> {
         let content = fs::read(&self.plugin).with_context(|| format!("cannot read {}", self.plugin.display()))?;
         let all = format!("{} {}", self.identity_of_clang()?, Identity::from_content(&content));
         Ok(Identity::from_content(all.as_bytes()))
     }
 
-    /// Returns an identity that depends on clang alone ([`assets::file_identity`]).
+    /// Returns an identity of clang alone, without the plugin (see [`assets::file_identity`]).
     pub fn identity_of_clang(&self) -> Result<Identity> {
         Ok(Identity::from_content(assets::file_identity(self.llvm.clang())?.as_bytes()))
     }
@@ -74,14 +74,14 @@ impl DriverCompiler {
         command
     }
 
-    /// Checks that this LLVM can read the bitcode. `name` names the bitcode in the error message. Fails if a newer LLVM wrote the bitcode.
-    /// Clang itself would not always notice this.
+    /// Checks that no newer LLVM wrote the bitcode, because clang would not always notice that. `name` names the bitcode in the error
+    /// message.
     pub fn check_bitcode(&self, bitcode: &[u8], name: &str) -> Result<()> {
         self.llvm.check_bitcode(&bitcode[..bitcode.len().min(BITCODE_BYTES_WITH_VERSION)], OsStr::new(name))
     }
 
-    /// Runs plugin tasks in one clang process with the working folder `folder`. `name` makes the names of the process's temporary files
-    /// unique.
+    /// Runs plugin tasks in one clang process, with the working folder `folder`. `name` is a number that makes the names of the process's
+    /// temporary files unique.
     pub fn execute(&self, tasks: &UnitTasks, codegen: &CodegenOptions, folder: &Path, name: usize) -> Result<()> {
         let [module, file, object] = [format!("tasks-{name}.ll"), format!("tasks-{name}"), format!("tasks-{name}.o")];
         for (name, content) in [(&module, &b"target triple = \"x86_64-unknown-linux-gnu\"\n"[..]), (&file, &tasks::to_bytes(tasks)[..])] {
@@ -103,8 +103,8 @@ impl DriverCompiler {
         command
     }
 
-    /// Runs a command that [`DriverCompiler::command`] or [`DriverCompiler::plain_command`] returned. Fails if a newer LLVM wrote the
-    /// bitcode, which clang would not always notice, or if clang fails.
+    /// Runs a command that was created by [`DriverCompiler::command`] or [`DriverCompiler::plain_command`]. Fails if clang fails, or if a
+    /// newer LLVM wrote the bitcode, which clang would not always notice.
     pub fn run(&self, mut command: Command, bitcode: &Path) -> Result<()> {
         let path = command.get_current_dir().map_or_else(|| bitcode.to_owned(), |folder| folder.join(bitcode));
         let bytes = read_beginning(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -123,8 +123,8 @@ fn read_beginning(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns the LLVM to compile these units with: the version that compiled the newest unit, or a newer version. Fails if no such LLVM is
-/// installed. The message names the newest unit.
+/// Returns the LLVM that can compile all given units: the version that compiled the newest unit, or a newer version. Each unit is given by
+/// its source and LLVM version. Fails if no such LLVM is installed; the message names the newest unit.
 pub fn llvm_for<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a str, u32)>) -> Result<Llvm> {
     match units.into_iter().max_by_key(|(_, major)| *major) {
         Some((source, major)) => Llvm::for_bitcode(context, major, &format!("{source} was compiled by")),
@@ -132,18 +132,19 @@ pub fn llvm_for<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'
     }
 }
 
-/// Substitutes objects that were rebuilt from the bitcode of their units.
+/// Replaces the objects of a link by objects that were compiled from the bitcode of their units.
 #[derive(Debug)]
 pub struct Rebuilder {
     folder: PathBuf,
     objects: HashMap<Identity, PathBuf>,
     scratch: usize,
-    /// Messages about objects that could not be substituted.
+    /// Messages about objects that could not be replaced.
     pub unchanged: Vec<String>,
 }
 
 impl Rebuilder {
-    /// Compiles each unit of `frames` once, in parallel. Fails if a unit has no bitcode, or if its bitcode does not compile.
+    /// Compiles the unit of each frame, in parallel. Units that occur several times are compiled once. Fails if a unit has no bitcode, or
+    /// if its bitcode does not compile.
     pub fn compile(context: &DriverContext, compiler: &DriverCompiler, frames: &[Frame], folder: &Path) -> Result<Rebuilder> {
         let mut distinct: Vec<&Frame> = frames.iter().collect();
         distinct.sort_by_key(|f| f.unit);
@@ -153,7 +154,7 @@ impl Rebuilder {
         Ok(Rebuilder::new(distinct.iter().map(|f| (f.unit, object_path(folder, f.unit))).collect(), folder))
     }
 
-    /// Uses these objects, which are already compiled. Temporary files are created in `folder`.
+    /// Creates a rebuilder for units that are already compiled to `objects`. Temporary files are created in `folder`.
     pub fn new(objects: HashMap<Identity, PathBuf>, folder: &Path) -> Rebuilder {
         Rebuilder { folder: folder.to_owned(), objects, scratch: 0, unchanged: Vec::new() }
     }
@@ -163,7 +164,7 @@ impl Rebuilder {
         self.objects.get(&unit).map(PathBuf::as_path)
     }
 
-    /// Returns the rebuilt version of an object or archive that a link reads. A file without units is returned unchanged.
+    /// Returns the rebuilt version of an object or archive. A file without instrumented units is returned unchanged.
     pub fn replace_file(&mut self, name: &str, bytes: Vec<u8>) -> Result<Vec<u8>> {
         if !frames::is_archive(&bytes) {
             return self.replace_object(name, bytes);
@@ -188,7 +189,7 @@ impl Rebuilder {
         let new = match objects.as_slice() {
             [] => return Ok(bytes),
             [one] => fs::read(one)?,
-            several => self.merge(several)?,
+            several => self.merge_objects(several)?,
         };
         let missing: Vec<_> = frames::defined_symbols(&bytes)?.difference(&frames::defined_symbols(&new)?).cloned().collect();
         if let Some(symbol) = missing.first() {
@@ -199,8 +200,8 @@ impl Rebuilder {
         Ok(new)
     }
 
-    /// Merges objects with `ld -r`, as the original object was merged.
-    fn merge(&mut self, objects: &[PathBuf]) -> Result<Vec<u8>> {
+    /// Merges the objects of several units with `ld -r`, in the same way as the original object was merged.
+    fn merge_objects(&mut self, objects: &[PathBuf]) -> Result<Vec<u8>> {
         let path = self.scratch_folder()?.join("merged.o");
         let made = Command::new("ld").arg("-r").arg("-o").arg(&path).args(objects).output();
         checked_stdout(made.context("cannot run ld. Install it with `apt-get install binutils`")?, "ld -r failed")?;
@@ -215,7 +216,7 @@ impl Rebuilder {
     }
 }
 
-/// Calls `work` for all items, in parallel, and displays progress. `what` names the items, in the plural.
+/// Calls `work` for each item, in parallel, and displays progress. `what` names the items, in the plural.
 pub fn for_each_in_parallel<T: Sync>(
     context: &DriverContext,
     items: &[T],
@@ -226,7 +227,7 @@ pub fn for_each_in_parallel<T: Sync>(
     map_in_parallel(items, |item| work(item).map(|()| step())).map(drop)
 }
 
-/// Calls `work` for all items, in parallel, and returns the results in the order of the items.
+/// Calls `work` for each item, in parallel, and returns the results in the order of the items.
 pub fn map_in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
     let next = AtomicUsize::new(0);
     let each = || -> Result<Vec<(usize, R)>> {
@@ -260,7 +261,8 @@ fn compile_unit(compiler: &DriverCompiler, frame: &Frame, folder: &Path) -> Resu
     Ok(())
 }
 
-/// Returns a unit's code generation options. Fails if the map contains any other option: maps may come from untrusted programs.
+/// Returns a unit's code generation options. Maps may come from untrusted programs, so the function fails if the map contains any other
+/// option.
 pub fn codegen_options(map: &UnitMap) -> Result<CodegenOptions> {
     Ok(CodegenOptions::from_map(&map.codegen)?)
 }

@@ -27,15 +27,15 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub struct Recipe {
     /// Version of the format; see [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// The compiler driver that linked.
+    /// The compiler driver that performed the link.
     pub driver: SourceLanguage,
     /// The driver's arguments.
     pub arguments: Vec<OsText>,
-    /// The folder in which the driver ran.
+    /// The folder in which the compiler driver ran.
     pub directory: OsText,
     /// Environment variables that influence linking.
     pub environment: Vec<(String, OsText)>,
-    /// Sources that the command also compiled. Their units or objects are linked in their place.
+    /// Sources that the link command also compiled. The link of a variant uses their units or objects instead.
     pub sources: Vec<SourceInput>,
     /// The files that the link read, except those of the system and the toolchain.
     pub files: Vec<FileInput>,
@@ -55,9 +55,9 @@ pub struct SourceInput {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BuildProduct {
-    /// An instrumented unit, given by its identity.
+    /// An instrumented unit, identified by its hexadecimal identity.
     Unit(String),
-    /// An object without instrumentation, given by the hash of its content.
+    /// An object without instrumentation, identified by the hash of its content.
     Object(String),
 }
 
@@ -70,7 +70,7 @@ pub struct FileInput {
     pub content: String,
 }
 
-/// An operating-system string. Valid UTF-8 is stored as text.
+/// A string of the operating system. It is stored as text if it is valid UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum OsText {
@@ -110,14 +110,14 @@ impl OsText {
     }
 }
 
-/// The recipes of images, and the contents of the files that recipes refer to.
+/// Stores the link recipes of images, and the contents of the files that recipes refer to.
 #[derive(Clone, Debug)]
 pub struct RecipeStore {
     root: PathBuf,
 }
 
 impl RecipeStore {
-    /// Opens the recipes in the folder of a unit cache.
+    /// Opens the recipe store in the folder of a unit cache.
     pub fn in_cache(store: &UnitCache) -> RecipeStore {
         RecipeStore { root: store.root().to_owned() }
     }
@@ -159,7 +159,7 @@ impl RecipeStore {
         self.root.join("links").join(image.identity.to_string()).join(format!("{build}.json"))
     }
 
-    /// Stores a content and returns the name under which it is stored.
+    /// Stores the bytes of a file, and returns the name under which they are stored.
     pub fn put_content(&self, bytes: &[u8]) -> Result<String> {
         let name = Identity::from_content(bytes).to_string();
         let path = self.content_path(&name);
@@ -170,9 +170,8 @@ impl RecipeStore {
         Ok(name)
     }
 
-    /// Stores the content of a file that is replaced as a whole, and never modified in place, when it changes. Returns the name of the
-    /// stored content. If possible, the stored file is a hard link to `file`. [`RecipeStore::content`] detects if the file was modified in
-    /// place nevertheless.
+    /// Stores the content of a file that is never modified in place, only replaced. If possible, the stored file is a hard link to `file`.
+    /// Returns the name under which the content is stored. [`RecipeStore::content`] detects if the file was modified nevertheless.
     pub fn put_file(&self, file: &Path, bytes: &[u8]) -> Result<String> {
         let name = Identity::from_content(bytes).to_string();
         let path = self.content_path(&name);
@@ -182,7 +181,7 @@ impl RecipeStore {
         if is_linked && path.metadata().is_ok_and(|there| there.len() == bytes.len() as u64) { Ok(name) } else { self.put_content(bytes) }
     }
 
-    /// Reads the content with this name.
+    /// Reads the content that is stored under this name. Fails if it is missing or was modified.
     pub fn content(&self, name: &str) -> Result<Vec<u8>> {
         let identity = Identity::parse(name)
             .ok_or_else(|| anyhow!("the link recipe is corrupt: `{name}` is not the name of a stored file. Link the program again"))?;

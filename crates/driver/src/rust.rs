@@ -1,8 +1,8 @@
 //! Acts as rustc's wrapper and linker, for `cargo trodden`.
 //!
 //! If the cargo profile does not enable link-time optimisation, each crate is instrumented when it is compiled ([`crates`]). Otherwise, the
-//! wrapper makes rustc write the bitcode of the whole program. The linker has clang compile this bitcode with the plugin, and links the
-//! result in place of rustc's object. In both cases, this program is rustc's linker.
+//! wrapper makes rustc write the bitcode of the whole program; this program, which is rustc's linker in both cases, compiles that bitcode
+//! with clang and the plugin, and links the result in place of rustc's object. The table shows what is instrumented.
 //!
 //! | crate type | crate by crate | whole program |
 //! |---|---|---|
@@ -39,34 +39,34 @@ use trodden_profile::atomic_file;
 use trodden_unit::experiment::EXPERIMENT_VARIABLE;
 use trodden_unit::{CodegenOptions, InstrumentedImage};
 
-/// Environment variable with the role that this program plays for cargo or rustc.
+/// Environment variable that selects the role in which cargo or rustc calls this program.
 pub const ROLE_VARIABLE: &str = "TRODDEN_CARGO_ROLE";
 /// Role: wrapper of rustc.
 pub const WRAPPER_ROLE: &str = "rustc";
-/// Role: linker for a program that is instrumented as a whole.
+/// Role in which this program links a program that is instrumented as a whole.
 pub const LINKER_ROLE: &str = "linker";
-/// Role: linker for crates that were instrumented when they were compiled.
+/// Role in which this program links crates that were instrumented when they were compiled.
 pub const CRATE_LINKER_ROLE: &str = "crate-linker";
-/// Role: linker for documentation tests, whose own code is not instrumented.
+/// Role in which this program links documentation tests, whose own code is not instrumented.
 pub const TEST_LINKER_ROLE: &str = "test-linker";
 /// Environment variable with the path of the real rustdoc.
 pub const RUSTDOC_VARIABLE: &str = "TRODDEN_CARGO_RUSTDOC";
-/// Environment variable with the options `--cfg` that the wrappers add, separated by blanks.
+/// Environment variable with the `--cfg` options that the wrappers add, separated by blanks.
 pub const CFG_VARIABLE: &str = "TRODDEN_CARGO_CFG";
-/// Environment variable with the output pattern for programs that cargo runs.
+/// Environment variable with the pattern for the names of the files to which programs run by cargo write their counts.
 pub const OUTPUT_VARIABLE: &str = "TRODDEN_CARGO_OUTPUT";
-/// Environment variable with the path of the workspace's run store, for recorders that cargo runs.
+/// Environment variable with the path of the workspace's run store, for the `trodden` processes in which cargo runs programs.
 pub const STORE_VARIABLE: &str = "TRODDEN_CARGO_STORE";
-/// Environment variable that is set if programs are linked with an instrumented standard library.
+/// Environment variable that is set if programs are to be linked with an instrumented standard library.
 pub const STD_VARIABLE: &str = "TRODDEN_CARGO_STD";
 /// Environment variable that is set if the wrapper is called for all crates, not only for workspace members.
 pub const ALL_CRATES_VARIABLE: &str = "TRODDEN_CARGO_ALL";
-/// Environment variable with an identity of the instrumentation. If the identity changes, cargo rebuilds everything.
+/// Environment variable with an identity of the plugin and its settings. Cargo rebuilds everything when it changes.
 pub const CONFIGURATION_VARIABLE: &str = "TRODDEN_CARGO_WAY";
-/// Environment variable that tells the linker where the bitcode is.
+/// Environment variable that tells the linker the path of the program's bitcode.
 const MODULE_VARIABLE: &str = "TRODDEN_CARGO_MODULE";
 
-/// Runs rustc. The first of the `arguments` is the name of rustc. Text that is added to rustc's output goes to `out`.
+/// Acts as the wrapper of rustc. The first of the `arguments` is the path of rustc. Additions to rustc's own output are written to `out`.
 pub fn run_rustc(context: &DriverContext, arguments: Vec<OsString>, out: &mut dyn Write) -> Result<ExitCode> {
     let Some((rustc, rest)) = arguments.split_first() else { bail!("expected the path of rustc: cargo passed none") };
     let Some(job) = CrateJob::read(rest) else {
@@ -91,7 +91,7 @@ pub fn run_rustc(context: &DriverContext, arguments: Vec<OsString>, out: &mut dy
         }
         last = Some(status);
     }
-    if names_must_match(context)? {
+    if must_keep_function_names(context)? {
         job.remove_temporaries()?;
     }
     Ok(last.map_or(ExitCode::SUCCESS, trodden_launch::process::exit_code))
@@ -111,7 +111,7 @@ fn configuration_options(context: &DriverContext) -> Vec<String> {
     words.split_whitespace().map(|word| format!("--cfg={word}")).collect()
 }
 
-/// Runs rustdoc. Documentation tests of libraries for the target are linked with the runtime.
+/// Runs rustdoc, so that documentation tests of libraries for the target are linked with the runtime.
 pub fn run_rustdoc(context: &DriverContext, arguments: &[OsString]) -> Result<ExitCode> {
     let rustdoc = context.value(RUSTDOC_VARIABLE).unwrap_or(OsStr::new("rustdoc"));
     let mut command = Command::new(rustdoc);
@@ -128,8 +128,8 @@ pub fn run_rustdoc(context: &DriverContext, arguments: &[OsString]) -> Result<Ex
     Err(command.exec()).with_context(|| format!("cannot run {}", rustdoc.display()))
 }
 
-/// Environment variables that `cargo trodden` sets for compilers and recorders. Programs must not see them, because programs may run cargo
-/// or compilers themselves.
+/// Environment variables that `cargo trodden` sets for compilers and recorders. They are removed before a program runs, because programs
+/// may run cargo or compilers themselves.
 pub const COMPILER_VARIABLES: [&str; 15] = [
     ROLE_VARIABLE,
     STORE_VARIABLE,
@@ -148,7 +148,7 @@ pub const COMPILER_VARIABLES: [&str; 15] = [
     "RUSTDOC",
 ];
 
-/// Runs a program for cargo. The program writes its counts to the output pattern in [`OUTPUT_VARIABLE`].
+/// Runs a program for cargo, and makes it write its counts to the output pattern in [`OUTPUT_VARIABLE`].
 pub fn run_program(context: &DriverContext, arguments: &[OsString]) -> Result<ExitCode> {
     let Some((program, rest)) = arguments.split_first() else { bail!("expected a program to run: cargo passed none") };
     let mut command = Command::new(program);
@@ -164,31 +164,31 @@ pub fn run_program(context: &DriverContext, arguments: &[OsString]) -> Result<Ex
 }
 
 /// Prints rustc's version. If all crates are wrapped, adds the identity of the instrumentation, so that cargo takes rustc for a different
-/// compiler. If only workspace members are wrapped, the wrapper's path already tells cargo the difference. Nothing is added if names must
-/// match those of a plain build, because cargo also derives symbol names from the version.
+/// compiler and rebuilds. If only workspace members are wrapped, the path of the wrapper has this effect. Nothing is added if function
+/// names must match those of a plain build, because cargo also derives symbol names from the version.
 fn print_version(context: &DriverContext, rustc: &OsStr, out: &mut dyn Write) -> Result<ExitCode> {
     let status = Command::new(rustc).arg("-vV").status().with_context(|| format!("cannot run {}", rustc.display()))?;
-    if context.variable(ALL_CRATES_VARIABLE).is_some() && !names_must_match(context)? {
+    if context.variable(ALL_CRATES_VARIABLE).is_some() && !must_keep_function_names(context)? {
         writeln!(out, "trodden: {}", context.variable(CONFIGURATION_VARIABLE).and_then(OsStr::to_str).unwrap_or_default())?;
         out.flush()?;
     }
     Ok(trodden_launch::process::exit_code(status))
 }
 
-/// Returns true if an edge profile is collected or used. Such a profile refers to functions by name.
-fn names_must_match(context: &DriverContext) -> Result<bool> {
-    Ok(pgo::names_must_match(context, &experiment::from_environment(context)?))
+/// Returns true if an edge profile is collected or used, because such a profile refers to functions by name.
+fn must_keep_function_names(context: &DriverContext) -> Result<bool> {
+    Ok(pgo::must_keep_function_names(context, &experiment::from_environment(context)?))
 }
 
 /// Links for rustc or rustdoc, with instrumented objects in place of rustc's. `role` is one of the linker roles.
 pub fn run_linker(context: &DriverContext, role: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
-    // rustc also calls `cc` by default, and `cc` starts faster than clang.
+    // rustc itself calls `cc` by default, and `cc` starts faster than clang.
     let cc = find_compiler_on_path(context, OsStr::new("cc")).filter(|_| role != LINKER_ROLE);
     let linker = cc.map_or_else(|| Tool::Clang.find(context), Ok)?;
     let mut arguments = parse_command_line(&arguments).arguments;
     let has_mapping = pgo::requested_counters(context)?.is_some();
     if has_mapping {
-        pgo::remove_runtime(&mut arguments);
+        pgo::remove_profile_runtime(&mut arguments);
     }
     match role {
         CRATE_LINKER_ROLE => crates::replace_objects(context, &mut arguments)?,
@@ -210,13 +210,13 @@ pub fn run_linker(context: &DriverContext, role: &str, arguments: Vec<OsString>)
     }
     let (status, image) = linking::run(&job)?;
     if let Some((folder, image)) = images_folder(context).zip(image).filter(|_| role == TEST_LINKER_ROLE && has_mapping) {
-        keep_image(Path::new(line.image()), &folder, &image)?;
+        copy_image(Path::new(line.image()), &folder, &image)?;
     }
     Ok(trodden_launch::process::exit_code(status))
 }
 
-/// Returns the folder for copies of documentation tests, if `cargo trodden` runs this program. The copies are needed because rustdoc
-/// deletes the tests.
+/// Returns the folder for copies of documentation tests; `None` if this program was not called by `cargo trodden`. The copies are needed
+/// because rustdoc deletes the tests.
 fn images_folder(context: &DriverContext) -> Option<PathBuf> {
     Some(doctest_images_folder(Path::new(context.variable(CARGO_FOLDER_VARIABLE)?)))
 }
@@ -226,8 +226,8 @@ pub fn doctest_images_folder(folder: &Path) -> PathBuf {
     folder.join("doctests")
 }
 
-/// Copies an image that has a coverage mapping to `folder`. Images with the same units share one copy.
-fn keep_image(file: &Path, folder: &Path, image: &InstrumentedImage) -> Result<()> {
+/// Copies an image that has a coverage mapping to `folder`. Images with the same instrumented units share one copy.
+fn copy_image(file: &Path, folder: &Path, image: &InstrumentedImage) -> Result<()> {
     let copy = folder.join(image.identity.to_string());
     if copy.is_file() {
         return Ok(());
@@ -236,10 +236,10 @@ fn keep_image(file: &Path, folder: &Path, image: &InstrumentedImage) -> Result<(
     atomic_file::write_unsynced(&copy, TEMPORARY_PREFIX, &bytes).with_context(|| format!("cannot write {}", copy.display()))
 }
 
-/// Compiles the module of a whole program and puts the result in place of rustc's object.
+/// Compiles the bitcode of a whole program, and puts the result in place of rustc's object.
 fn replace_module(context: &DriverContext, arguments: &mut [OsString]) -> Result<()> {
     let written = context.variable(MODULE_VARIABLE).map(PathBuf::from).filter(|m| m.is_file());
-    match written.or_else(|| saved_module(arguments)) {
+    match written.or_else(|| find_saved_module(arguments)) {
         Some(module) => replace_object(context, arguments, &module)?,
         None => log::warn!("rustc called the linker without writing bitcode, so the result is not instrumented"),
     }
@@ -247,7 +247,7 @@ fn replace_module(context: &DriverContext, arguments: &mut [OsString]) -> Result
 }
 
 /// Returns the bitcode file that rustc left beside the object it links.
-fn saved_module(arguments: &[OsString]) -> Option<PathBuf> {
+fn find_saved_module(arguments: &[OsString]) -> Option<PathBuf> {
     let objects = arguments.iter().filter(|w| w.to_string_lossy().ends_with(".rcgu.o"));
     objects.map(|o| Path::new(o).with_extension("bc")).find(|m| m.is_file())
 }

@@ -1,5 +1,5 @@
-//! The compiler names for which `trodden build` and `trodden pgo` stand in. A folder at the start of a build's search path contains links
-//! to this program under these names.
+//! The compiler names under which `trodden build` and `trodden pgo` intercept calls of compilers. A folder at the start of a build's search
+//! path contains links to this program under these names.
 //!
 //! Builds call compilers by plain names (`cc`), with a version (`clang-22`, `gcc-12`), or with a target (`x86_64-linux-gnu-gcc-12`). The
 //! links for plain names always exist. Links for other names exist only if the search path has a compiler with that name, so that configure
@@ -22,7 +22,7 @@ const PLAIN_COMPILER_NAMES: [(&str, SourceLanguage); 6] = [
 ];
 const TARGET_PREFIXES: [&str; 4] = ["x86_64-linux-gnu-", "x86_64-pc-linux-gnu-", "x86_64-unknown-linux-gnu-", "x86_64-redhat-linux-"];
 
-/// Returns the language that the compiler with this name compiles, or `None` if trodden does not stand in for this compiler.
+/// Returns the language of the compiler with this name; `None` if trodden does not intercept calls of this compiler.
 pub fn language_of_compiler(name: &str) -> Option<SourceLanguage> {
     let kind = TARGET_PREFIXES.iter().find_map(|target| name.strip_prefix(target)).unwrap_or(name);
     let kind = match kind.rsplit_once('-') {
@@ -32,13 +32,13 @@ pub fn language_of_compiler(name: &str) -> Option<SourceLanguage> {
     PLAIN_COMPILER_NAMES.iter().find(|(name, _)| *name == kind).map(|(_, language)| *language)
 }
 
-/// Returns all names for which links must exist.
+/// Returns all compiler names for which links to this program must exist.
 pub fn stand_in_names(context: &DriverContext) -> BTreeSet<String> {
-    let found = context.search_path().flat_map(|folder| compilers_in(&folder));
+    let found = context.search_path().flat_map(|folder| list_compilers_in(&folder));
     PLAIN_COMPILER_NAMES.iter().map(|(name, _)| (*name).to_owned()).chain(found).collect()
 }
 
-fn compilers_in(folder: &Path) -> Vec<String> {
+fn list_compilers_in(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     names.filter(|name| language_of_compiler(name).is_some() && is_program(&folder.join(name))).collect()

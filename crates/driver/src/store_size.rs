@@ -1,8 +1,8 @@
 //! `trodden cache`: measures and prunes the unit cache.
 //!
 //! The cache grows with every build. It contains unit frames (`units`), files that were passed to builds (`inputs`), link recipes (`links`)
-//! with their input files (`objects`), objects of copies (`copies`), and objects of Rust crates (`crates`). Stripped programs and `trodden
-//! instrument` need the cache. Reports on programs that contain their frames do not.
+//! with their input files (`objects`), objects of instrumented copies of programs (`copies`), and objects of Rust crates (`crates`).
+//! `trodden instrument` and reports on stripped programs need the cache. Reports on programs that contain their unit frames do not.
 
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use trodden_unit::UnitCache;
 
-/// Folder for objects of copies.
+/// Folder for the objects of instrumented copies of programs, each of which counts some of the paths.
 pub const COPIES_FOLDER: &str = "copies";
 /// Folder for instrumented objects of Rust crates.
 pub const CRATES_FOLDER: &str = "crates";
@@ -34,35 +34,35 @@ pub struct CacheFolder {
     pub folder: &'static str,
     /// What the folder contains.
     pub description: &'static str,
-    /// Total size of the removed files; `None` if the folder was not pruned.
+    /// What was removed; `None` if the folder was not pruned.
     pub removed: Option<Size>,
-    /// Total size of the remaining files.
+    /// The files that remain.
     pub kept: Size,
 }
 
 /// Number and size of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Number of files, not counting those that are being written.
+    /// Number of files, except those that are still being written.
     pub files: usize,
-    /// Total size in bytes, counting files that are being written as well.
+    /// Total size in bytes, including files that are still being written.
     pub bytes: u64,
 }
 
-/// Measures a folder of the cache. If `prune` is given, first removes files that were not used for this number of days. A file's last use
+/// Measures a folder of the cache. If `prune` is a number of days, first removes files that were not used for that long. A file's last use
 /// is its access time or its modification time, whichever is later.
 fn measure(store: &UnitCache, folder: &'static str, description: &'static str, prune: Option<u32>) -> Result<CacheFolder> {
     let all = list_files(&store.root().join(folder))?;
     let Some(days) = prune else { return Ok(CacheFolder { folder, description, removed: None, kept: total_size(&all) }) };
-    // If the limit is outside the range of `SystemTime`, everything is kept.
+    // If the limit is outside the range of `SystemTime`, no file is removed.
     let limit = DAY.checked_mul(days).and_then(|age| SystemTime::now().checked_sub(age));
     let (old, kept): (Vec<CacheFile>, Vec<CacheFile>) = all.into_iter().partition(|f| limit.is_some_and(|limit| f.used < limit));
     remove_files(&old)?;
     Ok(CacheFolder { folder, description, removed: Some(total_size(&old)), kept: total_size(&kept) })
 }
 
-/// Iterates over the folders of the cache. Each folder is pruned (see [`measure`]) and measured when its item is requested. The item is an
-/// error if the folder cannot be read or written.
+/// Iterates over the folders of the cache. A folder is pruned and measured (see [`measure`]) only when its item is requested. The item is
+/// an error if the folder cannot be read or written.
 pub fn measure_folders(store: &UnitCache, prune: Option<u32>) -> impl Iterator<Item = Result<CacheFolder>> {
     CACHE_FOLDERS.into_iter().map(move |(folder, what)| measure(store, folder, what, prune))
 }

@@ -1,9 +1,9 @@
 //! Finds clang and the other tools of the same LLVM installation.
 //!
-//! clang is the one that `TRODDEN_CLANG` names; otherwise the one in `CC`, if `CC` names a clang; otherwise the newest supported one among
-//! `clang` and `clang-N` on the search path and in the package folders (`/usr/lib/llvm-N`). The file name or folder of a clang tells its
-//! version; a clang with neither is run to query its version. Bitcode is compiled by the LLVM version that wrote it, if installed, or else
-//! by a newer version.
+//! The default clang is the one that `TRODDEN_CLANG` names; otherwise the one in `CC`, if that is a clang; otherwise the newest supported
+//! one among `clang` and `clang-N` on the search path and in the package folders (`/usr/lib/llvm-N`). Its version is derived from its file
+//! name or folder. If neither contains a version, clang is run to query it. Bitcode is compiled by the LLVM version that wrote it, if
+//! installed, or else by a newer version.
 //!
 //! To support a new version of LLVM, change [`NEWEST_LLVM`] and [`TESTED_LLVM`] here, and `instrument/src/host.rs`.
 
@@ -49,9 +49,9 @@ pub enum Tool {
     Opt,
     /// The archiver.
     Ar,
-    /// The tool that lists symbols of object files.
+    /// `llvm-nm`, which lists the symbols of object files.
     Nm,
-    /// The tool that adds an index to archives.
+    /// `llvm-ranlib`, which adds an index to archives.
     Ranlib,
 }
 
@@ -81,13 +81,13 @@ impl Tool {
         }
     }
 
-    /// Finds the tool in the default LLVM. Fails if the tool is not installed. The message names the command that installs it.
+    /// Finds the tool in the default LLVM. If it is not installed, fails with a message that names the command to install it.
     pub fn find(self, context: &DriverContext) -> Result<PathBuf> {
         Llvm::find(context)?.tool(context, self)
     }
 }
 
-/// An LLVM installation of a supported version.
+/// An installed LLVM of a supported version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Llvm {
     /// Its major version.
@@ -96,8 +96,8 @@ pub struct Llvm {
 }
 
 impl Llvm {
-    /// Finds the default LLVM. Fails if no supported LLVM is installed. The message says what was found instead and how to install a
-    /// supported one.
+    /// Finds the default LLVM. If no supported LLVM is installed, fails with a message that says what was found instead and how to install
+    /// one.
     pub fn find(context: &DriverContext) -> Result<Llvm> {
         if let Some(named) = Llvm::from_environment(context)? {
             return Ok(named);
@@ -114,8 +114,8 @@ impl Llvm {
         versioned.map_or_else(|| bail!("{}", describe_missing_clang(context)), Ok)
     }
 
-    /// Returns the LLVM that the name of a compiler requests, such as `clang-19`. If `TRODDEN_CLANG` is set or the name requests none,
-    /// finds the default LLVM. Fails if the requested version is not supported.
+    /// Returns the LLVM version that the name of a compiler requests, as in `clang-19`. If `TRODDEN_CLANG` is set or the name requests no
+    /// version, returns the default LLVM. Fails if the requested version is not supported.
     pub fn for_compiler_name(context: &DriverContext, name: &str) -> Result<Llvm> {
         let requested = name.rsplit_once('-').filter(|(kind, _)| kind.ends_with("clang") || kind.ends_with("clang++"));
         let major = requested.and_then(|(_, version)| version.parse().ok());
@@ -128,9 +128,9 @@ impl Llvm {
         Llvm::find_installed(context, major).map_or_else(|| Llvm::find(context), Ok)
     }
 
-    /// Returns the LLVM to compile bitcode with that LLVM version `wanted` wrote: the same version or, if it is not installed, the default
-    /// or else the oldest newer version. `what` starts the error message and says whose bitcode it is, as in `a.c was compiled by`. Fails
-    /// if no such LLVM is installed, or if `TRODDEN_CLANG` names an older one.
+    /// Returns an LLVM that can compile bitcode written by LLVM version `wanted`: the same version if it is installed, or else the default
+    /// LLVM if it is newer, or else the oldest newer one. `what` starts the error message and says whose bitcode it is, as in `a.c was
+    /// compiled by`. Fails if no such LLVM is installed, or if `TRODDEN_CLANG` names an older one.
     pub fn for_bitcode(context: &DriverContext, wanted: u32, what: &str) -> Result<Llvm> {
         let remedy = || {
             if wanted > NEWEST_LLVM {
@@ -180,7 +180,8 @@ impl Llvm {
         program_named(context, OsStr::new(cc)).map(|clang| Llvm::from_clang(clang, "CC")).transpose()
     }
 
-    /// Creates the LLVM of a clang and checks its version. `variable` is the environment variable that names this clang.
+    /// Creates the LLVM installation to which a clang belongs, and checks its version. `variable` is the environment variable that names
+    /// the clang, for messages.
     fn from_clang(clang: PathBuf, variable: &str) -> Result<Llvm> {
         let major = query_major_version(&clang)?;
         ensure!(
@@ -200,7 +201,7 @@ impl Llvm {
         Some(Llvm { major, clang })
     }
 
-    /// Checks that this LLVM can read `bytes`, the content of `file`, if they are bitcode. Fails if a newer LLVM wrote the bitcode.
+    /// Fails if `bytes`, the content of `file`, are bitcode that a newer LLVM wrote, which this LLVM cannot read.
     pub fn check_bitcode(&self, bytes: &[u8], file: &OsStr) -> Result<()> {
         let Some(producer) = producer_major(bytes).filter(|producer| *producer > self.major) else { return Ok(()) };
         bail!(
@@ -216,7 +217,7 @@ impl Llvm {
         &self.clang
     }
 
-    /// Finds a tool of this LLVM. Fails if the tool is not installed. The message names the command that installs it.
+    /// Finds a tool of this LLVM. If the tool is not installed, fails with a message that names the command to install it.
     pub fn tool(&self, context: &DriverContext, tool: Tool) -> Result<PathBuf> {
         let versioned = format!("{}-{}", tool.name(), self.major);
         let own_name = self.clang.file_name().and_then(OsStr::to_str).unwrap_or_default();
@@ -242,7 +243,7 @@ impl Llvm {
         format!("apt-get install {}-{}", tool.package(), self.major)
     }
 
-    /// Returns the folder with the other tools, or `None` if clang is a link to a program that has a different name.
+    /// Returns the folder with the other tools of this LLVM; `None` if clang is a link to a program with a different name.
     fn folder(&self) -> Option<PathBuf> {
         let file = fs::canonicalize(&self.clang).ok()?;
         let name = file.file_name()?.to_str()?;
@@ -250,16 +251,17 @@ impl Llvm {
         is_clang_name.then(|| file.parent().unwrap_or(Path::new("/")).to_owned())
     }
 
-    /// Returns the root folder of this installation, such as `/opt/llvm-22`, or `None` if other programs share the folder, as with `/usr`.
+    /// Returns the root folder of this installation, such as `/opt/llvm-22`; `None` if the folder is shared with other programs, as `/usr`
+    /// is.
     pub fn root(&self) -> Option<PathBuf> {
         let root = self.folder()?.parent()?.to_owned();
         (root.components().count() > 2 && root != Path::new("/usr/local")).then_some(root)
     }
 }
 
-/// Finds a tool for a profile of programs that LLVM version `wanted` compiled. This is the tool of the LLVM that [`Llvm::for_bitcode`]
-/// returns. On a machine without clang, it is a tool of that version or a newer one. Fails if the tool is not installed. The message names
-/// the command that installs it.
+/// Finds a tool for a profile of programs that LLVM version `wanted` compiled. It belongs to the LLVM that [`Llvm::for_bitcode`] returns,
+/// or, on a machine without clang, to the same or a newer version. If the tool is not installed, fails with a message that names the
+/// command to install it.
 pub fn find_for_profile(context: &DriverContext, tool: Tool, wanted: u32, what: &str) -> Result<PathBuf> {
     let is_without_clang = || context.value(CLANG_VARIABLE).is_none() && Llvm::find(context).is_err();
     let alone = |major: u32| {
@@ -273,7 +275,7 @@ pub fn find_for_profile(context: &DriverContext, tool: Tool, wanted: u32, what: 
     }
 }
 
-/// Returns the shell command that installs a tool on a machine where no LLVM is found, as part of a message.
+/// Returns a part of a message: the shell command that installs a tool on a machine where no LLVM was found.
 pub fn install(tool: Tool) -> String {
     let [oldest, newest] = TESTED_LLVM.map(|major| format!("{}-{major}", tool.package()));
     format!("`apt-get install {newest}` (or `{oldest}`)")
@@ -288,14 +290,14 @@ fn packages_folder(major: u32) -> PathBuf {
     PathBuf::from(format!("/usr/lib/llvm-{major}/bin"))
 }
 
-/// Returns every clang on the search path and in the package folders by its major version, in ascending order. If several have the same
-/// version, the first one found is returned.
+/// Returns every clang on the search path and in the package folders, by major version. If several have the same version, the first one
+/// that was found is returned.
 pub fn find_all_clangs(context: &DriverContext) -> BTreeMap<u32, PathBuf> {
     let mut found = BTreeMap::new();
     for folder in context.search_path() {
         let names = fs::read_dir(&folder).into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
         let mut names: Vec<String> = names.filter(|n| n == "clang" || n.strip_prefix("clang-").is_some_and(is_number)).collect();
-        // Versioned names come first, because they are preferred.
+        // Versioned names are longer and preferred, so they come first.
         names.sort_by_key(|name| std::cmp::Reverse(name.len()));
         let clangs = names.iter().map(|name| folder.join(name)).filter(|path| is_program(path) && !is_launcher(path));
         clangs
@@ -338,7 +340,7 @@ pub fn query_major_version(clang: &Path) -> Result<u32> {
     major.with_context(|| format!("cannot find clang's version in the output of `{} --version`", clang.display()))
 }
 
-/// Returns the version that a clang's path contains, as in `clang-19` or `llvm-19/bin/clang`.
+/// Returns the major version that the path of a clang contains, as in `clang-19` or `llvm-19/bin/clang`.
 fn major_in_path(file: &Path) -> Option<u32> {
     let name = file.file_name()?.to_str()?;
     let folder = || Some(file.parent()?.parent()?.file_name()?.to_str()?.strip_prefix("llvm")?.trim_start_matches('-').to_owned());
@@ -362,8 +364,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use tempfile::TempDir;
 
-    /// Creates a folder with clang stand-ins that print the given versions.
-    fn with_programs(programs: &[(&str, u32)]) -> TempDir {
+    /// Creates a folder with fake compilers. Each is given by its name and the version that it prints.
+    fn create_fake_compilers(programs: &[(&str, u32)]) -> TempDir {
         let folder = tempfile::tempdir().unwrap();
         for (name, version) in programs {
             let path = folder.path().join(name);
@@ -378,18 +380,18 @@ mod tests {
         DriverContext::in_folder(folder.path(), &[&[("PATH", path)], variables].concat())
     }
 
-    fn found(folder: &TempDir, variables: &[(&str, &str)]) -> (u32, PathBuf) {
+    fn find_version_and_path(folder: &TempDir, variables: &[(&str, &str)]) -> (u32, PathBuf) {
         let llvm = Llvm::find(&context(folder, variables)).unwrap();
         (llvm.major, llvm.clang.strip_prefix(folder.path()).unwrap().to_owned())
     }
 
     #[test]
     fn variables_come_before_the_newest_supported_clang() {
-        let folder = with_programs(&[("clang", 30), ("clang-14", 14), ("clang-19", 19), ("clang-22", 22), ("clang++-22", 22)]);
-        assert_eq!(found(&folder, &[]), (22, "clang-22".into()));
-        assert_eq!(found(&folder, &[("CC", "clang-19 -m64")]), (19, "clang-19".into()));
-        assert_eq!(found(&folder, &[("CC", "gcc-12")]), (22, "clang-22".into()));
-        assert_eq!(found(&folder, &[("CC", "clang-22"), ("TRODDEN_CLANG", "clang-19")]), (19, "clang-19".into()));
+        let folder = create_fake_compilers(&[("clang", 30), ("clang-14", 14), ("clang-19", 19), ("clang-22", 22), ("clang++-22", 22)]);
+        assert_eq!(find_version_and_path(&folder, &[]), (22, "clang-22".into()));
+        assert_eq!(find_version_and_path(&folder, &[("CC", "clang-19 -m64")]), (19, "clang-19".into()));
+        assert_eq!(find_version_and_path(&folder, &[("CC", "gcc-12")]), (22, "clang-22".into()));
+        assert_eq!(find_version_and_path(&folder, &[("CC", "clang-22"), ("TRODDEN_CLANG", "clang-19")]), (19, "clang-19".into()));
         let context = context(&folder, &[]);
         let llvm = Llvm::find(&context).unwrap();
         assert_eq!(llvm.tool(&context, Tool::ClangCxx).unwrap(), folder.path().join("clang++-22"));
@@ -399,10 +401,10 @@ mod tests {
         assert!(error.contains("calls clang-14") && error.contains("supports clang 19 to 22"), "{error}");
     }
 
-    /// Debian's ccache has links for all compilers in a folder that users put first in `PATH`.
+    /// Debian's ccache has links under all compiler names, in a folder that users put first in `PATH`.
     #[test]
     fn links_to_a_compiler_cache_are_skipped() {
-        let folder = with_programs(&[("ccache", 22), ("clang-22", 22)]);
+        let folder = create_fake_compilers(&[("ccache", 22), ("clang-22", 22)]);
         let links = folder.path().join("links");
         fs::create_dir(&links).unwrap();
         std::os::unix::fs::symlink("../ccache", links.join("clang-22")).unwrap();
@@ -416,15 +418,15 @@ mod tests {
 
     #[test]
     fn clang_without_a_version_in_its_name_is_run_to_query_it() {
-        let folder = with_programs(&[("my-clang", 20), ("clang", 21)]);
+        let folder = create_fake_compilers(&[("my-clang", 20), ("clang", 21)]);
         let named = folder.path().join("my-clang");
-        assert_eq!(found(&folder, &[("TRODDEN_CLANG", named.to_str().unwrap())]), (20, "my-clang".into()));
+        assert_eq!(find_version_and_path(&folder, &[("TRODDEN_CLANG", named.to_str().unwrap())]), (20, "my-clang".into()));
         assert_eq!(find_all_clangs(&context(&folder, &[])).get(&21), Some(&folder.path().join("clang")));
     }
 
     #[test]
     fn unsupported_version_error_names_version_and_advice() {
-        let folder = with_programs(&[("clang-18", 18), ("clang-23", 23), ("clang-19", 19)]);
+        let folder = create_fake_compilers(&[("clang-18", 18), ("clang-23", 23), ("clang-19", 19)]);
         for (variable, name, version) in [("CC", "clang-18", "clang 18"), ("TRODDEN_CLANG", "clang-23", "clang 23")] {
             let said = Llvm::find(&context(&folder, &[(variable, name)])).unwrap_err().to_string();
             assert!(said.contains(version) && said.contains("19 to 22") && said.contains("apt-get install"), "{said}");
@@ -435,7 +437,7 @@ mod tests {
 
     #[test]
     fn bitcode_is_compiled_by_same_or_newer_llvm() {
-        let folder = with_programs(&[("clang-19", 19), ("clang-21", 21), ("clang-22", 22)]);
+        let folder = create_fake_compilers(&[("clang-19", 19), ("clang-21", 21), ("clang-22", 22)]);
         let major =
             |wanted, variables: &[_]| Llvm::for_bitcode(&context(&folder, variables), wanted, "a.c was compiled by").map(|llvm| llvm.major);
         assert_eq!([0, 19, 20, 21, 22].map(|wanted| major(wanted, &[]).unwrap()), [22, 19, 22, 21, 22]);

@@ -1,4 +1,5 @@
-//! Makes variants of a program from its bitcode and its link recipe, without its sources: `trodden instrument` and other commands.
+//! Makes variants of a program, that is, versions with different instrumentation, for `trodden instrument` and other commands. They are
+//! made from the program's bitcode and link recipe, without its sources.
 //!
 //! The link's inputs are laid out below a temporary folder as they were on disk; each object that has bitcode is rebuilt. The link runs in
 //! the subfolder that corresponds to its original folder. Relative file names therefore stay valid, and only absolute names are translated.
@@ -34,12 +35,12 @@ use trodden_wire::{DEFAULT_ON_UNTESTED_SYMBOL, DEFAULT_OUTPUT_SYMBOL, WATCHED_SY
 
 const TEMPORARY_PREFIX: &str = ".trodden-";
 
-/// Note for programs that do not write their counts by default.
+/// Note for users of programs that write no counts by default.
 pub const OUTPUT_HINT: &str =
     "without `trodden record`, counts are written only if TRODDEN_OUTPUT names a file, as in TRODDEN_OUTPUT=/var/tmp/%m.raw";
 
-/// Checks that a program has the LLVM counters that a variant needs. They cannot be added to the stored bitcode: LLVM inserts its counters
-/// before optimisation, and the stored bitcode is optimised. Fails if the program was built without these counters, or is not instrumented.
+/// Checks that a program has the LLVM counters that a variant needs. Fails if it was built without these counters or is not instrumented.
+/// The counters cannot be added later, because LLVM inserts them before optimisation and the stored bitcode is already optimised.
 pub fn check_counters(program: &Path, wanted: Observation) -> Result<()> {
     let option = match wanted {
         Observation::EdgeProfileCounts(_) => "--pgo",
@@ -55,8 +56,8 @@ pub fn check_counters(program: &Path, wanted: Observation) -> Result<()> {
     Ok(())
 }
 
-/// Makes a variant according to a request. Returns its image, or `None` if the variant contains nothing instrumented. Fails if the program
-/// is not instrumented, if its recipe or bitcode is missing, or if a tool fails.
+/// Makes a variant of a program according to a plugin request. Returns its image; `None` if the variant contains no instrumented code.
+/// Fails if the program is not instrumented, if its recipe or bitcode is missing, or if a tool fails.
 pub fn create(
     context: &DriverContext,
     program: &Path,
@@ -73,23 +74,23 @@ pub fn create(
     inputs.link(&sandbox, rebuilder, output, &request, defaults, None)
 }
 
-/// A program's link recipe and the inputs of the link.
+/// The link recipe of a program, and the inputs of the link.
 #[derive(Debug)]
 pub struct LinkInputs {
     recipe: Recipe,
-    /// Contents of [`Recipe::files`], in the same order.
+    /// Contents of the files in [`Recipe::files`], in the same order.
     contents: Vec<Vec<u8>>,
-    /// The units in the input files, and the units of sources that the link command compiled.
+    /// Frames of the units in the input files, and of the units that the link command compiled from sources.
     pub frames: Vec<Frame>,
-    /// The LLVM that compiles the units and links.
+    /// The LLVM that compiles the units and links the variant.
     pub llvm: Llvm,
-    /// The program's folder. `$ORIGIN` in run paths refers to it.
+    /// The program's folder, to which `$ORIGIN` in run paths refers.
     origin: PathBuf,
 }
 
 impl LinkInputs {
-    /// Reads the recipe and inputs of a program's link from the unit cache. Fails if the program is not instrumented, or if the unit cache
-    /// lacks its recipe or an input.
+    /// Reads the link recipe of a program and the recipe's inputs from the unit cache. Fails if the program is not instrumented, or if the
+    /// cache lacks the recipe or an input.
     pub fn from_program(context: &DriverContext, program: &Path) -> Result<LinkInputs> {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         let image = InstrumentedImage::read(&bytes).with_context(|| program.display().to_string())?;
@@ -103,16 +104,16 @@ impl LinkInputs {
                 frames.push(read_unit(&store, unit)?);
             }
         }
-        // Corrupt maps are reported later, where they are needed.
+        // Corrupt maps are skipped here and reported later, where they are needed.
         let maps: Vec<UnitMap> = frames.iter().filter_map(|frame| frame.map().ok()).collect();
         let llvm = llvm_for(context, maps.iter().map(|map| (&*map.source, map.llvm)))?;
         let origin = fs::canonicalize(program)?.parent().unwrap_or(Path::new("/")).to_owned();
         Ok(LinkInputs { recipe, contents, frames, llvm, origin })
     }
 
-    /// Links the program again with `objects`, which were compiled from its units according to the request in the file `request`. The
-    /// result finds its shared libraries where the program itself finds them. It writes files with the name pattern `writes`, unless the
-    /// environment gives a different pattern. Returns the image, or `None` if it contains nothing instrumented.
+    /// Links the program again with `objects`, which were compiled from its units according to the plugin request in the file `request`.
+    /// The result finds its shared libraries where the original program finds them. `writes` is the name pattern of its output files,
+    /// unless the environment gives a different one. Returns the image; `None` if it contains no instrumented code.
     pub fn link_with(
         &self,
         context: &DriverContext,
@@ -137,8 +138,7 @@ impl LinkInputs {
         origin: Option<&Path>,
     ) -> Result<Option<InstrumentedImage>> {
         let objects = write_inputs(self, sandbox, rebuilder)?;
-        // The link does not write to `output` directly, because linkers replace symbolic links and pipes, and remove the old file when they
-        // fail.
+        // The link writes to a temporary file, because linkers replace symbolic links and pipes, and remove the old output when they fail.
         let linked = sandbox.folder.path().join("linked");
         trodden_profile::temporary::create_folders(&linked)?;
         let linked = linked.join(output.file_name().unwrap_or(OsStr::new("image")));
@@ -147,8 +147,8 @@ impl LinkInputs {
             line.iter_mut().for_each(|word| *word = replace_origin(word, origin));
         }
         self.remove_earlier_defaults(sandbox, &mut line);
-        if let Some(object) = defaults.object(&self.llvm, sandbox.folder.path())? {
-            // The defaults object must be first, because the first of several weak definitions wins.
+        if let Some(object) = defaults.assemble(&self.llvm, sandbox.folder.path())? {
+            // The linker uses the first of several weak definitions, so the object with the defaults must come first.
             line.splice(0..0, [LINKER_OPTION.into(), object.into()]);
         }
         let image = run_link(&self.llvm, &self.recipe, sandbox, &parse_command_line(&line), request)?;
@@ -159,7 +159,7 @@ impl LinkInputs {
         Ok(image)
     }
 
-    /// If the program is itself a variant, removes its defaults object from the command line.
+    /// Removes the object with the defaults from the command line, if the program is itself a variant that has one.
     fn remove_earlier_defaults(&self, sandbox: &LinkSandbox, line: &mut Vec<OsString>) {
         let files = self.recipe.files.iter().zip(&self.contents);
         let earlier = files.filter(|(file, bytes)| file.path.to_path().ends_with(DEFAULTS_OBJECT) && Defaults::is_defaults_object(bytes));
@@ -176,19 +176,20 @@ const LINKER_OPTION: &str = "-Xlinker";
 
 const DEFAULTS_OBJECT: &str = "defaults.o";
 
-/// The defaults that are built into a variant that counts unknown paths. The environment overrides them.
+/// Defaults that are built into a variant that counts unknown paths. Environment variables override them.
 #[derive(Debug, Default)]
 pub struct Defaults {
     /// Name pattern for the variant's raw files.
     pub output: Option<String>,
-    /// Action when an unknown path is executed, as a value of `TRODDEN_ON_UNTESTED`.
+    /// What the program does when an unknown path is executed, as a value of `TRODDEN_ON_UNTESTED`.
     pub on_untested: Option<String>,
     /// Expression that selects the watched paths.
     pub watched: Option<String>,
 }
 
 impl Defaults {
-    /// Reads the defaults of a variant from its symbols; all are `None` for a program without symbols. Fails if `bytes` is not an ELF file.
+    /// Reads the defaults of a variant from the symbols that define them. All are `None` if the program has no such symbols. Fails if
+    /// `bytes` is not an ELF file.
     pub fn from_program(bytes: &[u8]) -> Result<Defaults, object::Error> {
         let file = object::File::parse(bytes)?;
         let text = |name: &str| {
@@ -206,8 +207,8 @@ impl Defaults {
         Defaults::from_program(object).is_ok_and(|found| found.output.is_some() || found.on_untested.is_some() || found.watched.is_some())
     }
 
-    /// Assembles an object with these defaults in `folder`. Returns `None` if all defaults are `None`.
-    fn object(&self, llvm: &Llvm, folder: &Path) -> Result<Option<PathBuf>> {
+    /// Assembles an object that defines these defaults, in `folder`. Returns `None` if all defaults are `None`.
+    fn assemble(&self, llvm: &Llvm, folder: &Path) -> Result<Option<PathBuf>> {
         let texts =
             [(DEFAULT_OUTPUT_SYMBOL, &self.output), (DEFAULT_ON_UNTESTED_SYMBOL, &self.on_untested), (WATCHED_SYMBOL, &self.watched)];
         let mut assembly = String::from(".section .note.GNU-stack,\"\",@progbits\n.section .rodata\n");
@@ -226,8 +227,8 @@ impl Defaults {
     }
 }
 
-/// Writes every input to its path in the sandbox, after rebuilding it if it has bitcode. Returns the objects that take the place of source
-/// files, each with the index of the source among the arguments.
+/// Writes every input to its path in the sandbox. Objects with bitcode are rebuilt first. Returns the objects that take the place of source
+/// files, each with the index of the source among the link's arguments.
 fn write_inputs(inputs: &LinkInputs, sandbox: &LinkSandbox, mut rebuilder: Rebuilder) -> Result<Vec<(usize, PathBuf)>> {
     let LinkInputs { recipe, contents, .. } = inputs;
     sandbox.create_parents(&sandbox.directory.join("x"))?;

@@ -10,7 +10,11 @@ use nix::unistd::getpgrp;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Environment variable with the path of the lock file. Only tasks on the launcher's machine have this variable.
+/// Kills local tasks when the launcher, the process that runs the job, dies, even if it dies by `kill -9`.
+///
+/// The launcher holds a lock on a file (flock(2)) for its lifetime. A task that must not outlive the launcher waits for this lock in a
+/// thread. When the thread gets the lock, the launcher is gone, and the thread kills the task's process group, which contains all programs
+/// that the task started, except those that left the group.
 pub const ALIVE_VARIABLE: &str = "LAUNCH_ALIVE";
 
 pub(crate) struct AliveLock {
@@ -32,10 +36,10 @@ impl AliveLock {
     }
 }
 
-/// Kills this process and its process group when the launcher dies. `lock_file` is the value of [`ALIVE_VARIABLE`].
-pub fn end_with_launcher(launcher: &Path) {
-    // A missing lock file means that the job has already ended.
-    let Ok(file) = File::open(launcher) else { return };
+/// Kills this process and its process group as soon as the launcher dies. `lock_file` is the value of [`ALIVE_VARIABLE`].
+pub fn end_with_launcher(lock_file: &Path) {
+    // If there is no lock file, the job has already ended.
+    let Ok(file) = File::open(lock_file) else { return };
     std::thread::spawn(move || {
         if file.lock_shared().is_ok() {
             let _ = killpg(getpgrp(), Signal::SIGKILL);

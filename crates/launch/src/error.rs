@@ -14,7 +14,7 @@ pub enum LaunchError {
         /// The cause.
         source: io::Error,
     },
-    /// A shared folder cannot be created.
+    /// A temporary folder with the permissions of its parent folder cannot be created.
     #[error("cannot write to folder {folder}")]
     NotWritable {
         /// The parent folder of the shared folder.
@@ -22,14 +22,14 @@ pub enum LaunchError {
         /// The cause.
         source: io::Error,
     },
-    /// A program that the user named cannot be run; created by [`crate::process::cannot_run`].
+    /// A program that the user named cannot be run. [`crate::process::cannot_run`] creates this error.
     #[error("cannot run {program}: {error}{advice}")]
     NotRun {
-        /// Name or path as the user gave it.
+        /// Name or path of the program, as the user gave it.
         program: String,
         /// The cause.
         error: io::Error,
-        /// Advice to the user, with a full stop and a space before it; empty if the cause is unknown.
+        /// Advice to the user, preceded by a full stop and a space. Empty if there is no advice for the cause.
         advice: &'static str,
     },
     /// A script, log or lock file of the job cannot be read or written.
@@ -43,7 +43,7 @@ pub enum LaunchError {
     /// Signal handlers cannot be installed.
     #[error("cannot install signal handlers: {0}")]
     Signals(io::Error),
-    /// A program that an engine needs (`sbatch`, `sh`) cannot be run.
+    /// A program that an engine needs, such as `sbatch` or `sh`, cannot be run.
     #[error("cannot run {program}: {source}. {advice}")]
     Tool {
         /// The program.
@@ -61,14 +61,14 @@ pub enum LaunchError {
         /// The program's standard error output.
         message: String,
     },
-    /// A task has no result after all attempts.
+    /// A task still has no result after all attempts.
     #[error("task {task} ended without a result: {last} (see {log})")]
     Failed {
         /// Index of the task in the job.
         task: usize,
         /// The file with the task's output.
         log: PathBuf,
-        /// The last lines of that file.
+        /// The last lines of the task's output.
         last: String,
     },
     /// A task was run twice, and the two results differ.
@@ -78,7 +78,7 @@ pub enum LaunchError {
         task: usize,
         /// Path of the first result.
         one: PathBuf,
-        /// Path of the second result.
+        /// Path of the second result, which differs.
         other: PathBuf,
     },
     /// This process received SIGINT, SIGTERM or SIGHUP.

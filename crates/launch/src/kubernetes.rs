@@ -1,6 +1,7 @@
-//! Tasks as an Indexed Job of Kubernetes. The engine writes a manifest, which the user applies, and waits for the results.
+//! Runs tasks as an Indexed Job of Kubernetes. The engine writes a manifest, which the user applies, and waits for the results.
 //!
-//! The job's folder must be on a volume that pods mount at the same path. Kubernetes restarts the pod of each failed task.
+//! The job's folder must be on a volume that is mounted at the same path on this machine and in the pods. Kubernetes restarts the pod of
+//! each failed task.
 
 use crate::{JobEvent, LaunchError, LaunchJob, StopFlag};
 use std::fs;
@@ -13,19 +14,19 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Options of the Kubernetes engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kubernetes {
-    /// The container image. It needs a shell and all programs that the tasks run.
+    /// The container image, which must contain a shell and all programs that the tasks run.
     pub image: String,
-    /// The persistent volume claim for the volume that holds the job's folder and all input files of the tasks.
+    /// The persistent volume claim for the volume that contains the job's folder and the tasks' input files.
     pub claim: String,
-    /// Mount point of the volume, the same on this machine and in pods.
+    /// Mount point of the volume on this machine and in the pods.
     pub mount: PathBuf,
-    /// Maximum number of retries of a task without a result.
+    /// Maximum number of times that a task without a result is tried again.
     pub retries: u32,
 }
 
 /// Renders the manifest that the user applies with `kubectl`.
 pub fn manifest(job: &LaunchJob, kubernetes: &Kubernetes) -> String {
-    // JSON strings are valid YAML.
+    // A JSON string is also a valid YAML string.
     let text = |s: &str| format!("\"{}\"", s.replace('\\', "\\\\").replace('"', "\\\""));
     let (image, claim, mount) = (text(&kubernetes.image), text(&kubernetes.claim), text(&kubernetes.mount.to_string_lossy()));
     let (name, count, retries, each) = (&job.name, job.tasks.len(), kubernetes.retries, text(&job.rank_script().to_string_lossy()));

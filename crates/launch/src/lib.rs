@@ -1,12 +1,12 @@
-//! Runs jobs: lists of independent commands that each write one result file.
+//! Runs jobs. A job is a list of independent commands, each of which writes one result file.
 //!
 //! A [`LaunchJob`] is a list of [`LaunchTask`]s and a folder that all machines share. [`LaunchJob::write_scripts`] writes a [`script`] for
 //! each task, and an [`Engine`] runs the scripts: as [`local`] processes, as a [`slurm`] job array, with a command [`template`], or on
-//! [`kubernetes`]. Results appear atomically and never change. If a task runs twice, the first result stays. A different second result is
-//! stored next to the first and reported as [`LaunchError::Duplicate`]. Tasks without a result are retried.
+//! [`kubernetes`]. Results appear atomically and never change. If a task runs twice, the first result stays; a second result that differs
+//! is stored next to it and reported as [`LaunchError::Duplicate`]. Tasks without a result are retried.
 //!
-//! [`process`] runs programs for the user and forwards signals to them; [`temporary`] creates folders that are removed when a signal ends
-//! the command.
+//! In addition, [`process`] runs programs for the user and forwards signals to them, and [`temporary`] creates folders that are removed
+//! even if a signal ends this program.
 #![forbid(unsafe_code)]
 
 pub mod alive;
@@ -32,63 +32,63 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Environment variable with the path to which a task's command writes its result.
+/// Environment variable with the path of the file to which the command of a task writes its result.
 pub const RESULT_VARIABLE: &str = "LAUNCH_RESULT";
-/// Environment variable with a limit on the task's address space in KiB. The task's script applies the limit.
+/// Environment variable with the maximum size of a task's address space in KiB, which the task's script sets as a limit.
 pub const MEMORY_VARIABLE: &str = "LAUNCH_MEMORY_KIB";
 
 /// A list of independent commands to run.
 #[derive(Clone, Debug)]
 pub struct LaunchJob {
-    /// The name in job listings, made of letters, digits and `-`.
+    /// The job's name in listings. It consists of letters, digits and `-`.
     pub name: String,
-    /// The folder for scripts and logs. The path is absolute and the same on all machines.
+    /// The folder for scripts and logs. It is an absolute path that must be valid on all machines.
     pub folder: PathBuf,
     /// The tasks.
     pub tasks: Vec<LaunchTask>,
 }
 
-/// A command that writes one result file.
+/// A task: a command that writes one result file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchTask {
-    /// The command must write its result to the file that [`RESULT_VARIABLE`] names, and exit with status 0.
+    /// The command and its arguments. It must write its result to the file that [`RESULT_VARIABLE`] names, and exit with status 0.
     pub command: Vec<OsString>,
-    /// Environment variables to set, in addition to those of the launcher.
+    /// Environment variables to set for the command, in addition to those that it inherits.
     pub environment: Vec<(OsString, OsString)>,
-    /// The absolute path of the working directory.
+    /// The working directory, as an absolute path.
     pub directory: PathBuf,
-    /// The file for standard input; `None` for empty input.
+    /// The file that is the command's standard input; `None` for empty input.
     pub input: Option<PathBuf>,
-    /// The absolute path of the result.
+    /// The path of the result file, which is absolute.
     pub result: PathBuf,
 }
 
-/// Where and how the tasks of a job run.
+/// The way in which the tasks of a job are run.
 #[derive(Clone, Debug)]
 pub enum Engine {
-    /// Processes on this machine.
+    /// As processes on this machine.
     Local(Local),
-    /// A job array on a Slurm cluster.
+    /// As a job array on a Slurm cluster.
     Slurm(Slurm),
-    /// A command of the user that runs a script elsewhere, such as `ssh`.
+    /// With a command of the user that runs a script elsewhere, such as `ssh`.
     Template(Template),
-    /// A Kubernetes cluster, to which the user applies a manifest.
+    /// On a Kubernetes cluster, with a manifest that the user applies.
     Kubernetes(Kubernetes),
 }
 
-/// Progress report of a running job.
+/// A report on the progress of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobEvent {
-    /// The number of results that exist, and the number of tasks.
+    /// The number of tasks that have a result, and the number of all tasks.
     Done(usize, usize),
-    /// Index of a task that ended without a result and is retried.
+    /// A task that ended without a result and is tried again, by its index.
     Retried(usize),
     /// A message for the user.
     Note(String),
 }
 
-/// Runs a job until all results exist. Returns the number of attempts per task, or 1 for each task if the engine cannot count attempts. See
-/// [`LaunchError`]. An error ends all running tasks; existing results are kept.
+/// Runs a job until all results exist. Returns the number of attempts per task, or 1 for each task if the engine cannot count attempts. If
+/// it fails, it ends all running tasks and keeps existing results.
 pub fn run(job: &LaunchJob, engine: &Engine, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, LaunchError> {
     job.write_scripts()?;
     let attempts = match engine {
@@ -107,7 +107,7 @@ impl LaunchJob {
         (0..self.tasks.len()).filter(|at| !self.tasks[*at].result.exists()).collect()
     }
 
-    /// Checks that all results exist and that no task produced two different results.
+    /// Fails if a result is missing, or if a task produced two different results.
     fn check_results(&self) -> Result<(), LaunchError> {
         for (task, known) in self.tasks.iter().enumerate() {
             let other = script::second_result_path(&known.result);
@@ -129,25 +129,27 @@ impl LaunchJob {
     }
 }
 
-/// A flag that signals set. While an instance exists, SIGINT, SIGTERM and SIGHUP set the flag instead of ending this process.
+/// A flag that is set by signals. While at least one instance exists, SIGINT, SIGTERM and SIGHUP set the flag instead of ending this
+/// process.
 pub struct StopFlag {
     flag: Arc<AtomicBool>,
     handlers: Vec<signal_hook::SigId>,
 }
 
 static STOP_FLAG_COUNT: AtomicUsize = AtomicUsize::new(0);
-/// True while no [`StopFlag`] exists: signals then have their default action, because unregistering a handler would not restore it.
+/// True while no [`StopFlag`] exists. Then handlers must emulate the default action of signals, because unregistering a handler does not
+/// restore it.
 static USE_DEFAULT_ACTION: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 impl StopFlag {
-    /// Catches SIGINT, SIGTERM and SIGHUP from now on.
+    /// Creates a flag. From now on, SIGINT, SIGTERM and SIGHUP set it instead of ending this process.
     pub fn new() -> Result<StopFlag, LaunchError> {
         if USE_DEFAULT_ACTION.get().is_none() {
             let idle = Arc::new(AtomicBool::new(false));
             for signal in [SIGINT, SIGTERM, SIGHUP] {
                 signal_hook::flag::register_conditional_default(signal, idle.clone()).map_err(LaunchError::Signals)?;
             }
-            // If a different thread stored its flag first, this thread's flag stays unset and has no effect.
+            // If another thread stored its flag first, this flag is never set, and has no effect.
             let _ = USE_DEFAULT_ACTION.set(idle);
         }
         STOP_FLAG_COUNT.fetch_add(1, Ordering::SeqCst);

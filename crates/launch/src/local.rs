@@ -1,4 +1,4 @@
-//! Runs tasks as processes on this machine. Each task has its own process group. If there are enough cores, each task is pinned to a core.
+//! Runs tasks as processes on this machine, each in its own process group. If there are enough cores, each task is pinned to a core.
 
 use crate::alive::{ALIVE_VARIABLE, AliveLock};
 use crate::{JobEvent, LaunchError, LaunchJob, MEMORY_VARIABLE, StopFlag};
@@ -13,22 +13,23 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// Time that tasks have to exit after SIGTERM, before they get SIGKILL.
+/// Time between SIGTERM and SIGKILL, in which tasks can exit by themselves.
 const GRACE_PERIOD: Duration = Duration::from_secs(2);
 
 /// Options of the local engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Local {
-    /// Maximum number of tasks at a time. Tasks are pinned if there are at least this many cores.
+    /// Maximum number of tasks that run at the same time. Tasks are pinned to cores if there are at least as many cores and `taskset` is
+    /// installed.
     pub parallel: usize,
-    /// Limit on the address space of each process, in bytes; `None` for no limit.
+    /// Maximum size of the address space of each process, in bytes; `None` for no limit.
     pub memory: Option<u64>,
-    /// Maximum number of retries of a task without a result.
+    /// Maximum number of times that a task without a result is tried again.
     pub retries: u32,
 }
 
 impl Default for Local {
-    /// One task per core at a time, no memory limit, two retries.
+    /// Returns options for one task per core, without a memory limit, and with two retries.
     fn default() -> Local {
         Local { parallel: std::thread::available_parallelism().map_or(1, usize::from), memory: None, retries: 2 }
     }
@@ -36,7 +37,7 @@ impl Default for Local {
 
 pub(crate) fn run(job: &LaunchJob, local: &Local, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, LaunchError> {
     let alive = AliveLock::hold_lock(job)?;
-    let allowed_cores = allowed_cores();
+    let allowed_cores = read_allowed_cores();
     let pinned = local.parallel <= allowed_cores.len() && is_installed("taskset");
     if !pinned {
         report(JobEvent::Note(
@@ -60,7 +61,7 @@ pub(crate) fn run(job: &LaunchJob, local: &Local, stop: &StopFlag, report: &mut 
     run_commands(job, local.parallel, local.retries, &start, stop, report)
 }
 
-fn allowed_cores() -> Vec<usize> {
+fn read_allowed_cores() -> Vec<usize> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let list = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:")).unwrap_or_default();
     let range = |text: &str| {
@@ -80,7 +81,7 @@ struct RunningTask {
     child: Child,
 }
 
-/// Running tasks. Dropping the list ends them.
+/// The tasks that are running. Dropping this value ends them.
 struct RunningTasks(Vec<RunningTask>);
 
 impl Drop for RunningTasks {
@@ -92,15 +93,16 @@ impl Drop for RunningTasks {
             sleep(POLL_INTERVAL);
         }
         for running in &mut self.0 {
-            // Other processes of the group may still run although its leader has exited.
+            // Other processes of the group may still run, even if its leader has exited.
             let _ = killpg(group(running), Signal::SIGKILL);
             let _ = running.child.wait();
         }
     }
 }
 
-/// Runs the command that `start` returns for a task and a slot, for every task without a result. At most `parallel` tasks run at a time. A
-/// task that ends without a result is retried up to `retries` times.
+/// Runs every task that has no result, with the command that `start` returns for the task and a slot (a number below `parallel` that no
+/// other running task has). At most `parallel` tasks run at the same time. A task that ends without a result is tried again, up to
+/// `retries` times.
 pub(crate) fn run_commands(
     job: &LaunchJob,
     parallel: usize,
@@ -116,14 +118,14 @@ pub(crate) fn run_commands(
     while !waiting.is_empty() || !running.0.is_empty() {
         stop.check()?;
         while let (Some(&task), Some(&slot)) = (waiting.front(), free.last()) {
-            let child = spawn(job, task, start(task, slot))?;
+            let child = spawn_task(job, task, start(task, slot))?;
             waiting.pop_front();
             free.pop();
             attempts[task] += 1;
             running.0.push(RunningTask { task, slot, child });
         }
         sleep(POLL_INTERVAL);
-        for done in take_ended(job, &mut running)? {
+        for done in remove_ended(job, &mut running)? {
             free.push(done.slot);
             if job.tasks[done.task].result.exists() {
                 report(JobEvent::Done(job.tasks.len() - job.tasks_without_result().len(), job.tasks.len()));
@@ -138,7 +140,7 @@ pub(crate) fn run_commands(
     Ok(attempts)
 }
 
-fn spawn(job: &LaunchJob, task: usize, mut command: Command) -> Result<Child, LaunchError> {
+fn spawn_task(job: &LaunchJob, task: usize, mut command: Command) -> Result<Child, LaunchError> {
     let path = job.log(task);
     let log =
         OpenOptions::new().create(true).append(true).open(&path).map_err(|source| LaunchError::File { path: path.clone(), source })?;
@@ -148,15 +150,15 @@ fn spawn(job: &LaunchJob, task: usize, mut command: Command) -> Result<Child, La
     command.spawn().map_err(|source| LaunchError::Tool { program, source, advice: "Install it" })
 }
 
-/// Removes ended tasks from `running` and returns them. If a task left no result, its remaining processes are killed, so that they do not
-/// run alongside the next attempt.
-fn take_ended(job: &LaunchJob, running: &mut RunningTasks) -> Result<Vec<RunningTask>, LaunchError> {
+/// Removes ended tasks from `running` and returns them. If a task left no result, kills its remaining processes, so that they do not run at
+/// the same time as the next attempt.
+fn remove_ended(job: &LaunchJob, running: &mut RunningTasks) -> Result<Vec<RunningTask>, LaunchError> {
     let failed = |source| LaunchError::Tool { program: "sh".into(), source, advice: "Run the job again" };
     let mut done = Vec::new();
     let mut at = 0;
     while at < running.0.len() {
         let RunningTask { task, child, .. } = &mut running.0[at];
-        // Query the state without reaping the process. Reaping would allow the process ID and the group ID to be reused.
+        // The state is queried without reaping the process, because after that, the process ID and the group ID could be reused.
         let process = Pid::from_raw(child.id() as i32);
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         if waitid(Id::Pid(process), flags).map_err(|e| failed(e.into()))? == WaitStatus::StillAlive {

@@ -15,13 +15,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::mpsc::{Sender, channel};
 
-/// Converts an exit status as a shell does: if a signal killed the process, the exit code is 128 plus the signal number.
+/// Converts an exit status to an exit code as a shell does. If a signal killed the process, the exit code is 128 plus the signal number.
 pub fn exit_code(status: ExitStatus) -> ExitCode {
     let number = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     ExitCode::from(number as u8)
 }
 
-/// Creates the error for a program that the user named and that could not be run. The advice in it depends on the cause.
+/// Creates the error for a program that the user named and that could not be run. The message contains advice that depends on the cause.
 pub fn cannot_run(program: impl AsRef<OsStr>, error: io::Error) -> LaunchError {
     let name = program.as_ref().display();
     let advice = match error.kind() {
@@ -38,12 +38,12 @@ pub fn cannot_run(program: impl AsRef<OsStr>, error: io::Error) -> LaunchError {
     LaunchError::NotRun { program: name.to_string(), error, advice }
 }
 
-/// Searches the folders of a search path (a value of `PATH`) for a file. Returns the first file with that name that `is_wanted` accepts.
+/// Searches the folders of `search_path`, a value of `PATH`, for files with this name. Returns the first one that `is_wanted` accepts.
 pub fn find_in_search_path(name: &OsStr, search_path: Option<&OsStr>, is_wanted: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     search_path.into_iter().flat_map(env::split_paths).map(|folder| folder.join(name)).find(|path| is_wanted(path))
 }
 
-/// Runs a command to its end and forwards signals to it meanwhile.
+/// Runs a command until it ends, and forwards signals to it in the meantime.
 pub fn wait_forwarding(command: &mut Command) -> io::Result<ExitStatus> {
     forwarding_signals(|begun| {
         let mut child: Child = command.spawn()?;
@@ -52,20 +52,21 @@ pub fn wait_forwarding(command: &mut Command) -> io::Result<ExitStatus> {
     })?
 }
 
-/// Receives the ID of the process to which signals are forwarded.
+/// Passes the ID of a new process to the thread that forwards signals to it.
 pub struct ForwardingTarget(Sender<u32>);
 
 impl ForwardingTarget {
-    /// Starts forwarding to the process with this ID.
+    /// Makes signals be forwarded to the process with this ID.
     pub fn report(&self, process: u32) {
-        // This fails only if the forwarding thread has ended; no signals are forwarded then.
+        // This fails only if the forwarding thread has ended. Then no signals are forwarded.
         let _ = self.0.send(process);
     }
 }
 
-/// Calls `work`, which starts a process, and forwards signals to that process until `work` returns.
+/// Calls `work`, which starts a process and reports its ID. Forwards signals to that process until `work` returns.
 pub fn forwarding_signals<T>(work: impl FnOnce(ForwardingTarget) -> T) -> io::Result<T> {
-    // Permanent, because a signal sent to both processes must not end this process after the other one has ended.
+    // This is not undone afterwards: a signal that was sent to both processes must not end this process even if it arrives after the other
+    // one has ended.
     temporary::disable_removal_on_signals();
     let ignored = ignored_signals();
     let forwarded = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2].into_iter().filter(|s| !ignored.contains(s));
@@ -76,8 +77,8 @@ pub fn forwarding_signals<T>(work: impl FnOnce(ForwardingTarget) -> T) -> io::Re
         let Ok(process) = process.recv() else { return };
         let process = Pid::from_raw(process as i32);
         for origin in signals.forever() {
-            // A signal from the terminal has no sending process. The terminal sends it to the complete process group, so it needs no
-            // forwarding.
+            // A signal from the terminal has no sending process. It is not forwarded, because the terminal sends it to the whole process
+            // group.
             if origin.process.is_some()
                 && let Ok(signal) = Signal::try_from(origin.signal)
             {

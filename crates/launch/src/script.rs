@@ -1,8 +1,8 @@
 //! Tasks as shell scripts, which all engines run.
 //!
-//! A script runs the task's command in its working directory. The command writes its result to a temporary file, and the script then links
-//! this file to the result's path. If a result already exists, linking fails, and the script compares the two results. Thus a result
-//! appears atomically and never changes.
+//! A script runs the task's command in its working directory. The command writes its result to a temporary file, to which the script then
+//! creates a hard link at the result's path. If a result already exists, linking fails, and the script compares the two results. Thus a
+//! result appears atomically and never changes.
 
 use crate::{LaunchError, LaunchJob, LaunchTask, MEMORY_VARIABLE, RESULT_VARIABLE};
 use std::ffi::{OsStr, OsString};
@@ -10,11 +10,11 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Environment variables in which launchers number their processes: Open MPI, PMIx, MPICH, Slurm, Kubernetes.
+/// Environment variables in which Open MPI, PMIx, MPICH, Slurm and Kubernetes pass each process its number (rank).
 const RANK_VARIABLES: [&str; 5] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "JOB_COMPLETION_INDEX"];
 
 impl LaunchJob {
-    /// Writes a script for each task, and the script that [`LaunchJob::rank_script`] names. Creates the job's folder if necessary.
+    /// Writes a script for each task, and the script at [`LaunchJob::rank_script`]. Creates the job's folder if necessary.
     pub fn write_scripts(&self) -> Result<(), LaunchError> {
         fs::create_dir_all(&self.folder).map_err(|source| LaunchError::File { path: self.folder.clone(), source })?;
         for (at, task) in self.tasks.iter().enumerate() {
@@ -33,8 +33,7 @@ impl LaunchJob {
         self.folder.join(format!("task-{task}.log"))
     }
 
-    /// Returns the path of a script that runs one task. The script reads the task's index from an environment variable that the launcher
-    /// sets.
+    /// Returns the path of a script that runs the task whose index is in an environment variable set by the launcher, such as an MPI rank.
     pub fn rank_script(&self) -> PathBuf {
         self.folder.join("each.sh")
     }
@@ -48,7 +47,7 @@ impl LaunchJob {
     }
 }
 
-/// Returns the path for a second result that differs from the first.
+/// Returns the path at which a second result is stored if it differs from the first.
 pub fn second_result_path(result: &Path) -> PathBuf {
     let mut name = result.as_os_str().to_owned();
     name.push(".second");
@@ -80,7 +79,7 @@ fn render_task_script(task: &LaunchTask) -> Vec<u8> {
     line(&[b"status=$?"]);
     line(&[b"if [ $status -ne 0 ]; then rm -f \"$new\"; exit $status; fi"]);
     line(&[b"test -e \"$new\" || { echo 'the command wrote no result' >&2; exit 126; }"]);
-    // The first result stays. A second result is removed if it is equal, and renamed otherwise.
+    // The first result stays. A second result is deleted if it is equal, and kept under another name otherwise.
     line(&[b"if ! ln \"$new\" \"$result\" 2>/dev/null; then"]);
     line(&[b"  test -e \"$result\" || { echo \"cannot write $result\" >&2; exit 126; }"]);
     line(&[b"  cmp -s \"$new\" \"$result\" || mv \"$new\" \"$result.second\""]);
@@ -90,7 +89,7 @@ fn render_task_script(task: &LaunchTask) -> Vec<u8> {
 }
 
 pub(crate) fn shell_quoted(word: &OsStr) -> Vec<u8> {
-    // The operating system's command lines and environments cannot contain zero bytes.
+    // Words from command lines and environments contain no zero bytes.
     shlex::bytes::try_quote(word.as_bytes()).expect("no zero byte").into_owned()
 }
 

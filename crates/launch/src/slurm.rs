@@ -1,7 +1,7 @@
 //! Runs tasks as a Slurm job array. All machines of the cluster must share the job's folder.
 //!
-//! If a node fails, Slurm requeues its tasks (`--requeue`). A task is done only when its result exists. Tasks that end without a result are
-//! submitted again. This module polls the queue itself, because `sbatch --wait` polls at growing intervals.
+//! If a node fails, Slurm requeues its tasks (`--requeue`). Tasks that end without a result are submitted again. This module polls the
+//! queue itself, because `sbatch --wait` polls at increasing intervals.
 
 use crate::script::shell_quoted;
 use crate::{JobEvent, LaunchError, LaunchJob, StopFlag};
@@ -14,9 +14,9 @@ use std::thread::sleep;
 use std::time::Duration;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Maximum time until a file that was written on another machine becomes visible here.
+/// Maximum time after which a file that was written on another machine becomes visible on this one.
 const MAX_RESULT_DELAY: Duration = Duration::from_secs(3);
-/// Number of consecutive failed `squeue` calls after which the job fails.
+/// Number of consecutive `squeue` failures after which the job fails.
 const MAX_FAILED_QUERIES: u32 = 60;
 
 /// Options of the Slurm engine.
@@ -26,7 +26,7 @@ pub struct Slurm {
     pub options: Vec<String>,
     /// Interval between `squeue` calls.
     pub poll: Duration,
-    /// Maximum number of resubmissions of a task without a result.
+    /// Maximum number of times that a task without a result is submitted again.
     pub retries: u32,
 }
 
@@ -36,7 +36,7 @@ impl Default for Slurm {
     }
 }
 
-/// A submitted job array. Dropping it cancels the array unless all its tasks have ended.
+/// A job array that was submitted. Dropping this value cancels the array, unless all its tasks have ended.
 struct SubmittedArray {
     id: String,
     done: bool,
@@ -61,20 +61,20 @@ pub(crate) fn run(job: &LaunchJob, slurm: &Slurm, stop: &StopFlag, report: &mut 
             open.iter().for_each(|task| report(JobEvent::Retried(*task)));
         }
         open.iter().for_each(|task| attempts[*task] += 1);
-        let mut submitted = submit(job, slurm, &open)?;
+        let mut submitted = submit_array(job, slurm, &open)?;
         report(JobEvent::Note(format!("job {} of the Slurm cluster", submitted.id)));
-        wait(job, slurm, &submitted, stop, report)?;
+        wait_for_array(job, slurm, &submitted, stop, report)?;
         submitted.done = true;
     }
     Ok(attempts)
 }
 
-fn submit(job: &LaunchJob, slurm: &Slurm, open: &[usize]) -> Result<SubmittedArray, LaunchError> {
+fn submit_array(job: &LaunchJob, slurm: &Slurm, open: &[usize]) -> Result<SubmittedArray, LaunchError> {
     let path: PathBuf = job.folder.join("slurm.sh");
     let mut text = b"#!/bin/sh\nexec sh ".to_vec();
     text.extend(shell_quoted(job.folder.as_os_str()));
-    // `each.sh` does not work here: if this job was submitted from within a different job, the environment may contain another launcher's
-    // rank.
+    // The script `each.sh` cannot be used here: if this job was submitted from within another job, the environment may contain the rank of
+    // another launcher.
     text.extend(b"/task-\"$SLURM_ARRAY_TASK_ID\".sh\n");
     fs::write(&path, text).map_err(|source| LaunchError::File { path: path.clone(), source })?;
     let array: Vec<String> = open.iter().map(usize::to_string).collect();
@@ -89,12 +89,12 @@ fn submit(job: &LaunchJob, slurm: &Slurm, open: &[usize]) -> Result<SubmittedArr
     if !output.status.success() {
         return Err(tool_error("sbatch", &output));
     }
-    // The output is `ID` or `ID;CLUSTER`.
+    // `sbatch` prints `ID` or `ID;CLUSTER`.
     let id = String::from_utf8_lossy(&output.stdout).trim().split(';').next().unwrap_or_default().to_owned();
     Ok(SubmittedArray { id, done: false })
 }
 
-/// Returns the pattern for log file names. Percent signs in the path are escaped, because Slurm expands `%`.
+/// Returns the pattern for log file names. Slurm expands `%`, so percent signs in the path are escaped.
 fn log_file_pattern(job: &LaunchJob) -> OsString {
     let folder = job.folder.as_os_str().as_bytes().iter().flat_map(|b| if *b == b'%' { vec![b'%'; 2] } else { vec![*b] });
     OsString::from_vec(folder.chain(*b"/task-%a.log").collect())
@@ -105,7 +105,7 @@ fn tool_error(program: &str, output: &Output) -> LaunchError {
 }
 
 /// Waits until no task of the array is pending or running.
-fn wait(
+fn wait_for_array(
     job: &LaunchJob,
     slurm: &Slurm,
     submitted: &SubmittedArray,
@@ -139,7 +139,7 @@ fn wait(
     }
 }
 
-/// Waits for results that other machines have written but that are not visible here yet.
+/// Waits for results that were written on other machines but are not visible on this one yet.
 fn wait_for_late_results(job: &LaunchJob, stop: &StopFlag) -> Result<(), LaunchError> {
     let mut left = MAX_RESULT_DELAY;
     while !job.tasks_without_result().is_empty() && !left.is_zero() {
@@ -157,7 +157,7 @@ fn is_pending_or_running(id: &str) -> Result<bool, LaunchError> {
     let text = String::from_utf8_lossy(&output.stderr);
     match output.status.success() {
         true => Ok(!output.stdout.trim_ascii().is_empty()),
-        // Slurm forgets a job some time after its end.
+        // Slurm forgets a job some time after it has ended. An unknown job is therefore not running.
         false if text.contains("Invalid job id") => Ok(false),
         false => Err(tool_error("squeue", &output)),
     }

@@ -1,8 +1,10 @@
-//! Runs tasks with a command line of the user that runs a script elsewhere: `ssh`, `mpirun`, or a batch system's command.
+//! Runs tasks with a command line that the user supplies and that runs a script elsewhere, such as `ssh`, `mpirun`, or the command of a
+//! batch system.
 //!
 //! The command line may contain these placeholders, each of which is replaced by a shell word: `{script}` (a task's script), `{index}` (the
-//! task's index, from 0), `{folder}` (the job's folder), `{count}` (the number of tasks), `{each}` (a script that runs the task whose index
-//! an MPI launcher assigns). A command line with `{script}` or `{index}` runs once per task, any other command line once for all tasks.
+//! task's index, from 0), `{folder}` (the job's folder), `{count}` (the number of tasks), and `{each}` (a script that runs the task whose
+//! index an MPI launcher assigns). A command line with `{script}` or `{index}` is run once for each task, and any other command line once
+//! for all tasks.
 
 use crate::local::run_commands;
 use crate::script::quote_for_shell;
@@ -16,9 +18,9 @@ use std::process::Command;
 pub struct Template {
     /// The shell command line, with placeholders.
     pub line: String,
-    /// Maximum number of tasks at a time.
+    /// Maximum number of tasks that run at the same time.
     pub parallel: usize,
-    /// Maximum number of retries of a task without a result.
+    /// Maximum number of times that a task without a result is tried again.
     pub retries: u32,
 }
 
@@ -43,7 +45,7 @@ pub(crate) fn run(
     run_one_command_for_all(job, template, &start, stop, report)
 }
 
-/// Runs the command once for all tasks, and again while results are missing. The first task's log has the output of all tasks.
+/// Runs the command once for all tasks, and again while results are missing. The log of the first task contains the output of all tasks.
 fn run_one_command_for_all(
     job: &LaunchJob,
     template: &Template,
@@ -63,12 +65,12 @@ fn run_one_command_for_all(
         }
         let one = LaunchJob { tasks: vec![job.tasks[first].clone()], ..job.clone() };
         match run_commands(&one, 1, 0, start, stop, report) {
-            // `run` checks at the end whether all results exist.
+            // The caller, `run`, checks whether all results exist.
             Ok(_) | Err(LaunchError::Failed { .. }) => {}
             Err(error) => return Err(error),
         }
         for task in job.tasks_without_result().into_iter().filter(|task| *task != 0) {
-            // This fails if an earlier round has linked the log.
+            // This fails if the link already exists from an earlier round.
             let _ = std::fs::hard_link(job.log(0), job.log(task));
         }
     }

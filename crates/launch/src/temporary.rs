@@ -13,7 +13,7 @@ use trodden_profile::temporary::lock_registry;
 
 static REMOVAL_IS_DISABLED: AtomicBool = AtomicBool::new(false);
 
-/// Called with each signal that would end the command. The command continues if this function returns true.
+/// The function that is called with each signal that would end the command. If it returns true, the command continues.
 static SIGNAL_HANDLER: OnceLock<fn(i32) -> bool> = OnceLock::new();
 
 /// Creates a temporary folder in `base` that only its owner can access.
@@ -26,7 +26,7 @@ pub fn create_shared_folder_in(base: &Path, prefix: &str) -> Result<TemporaryFol
     private::temporary_folder_in(base, prefix).map_err(|source| LaunchError::NotWritable { folder: base.to_owned(), source })
 }
 
-/// From now on, signals neither remove temporary files nor end this command. The caller must forward the signals or poll for them.
+/// Makes signals neither remove temporary files nor end this command from now on. The caller must forward the signals or poll for them.
 pub fn disable_removal_on_signals() {
     REMOVAL_IS_DISABLED.store(true, Ordering::SeqCst);
 }
@@ -43,21 +43,21 @@ pub fn is_removal_disabled() -> bool {
     REMOVAL_IS_DISABLED.load(Ordering::SeqCst)
 }
 
-/// Removes all temporary files and folders. No new ones can be created until the returned value is dropped.
+/// Removes all temporary files and folders. No new ones can be created while the returned value exists.
 pub fn remove_all() -> impl Sized {
     let names = lock_registry();
     names.remove_all();
     names
 }
 
-/// From now on, signals remove all temporary files and then end the command. Ignored signals stay ignored. Calls after the first have no
+/// Makes signals remove all temporary files and then end the command from now on. Ignored signals stay ignored. Further calls have no
 /// effect.
 pub fn remove_on_signals() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
         let ignored = ignored_signals();
         let ends = [SIGINT, SIGTERM, SIGHUP, SIGQUIT].into_iter().filter(|signal| !ignored.contains(signal));
-        // If no handlers can be installed, signals keep their default action.
+        // If the handlers cannot be installed, signals keep their default action.
         let Ok(mut signals) = Signals::new(ends) else { return };
         std::thread::spawn(move || {
             for signal in signals.forever() {

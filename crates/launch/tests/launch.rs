@@ -1,4 +1,4 @@
-//! Runs jobs of small shell commands and checks results, retries, duplicate results, quoting, and that tasks are ended.
+//! Tests jobs of small shell commands: results, retries, duplicate results, quoting, and the end of running tasks.
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use trodden_launch::{Engine, JobEvent, Kubernetes, LaunchError, LaunchJob, LaunchTask, Local, StopFlag, Template, kubernetes};
 
-fn job(folder: &Path, commands: &[&[&str]]) -> LaunchJob {
+fn create_job(folder: &Path, commands: &[&[&str]]) -> LaunchJob {
     let task = |(at, words): (usize, &&[&str])| LaunchTask {
         command: words.iter().map(OsString::from).collect(),
         environment: vec![("WORD".into(), "it's $HOME".into())],
@@ -35,7 +35,7 @@ fn task_gets_arguments_input_and_environment_and_is_retried() {
     let folder = tempfile::tempdir().unwrap();
     let write = "printf '%s|' \"$@\" \"$WORD\" > \"$LAUNCH_RESULT\"; cat >> \"$LAUNCH_RESULT\"";
     let second = "test -e tried && echo again > \"$LAUNCH_RESULT\" && exit 0; touch tried; exit 1";
-    let mut job = job(folder.path(), &[&["sh", "-c", write, "sh", "a b", "'*'", "$x", ""], &["sh", "-c", second]]);
+    let mut job = create_job(folder.path(), &[&["sh", "-c", write, "sh", "a b", "'*'", "$x", ""], &["sh", "-c", second]]);
     fs::write(folder.path().join("in"), "input").unwrap();
     job.tasks[0].input = Some(folder.path().join("in"));
     let mut retried = Vec::new();
@@ -50,23 +50,23 @@ fn task_gets_arguments_input_and_environment_and_is_retried() {
 #[test]
 fn task_without_result_fails_the_job_and_ends_other_tasks() {
     let folder = tempfile::tempdir().unwrap();
-    let job = job(folder.path(), &[&["sh", "-c", "sleep 600 & sleep 600"], &["sh", "-c", "echo no luck >&2; exit 3"]]);
+    let job = create_job(folder.path(), &[&["sh", "-c", "sleep 600 & sleep 600"], &["sh", "-c", "echo no luck >&2; exit 3"]]);
     let begun = Instant::now();
     let error = run(&job, &local_engine(), &mut |_| {}).unwrap_err();
     assert!(matches!(&error, LaunchError::Failed { task: 1, last, .. } if last == "no luck; no luck"), "{error}");
     assert!(begun.elapsed() < Duration::from_secs(60));
-    let silent = self::job(&folder.path().join("."), &[&["true"]]);
+    let silent = self::create_job(&folder.path().join("."), &[&["true"]]);
     assert!(matches!(run(&silent, &local_engine(), &mut |_| {}), Err(LaunchError::Failed { task: 0, .. })));
 }
 
 #[test]
 fn leftover_processes_of_failed_task_are_killed_before_retry() {
     let folder = tempfile::tempdir().unwrap();
-    // The first attempt leaves a process running. The second attempt produces its result only if that process is gone.
+    // The first attempt leaves a process behind. The second attempt produces its result only if that process is gone.
     let command = "if ! test -e left; then sleep 600 & echo $! > left; exit 1; fi; n=0
         while grep -qs 'State:.*(sleeping)' /proc/$(cat left)/status; do n=$((n + 1)); test $n -lt 20 || exit 1; sleep 0.1; done
         echo alone > \"$LAUNCH_RESULT\"";
-    let job = job(folder.path(), &[&["sh", "-c", command]]);
+    let job = create_job(folder.path(), &[&["sh", "-c", command]]);
     assert_eq!(run(&job, &local_engine(), &mut |_| {}).unwrap(), [2]);
     assert_eq!(read_result(folder.path(), 0), "alone\n");
 }
@@ -74,7 +74,7 @@ fn leftover_processes_of_failed_task_are_killed_before_retry() {
 #[test]
 fn second_result_must_equal_the_first() {
     let folder = tempfile::tempdir().unwrap();
-    let job = job(folder.path(), &[&["sh", "-c", "cat number > \"$LAUNCH_RESULT\""]]);
+    let job = create_job(folder.path(), &[&["sh", "-c", "cat number > \"$LAUNCH_RESULT\""]]);
     let twice = Engine::Template(Template {
         line: "sh {script}; echo $(($(cat number) + STEP)) > number; sh {script}".into(),
         parallel: 1,
@@ -98,28 +98,28 @@ fn template_placeholders_are_expanded_and_rank_script_reads_rank() {
     let folder = tempfile::tempdir().unwrap();
     let write = ["sh", "-c", "echo $PLACE > \"$LAUNCH_RESULT\""];
     let template = |line: &str| Engine::Template(Template { line: line.into(), parallel: 2, retries: 0 });
-    let one = job(folder.path(), &[&write, &write]);
+    let one = create_job(folder.path(), &[&write, &write]);
     run(&one, &template("PLACE=h{index}-{count} sh {script}"), &mut |_| {}).unwrap();
     assert_eq!((read_result(folder.path(), 0), read_result(folder.path(), 1)), ("h0-2\n".into(), "h1-2\n".into()));
     let other = tempfile::tempdir().unwrap();
     let mpi = "for rank in 0 1; do PLACE=r$rank OMPI_COMM_WORLD_RANK=$rank sh {each}; done";
-    run(&job(other.path(), &[&write, &write]), &template(mpi), &mut |_| {}).unwrap();
+    run(&create_job(other.path(), &[&write, &write]), &template(mpi), &mut |_| {}).unwrap();
     assert_eq!((read_result(other.path(), 0), read_result(other.path(), 1)), ("r0\n".into(), "r1\n".into()));
-    let none = job(&folder.path().join("."), &[&write]);
+    let none = create_job(&folder.path().join("."), &[&write]);
     assert!(matches!(run(&none, &template("ssh host"), &mut |_| {}), Err(LaunchError::NoPlaceholder(_))));
 }
 
 #[test]
 fn memory_limit_is_applied() {
     let folder = tempfile::tempdir().unwrap();
-    let job = job(folder.path(), &[&["sh", "-c", "ulimit -v > \"$LAUNCH_RESULT\""]]);
+    let job = create_job(folder.path(), &[&["sh", "-c", "ulimit -v > \"$LAUNCH_RESULT\""]]);
     run(&job, &Engine::Local(Local { memory: Some(1 << 30), ..Local::default() }), &mut |_| {}).unwrap();
     assert_eq!(read_result(folder.path(), 0), "1048576\n");
 }
 
 #[test]
 fn manifest_has_an_index_per_task() {
-    let job = job(Path::new("/shared"), &[&["true"], &["true"]]);
+    let job = create_job(Path::new("/shared"), &[&["true"], &["true"]]);
     let kubernetes = Kubernetes { image: "tools:1".into(), claim: "data".into(), mount: "/shared".into(), retries: 3 };
     let text = kubernetes::manifest(&job, &kubernetes);
     for line in [
@@ -133,12 +133,12 @@ fn manifest_has_an_index_per_task() {
     }
 }
 
-/// Simulates Kubernetes: runs the manifest's command for each index, in reverse order. The first attempt of one task is killed.
+/// Simulates Kubernetes by running the manifest's command for each index, in reverse order. The first attempt of one task is killed.
 #[test]
 fn manifest_commands_produce_all_results() {
     let folder = tempfile::tempdir().unwrap();
     let write = ["sh", "-c", "test -e tried || { touch tried; kill -9 $$; }; echo $WORD $JOB_COMPLETION_INDEX > \"$LAUNCH_RESULT\""];
-    let job = job(folder.path(), &[&write, &write, &write]);
+    let job = create_job(folder.path(), &[&write, &write, &write]);
     let manifest = job.folder.join("job.yaml");
     let engine = Engine::Kubernetes(Kubernetes { image: "tools:1".into(), claim: "data".into(), mount: "/shared".into(), retries: 3 });
     let cluster = std::thread::spawn(move || {

@@ -30,7 +30,7 @@ pub struct AnnotateRequest {
     pub function: String,
     /// The path's number; `None` selects the path with the greatest weight.
     pub path: Option<u64>,
-    /// Determines the weights of paths.
+    /// The measure by which paths are weighted.
     pub measure: PathMeasure,
 }
 
@@ -123,9 +123,9 @@ struct MarkedSource<'a> {
     view: &'a View<'a>,
     function: &'a Function<'a>,
     counts: LineCounts,
-    /// The path's steps by file and line. A step in inlined code has the line of the outermost call.
+    /// The path's steps, by the file and line at which each is shown. A step in inlined code is shown at the line of the outermost call.
     steps: BTreeMap<(&'a str, u32), Vec<&'a ListingStep>>,
-    /// Executions of inlined code, by scope, file and line.
+    /// Execution counts of inlined lines, by (scope, file, line). A scope is one inlined call in the debug information.
     instances: BTreeMap<(u32, u32, u32), u64>,
     inlined: InlinedIndent,
     sources: &'a SourceCache<'a>,
@@ -133,7 +133,7 @@ struct MarkedSource<'a> {
     column: usize,
 }
 
-const MARGIN: usize = 25;
+const MARGIN_WIDTH: usize = 25;
 
 impl<'a> MarkedSource<'a> {
     fn new(
@@ -161,7 +161,7 @@ impl<'a> MarkedSource<'a> {
         let source = |s: &&&ListingStep| s.chain.last().and_then(|p| sources.line(file_of(function.units_map(), *p)?, p.line));
         let longest = all().filter_map(|s| Some(paint::width(&source(&s)?) + 4 * (s.chain.len() - 1))).max().unwrap_or(0);
         let turns = all().flat_map(|s| words::list_turns(&s.turns)).map(|turn| paint::width(&turn)).max().unwrap_or(0);
-        let column = longest.max(40).min(page.width.saturating_sub(MARGIN + turns + 2));
+        let column = longest.max(40).min(page.width.saturating_sub(MARGIN_WIDTH + turns + 2));
         MarkedSource { view, function, counts: LineCounts::from_functions([function]), steps, instances, inlined, sources, page, column }
     }
 
@@ -173,7 +173,7 @@ impl<'a> MarkedSource<'a> {
             let steps = self.steps.get(&(range.file.as_str(), number)).map_or(&[][..], Vec::as_slice);
             let own: Vec<_> = steps.iter().filter(|s| s.chain.len() == 1).flat_map(|s| s.turns.iter().cloned()).collect();
             let count = self.line_count(&range.file, number);
-            out.push_str(&self.line(number, count, source, !steps.is_empty(), &own));
+            out.push_str(&self.render_line(number, count, source, !steps.is_empty(), &own));
             let mut before: &[SourcePosition] = steps.first().map_or(&[][..], |s| &s.chain[..1]);
             for step in steps.iter().filter(|s| s.chain.len() > 1) {
                 out.push_str(&self.render_inlined_step(before, step, source.len() - source.trim_start().len()));
@@ -187,8 +187,8 @@ impl<'a> MarkedSource<'a> {
         self.view.line(&self.counts, file, line)
     }
 
-    /// Renders a step in inlined code below the line that called the code. That line is indented by `base` columns. `before` is the call
-    /// chain of the previous step.
+    /// Renders a step in inlined code below the line with the call, which is indented by `base` columns. `before` is the call chain of the
+    /// previous step.
     fn render_inlined_step(&self, before: &[SourcePosition], step: &ListingStep, base: usize) -> String {
         let map = self.function.units_map();
         let mut out = String::new();
@@ -197,7 +197,7 @@ impl<'a> MarkedSource<'a> {
             let file = file_of(map, inside).map(words::base_name).unwrap_or("?");
             let name = format!("{}↳ {}", " ".repeat(base + INLINE_INDENT * depth), scope_label(map, inside));
             let note = self.page.paint(paint::DIM, &format!("in {}", escape::escape_line(file)));
-            let gutter = self.page.paint(paint::DIM, &format!("{} │", " ".repeat(MARGIN - 3)));
+            let gutter = self.page.paint(paint::DIM, &format!("{} │", " ".repeat(MARGIN_WIDTH - 3)));
             out.push_str(&format!("{gutter} {}  {note}\n", self.page.paint(paint::NAME, &name)));
         }
         let at = step.chain[step.chain.len() - 1];
@@ -205,19 +205,20 @@ impl<'a> MarkedSource<'a> {
         let indent = base + INLINE_INDENT * (step.chain.len() - 1) + self.inlined.relative_indent(at, &source);
         let source = format!("{}{}", " ".repeat(indent), source.trim_start());
         let count = self.instances.get(&(at.scope, at.file, at.line)).copied();
-        out + &self.line(at.line, count, &source, true, &step.turns)
+        out + &self.render_line(at.line, count, &source, true, &step.turns)
     }
 
-    fn line(&self, number: u32, count: Option<u64>, source: &str, on_path: bool, turns: &[Turn]) -> String {
+    fn render_line(&self, number: u32, count: Option<u64>, source: &str, on_path: bool, turns: &[Turn]) -> String {
         let page = self.page;
         let margin = align_right(&count.map(|c| words::count(c.into())).unwrap_or_default(), 14);
         let margin = page.paint(if count == Some(0) { paint::DIM } else { paint::COUNT }, &margin);
         let marker = if on_path { page.paint(paint::DIRECTION, "▌") } else { " ".into() };
         let number = page.paint(paint::DIM, &format!("{} │", align_right(&number.to_string(), 6)));
         let mut turns = words::list_turns(turns).into_iter();
-        // The source line is never shortened to make room for a direction. If the line is too long, all directions follow on separate rows.
+        // A source line is never shortened to make room for a branch direction. If the line is too long, all directions follow on separate
+        // rows.
         let beside = if paint::width(source) <= self.column { turns.next() } else { None };
-        let text = if beside.is_some() { align_left(source, self.column) } else { fit(source, page.width.saturating_sub(MARGIN)) };
+        let text = if beside.is_some() { align_left(source, self.column) } else { fit(source, page.width.saturating_sub(MARGIN_WIDTH)) };
         let style = match (on_path, count) {
             (true, _) => paint::ON_PATH,
             (false, Some(0)) => paint::DIM,
@@ -225,12 +226,13 @@ impl<'a> MarkedSource<'a> {
         };
         let beside = beside.map(|turn| paint_turn(&turn, page)).unwrap_or_default();
         let line = format!("{margin} {marker}{number} {}  {beside}", page.paint(style, &text));
-        let below = page.paint(paint::DIM, &format!("{} │", " ".repeat(MARGIN - 3)));
+        let below = page.paint(paint::DIM, &format!("{} │", " ".repeat(MARGIN_WIDTH - 3)));
         let others = turns.map(|turn| format!("{below} {}  {}\n", " ".repeat(self.column), paint_turn(&turn, page)));
         others.fold(format!("{}\n", line.trim_end()), |lines, other| lines + &other)
     }
 
-    /// Lists the path's lines that are not in `range`, which `#include` and `#line` cause. Returns an empty string if there are none.
+    /// Lists the path's lines that are outside `range`, for example because of `#include` or `#line`. Returns an empty string if there are
+    /// none.
     fn list_lines_elsewhere(&self, range: &LineRange) -> String {
         let inside = |(file, line): &(&str, u32)| *file == range.file && (range.first..=range.last).contains(line);
         let others: BTreeSet<String> =

@@ -20,14 +20,14 @@ use trodden_stored::{Folders, streams};
 /// A function's source file and linkage name.
 type FunctionName = (String, String);
 
-/// A function's short name, the number of its calls whose caller is known, and each caller's name and number of calls.
+/// A function's short name, the number of its calls whose caller is known, and the number of calls by each caller.
 type CalleeCallers = (String, u64, Vec<(String, u64)>);
 
-/// Limit on the total number of events. Longer streams are not searched for callers, because that takes too long.
+/// Maximum number of events in a run's streams. Searching longer streams for callers would take too long.
 const MAX_EVENTS: u64 = 20_000_000;
 const MAX_CALLERS: usize = 4;
 
-/// For each function and each of its callers, the number of calls that completed their first path.
+/// The number of times each function was called by each of its callers. Calls that did not complete their first path are not counted.
 pub struct Callers {
     calls: BTreeMap<(String, String), BTreeMap<(String, String), u64>>,
     is_counted: bool,
@@ -112,7 +112,7 @@ impl Callers {
         out + "\n"
     }
 
-    /// Returns the callers of all functions, or of the functions named `only`, for a JSON report.
+    /// Returns callers for a JSON report, either of all functions or only of those named `only`.
     pub fn json(&self, only: Option<&str>) -> Value {
         let caller = |(name, times): &(String, u64)| json!({ "function": name, "calls": times });
         let function = |(name, calls, callers): &CalleeCallers| {

@@ -1,5 +1,5 @@
-//! Renders the costs of a program's copies as lines of text and as a self-contained page with bar charts. Each copy counts some of the
-//! paths.
+//! Reports the costs of counting paths with several copies of a program, each instrumented for some of the paths. The formats are lines of
+//! text and a self-contained page with bar charts.
 
 use crate::words::plural;
 use std::fmt::Write;
@@ -17,9 +17,9 @@ h1{font-size:1.5rem;overflow-wrap:anywhere}h2{font-size:1.15rem;margin-top:2rem}
 th,td{padding:.2rem .8rem;border-bottom:1px solid var(--line);text-align:right}td{white-space:nowrap}tr.most{font-weight:bold}\
 svg{height:auto;max-width:max(100%,35rem)}";
 const COPY_COLOUR: &str = "#4477aa";
-/// Bar colour for the ideal, the lower bound, and a run without counting.
-const BOUND_COLOUR: &str = "#bbbbbb";
-const SINGLE_COLOUR: &str = "#ccbb44";
+/// Bar colour for reference values: the ideal, the lower bound, and a run without counting.
+const REFERENCE_COLOUR: &str = "#bbbbbb";
+const SINGLE_PROGRAM_COLOUR: &str = "#ccbb44";
 
 struct ChartBar {
     name: String,
@@ -28,14 +28,15 @@ struct ChartBar {
     colour: &'static str,
 }
 
-/// Returns sentences that compare the slowest copy with the ideal and with a single program that counts everything.
+/// Returns sentences that compare the copies' costs with the ideal and with a single program that counts everything. Probe executions are
+/// called hits.
 pub fn summary(costs: &Costs) -> Vec<String> {
     let to_seconds = |ns: u64| ns as f64 / 1e9;
     let share = |hits: u64| 100.0 * hits as f64 / costs.sequential_hits.max(1) as f64;
     let mut out = vec![format!("the slowest is copy {}: {:.3} s", costs.slowest_copy, to_seconds(costs.slowest().wall_ns))];
     if let Some(distance) = costs.distance_from_ideal {
-        // The copies may execute fewer labels in total than a single program. Therefore even the copy with the most labels may be below the
-        // ideal.
+        // The distance is negative if all copies together execute fewer path register increments (labels) than the single program, from
+        // whose number the ideal is computed.
         let side = if distance < 0.0 { "below" } else { "above" };
         out.push(format!(
             "the copy with the most hits has {:.1} % of the hits of one program that counts everything: {:.1} % {side} the ideal of \
@@ -64,7 +65,8 @@ pub fn summary(costs: &Costs) -> Vec<String> {
     out
 }
 
-/// Returns a warning if the hits that a copy counted differ from the hits that were computed from the counts of all copies.
+/// Returns a warning if the number of probe executions (hits) that a copy measured differs from the number computed from the counts of all
+/// copies.
 fn describe_count_mismatch(at: usize, copy: &CopyCosts) -> Option<String> {
     let [all, labels] = copy.counted.filter(|counted| *counted != [copy.hits, copy.label_hits])?;
     Some(format!("copy {at} counted {all} hits and {labels} label hits, but {} and {} were computed", copy.hits, copy.label_hits))
@@ -112,8 +114,8 @@ pub fn page(costs: &Costs) -> String {
     let copies = plural(costs.copies.len() as u128, "copy", "copies");
     let _ = writeln!(out, "<h1>{}</h1><p>{copies}, strategy {}.</p><ul>", escape(&costs.program), costs.strategy);
     summary(costs).iter().for_each(|line| _ = writeln!(out, "<li>{}.</li>", escape(line)));
-    let _ = writeln!(out, "</ul>\n{}<h2>Wall time</h2>\n{}", render_table(costs), render_bar_chart(&time_bars(costs)));
-    if let Some(rows) = hit_bars(costs) {
+    let _ = writeln!(out, "</ul>\n{}<h2>Wall time</h2>\n{}", render_table(costs), render_bar_chart(&build_time_bars(costs)));
+    if let Some(rows) = build_hit_bars(costs) {
         let what = if costs.hits_counted == "all" { "probes" } else { "labels" };
         let _ = writeln!(out, "<h2>Hits of {what}, as percentages of one program that counts everything</h2>\n{}", render_bar_chart(&rows));
     }
@@ -143,28 +145,29 @@ fn render_table(costs: &Costs) -> String {
     out + "</table></div>\n"
 }
 
-fn time_bars(costs: &Costs) -> Vec<ChartBar> {
+fn build_time_bars(costs: &Costs) -> Vec<ChartBar> {
     let row = |name: String, ns: u64, colour| ChartBar { name, value: ns as f64, text: format_seconds(ns), colour };
     let mut rows: Vec<ChartBar> =
         costs.copies.iter().enumerate().map(|(at, c)| row(format!("copy {at}"), c.wall_ns, COPY_COLOUR)).collect();
     if let Some(base) = &costs.baseline {
-        rows.push(row("without counting".into(), base.plain_ns, BOUND_COLOUR));
-        rows.push(row("one program".into(), base.sequential_ns, SINGLE_COLOUR));
+        rows.push(row("without counting".into(), base.plain_ns, REFERENCE_COLOUR));
+        rows.push(row("one program".into(), base.sequential_ns, SINGLE_PROGRAM_COLOUR));
     }
     rows
 }
 
-/// Returns bars for the copies' hits, relative to the single program's hits; `None` if a copy's hits are unknown.
-fn hit_bars(costs: &Costs) -> Option<Vec<ChartBar>> {
+/// Returns chart bars for the copies' numbers of probe executions (hits), relative to the single program. Returns `None` if a copy's number
+/// is unknown.
+fn build_hit_bars(costs: &Costs) -> Option<Vec<ChartBar>> {
     let row = |name: String, hits: u64, colour| {
         let value = share(costs, hits);
         ChartBar { name, value, text: format!("{:.1} %", 100.0 * value), colour }
     };
     let all = costs.copies.iter().enumerate();
     let mut rows = all.map(|(at, c)| Some(row(format!("copy {at}"), costs.hits(c)?, COPY_COLOUR))).collect::<Option<Vec<ChartBar>>>()?;
-    rows.push(row("ideal".into(), costs.ideal_hits, BOUND_COLOUR));
-    rows.push(row("lower bound".into(), costs.lower_bound_hits, BOUND_COLOUR));
-    rows.push(row("one program".into(), costs.sequential_hits, SINGLE_COLOUR));
+    rows.push(row("ideal".into(), costs.ideal_hits, REFERENCE_COLOUR));
+    rows.push(row("lower bound".into(), costs.lower_bound_hits, REFERENCE_COLOUR));
+    rows.push(row("one program".into(), costs.sequential_hits, SINGLE_PROGRAM_COLOUR));
     Some(rows)
 }
 

@@ -1,4 +1,5 @@
-//! Reports on programs that count segments: their counters, which calls were inlined or redirected to copies, and comparisons with streams.
+//! Reports on programs that count interprocedural segments, which are chains of nested calls with a path in each function. The reports show
+//! the number of counters, the calls that were inlined or redirected to copies of callees, and comparisons with recorded streams.
 
 use crate::Name;
 use crate::words::plural;
@@ -9,7 +10,8 @@ use trodden_profile::segments::{CountedSegments, SegmentCounterStatistics, funct
 
 const MAX_DIFFERENCES: usize = 10;
 
-/// Returns each function's number of counters and interesting segments as JSON (figure 3.20 of Vaswani's thesis).
+/// Returns each function's number of counters and of interesting segments as JSON. These are the columns of figure 3.20 in Vaswani's
+/// thesis.
 pub fn counters_json(observed: &ObservedSegments) -> Value {
     let of_image = |(image, found): (&ImageProfile, &CountedSegments)| -> Vec<Value> {
         let function = |statistics: &SegmentCounterStatistics| {
@@ -46,7 +48,7 @@ pub fn summarise_counters(observed: &ObservedSegments) -> Vec<String> {
     remarks
 }
 
-/// Describes the first [`MAX_DIFFERENCES`] segments whose count differs from their number of executions.
+/// Describes the first [`MAX_DIFFERENCES`] segments whose count differs from their number of executions in the recorded stream.
 pub fn describe_differences(compared: &ComparedSegments) -> impl Iterator<Item = String> + '_ {
     compared.differing.iter().take(MAX_DIFFERENCES).map(|(segment, found, expected)| {
         let words: Vec<String> =
@@ -56,7 +58,7 @@ pub fn describe_differences(compared: &ComparedSegments) -> impl Iterator<Item =
     })
 }
 
-/// Describes a comparison in one line.
+/// Describes the result of comparing segment counters with a stream in one line.
 pub fn describe_comparison(compared: &ComparedSegments) -> String {
     format!(
         "{} of depth {} compared, executed {}: {} counted differently; {} left out because the caller's code does not make the call\n",

@@ -1,11 +1,11 @@
 //! Coverage tables for files and functions, with LLVM's source coverage and path coverage.
 //!
-//! Regions, functions, lines and branches refer to the source, and are counted as in `llvm-cov`. Paths refer to the optimised code. A
-//! function that was inlined everywhere has no paths: its code is on its callers' paths.
+//! Regions, functions, lines and branches belong to the source and are counted as `llvm-cov` counts them. Paths belong to the optimised
+//! code. A function that was inlined everywhere has no paths: its code is on its callers' paths.
 
 use crate::escape;
 use crate::paint;
-use crate::path_listing::{PathBegins, PathListing};
+use crate::path_listing::{PathListing, StartOfPath};
 use crate::schema::SCHEMA_VERSION;
 use crate::text::{PageLayout, TextOptions};
 use crate::view::Function;
@@ -15,7 +15,7 @@ use trodden_analysis::Combinations;
 use trodden_analysis::combinations::find_untested_paths;
 use trodden_profile::FunctionPaths;
 
-/// How many of the items of some kind were executed.
+/// The number of items of some kind, such as lines, and how many of them were executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoverageRatio {
     /// Number of items.
@@ -40,23 +40,24 @@ impl CoverageRatio {
 pub struct CoverageRow {
     /// Name of the file, function or package, or `total`.
     pub name: String,
-    /// The Rust package that a file belongs to.
+    /// The Rust package that contains the file; `None` for other rows.
     pub package: Option<String>,
     /// Source regions.
     pub regions: CoverageRatio,
-    /// Functions; `None` in a single function's row.
+    /// Coverage of functions; `None` if the row describes a single function.
     pub functions: Option<CoverageRatio>,
-    /// Lines; `None` in a single function's row.
+    /// Coverage of lines; `None` if the row describes a single function.
     pub lines: Option<CoverageRatio>,
-    /// Branches; each counts twice, once for each direction.
+    /// Coverage of branches. Each branch counts as two items, one for each direction.
     pub branches: CoverageRatio,
-    /// Conditions that were shown to affect their decision independently (MC/DC); `None` if the program does not count conditions.
+    /// Coverage of conditions (MC/DC): those that were shown to affect their decision independently. `None` if the program was built
+    /// without condition counters.
     pub mcdc: Option<CoverageRatio>,
-    /// Paths of the optimised code; `None` if the function has no code of its own.
+    /// Coverage of paths in the optimised code; `None` if the function was inlined everywhere and has no code of its own.
     pub paths: Option<Combinations>,
     /// Notes shown below the row, such as untested paths and inexact counts.
     pub remarks: Vec<String>,
-    /// Functions with inexact counts, as JSON objects.
+    /// JSON objects for the functions with inexact counts.
     pub caveats: Vec<Value>,
 }
 
@@ -83,7 +84,7 @@ impl CoverageTable {
         })
     }
 
-    /// Returns the rows that determine which columns are shown: file or function rows, or the total if there are none.
+    /// Returns the rows that determine which columns the table has: the file or function rows, or the total if there are no others.
     fn rows_for_columns(&self) -> impl Iterator<Item = &CoverageRow> {
         let total = self.rows.is_empty().then_some(&self.total);
         self.rows.iter().chain(total)
@@ -228,7 +229,7 @@ pub fn describe_untested(function: &Function, paths: &FunctionPaths, limit: usiz
     let text = |path: &trodden_profile::PathCount| {
         let listing = PathListing::from_path(function, path);
         let begins = match listing.begins {
-            PathBegins::Entry => Vec::new(),
+            StartOfPath::Entry => Vec::new(),
             _ => vec![words::describe_begin(&listing.begins)],
         };
         let turns = listing.steps.iter().filter(|s| !s.turns.is_empty()).map(|step| {
@@ -240,7 +241,7 @@ pub fn describe_untested(function: &Function, paths: &FunctionPaths, limit: usiz
     find_untested_paths(function.map, &function.dag, paths, limit).iter().map(text).collect()
 }
 
-/// Counts the possible, taken and untested paths of a function. `paths` may come from several programs.
+/// Counts the possible, executed and untested paths of a function. `paths` may combine the counts of several programs.
 pub fn count_combinations(function: &Function, paths: &FunctionPaths) -> Combinations {
     Combinations::new(function.map, &function.dag, paths)
 }

@@ -23,7 +23,8 @@ fn change_name(change: PathChange) -> &'static str {
     }
 }
 
-/// Returns the difference as JSON. `by_lines` covers the functions whose paths cannot be compared.
+/// Returns the difference as JSON. `by_lines` contains the functions that were compared by source lines, because their paths cannot be
+/// compared.
 #[must_use]
 pub fn json(found: &ProfileDiff, by_lines: &LineDifference) -> Value {
     let path = |p: &PathDiff| {
@@ -67,7 +68,7 @@ fn function_lines_json(function: &FunctionLines) -> Value {
 }
 
 /// Renders the difference as text, with at most `top` paths or lines per function. `functions` is the number of instrumented functions,
-/// without copies in other units.
+/// each counted once even if several compilation units contain a copy.
 #[must_use]
 pub fn text(found: &ProfileDiff, by_lines: &LineDifference, functions: u64, top: usize) -> String {
     let mut out = String::new();
@@ -157,7 +158,8 @@ fn format_percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// Returns true if both shares of a path round to 0.0 %. A changed count is never negligible; only `--counts` lists it.
+/// Returns true if both shares of a path round to 0.0 %. Changed counts are never negligible, because they are listed only on request
+/// (`--counts`).
 fn is_negligible(path: &PathDiff) -> bool {
     let is_zero = |share: f64| format_percent(share) == format_percent(0.0);
     path.change != PathChange::Count && is_zero(path.function_share.0) && is_zero(path.function_share.1)
@@ -168,14 +170,14 @@ fn declaring_file(function: &FunctionDiff) -> Option<&str> {
     function.map().position.and_then(|position| file_of(&function.unit, position))
 }
 
-/// Returns the name to show for a function's file. If the function is declared in the unit's source, the name is spelled as in the unit;
-/// otherwise, it is the base name.
+/// Returns the file name to show for a function: the compilation unit's source as the compiler was given it if that file declares the
+/// function, and otherwise the base name of the declaring file.
 fn display_file(function: &FunctionDiff) -> &str {
     let source = function.unit.source.as_str();
     declaring_file(function).filter(|file| !Path::new(file).ends_with(source)).map_or(source, base_name)
 }
 
-/// Lists the first line of each block on a path. A file is named where it differs from the previous file.
+/// Lists the first line of each block on a path. The file is named whenever it changes.
 fn outline_path(function: &FunctionDiff, path: &PathDiff) -> String {
     const MAX_LINES: usize = 12;
     let mut lines: Vec<(Option<&str>, u32)> = Vec::new();

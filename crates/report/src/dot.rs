@@ -1,6 +1,6 @@
 //! A function's control-flow graph as DOT or JSON.
 //!
-//! `trodden graph number` can read the JSON: it uses `entry`, `exit` and `edges`, and ignores the descriptions of blocks and edges.
+//! `trodden graph number` reads the JSON. It uses `entry`, `exit` and `edges`, and ignores the descriptions of blocks and edges.
 
 use crate::names::Name;
 use crate::words;
@@ -19,7 +19,8 @@ pub struct EdgeLabels<'a> {
     pub edges: &'a [u64],
 }
 
-/// Writes the graph in Graphviz's DOT language. Cut edges are dashed, and edges for calls that may not return are dotted.
+/// Writes the graph in Graphviz's DOT language. An edge at which paths are cut is dashed, and an edge that represents a call that may not
+/// return is dotted.
 pub fn write_dot(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) -> String {
     let cuts = find_cuts(function);
     let mut out = String::new();
@@ -96,7 +97,7 @@ fn node_name(function: &FunctionMap, node: Node) -> String {
     if node == function.exit() { "exit".into() } else { format!("b{}", node.0) }
 }
 
-/// Returns the source lines of a block, by file: `foo.c:12-14`.
+/// Formats the source lines of a block, one string for each file: `foo.c:12-14`.
 pub fn block_lines(unit: &UnitMap, block: &UnitBlock) -> Vec<String> {
     let mut files: Vec<(u32, u32, u32)> = Vec::new();
     for position in block.positions.iter().copied().chain(block.branch).filter(|p| p.line > 0) {

@@ -8,12 +8,12 @@ pub enum ReportError {
     NoSuchFunction {
         /// The name as given.
         name: String,
-        /// Names of instrumented functions that are similar.
+        /// Instrumented functions with similar names.
         similar: Vec<String>,
         /// Functions into which the named function was inlined, each with the position of a call.
         inlined_into: Vec<(String, String)>,
     },
-    /// No code is at a position that a path expression names.
+    /// No block has code at a position in a path expression.
     #[error("no block of these functions contains code of {place}; {}", position_hint(.place))]
     NoSuchPlace {
         /// The position as shown to the user.
@@ -39,7 +39,7 @@ pub enum ReportError {
         /// Executed paths, most frequent first.
         known: Vec<u64>,
     },
-    /// Paths are weighted by events, but the programs of the profile do not all count the same event.
+    /// Paths are to be weighted by events, but the program's parts count no event or different ones.
     #[error("the programs of this profile count different events, or none. Build all of them with the same option, such as --events tsc")]
     NoEvents,
     /// The function's map is corrupt.

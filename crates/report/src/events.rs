@@ -20,12 +20,13 @@ pub fn counted_event(profile: &Profile) -> Option<EventSource> {
     events.all(|event| event == first).then_some(first)
 }
 
-/// Checks that a profile has the data that a measure needs. Fails if the measure is events and [`counted_event`] is `None`.
+/// Checks that a profile has the data that a measure needs. Fails if the measure is [`PathMeasure::Events`] and [`counted_event`] returns
+/// `None`.
 pub fn check_measure(profile: &Profile, measure: PathMeasure) -> Result<(), ReportError> {
     if measure == PathMeasure::Events && counted_event(profile).is_none() { Err(ReportError::NoEvents) } else { Ok(()) }
 }
 
-/// Returns a path's event and the event's sums; `None` if the path's unit counts no event.
+/// Returns the event that a path's unit counts, and the path's event counts; `None` if the unit counts no event.
 fn path_events(ranked: &RankedPath) -> Option<(EventSource, PathEvents)> {
     let (unit, map) = (ranked.function.unit, ranked.function.map);
     unit.map.events().map(|event| (event, unit.events_of(map, ranked.path.id)))
@@ -73,7 +74,7 @@ pub fn totals_json(view: &View) -> Value {
     counted_event(view.profile).map_or(Value::Null, |event| json!({ "source": event.name(), "sum": signed_number(view.totals.events) }))
 }
 
-/// Like [`crate::schema::number`], but accepts sums that are slightly negative.
+/// Converts a number like [`crate::schema::number`]. A sum of events may be slightly negative, because the cost of measuring is subtracted.
 fn signed_number(value: i128) -> Value {
     match u128::try_from(value) {
         Ok(value) => crate::schema::number(value),

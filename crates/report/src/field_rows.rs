@@ -58,7 +58,7 @@ impl FieldTable {
     /// Adds a row for a path and user.
     pub fn add(&mut self, user_path: &UserPath, maps: &mut UnitMaps) -> io::Result<()> {
         let map = maps.get(user_path.unit);
-        let place = map.as_deref().and_then(|map| find_path(map, user_path.counter));
+        let place = map.as_deref().and_then(|map| locate_path(map, user_path.counter));
         let row = FieldRow {
             build: user_path.unit.image.to_string(),
             unit: user_path.unit.unit.to_string(),
@@ -70,7 +70,7 @@ impl FieldTable {
             executions: user_path.count,
         };
         match &mut self.table {
-            RowWriter::Csv(out) => write_csv(out, &row),
+            RowWriter::Csv(out) => write_csv_row(out, &row),
             #[cfg(feature = "parquet")]
             RowWriter::Parquet(table) => table.add(row),
         }
@@ -108,7 +108,7 @@ fn is_parquet(file: &Path) -> bool {
 }
 
 /// Returns the linkage name of the function that a counter belongs to, and the number of the path that the counter counts.
-fn find_path(map: &UnitMap, counter: u64) -> Option<(String, u64)> {
+fn locate_path(map: &UnitMap, counter: u64) -> Option<(String, u64)> {
     let function = map.functions.iter().find(|f| (f.first_counter..f.first_counter.saturating_add(f.counters)).contains(&counter))?;
     Some((function.plain_name().to_owned(), counter - function.first_counter))
 }
@@ -121,7 +121,7 @@ pub fn quote_csv(text: &str) -> String {
     }
 }
 
-fn write_csv(out: &mut impl Write, row: &FieldRow) -> io::Result<()> {
+fn write_csv_row(out: &mut impl Write, row: &FieldRow) -> io::Result<()> {
     let function = row.function.as_deref().map_or(String::new(), quote_csv);
     let path = row.path.map_or(String::new(), |p| p.to_string());
     let user = row.user.as_deref().unwrap_or_default();

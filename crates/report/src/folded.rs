@@ -1,14 +1,14 @@
 //! Folded stacks for flame graph tools: one line for each path.
 //!
-//! A line has frames from the outermost to the innermost, joined by `;`, then a space and a number. The function is the outer frame, and
-//! the path is the inner one.
+//! A line has the frames from the outermost to the innermost, joined by `;`, then a space and the path's weight. The function is the outer
+//! frame, and the path is the inner one.
 
 use crate::path_listing::PathListing;
 use crate::select::{Ranking, Selection};
 use crate::view::View;
 use std::fmt::Write;
 
-const MAX_OUTLINE: usize = 12;
+const MAX_OUTLINE_LINES: usize = 12;
 
 /// Writes the selected paths, weighted by the selection's measure. Fails if no function matches the selection.
 pub fn write_folded_stacks(view: &View, selection: &Selection) -> Result<String, crate::ReportError> {
@@ -16,7 +16,7 @@ pub fn write_folded_stacks(view: &View, selection: &Selection) -> Result<String,
     let mut out = String::new();
     for ranked in ranking.paths.iter().filter(|r| r.weight > 0) {
         let (function, path) = (format_frame(&ranked.function.name.full), ranked.path.id);
-        let outline = format_frame(&PathListing::from_path(ranked.function, ranked.path).outline(MAX_OUTLINE));
+        let outline = format_frame(&PathListing::from_path(ranked.function, ranked.path).outline(MAX_OUTLINE_LINES));
         writeln!(out, "{function};path {path} ({outline}) {}", ranked.weight).expect("writing to a string cannot fail");
     }
     Ok(out)

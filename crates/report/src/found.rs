@@ -16,19 +16,20 @@ use trodden_analysis::expression::{BlockSet, Matcher, PathExpression};
 use trodden_flow::Node;
 use trodden_profile::CountedPath;
 
-/// Shown for [`FoundAnswer::Unknown`] if pieces of cut paths match but may not have been executed in sequence.
+/// Shown for [`FoundAnswer::Unknown`] if only a sequence of partial paths matches. A function with too many paths is counted in such parts,
+/// and it is not known which parts were executed one after the other.
 pub const UNKNOWN_BECAUSE_CUT: &str = "unknown: paths are cut";
 /// Shown for [`FoundAnswer::Unknown`] if no counted path matches but some executions may not have been counted.
-const UNKNOWN_INCOMPLETE: &str = "unknown: no counted path matches, but not all executions were counted";
+const UNKNOWN_BECAUSE_INCOMPLETE: &str = "unknown: no counted path matches, but not all executions were counted";
 
-/// Answers whether an execution took a path that matches an expression.
+/// The answer to the question whether any execution took a path that matches an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundAnswer {
     /// A path matches.
     Yes,
     /// No path matches.
     No,
-    /// Either paths are cut and it is unknown in which order the pieces were executed, or not all executions were counted.
+    /// It cannot be decided: paths are counted in pieces whose order is unknown, or not all executions were counted.
     Unknown,
 }
 
@@ -43,12 +44,12 @@ impl FoundAnswer {
     }
 }
 
-struct Match {
+struct MatchedPath {
     function: usize,
-    /// The path's number. If the path is cut, the numbers of its pieces in order.
+    /// The path's number. A path that was counted in several pieces has the number of each piece, in order.
     ids: Vec<u64>,
     complete: bool,
-    /// Number of executions; a lower bound if the path has several pieces.
+    /// Number of executions. It is a lower bound if the path was counted in several pieces.
     count: u64,
     weight: u128,
     blocks: Vec<Node>,
@@ -60,12 +61,12 @@ pub struct FoundPaths<'v, 'a> {
     expression: &'v str,
     view: &'v View<'a>,
     functions: Vec<&'v Function<'a>>,
-    matches: Vec<Match>,
-    /// Functions with cut paths, in which it cannot be decided whether an execution matched.
+    matches: Vec<MatchedPath>,
+    /// Functions whose paths are counted in pieces, so that it cannot be decided whether an execution matched.
     undecided: Vec<usize>,
-    /// Functions some of whose executions may not have been counted.
+    /// Functions with executions that may not have been counted.
     incompletely_counted: Vec<usize>,
-    /// Executions of all paths in functions that have a match.
+    /// Number of executions of all paths, matching or not, in the functions that have a match.
     executions: u128,
 }
 
@@ -93,8 +94,8 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
             if is_cut {
                 let found = joined::join(&matcher, function.map, &function.paths);
                 let known = |id: u64| matches[before..].iter().any(|m| m.ids == [id]);
-                let new = found.certain.iter().filter(|c| !c.pieces.iter().any(|p| known(p.1))).map(|c| match_chain(at, function, c));
-                let new: Vec<Match> = new.collect();
+                let new = found.certain.iter().filter(|c| !c.pieces.iter().any(|p| known(p.1))).map(|c| build_chain_match(at, function, c));
+                let new: Vec<MatchedPath> = new.collect();
                 matches.extend(new);
                 undecided.extend(found.is_undecided.then_some(at));
             }
@@ -109,7 +110,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
         Ok(FoundPaths { expression: text, view, functions, matches, undecided, incompletely_counted, executions })
     }
 
-    /// Returns whether a path matches.
+    /// Answers whether any execution took a matching path.
     pub fn answer(&self) -> FoundAnswer {
         match (self.matches.is_empty(), self.undecided.is_empty() && self.incompletely_counted.is_empty()) {
             (false, _) => FoundAnswer::Yes,
@@ -118,7 +119,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
         }
     }
 
-    /// Returns the names of functions with cut paths in which it cannot be decided whether an execution matched.
+    /// Returns the names of functions whose paths are counted in pieces, so that it cannot be decided whether an execution matched.
     pub fn undecided_functions(&self) -> Vec<&str> {
         self.names(&self.undecided)
     }
@@ -150,7 +151,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
         self.matches.iter().map(|m| u128::from(m.count)).sum()
     }
 
-    fn share(&self, found: &Match) -> f64 {
+    fn share(&self, found: &MatchedPath) -> f64 {
         share(found.weight, self.view.total(PathMeasure::Instructions))
     }
 
@@ -162,7 +163,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
         let all = match self.matches.is_empty() {
             true if self.view.functions.is_empty() => "the profile has no executed paths".to_owned(),
             true if !self.undecided.is_empty() => UNKNOWN_BECAUSE_CUT.to_owned(),
-            true if !self.incompletely_counted.is_empty() => UNKNOWN_INCOMPLETE.to_owned(),
+            true if !self.incompletely_counted.is_empty() => UNKNOWN_BECAUSE_INCOMPLETE.to_owned(),
             true => "no executed path".to_owned(),
             false => format!(
                 "{paths}, {} of {} executions of {}, {} of the instructions of {}",
@@ -192,7 +193,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
 
     /// Returns the result as JSON, with at most `top` paths. The user guide documents the schema.
     pub fn json(&self, top: usize) -> Value {
-        let path = |m: &Match| {
+        let path = |m: &MatchedPath| {
             let function = self.functions[m.function];
             json!({
                 "function": function.name.full, "linkage_name": function.name.linkage, "image": function.image.path,
@@ -218,9 +219,9 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
     }
 }
 
-fn find_uncut_paths(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match> {
+fn find_uncut_paths(at: usize, function: &Function, matcher: &Matcher) -> Vec<MatchedPath> {
     let fits = |p: &CountedPath| p.count > 0 && matcher.matches(p.blocks, p.beginning, p.end);
-    let found = |p: CountedPath| Match {
+    let found = |p: CountedPath| MatchedPath {
         function: at,
         ids: vec![p.id],
         complete: p.is_complete(),
@@ -232,17 +233,17 @@ fn find_uncut_paths(at: usize, function: &Function, matcher: &Matcher) -> Vec<Ma
     function.paths.all().filter(fits).map(found).collect()
 }
 
-fn match_chain(at: usize, function: &Function, chain: &Chain) -> Match {
+fn build_chain_match(at: usize, function: &Function, chain: &Chain) -> MatchedPath {
     let listing = |(is_complete, id): &PathPiece| Some(PathListing::from_path(function, function.paths.find(*is_complete, *id)?));
     let listings: Vec<PathListing> = chain.pieces.iter().filter_map(listing).collect();
-    Match {
+    MatchedPath {
         function: at,
         ids: chain.pieces.iter().map(|p| p.1).collect(),
         complete: chain.pieces.iter().all(|p| p.0),
         count: chain.min_count,
         weight: u128::from(chain.min_count) * u128::from(function.length(&chain.blocks)),
         blocks: chain.blocks.clone(),
-        listing: PathListing::joined(listings),
+        listing: PathListing::join_pieces(listings),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::view::{Function, View};
 use crate::words;
 use trodden_unit::experiment::Spelling;
 
-/// Returns a noun phrase for the total that shares refer to, such as `executed instructions`.
+/// Returns a noun phrase for what percentages in the report refer to, such as `executed instructions`.
 pub fn describe_share_base(measure: PathMeasure) -> String {
     match measure {
         PathMeasure::Count => "executions of paths".to_string(),

@@ -1,9 +1,9 @@
 //! The report as a self-contained HTML page: functions, their paths, the source along a path, and the graph.
 //!
 //! Everything that comes from the program (names, source, command lines) is embedded as JSON in `<script type="application/json">` blocks.
-//! It is escaped so that no text can close the block, and the page's script inserts it as text, never as HTML. Each function's details are
-//! in a separate block, which is parsed when the function is selected. If the details of all functions exceed a budget, the page omits
-//! those of the functions with the least weight, and says so.
+//! It is escaped so that no text can close the block, and the page's script inserts it only as text. Each function's details are in a
+//! separate block, which is parsed when the function is selected. If the details exceed a size budget, the page omits those of the lightest
+//! functions, and says so.
 
 mod data;
 
@@ -15,11 +15,11 @@ use serde_json::Value;
 /// Limits the page's size.
 #[derive(Clone, Copy, Debug)]
 pub struct HtmlOptions {
-    /// Maximum size of all functions' details, in bytes.
+    /// Maximum total size of the functions' details, in bytes.
     pub budget: usize,
     /// Maximum number of paths per function.
     pub paths: usize,
-    /// The measure that shares refer to.
+    /// The measure by which paths are weighted.
     pub measure: crate::PathMeasure,
 }
 
@@ -53,7 +53,7 @@ pub fn page_with_section(view: &View, sources: &SourceCache, options: &HtmlOptio
     fill_template(PAGE, &[("title", &escape(&program)), ("style", STYLE), ("section", section), ("data", &blocks), ("script", &script)])
 }
 
-/// Replaces each `{{name}}`. Inserted values may contain `{{`, since they are not scanned.
+/// Replaces each placeholder `{{name}}` by its value. A value may itself contain `{{`, which is not replaced.
 fn fill_template(template: &str, values: &[(&str, &str)]) -> String {
     let mut parts = template.split("{{");
     let mut out = parts.next().unwrap_or_default().to_string();

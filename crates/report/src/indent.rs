@@ -1,4 +1,5 @@
-//! Indentation of inlined code. It is shown below the call that it replaced, and its lines keep their relative indentation.
+//! Indentation of inlined code, which reports show below the call that it replaced. Its lines keep their indentation relative to each
+//! other.
 
 use crate::source::SourceCache;
 use crate::view::{Function, file_of, inline_chain};
@@ -17,7 +18,8 @@ impl InlinedIndent {
         InlinedIndent::measure_scopes(function, sources, |_| true)
     }
 
-    /// Measures only the bodies that the given chains pass through, so that no other source files are read.
+    /// Measures the indentation of the inlined bodies in the given chains. Other bodies are skipped, so that their source files need not be
+    /// read.
     pub fn measure_chains<'c>(
         function: &Function,
         sources: &SourceCache,

@@ -1,7 +1,7 @@
 //! Detects what a command's argument names: a run, a suite, or a file or folder in a format that trodden reads.
 //!
-//! The content determines the kind, not the name. There are two exceptions. An OTF2 archive consists of several files. And a raw or stream
-//! file has only zeros if the program was killed before it wrote the header.
+//! The kind is determined by the content, not by the name, with two exceptions: an OTF2 archive consists of several files, and a raw or
+//! stream file has only zeros if the program was killed before it wrote the header.
 
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use std::fs::{self, File};
@@ -29,7 +29,7 @@ pub enum InputKind {
     EventText,
     /// A recording of waits, or another tool's trace from which waits can be imported.
     Waits,
-    /// A raw file of counts, or a folder of raw files.
+    /// A raw file, in which an instrumented program counts, or a folder of raw files.
     RawFiles,
     /// Output of `perf script` with branches.
     Branches,
@@ -54,10 +54,10 @@ const MAGIC_NUMBERS: &[(&[u8], InputKind)] = &[
     (b"\x7fELF", InputKind::Program),
 ];
 const PERF_DATA: &[u8] = b"PERFILE2";
-const BEGINNING_BYTES: u64 = 4096;
-/// Maximum number of bytes in which a text's first event is searched for.
+const MAX_HEADER_BYTES: u64 = 4096;
+/// Number of bytes within which a text must have its first event to be recognised.
 const MAX_TEXT_BYTES: u64 = 64 << 20;
-/// Longer lines are truncated to this many bytes.
+/// Maximum length of a line in bytes. Longer lines are truncated.
 const MAX_LINE_BYTES: u64 = 1 << 16;
 const RAW_EXTENSION: &str = "raw";
 const OTF2_EXTENSION: &str = "otf2";
@@ -99,7 +99,7 @@ impl InputKind {
         })
     }
 
-    /// Describes the kind in a noun phrase with an article.
+    /// Returns a noun phrase for the kind, such as `a profile`.
     pub fn phrase(self) -> &'static str {
         match self {
             InputKind::Profile => "a profile",
@@ -156,7 +156,7 @@ impl InputKind {
         anyhow!("{} is {}, which `trodden {command}` does not accept; {}", wanted.display(), self.phrase(), self.accepting_commands())
     }
 
-    /// Rejects options that do not apply to this kind. Each element has an option's name, and true if the option was given.
+    /// Rejects options that do not apply to this kind of input. Each element is an option's name and whether the option was given.
     pub fn reject_options(self, options: &[(&str, bool)]) -> Result<()> {
         options.iter().try_for_each(|(option, is_given)| {
             ensure!(!is_given, "{option} does not apply to {}. Omit {option}", self.phrase());
@@ -190,7 +190,8 @@ fn detect_folder(folder: &Path) -> Result<Option<InputKind>> {
     if folder.join(COPIES_FOLDER).is_dir() {
         return Ok(Some(InputKind::StreamLogs));
     }
-    // A folder of recordings, such as `.trodden/last`, is accepted here. Its reader asks the user to choose one.
+    // A folder of recordings, such as `.trodden/last`, has stream files only in its subfolders. It is accepted so that its reader can ask
+    // the user to choose one.
     let inner = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let has_inner =
         inner.flatten().any(|entry| entry.path().is_dir() && has(&entry.path(), STREAM_EXTENSION, InputKind::StreamFiles).unwrap_or(false));
@@ -231,12 +232,12 @@ fn detect_content(path: &Path) -> Result<Option<InputKind>> {
 
 fn read_beginning(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(BEGINNING_BYTES).read_to_end(&mut bytes)?;
+    File::open(path)?.take(MAX_HEADER_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
 fn detect_by_beginning(path: &Path, bytes: &[u8]) -> Option<InputKind> {
-    // A program writes the header when it starts to count. Until then, the file has only zeros, and a single one if there was no disk
+    // A program writes the header when it starts to count. Until then, the file consists of zeros, or of a single zero if there was no disk
     // space.
     if bytes.iter().take(8).all(|byte| *byte == 0) {
         return match path.extension()? {
@@ -276,7 +277,7 @@ fn detect_text(mut text: impl BufRead) -> io::Result<Option<InputKind>> {
             Ok(ScriptLine::Branch(..)) => return Ok(Some(InputKind::Branches)),
             _ => {}
         }
-        // The collected lines serve to recognise the header of `perf script --header`.
+        // The lines are collected to recognise the header of `perf script --header`.
         if (head.len() as u64) < MAX_LINE_BYTES {
             head.push_str(line);
             head.push('\n');

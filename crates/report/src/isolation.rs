@@ -22,7 +22,7 @@ pub struct SuspectSelection<'a> {
     pub function: Option<&'a str>,
 }
 
-/// Ranked suspects with their functions.
+/// Paths ranked by suspicion, with their functions.
 pub struct Suspects<'v, 'a> {
     runs: RunTally,
     formula: SuspiciousnessFormula,
@@ -31,7 +31,8 @@ pub struct Suspects<'v, 'a> {
 }
 
 impl<'v, 'a> Suspects<'v, 'a> {
-    /// Ranks the paths of the compared runs. `view` shows all these runs, merged. Fails if no function matches the selection.
+    /// Ranks the paths of the compared runs. `view` must show the merged profile of all these runs. Fails if no function matches the
+    /// selection.
     pub fn new(isolation: &Isolation, view: &'v View<'a>, selection: &SuspectSelection) -> Result<Suspects<'v, 'a>, crate::ReportError> {
         let functions = view.by_map_index();
         let edges = |key: UnitFunction, id: u64| functions.get(&key).map_or_else(Vec::new, |f| edges_of_path(f, id));

@@ -9,7 +9,7 @@ use crate::events;
 use crate::line_range::LineRange;
 use crate::lines::LineCounts;
 use crate::measure::PathMeasure;
-use crate::path_listing::{ListingStep, PathBegins, PathEnds, PathListing};
+use crate::path_listing::{EndOfPath, ListingStep, PathListing, StartOfPath};
 use crate::sampled;
 pub use crate::schema::{SCHEMA_VERSION, number};
 use crate::select::{self, RankedPath, Selection};
@@ -197,23 +197,25 @@ pub(crate) fn listing_json(function: &Function, listing: &PathListing, sources: 
     out
 }
 
-fn begin_json(begins: &PathBegins) -> Value {
+fn begin_json(begins: &StartOfPath) -> Value {
     let text = words::describe_begin(begins);
     match begins {
-        PathBegins::Entry => json!({ "at": "entry", "text": text }),
-        PathBegins::AfterCut { reason, at, line } => json!({ "at": words::cut_reason(*reason), "block": at.0, "line": line, "text": text }),
+        StartOfPath::Entry => json!({ "at": "entry", "text": text }),
+        StartOfPath::AfterCut { reason, at, line } => {
+            json!({ "at": words::cut_reason(*reason), "block": at.0, "line": line, "text": text })
+        }
     }
 }
 
-fn end_json(function: &Function, ends: &PathEnds) -> Value {
+fn end_json(function: &Function, ends: &EndOfPath) -> Value {
     let text = words::describe_end(ends);
     match ends {
-        PathEnds::Exit { edge, line, .. } => {
+        EndOfPath::Exit { edge, line, .. } => {
             json!({ "by": words::edge_condition(&function.map.graph.edge(*edge)), "line": line, "text": text })
         }
-        PathEnds::Cut { reason, to, line } => json!({ "by": words::cut_reason(*reason), "to_block": to.0, "line": line, "text": text }),
-        PathEnds::Stop { line } => json!({ "by": "stop", "line": line, "text": text }),
-        PathEnds::Call { at, lines } => {
+        EndOfPath::Cut { reason, to, line } => json!({ "by": words::cut_reason(*reason), "to_block": to.0, "line": line, "text": text }),
+        EndOfPath::Stop { line } => json!({ "by": "stop", "line": line, "text": text }),
+        EndOfPath::Call { at, lines } => {
             json!({ "by": "call", "block": at.0, "line": lines.map(|l| l.0), "last_line": lines.map(|l| l.1), "text": text })
         }
     }

@@ -11,7 +11,7 @@ use std::fmt::Write;
 /// Maps a file name in debug information to the name in the tracefile; `None` omits the file.
 pub type FileName<'n> = &'n dyn Fn(&str) -> Option<String>;
 
-/// Writes a tracefile for the given functions. Line counts in `mapped` replace derived ones.
+/// Writes a tracefile for the given functions. A file's line counts come from `mapped` if it has the file.
 pub fn write_lcov<'v, 'a: 'v>(
     functions: impl IntoIterator<Item = &'v Function<'a>>,
     mapped: &MappedLines,
@@ -32,8 +32,8 @@ pub fn write_lcov<'v, 'a: 'v>(
     out
 }
 
-/// Writes a tracefile that has only executed lines. A profile that contains only some of the paths needs this, because other paths may have
-/// executed the remaining lines.
+/// Writes a tracefile without the lines that were not executed. It suits a profile that contains only some of the paths, because other
+/// paths may have executed those lines.
 pub fn write_executed_lines(functions: &[Function], test_name: &str, name: FileName) -> String {
     let mut counts = LineCounts::from_functions(functions);
     let mut out = String::new();

@@ -1,10 +1,10 @@
-//! Presents path profiles, traces, waiting time and simulations, for people and in exchange formats.
+//! Formats path profiles, traces, waiting time and simulations, for people and in exchange formats.
 //!
-//! The input is a [`trodden_profile::Profile`] or a recording; the output is a string or bytes. Options determine terminal width and
-//! colour, a [`Sources`] provider supplies source text, and this crate does not read the environment or the clock. A profile is decoded
+//! The input is a [`trodden_profile::Profile`] or a recording; the output is a string or bytes. This crate reads neither the environment
+//! nor the clock: options determine the terminal width and colour, and a [`Sources`] closure supplies source text. A profile is decoded
 //! into a [`View`], filtered and ordered by a [`Selection`], turned into source lines by [`PathListing`], and written as [`text`],
 //! [`annotate`], [`json`], [`html`] or an exchange format ([`folded`], [`pprof`], [`lcov`], [`dot`]). Names from programs pass through
-//! [`escape`].
+//! [`escape`], because they may contain control characters.
 #![forbid(unsafe_code)]
 
 pub mod advice;

@@ -7,7 +7,7 @@ use crate::source::{SourceCache, SourceFile};
 use crate::view::{Function, file_of, inline_chain};
 use std::collections::BTreeMap;
 
-/// The closing brace is searched for on at most this many lines after the last line with code.
+/// Maximum number of lines between the last line with code and the closing brace.
 const MAX_BRACE_DISTANCE: u32 = 12;
 
 /// A range of lines in a source file.
@@ -32,8 +32,8 @@ impl LineRange {
     }
 }
 
-/// Returns a file and the sorted lines of the function's own code in it. The file is the one that declares the function, or else the one
-/// with most of its lines. Because of `#include`, a function may have lines in several files.
+/// Returns the function's source file and the sorted lines of its code in that file. The file is the one that declares the function, or
+/// else the one with most of its lines. Because of `#include`, a function may have lines in several files.
 fn find_own_lines<'a>(function: &Function<'a>) -> Option<(&'a str, Vec<u32>)> {
     let map = function.units_map();
     let mut files: BTreeMap<&str, Vec<u32>> = BTreeMap::new();

@@ -44,7 +44,7 @@ pub struct FileCounts {
     pub functions: BTreeMap<(u32, String), u64>,
     /// Branches by line and column.
     pub branches: BTreeMap<(u32, u32), BTreeMap<Direction, OutcomeCount>>,
-    /// Lines in blocks whose executions all stopped in a call. The call precedes these lines.
+    /// Lines that follow a call in their block, where every execution of the block stopped in the call.
     pub stopped: BTreeSet<u32>,
 }
 
@@ -69,11 +69,11 @@ pub enum Direction {
     True,
     /// The condition is false.
     False,
-    /// The condition equals this case of a switch.
+    /// The switch's condition has this value.
     Case(i64),
     /// None of the cases.
     Default,
-    /// A target of an indirect branch, by its index.
+    /// One of the targets of an indirect branch, by its index.
     Indirect(u32),
 }
 
@@ -87,8 +87,8 @@ pub struct OutcomeCount {
 }
 
 impl View<'_> {
-    /// Returns the count of a line; `None` if it has none. The count comes from the coverage mapping if the mapping has the file, and
-    /// otherwise from blocks.
+    /// Returns the count of a line; `None` if it has none. The coverage mapping has precedence over `derived`, the counts derived from
+    /// blocks, if it contains the file.
     pub fn line(&self, derived: &LineCounts, file: &str, line: u32) -> Option<u64> {
         match self.mapped.get(file).or_else(|| self.mapped.get(&normalize(file))) {
             Some(lines) => lines.get(&line).copied(),
@@ -98,22 +98,22 @@ impl View<'_> {
 }
 
 impl LineCounts {
-    /// Computes the counts of the given functions.
+    /// Computes line, call and branch counts of the given functions.
     pub fn from_functions<'v, 'a: 'v>(functions: impl IntoIterator<Item = &'v Function<'a>>) -> LineCounts {
         let (mut counts, mut unentered) = (LineCounts::default(), Vec::new());
         let functions: Vec<&Function> = functions.into_iter().filter(|f| !unexecuted::is_empty_and_unentered(f)).collect();
         for function in &functions {
             let entries = inlined::count_inlined_entries(function);
             unentered.extend(counts.add_lines(function, &entries));
-            counts.add_stopped(function);
+            counts.add_stopped_executions(function);
             counts.add_branches(function);
             counts.add_function(function);
-            counts.add_inlined(function, &entries);
+            counts.add_inlined_functions(function, &entries);
         }
         let declared: BTreeSet<(&str, u32)> = unentered.iter().map(|[_, declared]| *declared).collect();
-        let functions_without_code = unexecuted::functions_without_code(&functions, &counts, &declared);
+        let functions_without_code = unexecuted::find_functions_without_code(&functions, &counts, &declared);
         unentered.retain(|[_, declared]| !functions_without_code.contains(declared));
-        counts.add_unentered(unentered);
+        counts.add_unentered_lines(unentered);
         implied::correct_zero_counts(&mut counts, &functions);
         counts
     }
@@ -137,8 +137,8 @@ impl LineCounts {
         self.files.get_mut(file)
     }
 
-    /// Adds the lines of bodies that were entered. Returns the lines of the other bodies, each followed by the declaration of the body's
-    /// function.
+    /// Adds the lines of the function and of inlined bodies that were entered. Returns the lines of the other bodies, each followed by the
+    /// declaration of the body's function.
     fn add_lines<'a>(&mut self, function: &Function<'a>, entries: &BTreeMap<u32, u64>) -> Vec<[(&'a str, u32); 2]> {
         let map = function.units_map();
         let entered = |position: SourcePosition| entries.get(&position.scope).map_or(function.paths.entries() > 0, |n| *n > 0);
@@ -153,7 +153,7 @@ impl LineCounts {
         unentered
     }
 
-    fn add_stopped(&mut self, function: &Function) {
+    fn add_stopped_executions(&mut self, function: &Function) {
         let stopped = inlined::count_stops_by_block(function, &function.paths);
         for (at, (block, &count)) in function.map.blocks.iter().zip(&function.paths.blocks).enumerate() {
             if count == 0 || stopped[at] < count {
@@ -174,8 +174,8 @@ impl LineCounts {
         }
     }
 
-    /// Adds the lines of bodies that were not entered. Omits a body if a different body of the same function was entered.
-    fn add_unentered(&mut self, lines: Vec<[(&str, u32); 2]>) {
+    /// Adds the lines of inlined bodies that were not entered. Omits a body if a different body of the same function was entered.
+    fn add_unentered_lines(&mut self, lines: Vec<[(&str, u32); 2]>) {
         let calls =
             self.files.iter().flat_map(|(file, counts)| counts.functions.iter().map(move |((line, _), n)| ((file.as_str(), *line), *n)));
         let called: BTreeSet<(String, u32)> = calls.filter(|(_, n)| *n > 0).map(|((file, line), _)| (file.to_owned(), line)).collect();
@@ -200,7 +200,7 @@ impl LineCounts {
         }
     }
 
-    fn add_inlined(&mut self, function: &Function, entries: &BTreeMap<u32, u64>) {
+    fn add_inlined_functions(&mut self, function: &Function, entries: &BTreeMap<u32, u64>) {
         for (scope, &count) in entries {
             let Some(body) = function.units_map().scopes.get(*scope as usize) else { continue };
             let position = SourcePosition { scope: *scope, file: body.file, line: body.line, column: 0 };
@@ -222,7 +222,7 @@ impl LineCounts {
     }
 }
 
-/// Returns the positions of all line instances in a function, with their counts.
+/// Returns the positions of all line instances in a function, with their counts. The module's documentation defines line instances.
 fn line_instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(SourcePosition, u64)> {
     let mut instances = InstanceCounts::default();
     instances.add(function.map.position, function.paths.entries());
@@ -242,7 +242,7 @@ fn line_instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Sou
             let place = block.positions.iter().position(|known| known == p).unwrap_or(usize::MAX);
             after_calls.iter().rev().find(|(first, _)| *first <= place).map_or(count, |(_, executions)| *executions)
         };
-        let shown = shown.filter(|p| count > 0 || !unexecuted::is_moved(function, &untaken, *p, entries));
+        let shown = shown.filter(|p| count > 0 || !unexecuted::is_code_moved(function, &untaken, *p, entries));
         shown.for_each(|p| instances.add(Some(p), count_of(&p)));
     }
     for (number, &count) in entries {
@@ -253,7 +253,7 @@ fn line_instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Sou
     instances.0.into_values().collect()
 }
 
-/// Maps each instance, by scope, file and line, to the maximum count of its code.
+/// Maps each line instance, identified by (scope, file, line), to the maximum count of its code.
 #[derive(Default)]
 struct InstanceCounts(BTreeMap<(u32, u32, u32), (SourcePosition, u64)>);
 

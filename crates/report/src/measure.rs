@@ -1,6 +1,6 @@
-//! The measures by which reports weight paths.
+//! The measures by which reports can weight paths.
 
-/// Determines the weight of a path.
+/// The quantity by which paths are weighted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PathMeasure {
     /// Executed LLVM IR instructions.
@@ -10,7 +10,7 @@ pub enum PathMeasure {
     Blocks,
     /// Executions of the path, regardless of its length.
     Count,
-    /// Events counted for each path, such as cycles.
+    /// Events that the program counted for each path, such as cycles.
     Events,
 }
 

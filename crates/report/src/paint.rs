@@ -1,4 +1,4 @@
-//! Colours, and text fitted to a width in terminal columns. The caller decides whether colour is used.
+//! Colours, and functions that fit text to a width in terminal columns. The caller decides whether colour is used.
 
 use anstyle::{AnsiColor, Style};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -22,7 +22,7 @@ pub const ON_PATH: Style = Style::new().bold();
 /// Style for warnings.
 pub const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 
-/// All styles; [`crate::escape`] keeps their escape sequences.
+/// All styles. [`crate::escape`] keeps the escape sequences of these styles and replaces all others.
 pub const PALETTE: [Style; 9] = [TITLE, NAME, DIM, COUNT, BAR, DIRECTION, OTHER, ON_PATH, WARNING];
 
 /// Applies styles to text, or leaves text plain.

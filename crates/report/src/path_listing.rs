@@ -1,11 +1,11 @@
 //! Lists a path as source lines: where it starts, the lines it executes, the direction of each branch, and where it ends.
 //!
 //! The optimiser reorders the instructions of a block. Therefore a block's lines are listed in source order, but the line of its branch
-//! comes last. Neighbouring steps on the same line are merged. Inlined code is listed below its call (its *chain*). The direction of a
-//! branch is described by the line it leads to and the line it does not lead to (`→ 14, not 20`). The condition's value is not shown,
-//! because compilers negate conditions.
+//! comes last. Neighbouring steps on the same line are merged. Inlined code is listed below the chain of calls that it was inlined through.
+//! The direction of a branch is described by the line it leads to and the line it does not lead to (`→ 14, not 20`). The condition's value
+//! is not shown, because compilers negate conditions.
 
-pub use crate::turn::{PathBegins, PathEnds, Turn};
+pub use crate::turn::{EndOfPath, StartOfPath, Turn};
 use crate::view::{Function, file_of, inline_chain};
 use crate::words;
 use trodden_flow::{CutReason, Edge, Node, Origin};
@@ -16,11 +16,11 @@ use trodden_unit::{BlockKind, EdgeKind, SourcePosition};
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathListing {
     /// How the path begins.
-    pub begins: PathBegins,
-    /// The lines that it executes, in order.
+    pub begins: StartOfPath,
+    /// The lines that the path executes, in order.
     pub steps: Vec<ListingStep>,
     /// How the path ends.
-    pub ends: PathEnds,
+    pub ends: EndOfPath,
 }
 
 pub(crate) struct ListedPath<'v, 'a> {
@@ -55,17 +55,17 @@ impl PathListing {
             Some(PathEnd::Exit(edge)) => {
                 let edge = tail_call_before(function, &edges, edge).unwrap_or(edge);
                 let flow = function.map.graph.edge(edge);
-                PathEnds::Exit { edge, kind: flow.kind, line: last_line(function, flow.from) }
+                EndOfPath::Exit { edge, kind: flow.kind, line: last_line(function, flow.from) }
             }
             Some(PathEnd::Cut(edge)) => {
                 let to = function.map.graph.to(edge);
-                PathEnds::Cut { reason: reason_for_cut(function, edge), to, line: first_line(function, to) }
+                EndOfPath::Cut { reason: reason_for_cut(function, edge), to, line: first_line(function, to) }
             }
-            Some(PathEnd::Stop) => PathEnds::Stop { line: path.blocks.last().and_then(|b| last_line(function, *b)) },
+            Some(PathEnd::Stop) => EndOfPath::Stop { line: path.blocks.last().and_then(|b| last_line(function, *b)) },
             None => {
                 let at = path.blocks.last().copied().unwrap_or(Node(0));
                 let lines = || own_lines(function, at, true);
-                PathEnds::Call { at, lines: lines().min().zip(lines().max()) }
+                EndOfPath::Call { at, lines: lines().min().zip(lines().max()) }
             }
         };
         PathListing {
@@ -75,14 +75,14 @@ impl PathListing {
         }
     }
 
-    /// Joins the listings of a cut path's pieces, which are in order. `pieces` must not be empty.
-    pub fn joined(pieces: Vec<PathListing>) -> PathListing {
+    /// Joins the listings of the pieces in which a path was counted. `pieces` are in execution order and must not be empty.
+    pub fn join_pieces(pieces: Vec<PathListing>) -> PathListing {
         let joined = pieces.into_iter().reduce(|first, next| {
             let mut steps = first.steps;
             steps.extend(next.steps);
             PathListing { begins: first.begins, steps, ends: next.ends }
         });
-        joined.unwrap_or(PathListing { begins: PathBegins::Entry, steps: Vec::new(), ends: PathEnds::Stop { line: None } })
+        joined.unwrap_or(PathListing { begins: StartOfPath::Entry, steps: Vec::new(), ends: EndOfPath::Stop { line: None } })
     }
 
     /// Lists the lines of the function itself, abbreviated to about `limit` lines: `12-14-..-17`.
@@ -101,15 +101,16 @@ impl PathListing {
     }
 }
 
-/// Returns the tail call edge to the block from which a path returns; `None` if there is none. The path is shown as ending with the tail
-/// call.
+/// Returns the tail call edge into the block from which a path returns; `None` if there is none. Such a path is shown as ending with the
+/// tail call.
 fn tail_call_before(function: &Function, edges: &[Option<Edge>], exit: Edge) -> Option<Edge> {
     let before = edges.iter().flatten().rev().copied().find(|e| *e != exit)?;
     let flow = function.map.graph.edge(before);
     (flow.kind == EdgeKind::TailCall && flow.to == function.map.graph.from(exit)).then_some(before)
 }
 
-/// Returns the direction of an edge. Returns `None` if the edge is not a decision, or if the dispatch block after it shows the direction.
+/// Returns the direction that an edge represents. Returns `None` if the edge is not a branch outcome, or if it leads to a dispatch block,
+/// whose own branch shows the direction.
 pub(crate) fn find_turn(function: &Function, edge: Edge) -> Option<Turn> {
     let flow = function.map.graph.edge(edge);
     let shown_later = matches!(flow.kind, EdgeKind::Indirect(_)) && block_kind(function, flow.to) == Some(BlockKind::Dispatch);
@@ -142,7 +143,7 @@ fn describe_direction(function: &Function, edge: Edge) -> String {
     format!("→ {}, not {}", words[0], words[1])
 }
 
-/// Returns the first known position at an edge's target, and those at the targets of the branch's other edges.
+/// Returns the first known source position at an edge's target, and at the targets of the same branch's other edges.
 pub(crate) fn edge_positions(function: &Function, edge: Edge) -> (Option<SourcePosition>, Vec<Option<SourcePosition>>) {
     let flow = function.map.graph.edge(edge);
     let siblings = function.map.graph.out(flow.from).iter().filter(|other| **other != edge);
@@ -171,7 +172,7 @@ impl EdgeTarget {
         EdgeTarget { block, at: None }
     }
 
-    /// Formats the target's line. The column is added if the target is on the branch's own line (`from`).
+    /// Formats the target's line. The column is added if the target is on the same line as the branch (`from`).
     fn line(self, function: &Function, from: Option<(u32, u32)>) -> String {
         match self.at {
             Some(p) if Some((p.file, p.line)) == from && p.column > 0 => self.column(function),
@@ -194,7 +195,7 @@ fn block_kind(function: &Function, block: Node) -> Option<BlockKind> {
     function.map.blocks.get(block.index()).map(|b| b.kind)
 }
 
-/// Returns the reason why an edge was cut.
+/// Returns the reason why paths are cut at an edge.
 pub fn reason_for_cut(function: &Function, edge: Edge) -> CutReason {
     function.map.cuts.iter().find(|(cut, _)| *cut == edge).map_or(CutReason::Back, |(_, reason)| *reason)
 }
@@ -221,21 +222,21 @@ fn own_lines(function: &Function, block: Node, stops: bool) -> impl Iterator<Ite
     positions.filter_map(move |p| inline_chain(map, p).first().map(|p| p.line)).filter(|line| *line > 0)
 }
 
-fn find_path_begin(function: &Function, beginning: PathStart) -> PathBegins {
+fn find_path_begin(function: &Function, beginning: PathStart) -> StartOfPath {
     match beginning {
-        PathStart::Entry => PathBegins::Entry,
+        PathStart::Entry => StartOfPath::Entry,
         PathStart::After(edge) => {
             let at = function.map.graph.to(edge);
-            // If several cut edges lead here and one of them is a back edge, the loop is given as the reason.
+            // If paths are cut at several edges to this block, one of which is a back edge, the loop is given as the reason.
             let to = |(cut, _): &&(Edge, CutReason)| function.map.graph.get_edge(*cut).is_some_and(|e| e.to == at);
             let loops = function.map.cuts.iter().filter(to).any(|(_, reason)| *reason == CutReason::Back);
             let reason = if loops { CutReason::Back } else { reason_for_cut(function, edge) };
-            PathBegins::AfterCut { reason, at, line: first_line(function, at) }
+            StartOfPath::AfterCut { reason, at, line: first_line(function, at) }
         }
     }
 }
 
-/// Returns the edges by which a path leaves its blocks, in order; `None` for a block without such an edge.
+/// Returns, for each block of a path, the edge by which the path leaves it; `None` if there is no such edge.
 fn taken_edges(function: &Function, path: &[trodden_flow::DagEdgeId]) -> Vec<Option<Edge>> {
     let origins = path.iter().map(|e| function.dag.edge(*e).origin);
     let leaving = origins.filter(|o| !matches!(o, Origin::Enter(_)));

@@ -5,14 +5,14 @@
 
 use crate::error::ReportError;
 use crate::measure::PathMeasure;
-use crate::path_listing::{PathBegins, PathListing};
+use crate::path_listing::{PathListing, StartOfPath};
 use crate::select::Selection;
 use crate::view::{Function as Profiled, View};
 use crate::words;
 use std::collections::HashMap;
 use std::io::Write;
 
-const MAX_OUTLINE: usize = 12;
+const MAX_OUTLINE_LINES: usize = 12;
 
 /// Writes the selected paths as a compressed profile. Fails if no function matches the selection.
 pub fn write_pprof(view: &View, selection: &Selection) -> Result<Vec<u8>, ReportError> {
@@ -95,10 +95,10 @@ impl PprofBuilder {
 
     fn intern_path_location(&mut self, function: &Profiled, listing: &PathListing, id: u64) -> u64 {
         let line = match listing.begins {
-            PathBegins::AfterCut { line: Some(line), .. } => line,
+            StartOfPath::AfterCut { line: Some(line), .. } => line,
             _ => listing.steps.iter().filter_map(|s| s.chain.first()).map(|p| p.line).next().unwrap_or(0),
         };
-        let name = format!("{} path {id} ({})", function.name.short, listing.outline(MAX_OUTLINE));
+        let name = format!("{} path {id} ({})", function.name.short, listing.outline(MAX_OUTLINE_LINES));
         self.add_location(&name, &name, function.file().unwrap_or(""), line)
     }
 

@@ -25,11 +25,11 @@ use trodden_unit::KnownPaths;
 pub enum UntestedOrder {
     /// Most executions first.
     Count,
-    /// Latest first execution first.
+    /// The most recently discovered paths first, by the time of their first execution.
     Newest,
     /// Most runs first.
     Runs,
-    /// Best distinction between failing and passing runs first. Ties are ordered like `Newest`.
+    /// The paths that best distinguish failing from passing runs first. Ties are ordered like `Newest`.
     Failures,
 }
 
@@ -39,24 +39,24 @@ pub struct UntestedSelection<'a> {
     pub function: Option<&'a str>,
     /// Maximum number of paths.
     pub top: usize,
-    /// The order. `None` means [`UntestedOrder::Failures`] if there are failing runs, and otherwise [`UntestedOrder::Count`].
+    /// The order; `None` selects [`UntestedOrder::Failures`] if there are failing runs, and [`UntestedOrder::Count`] otherwise.
     pub order: Option<UntestedOrder>,
 }
 
 /// Input for a report of untested paths.
 #[derive(Clone, Copy)]
 pub struct UntestedInput<'v, 'a> {
-    /// Shows the profile without its known paths.
+    /// A view of the profile, from which the known paths were removed.
     pub view: &'v View<'a>,
-    /// The runs that executed each path.
+    /// For each path, the runs that executed it.
     pub sightings: &'v Sightings,
     /// Paths that tests took.
     pub known: &'v KnownPaths,
-    /// The runs that the profile merges.
+    /// The runs that were merged into the profile.
     pub runs: &'v [RunLabel],
 }
 
-/// A path that was executed and that no known path equals.
+/// An executed path that is not among the known paths.
 pub struct UntestedPath<'v, 'a> {
     /// The function that contains the path.
     pub function: &'v Function<'a>,
@@ -78,13 +78,13 @@ pub struct UntestedPath<'v, 'a> {
 pub struct UntestedEdge<'v, 'a> {
     /// The function that contains the edge.
     pub function: &'v Function<'a>,
-    /// The edge in the function's graph.
+    /// The edge, by its number in the function's graph.
     pub edge: Edge,
     /// Number of executions.
     pub count: u64,
 }
 
-/// Selected untested paths and edges, and sums over all selected paths.
+/// The untested paths and edges to show, and sums over all selected paths.
 pub struct ResidualReport<'v, 'a> {
     input: UntestedInput<'v, 'a>,
     /// The paths to show, in order.
@@ -110,7 +110,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
             Some(name) => crate::select::find_functions(input.view, name)?,
             None => input.view.functions.iter().collect(),
         };
-        let all: usize = input.view.functions.iter().map(|f| input.count_listable(f)).sum();
+        let all: usize = input.view.functions.iter().map(|f| input.count_listable_paths(f)).sum();
         let mut shown: Vec<UntestedPath> = functions.iter().flat_map(|f| input.collect_paths(f)).collect();
         let order = selection.order.unwrap_or(match input.sightings.outcomes.failing {
             0 => UntestedOrder::Count,
@@ -137,18 +137,19 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         Ok(ResidualReport { input, shown, edges, found, unfinished, all, summary })
     }
 
-    /// Returns true if no path is selected, and if all executions can be attributed to paths.
+    /// Returns true if there is nothing to report: no path is selected, and every execution can be attributed to a path.
     pub fn is_empty(&self) -> bool {
         self.found == 0 && self.input.sightings.without_path == UndistinguishedExecutions::default()
     }
 
-    /// Returns the share of untested executions (0 to 1). Returns `None` if the program does not count known paths or executed no paths.
+    /// Returns the untested executions as a share of all executions (0 to 1). Returns `None` if the program does not count known paths or
+    /// executed no paths.
     pub fn share(&self) -> Option<f64> {
         let all = self.input.sightings.executions;
         (self.input.sightings.counts_known && all > 0).then(|| self.summary.executions as f64 / all as f64)
     }
 
-    /// Returns the functions of the shown paths. They contain only these paths.
+    /// Returns the functions of the shown paths, reduced to these paths.
     pub fn functions(&self) -> Vec<Function<'a>> {
         let of = |function: &Function<'a>| -> BTreeSet<(bool, u64)> {
             self.shown.iter().filter(|p| std::ptr::eq(p.function, function)).map(|p| (p.complete, p.id)).collect()
@@ -157,8 +158,8 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         functions.filter(|(_, ids)| !ids.is_empty()).map(|(function, ids)| function.restricted_to(&ids)).collect()
     }
 
-    /// Returns the first run that took a path.
-    pub fn run_of(&self, path: &UntestedPath) -> Option<&RunLabel> {
+    /// Returns the run in which a path was first executed.
+    pub fn first_run_of(&self, path: &UntestedPath) -> Option<&RunLabel> {
         self.input.runs.get(path.seen.first_run)
     }
 
@@ -253,7 +254,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
     }
 
     fn describe_first_run(&self, path: &UntestedPath) -> Option<String> {
-        let run = self.run_of(path)?;
+        let run = self.first_run_of(path)?;
         let when = if path.seen.first_ns == 0 { "at an unknown time".into() } else { words::format_utc_time(path.seen.first_ns) };
         let number = run.number.map_or(String::new(), |n| format!("run {n}: "));
         Some(format!("first {when} by {number}{}", run.words.replace(char::is_control, " ")))
@@ -280,16 +281,16 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
                 "passing_runs": number(p.seen.outcomes.passing),
                 "suspicion": (self.input.sightings.outcomes.failing > 0).then(|| self.input.suspicion(p)),
                 "first_seen_ns": number(p.seen.first_ns),
-                "first_run": self.run_of(p).map(|r| json!({ "number": r.number, "command": r.words })),
+                "first_run": self.first_run_of(p).map(|r| json!({ "number": r.number, "command": r.words })),
                 "new_edges": p.new_edges.iter().map(|e| e.0).collect::<Vec<_>>(),
                 "all_edges_tested": p.new_edges.is_empty(),
             });
             out.extend(more.as_object().cloned().unwrap_or_default());
-            out.extend(targets::target(p.function, &p.listing));
+            out.extend(targets::target_json(p.function, &p.listing));
             Value::Object(out)
         });
         let edges = self.edges.iter().map(|e| {
-            let (from, to) = edge_lines(e);
+            let (from, to) = find_edge_lines(e);
             json!({ "function": e.function.name.full, "file": e.function.file(), "edge": e.edge.0, "from_line": from, "to_line": to,
                 "count": number(e.count) })
         });
@@ -325,7 +326,7 @@ fn summary(summary: &UntestedSummary, share: Option<f64>, counted: usize) -> Val
 }
 
 impl<'v, 'a> UntestedInput<'v, 'a> {
-    fn known_of(&self, function: &Function) -> Option<&'v trodden_unit::KnownFunction> {
+    fn find_known_function(&self, function: &Function) -> Option<&'v trodden_unit::KnownFunction> {
         untested::known_paths_of(self.known, &function.unit.map, function.map)
     }
 
@@ -334,12 +335,12 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
         path.seen.outcomes.ochiai(self.sightings.outcomes)
     }
 
-    fn sighting(&self, function: &Function, id: u64) -> Option<Sighting> {
+    fn find_sighting(&self, function: &Function, id: u64) -> Option<Sighting> {
         self.sightings.paths.get(&(function.unit.unit, function.map.first_counter + id)).cloned()
     }
 
-    fn count_listable(&self, function: &Function) -> usize {
-        let unfinished = function.paths.unfinished.iter().filter(|u| u.count > 0 && self.sighting(function, u.id).is_some());
+    fn count_listable_paths(&self, function: &Function) -> usize {
+        let unfinished = function.paths.unfinished.iter().filter(|u| u.count > 0 && self.find_sighting(function, u.id).is_some());
         function.paths.complete.len() + unfinished.count()
     }
 
@@ -357,7 +358,7 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
         for (function, new) in functions.into_values() {
             summary.add(&new);
             // Whether the function has untested edges depends on all of its paths, not only on the selected ones.
-            let all = untested::new_paths_in(function.map, self.known_of(function), &function.paths);
+            let all = untested::new_paths_in(function.map, self.find_known_function(function), &function.paths);
             if new.edges.is_empty() && !all.edges.is_empty() {
                 summary.in_functions_without_new_edges -= new.paths;
             }
@@ -366,10 +367,10 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
     }
 
     fn collect_paths(&self, function: &'v Function<'a>) -> Vec<UntestedPath<'v, 'a>> {
-        let known = self.known_of(function);
+        let known = self.find_known_function(function);
         let new = |path: &[_]| untested::new_edges(function.map, known, path).into_iter().collect();
         let report = |path: CountedPath| {
-            let seen = self.sighting(function, path.id);
+            let seen = self.find_sighting(function, path.id);
             Some(UntestedPath {
                 function,
                 id: path.id,
@@ -384,7 +385,7 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
     }
 
     fn collect_edges(&self, function: &'v Function<'a>) -> Vec<UntestedEdge<'v, 'a>> {
-        let known = self.known_of(function);
+        let known = self.find_known_function(function);
         let mut counts = BTreeMap::<Edge, u64>::new();
         for path in &function.paths.complete {
             for edge in untested::new_edges(function.map, known, &path.path) {
@@ -396,12 +397,13 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
     }
 }
 
-fn edge_lines(edge: &UntestedEdge) -> (Option<u32>, Option<u32>) {
+fn find_edge_lines(edge: &UntestedEdge) -> (Option<u32>, Option<u32>) {
     let flow = edge.function.map.graph.edge(edge.edge);
     (last_line(edge.function, flow.from), first_line(edge.function, flow.to))
 }
 
-/// Renders a comparison of how hot the tests' hottest paths are in the field. `view` shows the field's complete profile.
+/// Renders a comparison of hot paths: how hot the hottest paths of the tests are in the field. `view` shows the complete profile from the
+/// field.
 pub fn render_hot_paths(view: &View, hot: &[KnownHotPath], share: f64, options: &TextOptions) -> String {
     let page = &PageLayout::new(options);
     let stay = hot.iter().filter(|h| h.rank.is_some_and(|r| r <= hot.len())).count();

@@ -1,4 +1,4 @@
-//! How a profile was sampled, and an estimate with a margin for each path's observed count.
+//! How a profile was sampled, and estimates of the true number of executions from sampled counts.
 
 use crate::select::RankedPath;
 use crate::view::View;
@@ -6,7 +6,7 @@ use crate::words;
 use serde_json::{Map, Value, json};
 use trodden_profile::{BranchSampling, BurstEstimate, Sampling, SamplingSource};
 
-/// Estimates a path's executions. Returns `None` if the path's unit was not sampled, or if the samples do not permit an estimate.
+/// Estimates how often a path was executed. Returns `None` if the path's unit was not sampled, or if the samples do not permit an estimate.
 pub fn estimate_executions(view: &View, ranked: &RankedPath) -> Option<BurstEstimate> {
     let (sampling, function) = (view.profile.sampling.as_ref()?.bursts()?, ranked.function);
     let index = function.map.first_counter + ranked.path.id;

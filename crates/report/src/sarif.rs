@@ -1,6 +1,6 @@
 //! SARIF 2.1.0 (OASIS, "Static Analysis Results Interchange Format"). Code review tools and editors show SARIF results beside the source.
-//! This file has the parts that all logs share, and the log of untested paths. In that log, each untested path is a result, and the steps
-//! of the path are the result's code flow.
+//! This file has the parts that all logs share, and the log of untested paths, in which each untested path is a result whose code flow has
+//! the steps of the path.
 
 use crate::path_listing::{ListingStep, PathListing};
 use crate::residual::{ResidualReport, UntestedPath};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use trodden_unit::SourcePosition;
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
-const RULE: &str = "untested-path";
+const RULE_ID: &str = "untested-path";
 
 pub(crate) fn build_log(rules: Value, results: Vec<Value>) -> Value {
     json!({
@@ -69,7 +69,7 @@ pub(crate) fn location(function: &Function, position: SourcePosition, text: &str
 /// Builds the log of untested paths.
 pub fn untested(residual: &ResidualReport, sources: &SourceCache) -> Value {
     let rule = json!({
-        "id": RULE,
+        "id": RULE_ID,
         "shortDescription": { "text": "A path that no test takes." },
         "fullDescription": { "text": "The program took this path through a function, and none of the recorded tests did." },
     });
@@ -81,7 +81,7 @@ fn build_path_result(residual: &ResidualReport, path: &UntestedPath, sources: &S
     let taken = words::plural(path.count.into(), "time", "times");
     let text = format!("Path {} of {} was not tested{edges}. It was taken {taken}.", path.id, path.function.name.full);
     let mut out = json!({
-        "ruleId": RULE,
+        "ruleId": RULE_ID,
         "ruleIndex": 0,
         "level": "note",
         "message": { "text": text },
@@ -94,11 +94,10 @@ fn build_path_result(residual: &ResidualReport, path: &UntestedPath, sources: &S
             "runs": path.seen.runs,
             "everyEdgeKnown": path.new_edges.is_empty(),
             "firstSeenNs": path.seen.first_ns,
-            "firstRun": residual.run_of(path).map(|r| r.words.clone()),
+            "firstRun": residual.first_run_of(path).map(|r| r.words.clone()),
         },
     });
     let steps: Vec<Value> = path.listing.steps.iter().filter_map(|s| path_step(path.function, &path.listing, s, sources)).collect();
-    // A code flow needs at least one location.
     if !steps.is_empty() {
         out["codeFlows"] = json!([{ "threadFlows": [{ "locations": steps }] }]);
     }
@@ -112,7 +111,8 @@ pub(crate) fn declaration_location(function: &Function, sources: &SourceCache) -
     Some(place)
 }
 
-/// Returns a path's step as a location in a code flow that enters callees. `call_depth` is the number of calls around the path's function.
+/// Returns a path's step as a location in a code flow. The code flow may enter callees, and `call_depth` is the number of calls around the
+/// path's function.
 pub(crate) fn call_step(
     function: &Function,
     listing: &PathListing,
@@ -130,7 +130,7 @@ fn path_step(function: &Function, listing: &PathListing, step: &ListingStep, sou
     let begins = if std::ptr::eq(step, &listing.steps[0]) { words::describe_begin(&listing.begins) } else { String::new() };
     let turns = words::format_turns(&step.turns);
     let text = [begins, turns].into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>().join("; ");
-    // Each inlined call is one level deeper.
+    // Each inlined call nests one level deeper.
     Some(json!({ "location": location(function, *at, &text, sources)?, "nestingLevel": step.chain.len() - 1 }))
 }
 

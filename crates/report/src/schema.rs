@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 pub const SCHEMA_VERSION: u32 = 3;
 
 /// JavaScript's numbers have double precision. They represent all integers up to this one exactly.
-const MAX_EXACT: u128 = 1 << 53;
+const MAX_EXACT_INTEGER: u128 = 1 << 53;
 
 /// Represents a number as JSON: as a string if it is above 2^53.
 pub fn number(value: impl Into<u128>) -> Value {
     match value.into() {
-        small if small <= MAX_EXACT => json!(small as u64),
+        small if small <= MAX_EXACT_INTEGER => json!(small as u64),
         large => json!(large.to_string()),
     }
 }

@@ -1,10 +1,10 @@
-//! Compares the two schemes for finding untested segments, and the costs of their builds, as text and JSON.
+//! Compares two methods of finding untested interprocedural segments, and the costs of the builds that they need, as text and JSON.
 
 use crate::words::plural;
 use serde_json::{Value, json};
 use trodden_analysis::residual::{BuildCost, BuildCosts, SchemeResults};
 
-/// For each scheme, at most this many of the segments that only it finds are listed.
+/// Maximum number of segments listed for each method, among those that only this method finds.
 const MAX_LISTED: usize = 5;
 
 /// Renders the comparison and the costs as text.
@@ -34,7 +34,7 @@ pub fn text(found: &SchemeResults) -> String {
     out + "\n" + &render_costs(&found.costs)
 }
 
-/// Returns the comparison as JSON, without the costs.
+/// Returns the comparison, without the builds' costs, as JSON.
 pub fn json(found: &SchemeResults) -> Value {
     let scheme = |at: usize| {
         let scheme = &found.schemes[at];

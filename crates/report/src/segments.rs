@@ -1,5 +1,5 @@
-//! Interprocedural segments ([`trodden_unit::segments`]) in three formats: as text with the paths of caller and callee side by side, as
-//! JSON, and as SARIF with code flows that pass from function to function.
+//! Interprocedural segments, which are chains of nested calls with a path in each function ([`trodden_unit::segments`]). They are written
+//! as text with the paths of caller and callee side by side, as JSON, and as SARIF with code flows that pass from function to function.
 
 use crate::escape;
 use crate::json::{SCHEMA_VERSION, number};
@@ -17,7 +17,7 @@ use trodden_profile::segments::{FunctionPath, Segment, function_map};
 use trodden_profile::{FunctionPaths, ImageProfile};
 use trodden_unit::{FunctionMap, Storage};
 
-const RULE: &str = "untested-segment";
+const RULE_ID: &str = "untested-segment";
 const MIN_COLUMN: usize = 48;
 const COLUMN_SEPARATOR: &str = " │ ";
 
@@ -30,7 +30,7 @@ pub enum SegmentList {
     Untested,
 }
 
-/// Segments of one depth, most frequent first.
+/// The most frequent segments of one depth. The depth is the number of nested calls.
 pub struct SegmentRanking<'v, 'a> {
     kind: SegmentList,
     depth: usize,
@@ -42,7 +42,7 @@ pub struct SegmentRanking<'v, 'a> {
     all: SegmentTotals,
 }
 
-/// The number of different segments, and their number of executions.
+/// The number of different segments, and their total number of executions.
 pub type SegmentTotals = (usize, u128);
 
 struct SegmentRow<'v, 'a> {
@@ -56,7 +56,7 @@ impl<'v, 'a> SegmentRanking<'v, 'a> {
         (segments.len(), segments.iter().map(|s| u128::from(s.2)).sum())
     }
 
-    /// Collects the `top` most frequent segments. `segments` may contain only untested segments, but `all` has the totals over all executed
+    /// Selects the `top` most frequent segments. `segments` may contain only untested segments, but `all` is the total over all executed
     /// segments.
     pub fn new(
         kind: SegmentList,
@@ -155,7 +155,7 @@ impl<'v, 'a> SegmentRanking<'v, 'a> {
     /// Returns the segments as SARIF. Each segment is a result with one code flow through all of its functions.
     pub fn sarif(&self, sources: &SourceCache) -> Value {
         let rule = json!({
-            "id": RULE,
+            "id": RULE_ID,
             "shortDescription": { "text": "Paths of a caller and a callee that no test takes together." },
             "fullDescription": { "text": "The program took this callee's path after this caller's path, and no recorded test did." },
         });
@@ -174,7 +174,7 @@ fn build_segment_result(row: &SegmentRow, sources: &SourceCache) -> Value {
     let fingerprint: Vec<String> =
         row.paths.iter().map(|p| format!("{}/{:016x}/{}", p.function.name.linkage, p.function.map.shape, p.id)).collect();
     let mut out = json!({
-        "ruleId": RULE,
+        "ruleId": RULE_ID,
         "ruleIndex": 0,
         "level": "note",
         "message": { "text": text },
@@ -206,8 +206,8 @@ fn render_side_by_side(paths: &[ListedPath], sources: &SourceCache, options: &Te
 
 /// Lists the path with the given number, which may end at a call. Returns `None` if the number cannot be decoded.
 fn decode_listing(function: &Function, id: u64) -> Option<PathListing> {
-    // If a function counts segments, decoding its paths skips unfinished ones. But a segment contains the caller's unfinished path, so the
-    // copied map has a different storage.
+    // Decoding skips unfinished paths if the function counts segments. But a segment contains the unfinished path of the caller, so a copy
+    // of the map is decoded as if it had plain counters.
     let map = FunctionMap { storage: Storage::Array, ..function.map.clone() };
     let paths = FunctionPaths::decode(&map, [(id, 1)]).ok()?;
     let path = paths.all().find(|path| path.id == id)?;

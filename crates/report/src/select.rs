@@ -16,11 +16,11 @@ use trodden_profile::{FunctionPaths, PathCount};
 pub struct Selection {
     /// A function's linkage, full or short name, or a regular expression for full names; `None` selects all functions.
     pub function: Option<String>,
-    /// Shares refer to this measure, and paths are ordered by it.
+    /// The measure by which paths are ordered and percentages computed.
     pub measure: PathMeasure,
     /// Maximum number of paths; 0 shows all.
     pub top: usize,
-    /// A path is shown only if it has at least this share of the complete program (0 to 1).
+    /// Minimum share (0 to 1) of the complete program's weight that a path must have to be shown.
     pub min_share: f64,
 }
 
@@ -37,7 +37,7 @@ pub struct RankedPath<'v, 'a> {
     pub function: &'v Function<'a>,
     /// The path's number, count and blocks.
     pub path: &'v PathCount,
-    /// The path's weight in the selected measure.
+    /// The path's weight by the selected measure.
     pub weight: u128,
     /// The weight as a share of the program's total, from 0 to 1.
     pub share: f64,
@@ -92,7 +92,7 @@ impl Selection {
     }
 }
 
-/// Converts the value of `--top` to a maximum number of items. The value 0 means no limit.
+/// Converts the value of `--top` to a maximum number of items, where 0 means no limit.
 pub fn limit(top: usize) -> usize {
     if top == 0 { usize::MAX } else { top }
 }
@@ -116,9 +116,9 @@ pub fn find_functions<'v, 'a>(view: &'v View<'a>, text: &str) -> Result<Vec<&'v 
     }
 }
 
-/// Returns the indices of the names that match `text`. Four rules are tried in turn until one matches: the name equals `text`; the name
-/// ends with `text`; `text` is a regular expression that matches the name without its parameters; the regular expression matches the full
-/// name. Fails if no name equals or ends with `text`, and `text` is no valid regular expression.
+/// Returns the indices of the names that match `text`. Four rules are tried until one yields a match: the name equals `text`; the name ends
+/// with `text`; `text` is a regular expression that matches the name without its parameters; the regular expression matches the full name.
+/// Fails if no name equals or ends with `text`, and `text` is not a valid regular expression.
 pub fn matching_names<'n>(names: impl Iterator<Item = &'n Name> + Clone, text: &str) -> Result<Vec<usize>, ReportError> {
     let indices = |is: &dyn Fn(&Name) -> bool| names.clone().enumerate().filter(|(_, n)| is(n)).map(|(at, _)| at).collect::<Vec<usize>>();
     let named = indices(&|name| name.matches(text));
@@ -134,8 +134,8 @@ pub fn matching_names<'n>(names: impl Iterator<Item = &'n Name> + Clone, text: &
     Ok(if matching.is_empty() { indices(&|name| pattern.is_match(&name.full)) } else { matching })
 }
 
-/// Returns the path with the given number, executed or not, and fails if the function has no such path. Without a number, returns the path
-/// with the greatest weight, or `None` if no path was executed.
+/// Returns the path with the given number, whether or not it was executed. If `id` is `None`, returns the path with the greatest weight, or
+/// `None` if no path was executed. Fails if the function has no path with this number.
 pub fn find_path<'v>(function: &'v Function, id: Option<u64>, measure: PathMeasure) -> Result<Option<Cow<'v, PathCount>>, ReportError> {
     let paths = &function.paths.complete;
     let heaviest = || paths.iter().max_by_key(|p| (function.weight(p, measure), p.count, std::cmp::Reverse(p.id)));
@@ -181,7 +181,7 @@ fn find_similar_names(view: &View, text: &str) -> Vec<String> {
     candidates.into_iter().take(3).map(|(_, name)| name.to_string()).collect()
 }
 
-/// Returns the Levenshtein distance between two words. The time is the product of their lengths.
+/// Returns the Levenshtein distance between two words. Its time is proportional to the product of their lengths.
 fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

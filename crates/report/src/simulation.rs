@@ -13,9 +13,9 @@ use trodden_hardware::{
 use trodden_trace::simulation::{InstructionStep, InstructionWalk, MappedMemory, Places, SourcePlace, walk};
 
 const SCHEMA_VERSION: u32 = 1;
-const DEFAULT_TOP: usize = 10;
+const DEFAULT_MAX_PATHS: usize = 10;
 
-/// Limits the length of a report.
+/// Limits on the length of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct SimulationView {
     /// Maximum number of paths. `None` means 10 in text, and all in JSON.
@@ -24,7 +24,7 @@ pub struct SimulationView {
     pub steps: usize,
 }
 
-/// Results of one simulated configuration.
+/// Results of simulating one configuration of the profiler.
 pub struct SimulationReport<'a> {
     shown: SimulationView,
     origin: &'a str,
@@ -45,26 +45,26 @@ struct ReportJson<'a> {
     schema_version: u32,
     source: &'a str,
     instructions: u64,
-    /// Additional iterations of string instructions, which do not count as instructions; null for recordings.
+    /// Additional iterations of string instructions such as `rep movsb`, which are not counted as instructions; null for recordings.
     string_iterations: Option<u64>,
     threads: u64,
     branches: BranchesJson,
     detector: DetectorJson,
-    /// Overlap of the first table with the complete profile, in percent.
+    /// Overlap of the profile in the first path table with the complete profile, in percent.
     overlap: Option<f64>,
     tables: Vec<TableJson>,
-    /// Results for each event, in separate tables. Real hardware would need as many tables, or a run for each event.
+    /// Results for each counted event, each from a table of its own. Real hardware would need as many tables, or a run for each event.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     events: Vec<EventJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     processor: Option<ProcessorJson>,
     distinct_paths: usize,
     instructions_by_length: &'a [u64],
-    /// Cumulative distributions over the hottest paths.
+    /// Share of the execution that the hottest paths account for, as cumulative distributions.
     skew: Vec<Skew>,
-    /// Percentage of instructions on paths of at most a given number of branches.
+    /// Percentage of instructions that are on paths with at most a given number of branches.
     lengths: Vec<LengthPoint>,
-    /// Agreement between the profiles of the two power models; `None` unless both were counted.
+    /// Agreement between the profiles of two models of power consumption; `None` unless both were counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     power_models: Option<Agreement>,
     paths: Vec<PathJson>,
@@ -75,7 +75,7 @@ struct EventJson {
     event: &'static str,
     total: u64,
     paths: usize,
-    /// Overlap of the event's complete profile with the complete frequency profile, in percent.
+    /// Overlap of the path profile weighted by the event with the path profile by frequency, in percent. Both profiles are complete.
     overlap_with_frequency: Option<f64>,
     tables: Vec<TableJson>,
 }
@@ -95,11 +95,11 @@ struct ProcessorJson {
 #[derive(Debug, Serialize)]
 struct BranchesJson {
     retired: u64,
-    by_kind: Vec<KindJson>,
+    by_kind: Vec<BranchKindJson>,
 }
 
 #[derive(Debug, Serialize)]
-struct KindJson {
+struct BranchKindJson {
     kind: &'static str,
     taken: u64,
     not_taken: u64,
@@ -113,7 +113,7 @@ struct DetectorJson {
     deepest_stack: u64,
     underflows: u64,
     repairs: u64,
-    /// Repairs that were guessed because the source does not record stack pointers.
+    /// Repairs of the path stack, as after `longjmp`, that were guessed because the source does not record stack pointers.
     guessed_repairs: u64,
     stack_switches: u64,
     unmatched_returns: u64,
@@ -140,13 +140,13 @@ struct PathJson {
     function: Option<String>,
     file: Option<String>,
     offset: Option<u64>,
-    /// Executions in the complete profile.
+    /// Number of executions in the complete profile.
     count: u64,
     share: f64,
-    /// Executions in the first table.
+    /// Number of executions in the first table.
     table_count: u64,
     instructions: Vec<StepJson>,
-    /// Why the listing stops before the end of the path; `None` if it is complete.
+    /// The reason why the listing stops before the end of the path; `None` if it is complete.
     stopped: Option<&'static str>,
 }
 
@@ -154,7 +154,7 @@ struct PathJson {
 struct DescriptorJson {
     start: String,
     length: u8,
-    /// The branches in execution order: 1 for taken, 0 for not taken.
+    /// The outcome of each branch in execution order: 1 for taken, 0 for not taken.
     outcomes: String,
 }
 
@@ -169,7 +169,7 @@ struct StepJson {
 }
 
 impl<'a> SimulationReport<'a> {
-    /// Collects the results of a simulated lane.
+    /// Collects the results of one simulated configuration.
     pub fn new(
         shown: SimulationView,
         origin: &'a str,
@@ -271,7 +271,7 @@ impl<'a> SimulationReport<'a> {
         if let Some(first) = self.tables.first() {
             writeln!(out, "\nHot paths in the table {}:", first.parameters.name())?;
         }
-        for (number, (path, count)) in hottest.iter().take(self.shown.top.unwrap_or(DEFAULT_TOP)).enumerate() {
+        for (number, (path, count)) in hottest.iter().take(self.shown.top.unwrap_or(DEFAULT_MAX_PATHS)).enumerate() {
             self.write_path(out, number + 1, path, *count, total)?;
         }
         Ok(())
@@ -315,8 +315,8 @@ impl<'a> SimulationReport<'a> {
         writeln!(out, "\n  {:28} {:>9} {:>9} {:>9}", "table", "hits", "overlap", "dynamic")?;
         for table in &self.tables {
             let all = (table.counts.hits + table.counts.misses).max(1);
-            let hits = percent(Some(100.0 * table.counts.hits as f64 / all as f64));
-            let (overlap, dynamic) = (percent(table.overlap), percent(table.dynamic_overlap));
+            let hits = format_percent(Some(100.0 * table.counts.hits as f64 / all as f64));
+            let (overlap, dynamic) = (format_percent(table.overlap), format_percent(table.dynamic_overlap));
             writeln!(out, "  {:28} {hits:>9} {overlap:>9} {dynamic:>9}", table.parameters.name())?;
         }
         self.write_events(out)?;
@@ -329,8 +329,8 @@ impl<'a> SimulationReport<'a> {
         }
         writeln!(out, "\n  {:18} {:>15} {:>14}   overlap of each table", "event", "total", "with frequency")?;
         for event in self.events.iter().map(|e| self.event_json(*e)) {
-            let tables: Vec<String> = event.tables.iter().map(|t| percent(t.overlap)).collect();
-            let with_frequency = percent(event.overlap_with_frequency);
+            let tables: Vec<String> = event.tables.iter().map(|t| format_percent(t.overlap)).collect();
+            let with_frequency = format_percent(event.overlap_with_frequency);
             writeln!(out, "  {:18} {:>15} {with_frequency:>14}   {}", event.event, group_digits(event.total), tables.join("  "))?;
         }
         if let Some(Agreement { rank_correlation: Some(rank), overlap: Some(overlap) }) = self.character.power_models {
@@ -361,7 +361,7 @@ impl<'a> SimulationReport<'a> {
             out,
             "\n{number:3}. {share:6.2} %  {}  {name} ({file}), {} {}",
             group_digits(count),
-            branch_count(path),
+            format_branch_count(path),
             path.outcome_digits()
         )?;
         let walk = walk(&self.memory, &self.detector, path);
@@ -386,11 +386,11 @@ impl<'a> SimulationReport<'a> {
 }
 
 fn branches_json(profiler: &Profiler) -> BranchesJson {
-    let by_kind: Vec<KindJson> = BranchKind::ALL
+    let by_kind: Vec<BranchKindJson> = BranchKind::ALL
         .into_iter()
         .map(|kind| {
             let [not_taken, taken] = profiler.branches(kind);
-            KindJson { kind: kind.name(), taken, not_taken }
+            BranchKindJson { kind: kind.name(), taken, not_taken }
         })
         .collect();
     BranchesJson { retired: by_kind.iter().map(|k| k.taken + k.not_taken).sum(), by_kind }
@@ -440,11 +440,11 @@ fn processor_json(timing: &LaneTiming) -> ProcessorJson {
     }
 }
 
-fn percent(value: Option<f64>) -> String {
+fn format_percent(value: Option<f64>) -> String {
     value.map_or_else(|| "-".into(), |v| format!("{v:.2} %"))
 }
 
-fn branch_count(path: &PathDescriptor) -> String {
+fn format_branch_count(path: &PathDescriptor) -> String {
     if path.length == 1 { "1 branch".into() } else { format!("{} branches", path.length) }
 }
 

@@ -1,6 +1,6 @@
-//! Source text: the type of its providers, and a cache that reads each file once.
+//! Source text: the type of the closures that provide it, and a cache that reads each file once.
 //!
-//! Reports do not open source files. The caller passes a [`Sources`] closure, which may search the build folder, translate path prefixes,
+//! Reports do not open source files. Their caller passes a [`Sources`] closure, which may search the build folder, translate path prefixes,
 //! or read an archive.
 
 use std::cell::RefCell;
@@ -17,7 +17,7 @@ pub type Sources<'s> = dyn Fn(&str) -> Option<String> + 's;
 #[derive(Debug)]
 pub struct SourceFile {
     lines: Vec<String>,
-    /// The original text of lines with non-ASCII characters, by line number (from 1).
+    /// The original text of lines with non-ASCII characters, by line number (from 1). It is needed to convert columns.
     non_ascii: BTreeMap<u32, String>,
 }
 
@@ -58,7 +58,7 @@ pub struct SourceCache<'a> {
 }
 
 impl<'a> SourceCache<'a> {
-    /// Creates an empty cache for the files of a provider.
+    /// Creates an empty cache. Text that is not in the cache is requested from `sources`.
     pub fn new(sources: &'a Sources<'a>) -> SourceCache<'a> {
         SourceCache { sources, files: RefCell::default() }
     }
@@ -78,7 +78,7 @@ impl<'a> SourceCache<'a> {
         self.file(path)?.line(number).map(str::to_string)
     }
 
-    /// Returns the requested files that could not be read.
+    /// Returns the files that were requested but could not be read.
     pub fn missing(&self) -> Vec<String> {
         self.files.borrow().iter().filter(|(_, f)| f.is_none()).map(|(path, _)| path.clone()).collect()
     }
@@ -114,7 +114,7 @@ mod tests {
     fn columns_are_in_utf16_units() {
         let file = SourceFile::from_text("int a;\n  /* ä\u{1f600} */ x\n");
         assert_eq!((file.utf16_column(1, 5), file.utf16_column(2, 6)), (Some(5), Some(6)));
-        // The first position is after a character of two bytes (one code unit) and a character of four bytes (two code units).
+        // The first position follows a two-byte character, which has one UTF-16 code unit, and a four-byte character, which has two.
         assert_eq!((file.utf16_column(2, 16), file.utf16_column(2, 7), file.utf16_column(3, 1)), (Some(13), None, None));
     }
 

@@ -3,14 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Returns a provider that reads a source file from the path in debug information, or else from one of the given folders, or else from the
-/// run's folder.
+/// Returns a closure that reads a source file. It tries the path in debug information, then the given folders, then the run's folder.
 pub fn sources(folders: &[PathBuf], run: &str) -> impl Fn(&str) -> Option<String> + use<> {
     let found = locate(folders, run);
     move |path: &str| fs::read(found(path)?).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Like [`sources`], but the returned function only finds the path of the source file.
+/// Returns a closure that locates a source file like [`sources`], but does not read it.
 pub fn locate(folders: &[PathBuf], run: &str) -> impl Fn(&str) -> Option<PathBuf> + use<> {
     let mut folders = folders.to_vec();
     folders.push(PathBuf::from(run));
@@ -23,7 +22,8 @@ pub fn locate(folders: &[PathBuf], run: &str) -> impl Fn(&str) -> Option<PathBuf
     }
 }
 
-/// Returns the paths at which a file may be below a folder: first the complete path, then the path without its first component, and so on.
+/// Returns the paths at which a file may be below a folder. The complete path comes first, then the path without its first component, and
+/// so on.
 fn candidates_below<'a>(folder: &'a Path, path: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
     let mut rest = path.components();
     std::iter::from_fn(move || {

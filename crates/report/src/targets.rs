@@ -1,7 +1,7 @@
-//! Untested paths as targets for test generators: each path's source lines in order, and the direction of each branch.
+//! Untested paths as targets for test generators, each with its source lines in order and the direction of each branch.
 //!
-//! Lines have the form `FILE:LINE`. Directed fuzzers accept lists of such targets: AFLGo and its descendants compare LINE and the last
-//! component of FILE with debug information. Inlined code has its own line, not the line of the call.
+//! Lines have the form `FILE:LINE`, which directed fuzzers accept: AFLGo and its descendants compare LINE and the last component of FILE
+//! with debug information. For inlined code, a line is that of the code itself, not that of the call.
 
 use crate::path_listing::{PathListing, edge_positions, find_turn};
 use crate::view::{Function, file_of};
@@ -10,7 +10,7 @@ use trodden_flow::Edge;
 use trodden_unit::{EdgeKind, SourcePosition};
 
 /// Returns the JSON fields of a path: its lines in order, and its branches.
-pub(crate) fn target(function: &Function, listing: &PathListing) -> Map<String, Value> {
+pub(crate) fn target_json(function: &Function, listing: &PathListing) -> Map<String, Value> {
     let at = |step: &crate::path_listing::ListingStep| step.chain.last().and_then(|position| format_line(function, *position));
     let mut lines: Vec<String> = listing.steps.iter().filter_map(at).collect();
     lines.dedup();
@@ -19,8 +19,8 @@ pub(crate) fn target(function: &Function, listing: &PathListing) -> Map<String, 
     Map::from_iter([("lines".to_owned(), json!(lines)), ("branches".to_owned(), Value::from(branches))])
 }
 
-/// Describes a branch and the direction to take. The condition is given only for a `switch`. The optimiser may have negated the condition
-/// of an `if`, so the direction is identified by lines only.
+/// Describes a branch and the direction to take. The direction is identified by lines, because the optimiser may have negated the condition
+/// of an `if`. Only a `switch` has a condition.
 fn branch_json(function: &Function, edge: Edge) -> Value {
     let flow = function.map.graph.edge(edge);
     let at = function.map.blocks.get(flow.from.index()).and_then(|block| block.branch).filter(|position| position.line > 0);

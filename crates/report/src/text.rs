@@ -14,7 +14,7 @@ use crate::view::{Function, View, file_of};
 use crate::words;
 use trodden_unit::{SourcePosition, UnitMap};
 
-/// Determines the layout of text reports.
+/// Options for the layout of text reports.
 #[derive(Clone, Copy, Debug)]
 pub struct TextOptions {
     /// True to use colour.
@@ -43,7 +43,7 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache, options
     let mut out = render_header(view, page);
     out.push_str(&render_function_totals(view, selection, &ranking, page.painter, page.width));
     out.push_str(&render_paths_heading(view, selection, &ranking, page));
-    let columns = Columns::new(&ranking, page);
+    let columns = TableColumns::new(&ranking, page);
     if !ranking.paths.is_empty() {
         out.push_str(&columns.render_titles(page));
     }
@@ -93,7 +93,7 @@ fn render_header(view: &View, page: &PageLayout) -> String {
     let program = words::program_name(run, view.profile.images.first().map(|i| i.path.as_str()));
     let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Paths of {}", escape::escape_line(&program))));
     let mut row = |name: &str, text: String| {
-        // Only the command is shortened to the width. All other rows are shown completely.
+        // Only the command is shortened to the page's width. All other rows are shown in full.
         let text = if name == "command" { fit(&text, page.width - 14) } else { text };
         out.push_str(&format!("  {}  {text}\n", page.paint(paint::DIM, &align_left(name, 10))));
     };
@@ -118,7 +118,7 @@ fn render_header(view: &View, page: &PageLayout) -> String {
     row(
         "functions",
         match (totals.executed, counts_segments || counts_iterations) {
-            // The number of executed functions is unknown if only segments or paths over iterations are counted.
+            // The number of executed functions is unknown if the program counts only segments, or only paths across iterations.
             (0, true) => format!("{instrumented} instrumented"),
             (executed, _) => format!("{} of {instrumented} instrumented were executed", words::count(executed.into())),
         },
@@ -134,7 +134,7 @@ fn render_header(view: &View, page: &PageLayout) -> String {
         let functions = words::plural(totals.unfinished_functions.into(), "function", "functions");
         row("unfinished", format!("{} in {functions} (listed below)", format_executions(totals.unfinished)));
     }
-    // These rows are never shortened, because their end says what to do.
+    // These rows are never shortened, because their last words tell the user what to do.
     for inexact in view.profile.inexact() {
         out.push_str(&format!("  {}  {inexact}\n", page.paint(paint::DIM, &align_left("not exact", 10))));
     }
@@ -166,7 +166,7 @@ fn format_executions(number: u128) -> String {
     words::plural(number, "execution", "executions")
 }
 
-/// Returns a noun phrase for the total that shares refer to.
+/// Returns a noun phrase for what percentages refer to: the program, or the counted code if only some paths were counted.
 pub(crate) fn describe_total(view: &View) -> &'static str {
     let is_partial = |unit: &trodden_profile::UnitProfile| unit.map.has_times() || unit.map.functions.iter().any(|f| f.is_partial());
     match view.profile.images.iter().flat_map(|i| &i.units).any(is_partial) {
@@ -192,22 +192,22 @@ fn render_paths_heading(view: &View, selection: &Selection, ranking: &Ranking, p
     out
 }
 
-struct Columns {
+struct TableColumns {
     rank: usize,
     count: usize,
     name: usize,
     bar: usize,
 }
 
-impl Columns {
-    fn new(ranking: &Ranking, page: &PageLayout) -> Columns {
+impl TableColumns {
+    fn new(ranking: &Ranking, page: &PageLayout) -> TableColumns {
         let rank = ranking.paths.len().to_string().len().max(2);
         let widest = ranking.paths.iter().map(|p| words::count(p.path.count.into()).len()).max().unwrap_or(0);
         let count = widest.max("executions".len());
         let bar = if page.width >= 90 { 10 } else { 5 };
         let taken = rank + 2 + 8 + bar + 2 + count + 2 + 18;
         let names = ranking.paths.iter().map(|p| paint::width(&p.function.name.short)).max().unwrap_or(0);
-        Columns { rank, count, bar, name: names.max(8).min(page.width.saturating_sub(taken).max(12)) }
+        TableColumns { rank, count, bar, name: names.max(8).min(page.width.saturating_sub(taken).max(12)) }
     }
 
     fn render_titles(&self, page: &PageLayout) -> String {
@@ -294,7 +294,7 @@ fn render_listing(function: &Function, listing: &PathListing, sources: &SourceCa
     lines
 }
 
-/// Longer runs of inlined lines without branches are collapsed into one line.
+/// Maximum number of consecutive inlined lines without branches that are shown individually. More are collapsed into one line.
 const MAX_BRANCHLESS: usize = 3;
 
 /// Counts the leading steps that have no branch and were inlined at the same call.
@@ -304,7 +304,7 @@ fn count_branchless_steps(steps: &[ListingStep]) -> usize {
     steps.iter().take_while(|s| first.is_some() && s.turns.is_empty() && call(s) == first).count()
 }
 
-/// Renders several steps without branches as one line. Also returns the chain of calls shown so far.
+/// Renders several steps without branches as one line. Also returns the last chain of calls that is now shown.
 fn render_branchless_steps<'a>(
     map: &UnitMap,
     before: &'a [SourcePosition],
@@ -339,7 +339,7 @@ pub(crate) fn render_gutter(number: &str, page: &PageLayout) -> String {
 
 pub(crate) const NO_SOURCE: &str = "(source not found)";
 
-/// Returns the source line and base indentation of each step. Indentation that is common to all of the function's own lines is removed from
+/// Returns the text and base indentation of each step. The indentation that all of the function's own lines have in common is removed from
 /// both. For a step in inlined code, the base indentation is that of the line with the call.
 fn render_step_texts(function: &Function, listing: &PathListing, sources: &SourceCache) -> Vec<(String, usize)> {
     let map = function.units_map();
@@ -361,12 +361,12 @@ fn render_step_texts(function: &Function, listing: &PathListing, sources: &Sourc
     listing.steps.iter().map(text).collect()
 }
 
-/// Returns the depths of the inlined calls that a step is in but the step before it is not.
+/// Returns the depths of the inlined calls that are around a step but not around the step before it.
 pub(crate) fn calls_to_show(before: &[SourcePosition], chain: &[SourcePosition]) -> std::ops::Range<usize> {
     let depth = chain.len().saturating_sub(1);
     let calls = |c: &[SourcePosition]| c.len().saturating_sub(1);
     let mut common = 0;
-    // Each inlined call has a separate scope.
+    // A scope identifies one inlined call, so calls on the same line are distinguished.
     while common < depth && common < calls(before) && before[common + 1].scope == chain[common + 1].scope {
         common += 1;
     }

@@ -1,4 +1,5 @@
-//! Untested interprocedural segments for reports of untested paths, as text, JSON or SARIF results.
+//! Untested interprocedural segments (chains of nested calls with a path in each function), as sections for reports of untested paths in
+//! text, JSON or SARIF.
 
 use crate::segments::{SegmentList, SegmentRanking};
 use crate::text::TextOptions;

@@ -1,4 +1,4 @@
-//! Paths reported by many users, as text and JSON. The view provides only the maps; the counts come from [`AggregatedPath`].
+//! Paths reported by many users, as text and JSON. The view provides only the functions' maps; the counts come from [`AggregatedPath`].
 
 use crate::json::{self, SCHEMA_VERSION, number};
 use crate::paint::{self, align_right, fit_name};
@@ -23,16 +23,16 @@ const MAX_NAMED_FUNCTIONS: usize = 8;
 /// A path that users took.
 #[derive(Clone, Debug)]
 pub struct TakenPath<'a> {
-    /// The numbers of users, reports and executions, and the users with the most executions.
+    /// Numbers of users, reports and executions, and the users with the most executions.
     pub seen: &'a AggregatedPath,
-    /// An estimate for all users; `None` unless each copy counts only some of the paths.
+    /// An estimate for all users. `None` if each user's copy of the program counts all paths.
     pub estimate: Option<UserEstimate>,
 }
 
-/// An estimate for all users, extrapolated from the users whose copies count a path.
+/// An estimate for all users, extrapolated from those whose copy of the program counts the path.
 #[derive(Clone, Copy, Debug)]
 pub struct UserEstimate {
-    /// Number of users with a copy that counts the path.
+    /// Number of users whose copy of the program counts the path.
     pub watching: u64,
     /// Number of users who take the path.
     pub users: UsersEstimate,
@@ -40,7 +40,7 @@ pub struct UserEstimate {
     pub count: CountEstimate,
 }
 
-/// The paths to show, and totals.
+/// The paths to show, with totals.
 #[derive(Clone, Copy, Debug)]
 pub struct TakenPaths<'a> {
     /// The paths to show, in order.
@@ -49,22 +49,22 @@ pub struct TakenPaths<'a> {
     pub reports: u64,
     /// Total number of paths.
     pub paths: u64,
-    /// The reports by copy; `None` unless each copy counts only some of the paths.
+    /// The reports from each copy of the program; `None` if all copies count all paths.
     pub tomography: Option<&'a Tomography>,
 }
 
-/// The reports from a program's copies. Each copy counts some of the paths.
+/// The reports from a program's copies, which were distributed to different users. Each copy counts some of the paths.
 #[derive(Clone, Debug)]
 pub struct Tomography {
     /// Number of users who reported.
     pub reported: u64,
-    /// Number of users that estimates are for.
+    /// Number of users to which estimates are extrapolated.
     pub all: u64,
     /// The reports from each copy, by the copy's number.
     pub copies: Vec<CopyReports>,
 }
 
-/// The reports from one copy.
+/// The reports from users of one copy.
 #[derive(Clone, Debug)]
 pub struct CopyReports {
     /// Number of users who reported.
@@ -76,7 +76,7 @@ pub struct CopyReports {
 }
 
 impl<'a> TakenPath<'a> {
-    /// Combines a path with an estimate for all users. There is no estimate if `tomography` is `None`.
+    /// Combines a path with an estimate for all users. `tomography` is `None` if all copies count all paths; then there is no estimate.
     pub fn new(seen: &'a AggregatedPath, tomography: Option<&Tomography>) -> TakenPath<'a> {
         let estimate = tomography.zip(seen.counting_users).map(|(tomography, watching)| {
             let sample = UserSample { all: tomography.all, sampled: watching.max(seen.users) };
@@ -87,8 +87,8 @@ impl<'a> TakenPath<'a> {
 }
 
 impl Tomography {
-    /// Summarises the reports from copies. `functions` has the functions of each copy. Estimates are for `population` users, or for the
-    /// users who reported if it is `None`. Fails if no user reported, or if more users reported than the population has.
+    /// Summarises the reports from copies. `functions` lists the functions that each copy counts. Estimates are for `population` users, or,
+    /// if it is `None`, for the users who reported. Fails if no user reported, or if more users reported than the population has.
     pub fn new(population: Option<u64>, functions: Vec<Vec<String>>, reporting: &ReportingUsers) -> Result<Tomography> {
         let reported = reporting.users();
         let all = population.unwrap_or(reported);
@@ -104,7 +104,8 @@ impl Tomography {
     }
 }
 
-/// Builds a profile that has the maps of these paths but no counts. Also returns the number of paths whose map is unknown.
+/// Builds a profile that has the units' maps but no counts, so that the paths can be named. Also returns the number of paths whose map is
+/// unknown.
 pub fn profile_without_counts(paths: &[AggregatedPath], maps: &mut UnitMaps) -> (Profile, usize) {
     let mut missing = 0;
     let mut units = BTreeMap::<UnitKey, UnitProfile>::new();
@@ -126,7 +127,7 @@ pub fn user_name(user: &User) -> String {
     if *user == [0; 16] { "unknown".into() } else { Identity(*user).to_string() }
 }
 
-fn listed_path<'v, 'a>(view: &'v View<'a>, taken: &AggregatedPath) -> Option<ListedPath<'v, 'a>> {
+fn find_listed_path<'v, 'a>(view: &'v View<'a>, taken: &AggregatedPath) -> Option<ListedPath<'v, 'a>> {
     let has = |f: &&Function| {
         let range = f.map.first_counter..f.map.first_counter.saturating_add(f.map.counters);
         f.unit.unit == taken.unit.unit && f.image.identity == taken.unit.image && range.contains(&taken.counter)
@@ -153,7 +154,7 @@ pub fn users_text(view: &View, all: &TakenPaths, sources: &SourceCache, options:
     tomography.iter().for_each(|t| out.push_str(&render_copies(t)));
     out.push('\n');
     for (rank, TakenPath { seen: path, estimate }) in taken.iter().enumerate() {
-        let found = listed_path(view, path);
+        let found = find_listed_path(view, path);
         let name =
             found.as_ref().map_or_else(|| format!("unit {}, counter", path.unit.unit), |t| format!("{}  path", t.function.name.short));
         let id = found.as_ref().map_or(path.counter, |t| t.id);
@@ -179,7 +180,7 @@ pub fn users_text(view: &View, all: &TakenPaths, sources: &SourceCache, options:
     out
 }
 
-/// Says how many users reported, and for which copies nobody did.
+/// Renders how many users reported, and for which copies nobody did.
 fn render_copies(tomography: &Tomography) -> String {
     let Tomography { reported, all, copies } = tomography;
     let mut out = format!("{} of {} reported", plural((*reported).into(), "user", "users"), plural(copies.len() as u128, "copy", "copies"));
@@ -214,7 +215,7 @@ fn render_estimate(saw: u64, estimate: &UserEstimate, all: u64) -> String {
 /// Returns the paths as JSON. The user guide documents the schema.
 pub fn users_json(view: &View, all: &TakenPaths, sources: &SourceCache) -> Value {
     let path = |(at, TakenPath { seen: path, estimate }): (usize, &TakenPath)| {
-        let found = listed_path(view, path);
+        let found = find_listed_path(view, path);
         let mut out = found.as_ref().map_or_else(Map::new, |t| json::listing_json(t.function, &t.listing, sources));
         let top_users: Vec<Value> =
             path.top_users.iter().map(|(user, n)| json!({ "user": user_name(user), "count": number(*n) })).collect();

@@ -1,4 +1,4 @@
-//! A profile prepared for reports: every function is decoded, named and weighted.
+//! A profile prepared for reports, in which every function is decoded, named and weighted.
 //!
 //! Functions that were not executed are kept, because coverage reports need them. A function whose counts cannot be decoded is listed in
 //! [`View::corrupt`] instead, so that one corrupt map does not prevent a report.
@@ -12,7 +12,7 @@ use trodden_unit::{FunctionMap, Identity, SourcePosition, UnitMap};
 
 /// A decoded profile.
 pub struct View<'a> {
-    /// The profile that was decoded.
+    /// The profile from which everything else here was computed.
     pub profile: &'a Profile,
     /// Decoded functions. The function with the most executed instructions comes first.
     pub functions: Vec<Function<'a>>,
@@ -33,11 +33,11 @@ pub struct Function<'a> {
     pub image: &'a ImageProfile,
     /// The unit that contains the function.
     pub unit: &'a UnitProfile,
-    /// The function's graph and numbering.
+    /// The function's graph and path numbering.
     pub map: &'a FunctionMap,
-    /// The function's names. A short name that several functions share is lengthened.
+    /// The function's names. If several functions have the same short name, it is lengthened.
     pub name: Name,
-    /// Counted paths, and the counts of blocks and edges.
+    /// The counts of paths, blocks and edges.
     pub paths: FunctionPaths,
     /// The acyclic graph whose paths are numbered.
     pub dag: Dag,
@@ -45,14 +45,14 @@ pub struct Function<'a> {
     pub instructions: u128,
     /// Number of executed blocks.
     pub blocks: u128,
-    /// Events of all complete paths; 0 if the unit counts no event.
+    /// Number of events counted on complete paths; 0 if the unit counts no event.
     pub events: i128,
 }
 
 /// Sums over a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ViewTotals {
-    /// Executions of complete paths.
+    /// Number of executions of complete paths.
     pub executions: u128,
     /// Number of different complete paths.
     pub paths: u64,
@@ -60,7 +60,7 @@ pub struct ViewTotals {
     pub instructions: u128,
     /// Number of executed blocks.
     pub blocks: u128,
-    /// Events of all complete paths.
+    /// Number of events counted on complete paths.
     pub events: i128,
     /// Number of executed functions.
     pub executed: u64,
@@ -68,23 +68,24 @@ pub struct ViewTotals {
     pub instrumented: u64,
     /// Number of functions that have a body but are not instrumented.
     pub skipped: u64,
-    /// Executions of unfinished paths. A call did not return, or the path was interrupted.
+    /// Number of executions of unfinished paths, in which a call did not return or the path was interrupted.
     pub unfinished: u128,
-    /// Number of functions with unfinished or lost paths.
+    /// Number of functions that have unfinished paths or lost counts of paths.
     pub unfinished_functions: u64,
-    /// Number of executed functions whose paths were cut because there were too many.
+    /// Number of executed functions whose paths were cut into pieces because there were too many paths.
     pub cut: u64,
 }
 
 impl<'a> View<'a> {
-    /// Decodes all functions of a profile. Unfinished paths are computed from the counts of all paths. Therefore they are dropped for
-    /// functions that count only some paths or executions. For example, a burst may count the start of a path but not its end.
+    /// Decodes all functions of a profile. The number of unfinished paths is computed from the counts of all paths, so unfinished paths are
+    /// dropped for functions that count only some paths or executions. For example, a sampling burst may count the start of a path but not
+    /// its end.
     pub fn from_profile(profile: &'a Profile) -> View<'a> {
         View::decode(profile, |unit, map| profile.has_incomparable_paths(unit, map))
     }
 
-    /// Decodes a profile without its known paths ([`trodden_analysis::untested`]). All apparent unfinished paths are kept, because the
-    /// caller knows which of them were counted.
+    /// Decodes a profile from which the known paths were removed ([`trodden_analysis::untested`]). All apparent unfinished paths are kept,
+    /// because the caller knows which of them were counted.
     pub fn from_untested(profile: &'a Profile) -> View<'a> {
         View::decode(profile, |_, _| false)
     }
@@ -109,7 +110,7 @@ impl<'a> View<'a> {
         View { profile, functions, corrupt, totals, mapped: MappedLines::new() }
     }
 
-    /// Returns the total of a measure.
+    /// Returns the program's total by a measure.
     pub fn total(&self, measure: PathMeasure) -> u128 {
         match measure {
             PathMeasure::Instructions => self.totals.instructions,
@@ -119,7 +120,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns the functions by unit and by index in the unit's map.
+    /// Returns a map from (unit, index of the function in the unit's map) to the function.
     pub fn by_map_index(&self) -> HashMap<(Identity, usize), &Function<'a>> {
         let place = |f: &Function| f.unit.map.functions.iter().position(|m| std::ptr::eq(m, f.map)).unwrap_or_default();
         self.functions.iter().map(|f| ((f.unit.unit, place(f)), f)).collect()
@@ -134,7 +135,7 @@ impl<'a> View<'a> {
 impl<'a> Function<'a> {
     fn new(image: &'a ImageProfile, unit: &'a UnitProfile, map: &'a FunctionMap) -> Result<Function<'a>, trodden_unit::MapError> {
         let dag = map.dag()?;
-        let paths = unit.executed_paths(map)?.unwrap_or_else(|| no_paths(map));
+        let paths = unit.executed_paths(map)?.unwrap_or_else(|| empty_paths(map));
         let weigh = |instructions: fn(&trodden_unit::UnitBlock) -> u128| -> u128 {
             paths.blocks.iter().zip(&map.blocks).map(|(count, block)| u128::from(*count) * instructions(block)).sum()
         };
@@ -161,10 +162,10 @@ impl<'a> Function<'a> {
         self.paths.blocks.iter().any(|count| *count > 0)
     }
 
-    /// Copies the function with only the selected paths, and without edge and event counts. A path is identified by two values: whether it
-    /// is complete, and its number.
+    /// Copies the function with only the selected paths, and without edge and event counts. A path is identified by whether it is complete
+    /// and by its number.
     pub(crate) fn restricted_to(&self, selected: &BTreeSet<(bool, u64)>) -> Function<'a> {
-        let mut paths = no_paths(self.map);
+        let mut paths = empty_paths(self.map);
         paths.complete = self.paths.complete.iter().filter(|p| selected.contains(&(true, p.id))).cloned().collect();
         paths.unfinished = self.paths.unfinished.iter().filter(|u| selected.contains(&(false, u.id))).cloned().collect();
         let complete = paths.complete.iter().map(|p| (&p.blocks, p.count));
@@ -185,7 +186,7 @@ impl<'a> Function<'a> {
         function
     }
 
-    /// Returns the function's total of a measure.
+    /// Returns the function's total by a measure.
     pub fn total(&self, measure: PathMeasure) -> u128 {
         match measure {
             PathMeasure::Instructions => self.instructions,
@@ -200,7 +201,8 @@ impl<'a> Function<'a> {
         blocks.iter().filter_map(|b| self.map.blocks.get(b.index())).map(|b| u64::from(b.instructions)).sum()
     }
 
-    /// Returns the weight of a path: its executions times its length in the measure's unit.
+    /// Returns the weight of a path: its executions times its length in instructions or blocks, its executions alone, or its events,
+    /// depending on the measure.
     pub fn weight(&self, path: &PathCount, measure: PathMeasure) -> u128 {
         let each = match measure {
             PathMeasure::Instructions => self.length(&path.blocks),
@@ -226,7 +228,7 @@ impl<'a> Function<'a> {
         self.map.position.map(|p| p.line).filter(|line| *line > 0)
     }
 
-    /// Returns true if the function's paths were cut because there were too many.
+    /// Returns true if the function's paths were cut into pieces because there were too many paths.
     pub fn is_cut(&self) -> bool {
         self.map.cuts.iter().any(|(_, reason)| *reason == trodden_flow::CutReason::Limit)
     }
@@ -257,7 +259,7 @@ pub fn inline_chain(unit: &UnitMap, position: SourcePosition) -> Vec<SourcePosit
     chain
 }
 
-fn no_paths(map: &FunctionMap) -> FunctionPaths {
+fn empty_paths(map: &FunctionMap) -> FunctionPaths {
     FunctionPaths {
         complete: Vec::new(),
         unfinished: Vec::new(),
@@ -272,7 +274,7 @@ impl ViewTotals {
         let mut totals = ViewTotals::default();
         let (mut instrumented, mut skipped) = (BTreeSet::new(), BTreeSet::new());
         for (at, function) in functions.iter().enumerate() {
-            // Several local functions may have the same name.
+            // Local functions with the same name are different functions, so each counts.
             let which = if function.map.local { at + 1 } else { 0 };
             instrumented.insert((function.image.identity, function.map.name.as_str(), which));
             totals.add(function);

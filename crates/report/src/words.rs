@@ -1,12 +1,12 @@
-//! Descriptions of runs, edges and branch directions that text, HTML and the exports share.
+//! Descriptions of runs, edges and branch directions, which text, HTML and export formats share.
 
-use crate::turn::{PathBegins, PathEnds, Turn};
+use crate::turn::{EndOfPath, StartOfPath, Turn};
 use trodden_flow::CutReason;
 use trodden_profile::{ProcessEnding, Run};
 pub use trodden_text::words::*;
 use trodden_unit::{EdgeKind, FlowEdge};
 
-/// Describes how a run ended: `exit status 1`, `ended by signal 9`. Returns `None` if it is unknown.
+/// Describes how a run ended: `exit status 1`, `ended by signal 9`. Returns `None` if that is unknown.
 pub fn describe_ending(ending: Option<ProcessEnding>) -> Option<String> {
     ending.map(|e| match e {
         ProcessEnding::Exit(status) => format!("exit status {status}"),
@@ -94,10 +94,10 @@ pub fn edge_label(edge: &FlowEdge) -> String {
 }
 
 /// Describes where a path starts.
-pub fn describe_begin(begins: &PathBegins) -> String {
+pub fn describe_begin(begins: &StartOfPath) -> String {
     match begins {
-        PathBegins::Entry => "begins at the function's entry".into(),
-        PathBegins::AfterCut { reason, at, line } => {
+        StartOfPath::Entry => "begins at the function's entry".into(),
+        StartOfPath::AfterCut { reason, at, line } => {
             let place = format_line_or_block(*line, at.0);
             match reason {
                 CutReason::Back => format!("begins at loop head, {place}"),
@@ -111,23 +111,23 @@ pub fn describe_begin(begins: &PathBegins) -> String {
 }
 
 /// Describes where a path ends.
-pub fn describe_end(ends: &PathEnds) -> String {
+pub fn describe_end(ends: &EndOfPath) -> String {
     let at = |line: &Option<u32>| line.map(|l| format!(" in line {l}")).unwrap_or_default();
     match ends {
-        PathEnds::Exit { kind: EdgeKind::Return, line, .. } => format!("returns{}", at(line)),
-        PathEnds::Exit { kind: EdgeKind::TailCall, line, .. } => format!("ends in a tail call{}", at(line)),
-        PathEnds::Exit { kind: EdgeKind::Resume, .. } => "passes the exception on".into(),
-        PathEnds::Exit { kind: EdgeKind::NoReturn, line, .. } => format!("ends in a call that does not return{}", at(line)),
-        PathEnds::Exit { line, .. } => format!("leaves the function{}", at(line)),
-        PathEnds::Cut { reason: CutReason::Back, to, line } => format!("back to loop head, {}", format_line_or_block(*line, to.0)),
-        PathEnds::Cut { reason: CutReason::ReturnsTwice, to, line } => {
+        EndOfPath::Exit { kind: EdgeKind::Return, line, .. } => format!("returns{}", at(line)),
+        EndOfPath::Exit { kind: EdgeKind::TailCall, line, .. } => format!("ends in a tail call{}", at(line)),
+        EndOfPath::Exit { kind: EdgeKind::Resume, .. } => "passes the exception on".into(),
+        EndOfPath::Exit { kind: EdgeKind::NoReturn, line, .. } => format!("ends in a call that does not return{}", at(line)),
+        EndOfPath::Exit { line, .. } => format!("leaves the function{}", at(line)),
+        EndOfPath::Cut { reason: CutReason::Back, to, line } => format!("back to loop head, {}", format_line_or_block(*line, to.0)),
+        EndOfPath::Cut { reason: CutReason::ReturnsTwice, to, line } => {
             format!("a call returns again, {}", format_line_or_block(*line, to.0))
         }
-        PathEnds::Cut { to, line, .. } => format!("cut here; continues as another path at {}", format_line_or_block(*line, to.0)),
-        PathEnds::Stop { line } => format!("ends{}", at(line)),
-        PathEnds::Call { lines: None, at } => format!("stopped at a call in block {}", at.0),
-        PathEnds::Call { lines: Some((first, last)), .. } if first == last => format!("stopped at call in line {first}"),
-        PathEnds::Call { lines: Some((first, last)), .. } => format!("stopped at a call in lines {first}-{last}"),
+        EndOfPath::Cut { to, line, .. } => format!("cut here; continues as another path at {}", format_line_or_block(*line, to.0)),
+        EndOfPath::Stop { line } => format!("ends{}", at(line)),
+        EndOfPath::Call { lines: None, at } => format!("stopped at a call in block {}", at.0),
+        EndOfPath::Call { lines: Some((first, last)), .. } if first == last => format!("stopped at call in line {first}"),
+        EndOfPath::Call { lines: Some((first, last)), .. } => format!("stopped at a call in lines {first}-{last}"),
     }
 }
 

@@ -3,7 +3,7 @@
 mod support;
 
 use serde_json::Value;
-use support::{FunctionBuilder, UnitBuilder, golden, profile};
+use support::{FunctionBuilder, UnitBuilder, compare_with_golden, profile};
 use trodden_analysis::advise::{AdviceKind, AdviseOptions};
 use trodden_flow::Node;
 use trodden_profile::Profile;
@@ -34,10 +34,11 @@ int scan(const char *at, struct state *s)
 }
 ";
 
-/// A function whose loop has four branches. The first one decides the second one, and no iteration executes both `note` and `push`.
-fn subject() -> Profile {
+/// A function with a loop that has four branches. The first branch decides the second one, and no iteration executes both `note` and
+/// `push`.
+fn loop_profile() -> Profile {
     let mut unit = UnitBuilder::new("scan.c", &["/src/scan.c"]);
-    let scope = unit.scope("scan", 0, 1, None);
+    let scope = unit.add_scope("scan", 0, 1, None);
     let at = |line: u32| SourcePosition { scope, file: 0, line, column: 9 };
     let block = |f: FunctionBuilder, line: u32, branch: bool| f.block(3, &[at(line)], branch.then(|| at(line)));
     let mut function = FunctionBuilder::new("scan", Some(at(1)));
@@ -84,7 +85,7 @@ fn subject() -> Profile {
     profile(vec![("/usr/bin/scan", vec![unit.finish()])])
 }
 
-/// The function's memory accesses. Line 8 loads the same value as line 4. So does line 14, but in half of the executions a write
+/// The function's memory accesses. Line 8 loads the same value as line 4. Line 14 loads it too, but in half of the executions a write
 /// intervenes.
 fn properties() -> UnitProperties {
     let access = AccessedMemory { address: ValueId(0), size: 4, class: None };
@@ -118,7 +119,7 @@ fn wanted() -> AdviceSelection {
 }
 
 fn render(options: &TextOptions) -> String {
-    let (profile, properties) = (subject(), properties());
+    let (profile, properties) = (loop_profile(), properties());
     let view = View::from_profile(&profile);
     let advice = wanted().advise(&view, &|_| Some((&properties, &properties.functions[0]))).unwrap();
     text::write_advice(&view, &wanted(), &advice, &SourceCache::new(&sources), options)
@@ -127,9 +128,9 @@ fn render(options: &TextOptions) -> String {
 #[test]
 fn terminal_output_has_the_same_text_with_and_without_colour() {
     let plain = render(&TextOptions::default());
-    golden("advice.txt", &plain);
+    compare_with_golden("advice.txt", &plain);
     let coloured = render(&TextOptions { color: true, ..TextOptions::default() });
-    golden("advice-colour.txt", &coloured);
+    compare_with_golden("advice-colour.txt", &coloured);
     let stripped = regex_lite::Regex::new("\u{1b}\\[[0-9;]*m").unwrap().replace_all(&coloured, "").into_owned();
     let trimmed = |text: &str| text.lines().map(|l| l.trim_end().to_string()).collect::<Vec<_>>();
     assert_eq!(trimmed(&stripped), trimmed(&plain));
@@ -138,11 +139,11 @@ fn terminal_output_has_the_same_text_with_and_without_colour() {
 
 #[test]
 fn json_and_sarif_have_the_same_findings() {
-    let (profile, properties) = (subject(), properties());
+    let (profile, properties) = (loop_profile(), properties());
     let view = View::from_profile(&profile);
     let advice = wanted().advise(&view, &|_| Some((&properties, &properties.functions[0]))).unwrap();
     let value = json::advice_json(&view, &advice, &SourceCache::new(&sources));
-    golden("advice.json", &format!("{}\n", serde_json::to_string_pretty(&value).unwrap()));
+    compare_with_golden("advice.json", &format!("{}\n", serde_json::to_string_pretty(&value).unwrap()));
     let log = sarif::write_advice(&advice, &SourceCache::new(&sources));
     let results = log["runs"][0]["results"].as_array().unwrap();
     assert_eq!(results.len(), value["findings"].as_array().unwrap().len());
@@ -153,7 +154,7 @@ fn json_and_sarif_have_the_same_findings() {
 
 #[test]
 fn selection_limits_the_findings() {
-    let (profile, properties) = (subject(), properties());
+    let (profile, properties) = (loop_profile(), properties());
     let view = View::from_profile(&profile);
     let count = |wanted: AdviceSelection| {
         let advice = wanted.advise(&view, &|_| Some((&properties, &properties.functions[0]))).unwrap();

@@ -14,7 +14,7 @@ use trodden_report::html::{HtmlOptions, page};
 use trodden_report::{SourceCache, View};
 use trodden_unit::EdgeKind;
 
-fn folder(name: &str) -> PathBuf {
+fn create_test_folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("browser-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     folder
@@ -38,7 +38,7 @@ fn save_screenshot(browser: &Browser, name: &str) {
 
 #[test]
 fn page_reacts_to_clicks_search_and_keys() {
-    let home = folder("clicks");
+    let home = create_test_folder("clicks");
     let file = home.join("report.html");
     let profile = demo();
     std::fs::write(&file, page(&View::from_profile(&profile), &SourceCache::new(&sources), &HtmlOptions::default())).unwrap();
@@ -50,7 +50,7 @@ fn page_reacts_to_clicks_search_and_keys() {
     unfinished_paths_and_missing_sources_are_shown(&browser);
     keys_select_functions_and_the_theme(&browser);
     nodes_do_not_overlap(&browser);
-    names_stay_text(&browser);
+    markup_in_names_is_shown_as_text(&browser);
     assert_eq!(browser.console(), Vec::<String>::new(), "no error, no refused request");
     assert_eq!(browser.eval("return performance.getEntriesByType('resource').length"), 0);
 }
@@ -75,7 +75,7 @@ fn clicking_a_path_selects_it(browser: &Browser) {
     let edges =
         browser.eval("return [...document.querySelectorAll('#graph .edge.on')].map((e) => Number(e.dataset.edge)).sort((a, b) => a - b)");
     assert_eq!(edges, json!([0, 2, 4, 5, 7, 9, 11]));
-    // The branch of `smaller`, and the code after it with deeper indentation.
+    // The line with the branch of `smaller`, then its code, which is indented further.
     assert_eq!(texts(browser, "#source .row.on.inlined .t"), ["          if (a < b)", "              return a;"]);
     browser.click("#tab-listing");
     let listing = texts(browser, "#listing .t");
@@ -156,7 +156,7 @@ fn nodes_do_not_overlap(browser: &Browser) {
     save_screenshot(browser, "large-graph");
 }
 
-fn names_stay_text(browser: &Browser) {
+fn markup_in_names_is_shown_as_text(browser: &Browser) {
     browser.eval("[...document.querySelectorAll('.fn')].find((e) => e.textContent.includes('</script>')).click()");
     let shown = HOSTILE.replace('\u{1b}', "\u{fffd}");
     assert_eq!(texts(browser, "#head h2"), [shown]);
@@ -177,7 +177,7 @@ fn page_with_many_functions_stays_small_and_says_what_it_leaves_out() {
     let options = HtmlOptions { budget: 200_000, ..HtmlOptions::default() };
     let html = page(&View::from_profile(&profile), &SourceCache::new(&sources), &options);
     assert!(html.len() < 200_000 + 1_000_000, "{} bytes", html.len());
-    let home = folder("many");
+    let home = create_test_folder("many");
     let file = home.join("many.html");
     std::fs::write(&file, html).unwrap();
     let browser = Browser::start(&home);
@@ -195,11 +195,11 @@ fn page_with_many_functions_stays_small_and_says_what_it_leaves_out() {
 /// The source file is in a folder with a long name. The path starts in line 150 and continues in line 5.
 #[test]
 fn page_fits_its_window_and_scrolls_to_the_beginning_of_the_path() {
-    let home = folder("narrow");
+    let home = create_test_folder("narrow");
     let file = home.join("report.html");
     let path = format!("/src/{}/far.c", "a_long_name_for_a_folder_".repeat(12));
     let mut unit = UnitBuilder::new("far.c", &[&path]);
-    let own = unit.scope("far", 0, 1, None);
+    let own = unit.add_scope("far", 0, 1, None);
     let at = |line| trodden_unit::SourcePosition { scope: own, file: 0, line, column: 1 };
     let function = FunctionBuilder::new("far", Some(at(1))).block(2, &[at(150)], None).block(2, &[at(5)], None);
     let walker = unit.add(function.edge(0, 1, EdgeKind::Always).edge(1, None, EdgeKind::Return));
@@ -223,10 +223,10 @@ fn page_fits_its_window_and_scrolls_to_the_beginning_of_the_path() {
     browser.check_widths_and_schemes();
 }
 
-/// A profile of a function that has `tests` branches in a row, each on its own line of `wide.c`. All branches are executed.
-fn branches(name: &str, tests: u32) -> trodden_profile::Profile {
+/// Returns a profile of a function that has `tests` branches in a row, all executed, each on its own line of `wide.c`.
+fn profile_with_branches(name: &str, tests: u32) -> trodden_profile::Profile {
     let mut unit = UnitBuilder::new("wide.c", &["/src/wide.c"]);
-    let own = unit.scope("wide", 0, 1, None);
+    let own = unit.add_scope("wide", 0, 1, None);
     let at = |line, column| trodden_unit::SourcePosition { scope: own, file: 0, line, column };
     let mut function = FunctionBuilder::new(name, Some(at(1, 1)));
     for i in 0..tests {
@@ -241,7 +241,7 @@ fn branches(name: &str, tests: u32) -> trodden_profile::Profile {
     profile(vec![("/usr/bin/wide", vec![unit.finish()])])
 }
 
-/// The source of [`branches`], with conditions that are wider than the pane.
+/// The source of [`profile_with_branches`], with conditions that are wider than the pane.
 fn wide_source(path: &str) -> Option<String> {
     let condition = "    if (first_condition(argument, index) && second_condition(argument, index) && last_condition) follow(argument);\n";
     (path == "/src/wide.c").then(|| format!("int wide(void)\n{}}}\n", condition.repeat(87)))
@@ -249,9 +249,9 @@ fn wide_source(path: &str) -> Option<String> {
 
 #[test]
 fn fit_shows_a_large_function_and_no_condition_is_covered() {
-    let home = folder("fit");
+    let home = create_test_folder("fit");
     let file = home.join("report.html");
-    let profile = branches("wide", 87);
+    let profile = profile_with_branches("wide", 87);
     std::fs::write(&file, page(&View::from_profile(&profile), &SourceCache::new(&wide_source), &HtmlOptions::default())).unwrap();
     let browser = Browser::start(&home);
     browser.open(&file);
@@ -283,10 +283,10 @@ fn fit_shows_a_large_function_and_no_condition_is_covered() {
 
 #[test]
 fn long_names_keep_their_ends() {
-    let home = folder("names");
+    let home = create_test_folder("names");
     let file = home.join("report.html");
     let long = "_ZN14regex_automata3nfa8thompson21pikevm_of_a_long_name6search4nextEi";
-    let profile = branches(long, 3);
+    let profile = profile_with_branches(long, 3);
     std::fs::write(&file, page(&View::from_profile(&profile), &SourceCache::new(&wide_source), &HtmlOptions::default())).unwrap();
     let browser = Browser::start(&home);
     browser.open(&file);
@@ -304,7 +304,7 @@ fn a_large_page_opens_within_a_second() {
     const BRANCHES: u32 = 6;
     let mut unit = UnitBuilder::new("many.c", &["/src/many.c"]);
     for i in 0..FUNCTIONS {
-        let own = unit.scope(&format!("function_{i}"), 0, 1 + 10 * i, None);
+        let own = unit.add_scope(&format!("function_{i}"), 0, 1 + 10 * i, None);
         let at = |line| trodden_unit::SourcePosition { scope: own, file: 0, line: 1 + 10 * i + line, column: 5 };
         let mut function = FunctionBuilder::new(&format!("function_{i}"), Some(at(0)));
         for branch in 0..BRANCHES {
@@ -323,7 +323,7 @@ fn a_large_page_opens_within_a_second() {
     let sources = |path: &str| (path == "/src/many.c").then(|| source.clone());
     let html = page(&View::from_profile(&profile), &SourceCache::new(&sources), &HtmlOptions::default());
     assert!(html.len() > 13_700_000, "{} bytes", html.len());
-    let home = folder("large");
+    let home = create_test_folder("large");
     let file = home.join("large.html");
     std::fs::write(&file, html).unwrap();
     let browser = Browser::start(&home);

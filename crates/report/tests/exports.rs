@@ -5,8 +5,8 @@ mod support;
 use prost::Message;
 use serde_json::Value;
 use std::io::Read;
+use support::compare_with_golden;
 use support::demo::{DEMO_C, UTIL_H, demo, sources};
-use support::golden;
 use trodden_report::annotate::AnnotateRequest;
 use trodden_report::view::MappedLines;
 use trodden_report::{PathMeasure, Selection, SourceCache, View, dot, folded, json, lcov, pprof};
@@ -19,7 +19,7 @@ fn select_all() -> Selection {
 fn json_report_has_all_paths_and_executions() {
     let profile = demo();
     let report = json::report(&View::from_profile(&profile), &select_all(), &SourceCache::new(&sources)).unwrap();
-    golden("report.json", &format!("{}\n", serde_json::to_string_pretty(&report).unwrap()));
+    compare_with_golden("report.json", &format!("{}\n", serde_json::to_string_pretty(&report).unwrap()));
     let paths = report["paths"].as_array().unwrap();
     let function = |p: &Value| report["functions"][p["function"].as_u64().unwrap() as usize]["name"].clone();
     assert_eq!(function(&paths[0]), "classify");
@@ -50,7 +50,7 @@ fn folded_stacks_can_be_read_by_a_flame_graph_tool() {
     let profile = demo();
     let stacks =
         folded::write_folded_stacks(&View::from_profile(&profile), &Selection { measure: PathMeasure::Count, ..select_all() }).unwrap();
-    golden("stacks.folded", &stacks);
+    compare_with_golden("stacks.folded", &stacks);
     assert!(stacks.contains("kind_of;path 0 (20-22-29) 7000\n"), "{stacks}");
     let mut svg = Vec::new();
     let mut options = inferno::flamegraph::Options::default();
@@ -84,7 +84,7 @@ fn pprof_has_paths_as_callees_of_their_functions() {
 fn lcov_counts_lines_branches_and_inlined_code() {
     let profile = demo();
     let trace = lcov::write_lcov(&View::from_profile(&profile).functions, &MappedLines::new(), "demo run", &|file| Some(file.to_owned()));
-    golden("demo.info", &trace);
+    compare_with_golden("demo.info", &trace);
     let record = |file: &str| trace.split("end_of_record\n").find(|r| r.contains(&format!("SF:{file}\n"))).unwrap().to_string();
     let (demo, util) = (record(DEMO_C), record(UTIL_H));
     assert!(demo.starts_with("TN:demo_run\n"));
@@ -99,7 +99,7 @@ fn dot_and_json_have_the_same_graph() {
     let view = View::from_profile(&profile);
     let function = view.functions.iter().find(|f| f.name.full == "kind_of").unwrap();
     let counts = dot::EdgeLabels { blocks: &function.paths.blocks, edges: &function.paths.edges };
-    golden("kind_of.dot", &dot::write_dot(function.units_map(), function.map, Some(counts)));
+    compare_with_golden("kind_of.dot", &dot::write_dot(function.units_map(), function.map, Some(counts)));
     let graph = dot::graph_json(function.units_map(), function.map, None);
     assert_eq!((graph["entry"].as_str(), graph["exit"].as_str()), (Some("b0"), Some("exit")));
     assert_eq!(graph["edges"][5], serde_json::json!(["b3", "exit"]));

@@ -14,11 +14,11 @@ fn block(lines: &[u32], next: &[u32]) -> LineBlock {
     LineBlock { lines: lines.to_vec(), next: next.to_vec(), may_end: true, ..LineBlock::default() }
 }
 
-/// A profile of `f`, which is called ten times. Each call executes lines 2 and 3, then line 4 (three times) or 6, then lines 5 and 7. After
-/// optimisation, lines 3, 6 and 7 have code only on a branch to line 8, which is never executed.
+/// Returns a profile of `f`, which is called ten times. Each call executes lines 2 and 3, then line 4 (in three calls) or 6, then lines 5
+/// and 7. After optimisation, lines 3, 6 and 7 have code only on a branch to line 8, which is never executed.
 fn profile_of_f(graph: Vec<LineBlock>, returns: bool) -> Profile {
     let mut unit = UnitBuilder::new("f.c", &["f.c"]);
-    let scope = unit.scope("f", 0, 1, None);
+    let scope = unit.add_scope("f", 0, 1, None);
     let at = |line: u32| SourcePosition { scope, file: 0, line, column: 1 };
     let function = FunctionBuilder::new("f", Some(at(1)))
         .block(2, &[at(2)], Some(at(2)))
@@ -75,11 +75,11 @@ fn functions_whose_copies_differ_are_not_corrected() {
     assert!(line_counts(&profile).contains(&(3, 0)));
 }
 
-/// Returns the lines from 3 to 8 that have count 0 in a profile of `f`. It is called ten times and executes lines 2 and 9. Lines 3 to 8
-/// have code that is not executed.
+/// Returns the lines from 3 to 8 that have count 0 in a profile of `f`, whose graph before optimisation is `graph`. `f` is called ten times
+/// and executes lines 2 and 9. Lines 3 to 8 have code that is not executed.
 fn lines_with_count_0(graph: Vec<LineBlock>) -> Vec<u32> {
     let mut unit = UnitBuilder::new("g.c", &["g.c"]);
-    let scope = unit.scope("f", 0, 1, None);
+    let scope = unit.add_scope("f", 0, 1, None);
     let at = |line: u32| SourcePosition { scope, file: 0, line, column: 1 };
     let others: Vec<SourcePosition> = (3..9).map(at).collect();
     let function = FunctionBuilder::new("f", Some(at(1)))
@@ -117,10 +117,10 @@ fn conditions_and_jumps_have_count_0_only_if_other_lines_prove_it() {
 
 #[test]
 fn conditional_arms_have_count_0_only_if_the_expression_was_not_executed() {
-    // Line 2 has `? :` with arms in lines 3 and 4.
+    // Line 2 has a `? :` expression with its arms in lines 3 and 4.
     let arm = |line| LineBlock { jump: Some(2), ..block(&[line], &[3]) };
     assert_eq!(lines_with_count_0(vec![block(&[2], &[1, 2]), arm(3), arm(4), block(&[9], &[])]), [5, 6, 7, 8]);
-    // The body of a loop jumps backwards.
+    // The body of a loop also jumps to an earlier line, but it is not an arm of `? :`.
     let body = LineBlock { jump: Some(2), ..block(&[3], &[0]) };
     assert_eq!(lines_with_count_0(vec![block(&[2], &[1, 2]), body, block(&[9], &[])]), [3, 4, 5, 6, 7, 8]);
 }
@@ -139,12 +139,12 @@ fn line_that_is_the_only_continuation_must_have_been_executed() {
     assert_eq!(lines_with_count_0(returns(&[1, 2, 3])), [3, 4, 5, 6, 7, 8]);
 }
 
-/// A profile of `f`, which was called five times, and `g`, which has no entries. `calls` has the calls that `f` makes in the graph before
-/// optimisation.
-fn two_functions(calls: Vec<(u32, u32)>) -> Profile {
+/// Returns a profile of `f`, which was called five times, and `g`, which has no entries. `calls` are the calls that `f` makes in the graph
+/// before optimisation.
+fn profile_of_two_functions(calls: Vec<(u32, u32)>) -> Profile {
     let mut unit = UnitBuilder::new("h.c", &["h.c"]);
-    let scope = unit.scope("f", 0, 1, None);
-    let inner = unit.scope("g", 0, 10, None);
+    let scope = unit.add_scope("f", 0, 1, None);
+    let inner = unit.add_scope("g", 0, 10, None);
     let at = |scope: u32, line: u32| SourcePosition { scope, file: 0, line, column: 1 };
     let caller = unit.add(FunctionBuilder::new("f", Some(at(scope, 1))).block(1, &[at(scope, 2)], None).edge(0, None, EdgeKind::Return));
     let called = FunctionBuilder::new("g", Some(at(inner, 10))).block(2, &[at(inner, 11)], None).edge(0, None, EdgeKind::Return);
@@ -159,8 +159,8 @@ fn two_functions(calls: Vec<(u32, u32)>) -> Profile {
 
 #[test]
 fn called_function_without_remaining_code_has_no_counts() {
-    assert_eq!(line_counts(&two_functions(Vec::new())), [(1, 5), (2, 5), (10, 0), (11, 0)]);
-    let found = two_functions(vec![(0, 1)]);
+    assert_eq!(line_counts(&profile_of_two_functions(Vec::new())), [(1, 5), (2, 5), (10, 0), (11, 0)]);
+    let found = profile_of_two_functions(vec![(0, 1)]);
     assert_eq!(line_counts(&found), [(1, 5), (2, 5)]);
     let view = View::from_profile(&found);
     assert_eq!(LineCounts::from_functions(&view.functions).files["h.c"].functions.keys().map(|(line, _)| *line).collect::<Vec<_>>(), [1]);
@@ -169,11 +169,11 @@ fn called_function_without_remaining_code_has_no_counts() {
 #[test]
 fn lines_after_a_call_that_did_not_return_are_not_counted() {
     let mut unit = UnitBuilder::new("k.c", &["k.c"]);
-    let scope = unit.scope("f", 0, 1, None);
+    let scope = unit.add_scope("f", 0, 1, None);
     let at = |line: u32| SourcePosition { scope, file: 0, line, column: 1 };
-    let inner = unit.scope("g", 0, 20, Some(at(4)));
+    let inner = unit.add_scope("g", 0, 20, Some(at(4)));
     let inlined = SourcePosition { scope: inner, file: 0, line: 21, column: 1 };
-    // The call in line 3 may not return. Line 4, into which `g` is inlined, and line 5 follow.
+    // The call in line 3 may not return. After it come line 4, into which `g` is inlined, and line 5.
     let function = FunctionBuilder::new("f", Some(at(1)))
         .block(5, &[at(2), at(3), inlined, at(5)], Some(at(5)))
         .call_at(1)
@@ -185,14 +185,14 @@ fn lines_after_a_call_that_did_not_return_are_not_counted() {
     assert_eq!(line_counts(&profile(vec![("k", vec![unit.finish()])])), [(1, 5), (2, 5), (3, 5), (4, 4), (5, 4), (20, 4), (21, 4)]);
 }
 
-/// A profile of `f`, declared on line `first`, and `g`, declared ten lines below. Each of ten calls of `f` executes the line after its
-/// declaration, and `rare` calls also execute the next line. `f` calls `g`, which executes one line. `inlined` means that the code of `g`
-/// is only in `f`.
-fn with_callee(first: u32, rare: u64, inlined: bool) -> Profile {
+/// Returns a profile of `f`, declared on line `first`, and `g`, declared ten lines below. `f` is called ten times and executes the line
+/// after its declaration, and `rare` of these calls also execute the next line. `f` calls `g`, which executes one line. If `inlined` is
+/// true, `g` has no code except in `f`.
+fn profile_with_callee(first: u32, rare: u64, inlined: bool) -> Profile {
     let mut unit = UnitBuilder::new("m.c", &["m.c"]);
-    let scope = unit.scope("f", 0, first, None);
+    let scope = unit.add_scope("f", 0, first, None);
     let at = |scope: u32, line: u32| SourcePosition { scope, file: 0, line: first + line, column: 1 };
-    let inner = unit.scope("g", 0, first + 10, inlined.then(|| at(scope, 3)));
+    let inner = unit.add_scope("g", 0, first + 10, inlined.then(|| at(scope, 3)));
     let last: &[SourcePosition] = if inlined { &[at(inner, 11)] } else { &[at(scope, 3)] };
     let caller = FunctionBuilder::new("f", Some(at(scope, 0)))
         .block(2 + u32::from(inlined), &[at(scope, 1)], Some(at(scope, 1)))
@@ -220,12 +220,12 @@ fn functions_with_different_graphs_are_compared_by_lines() {
         (found, by_lines)
     };
     let options = DiffOptions { across_builds: true, ..DiffOptions::default() };
-    let before = with_callee(1, 4, false);
-    // The same executions, with the function further down in the file and `g` inlined.
-    let (found, by_lines) = compare(&before, &with_callee(21, 4, true), &options);
+    let before = profile_with_callee(1, 4, false);
+    // In the second profile, the function is further down in the file and `g` is inlined.
+    let (found, by_lines) = compare(&before, &profile_with_callee(21, 4, true), &options);
     assert_eq!((found.compared, by_lines.compared, by_lines.functions.len()), (0, 2, 0), "{by_lines:?}");
     assert!(found.only_before.is_empty() && found.only_after.is_empty(), "{found:?}");
-    let after = with_callee(21, 6, true);
+    let after = profile_with_callee(21, 6, true);
     let (found, by_lines) = compare(&before, &after, &options);
     let [function] = &by_lines.functions[..] else { panic!("{by_lines:?}") };
     assert_eq!((&*function.name, function.calls, function.compared), ("f", (10, 10), 4));
@@ -238,9 +238,9 @@ fn functions_with_different_graphs_are_compared_by_lines() {
     assert_eq!(json["by_lines"]["functions"][0]["lines"][0]["counts"], serde_json::json!(["4", "6"]));
     let (_, few) = compare(&before, &after, &DiffOptions { min_function_share: 0.3, ..options.clone() });
     assert!(few.functions.is_empty() && few.compared == 2);
-    let (_, gone) = compare(&with_callee(1, 0, false), &after, &options);
+    let (_, gone) = compare(&profile_with_callee(1, 0, false), &after, &options);
     assert_eq!((gone.functions[0].lines[0].change, gone.functions[0].lines[0].counts), (PathChange::Appeared, (0, 6)));
     // Functions with equal graphs are compared by paths.
-    let (found, by_lines) = compare(&before, &with_callee(1, 6, false), &options);
+    let (found, by_lines) = compare(&before, &profile_with_callee(1, 6, false), &options);
     assert_eq!((found.compared, found.functions.len(), by_lines.compared), (2, 1, 0));
 }

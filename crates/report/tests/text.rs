@@ -3,7 +3,7 @@
 mod support;
 
 use support::demo::{HOSTILE, demo, sources};
-use support::{FunctionBuilder, UnitBuilder, golden, profile};
+use support::{FunctionBuilder, UnitBuilder, compare_with_golden, profile};
 use trodden_report::annotate::{AnnotateRequest, annotate};
 use trodden_report::text::{TextOptions, report};
 use trodden_report::{PathMeasure, ReportError, Selection, SourceCache, View};
@@ -23,10 +23,16 @@ fn render_annotated(function: &str, path: Option<u64>) -> Result<String, ReportE
 #[test]
 fn report_shows_all_paths_and_fits_narrow_terminals() {
     let all = Selection { top: 100, ..Selection::default() };
-    golden("report.txt", &render(&all, &TextOptions::default()).unwrap());
+    compare_with_golden("report.txt", &render(&all, &TextOptions::default()).unwrap());
     let table = Selection { function: Some("table".into()), ..Selection::default() };
-    golden("report-elided.txt", &render(&Selection { top: 2, ..table }, &TextOptions { steps: 7, ..TextOptions::default() }).unwrap());
-    golden("report-narrow.txt", &render(&Selection { top: 3, ..all }, &TextOptions { width: 60, ..TextOptions::default() }).unwrap());
+    compare_with_golden(
+        "report-elided.txt",
+        &render(&Selection { top: 2, ..table }, &TextOptions { steps: 7, ..TextOptions::default() }).unwrap(),
+    );
+    compare_with_golden(
+        "report-narrow.txt",
+        &render(&Selection { top: 3, ..all }, &TextOptions { width: 60, ..TextOptions::default() }).unwrap(),
+    );
 }
 
 #[test]
@@ -34,7 +40,7 @@ fn colour_does_not_change_the_text() {
     let selection = Selection::default();
     let plain = render(&selection, &TextOptions::default()).unwrap();
     let coloured = render(&selection, &TextOptions { color: true, ..TextOptions::default() }).unwrap();
-    golden("report-colour.txt", &coloured);
+    compare_with_golden("report-colour.txt", &coloured);
     let stripped = regex_lite::Regex::new("\u{1b}\\[[0-9;]*m").unwrap().replace_all(&coloured, "").into_owned();
     assert_eq!(trim_lines(&stripped), trim_lines(&plain));
     assert!(!plain.contains('\u{1b}'), "the name of a function must not steer the terminal");
@@ -48,7 +54,7 @@ fn trim_lines(text: &str) -> Vec<&str> {
 #[test]
 fn report_of_one_function_is_ordered_by_executions() {
     let selection = Selection { function: Some("classify".into()), measure: PathMeasure::Count, top: 1, min_share: 0.0 };
-    golden("report-classify.txt", &render(&selection, &TextOptions::default()).unwrap());
+    compare_with_golden("report-classify.txt", &render(&selection, &TextOptions::default()).unwrap());
 }
 
 #[test]
@@ -75,7 +81,7 @@ fn paths_below_the_minimum_share_are_left_out() {
 
 #[test]
 fn hottest_path_is_marked_in_the_source() {
-    golden("annotate-classify.txt", &render_annotated("classify", None).unwrap());
+    compare_with_golden("annotate-classify.txt", &render_annotated("classify", None).unwrap());
 }
 
 #[test]
@@ -83,7 +89,7 @@ fn unfinished_path_is_marked_in_the_source() {
     let profile = demo();
     let view = View::from_profile(&profile);
     let id = view.functions.iter().find(|f| f.name.full == "kind_of").unwrap().paths.unfinished[0].id;
-    golden("annotate-unfinished.txt", &render_annotated("kind_of", Some(id)).unwrap());
+    compare_with_golden("annotate-unfinished.txt", &render_annotated("kind_of", Some(id)).unwrap());
 }
 
 #[test]
@@ -118,11 +124,11 @@ fn annotate_explains_what_is_missing() {
 #[test]
 fn inlined_code_without_branches_is_abridged() {
     let mut unit = UnitBuilder::new("deep.rs", &["/src/deep.rs", "/src/library.rs"]);
-    let own = unit.scope("outer", 0, 1, None);
+    let own = unit.add_scope("outer", 0, 1, None);
     let call = SourcePosition { scope: own, file: 0, line: 2, column: 5 };
-    let hash = unit.scope("hash", 1, 40, Some(call));
+    let hash = unit.add_scope("hash", 1, 40, Some(call));
     let inside = |line| SourcePosition { scope: hash, file: 1, line, column: 9 };
-    let mix = unit.scope("mix", 1, 80, Some(inside(42)));
+    let mix = unit.add_scope("mix", 1, 80, Some(inside(42)));
     let deeper: Vec<SourcePosition> = (81..=86).map(|line| SourcePosition { scope: mix, file: 1, line, column: 9 }).collect();
     let all = [&[call, inside(41)][..], &deeper].concat();
     let function = FunctionBuilder::new("outer", Some(call))

@@ -1,11 +1,12 @@
-//! Comparison of two sequences: the first difference, and all differences, aligned by calls.
+//! Compares two sequences of calls and paths: finds the first difference, or all differences, aligned by calls.
 //!
-//! At a difference, both sequences are in the same frames. In each sequence, the rest of the innermost frame is a list of units: the
-//! frame's paths, and complete calls. The lists are aligned (E. W. Myers, "An O(ND) difference algorithm and its variations", Algorithmica
-//! 1986).
-//! Among the remaining units, calls of the same function are paired in order and compared recursively. The comparison then continues after
-//! the frame. An additional iteration, or a changed call, is therefore one small difference. Equal ranges are skipped by fingerprint and
-//! never expanded.
+//! At a difference, both sequences are in the same call frames. In each sequence, the rest of the innermost frame is a list of units, which
+//! are the frame's own paths and its complete calls. The two lists are aligned (E. W. Myers, "An O(ND) difference algorithm and its
+//! variations", Algorithmica 1986). Among the units that have no equal counterpart, calls of the same function are paired in order and
+//! compared recursively. The comparison then continues after the frame.
+//!
+//! An additional iteration or a changed call is therefore one small difference. Equal ranges are skipped by fingerprint, without expanding
+//! them.
 
 use crate::events::{Classify, EventClass};
 use crate::grammar::{Fingerprint, Fingerprints, Frames, Grammar, common_extension};
@@ -13,8 +14,8 @@ use similar::{Algorithm, DiffOp, capture_diff_slices};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Maximum number of units of a frame that are aligned at a time. If a frame has more units, the alignment is used up to its longest common
-/// run, and the frame's rest is aligned next. Without a common run, the rest of the frame is one difference.
+/// Maximum number of units that are aligned at a time. If a frame has more units, the alignment is used up to its longest common run, and
+/// the rest of the frame is aligned next. If there is no common run, the rest of the frame is one difference.
 pub const MAX_UNITS: usize = 2000;
 
 /// Differing ranges at corresponding positions of two sequences. One of them may be empty.
@@ -24,11 +25,11 @@ pub struct SequenceDifference {
     pub left: Range<u64>,
     /// Positions in the right sequence.
     pub right: Range<u64>,
-    /// True if the units in the ranges were aligned. If false, the ranges may have common parts.
+    /// True if the ranges consist of units that were aligned. If false, they were not aligned and may have common parts.
     pub aligned: bool,
 }
 
-/// Returns the first position at which two sequences differ, or `None` if they are equal.
+/// Returns the position of the first difference between two sequences; `None` if they are equal.
 pub fn first_difference(left: &Fingerprints, right: &Fingerprints) -> Option<u64> {
     let equal = common_extension(left, 0, right, 0);
     (equal < left.grammar().len() || equal < right.grammar().len()).then_some(equal)
@@ -52,11 +53,11 @@ struct ComparedSide<'a> {
     frames: Frames<'a>,
 }
 
-/// A path of a frame, or a complete call from the frame.
+/// A unit of the alignment: a path of the frame, or a complete call that the frame makes.
 struct ComparedUnit {
     range: Range<u64>,
     fingerprint: Fingerprint,
-    /// The `Enter` symbol of a call, or `None` for a path.
+    /// The `Enter` symbol of a call; `None` for a path.
     call: Option<u64>,
 }
 
@@ -68,7 +69,8 @@ struct SequenceComparison<'a> {
 }
 
 impl SequenceComparison<'_> {
-    /// Compares two ranges that begin in the same frame. Uses an explicit stack, because calls can be deeply nested.
+    /// Compares two ranges that begin in the same frame. Calls can be deeply nested, so the function uses an explicit stack instead of
+    /// recursion.
     fn compare(&mut self, left: Range<u64>, right: Range<u64>) {
         let mut open = vec![(left, right)];
         while let Some((left, right)) = open.pop() {
@@ -83,7 +85,7 @@ impl SequenceComparison<'_> {
             }
             let end_left = self.left.frames.frame_end(from_left).min(left.end);
             let end_right = self.right.frames.frame_end(from_right).min(right.end);
-            // The events after the frame are pushed first, so that they are compared last.
+            // What follows the frame is pushed before the frame's contents, so that it is compared after them.
             if (end_left, end_right) != (left.end, right.end) {
                 open.push((end_left..left.end, end_right..right.end));
             }
@@ -93,7 +95,7 @@ impl SequenceComparison<'_> {
         }
     }
 
-    /// Aligns the rest of a frame. Records the units that differ, and returns pairs of ranges that remain to be compared.
+    /// Aligns the rest of a frame and records the units that differ. Returns pairs of ranges that remain to be compared.
     fn align_units(&mut self, left: Range<u64>, right: Range<u64>) -> Vec<(Range<u64>, Range<u64>)> {
         let (a, b) = (self.left.first_units(left.clone()), self.right.first_units(right.clone()));
         let keys = |units: &[ComparedUnit]| units.iter().map(|unit| unit.fingerprint).collect::<Vec<_>>();
@@ -121,7 +123,8 @@ impl SequenceComparison<'_> {
         inner
     }
 
-    /// Pairs calls of the same function among units that are not equal, and records the units between the pairs as differences.
+    /// Pairs calls of the same function among the units without an equal counterpart, and records the units between the pairs as
+    /// differences.
     fn pair_calls(&mut self, left: &[ComparedUnit], right: &[ComparedUnit], at: (u64, u64), inner: &mut Vec<(Range<u64>, Range<u64>)>) {
         let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
         for (place, call) in right.iter().enumerate().filter_map(|(place, unit)| Some((place, unit.call?))) {

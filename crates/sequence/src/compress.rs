@@ -1,4 +1,5 @@
-//! Compressors, which take symbols one by one and return a grammar. With windows, their memory is bounded.
+//! Compressors, which take the symbols of a sequence one by one and return a grammar that generates the sequence. Dividing the sequence
+//! into windows bounds their memory.
 //!
 //! | method | time per symbol | size | depth | online |
 //! |---|---|---|---|---|
@@ -27,23 +28,23 @@ pub trait Compressor {
     /// Appends a symbol.
     fn push(&mut self, symbol: u64);
 
-    /// Returns the number of body items and terminals in memory, each of which takes some tens of bytes.
+    /// Returns the number of grammar items and distinct symbols in memory. Each takes some tens of bytes.
     fn items_in_memory(&self) -> usize;
 
-    /// Returns the grammar of all symbols so far. Fails if the grammar has more than [`crate::grammar::MAX_ITEMS`] items.
+    /// Returns the grammar of all symbols pushed so far. Fails if it has more than [`crate::grammar::MAX_ITEMS`] items.
     fn close(self: Box<Self>) -> Result<Grammar, SequenceError>;
 }
 
 /// An algorithm that compresses a sequence into a grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CompressionMethod {
-    /// Unique digrams, and rules that are used at least twice (Nevill-Manning and Witten 1997).
+    /// Keeps digrams unique, and rules used at least twice (Nevill-Manning and Witten 1997).
     Sequitur = 1,
-    /// Repeated replacement of the most frequent pair by a rule (Larsson and Moffat 1999).
+    /// Repeatedly replaces the most frequent pair by a rule (Larsson and Moffat 1999).
     RePair = 2,
-    /// Blocks at local minima of hashes, level by level (Mehlhorn, Sundar and Uhrig 1997).
+    /// Cuts blocks at local minima of hashes, level by level (Mehlhorn, Sundar and Uhrig 1997).
     LocallyConsistent = 3,
-    /// Content-defined phrases, and Sequitur on the sequence of phrases.
+    /// Cuts phrases at positions that depend on the content, and applies Sequitur to the sequence of phrases.
     Phrases = 4,
 }
 
@@ -62,10 +63,10 @@ impl CompressionMethod {
         }
     }
 
-    /// Parses a name that [`CompressionMethod::name`] returns.
+    /// Parses a name as returned by [`CompressionMethod::name`].
     pub fn from_name(name: &str) -> Result<CompressionMethod, SequenceError> {
         let found = CompressionMethod::ALL.into_iter().find(|method| method.name() == name);
-        found.ok_or_else(|| SequenceError::parameter("method", name, "sequitur, re-pair, locally-consistent or phrases"))
+        found.ok_or_else(|| SequenceError::invalid_parameter("method", name, "sequitur, re-pair, locally-consistent or phrases"))
     }
 
     /// Creates an empty compressor that uses this method.

@@ -1,28 +1,30 @@
 //! Enumerates the short strings of a sequence from its grammar, each occurrence once, without expanding the sequence (J. R. Larus, "Whole
 //! program paths", PLDI 1999, section 4).
 //!
-//! In the body of the smallest rule that contains an occurrence of a string of length l, the string crosses a boundary between two items.
-//! Each string that crosses such a boundary is therefore counted as often as its rule occurs. Only the first and last l - 1 symbols of an
-//! item's expansion are needed, so a gap replaces the others. Time and memory are O(items x l).
+//! Consider an occurrence of a string of length l, and the smallest rule that generates it. In that rule's body, the string crosses a
+//! boundary between two items. So it suffices to visit all strings that cross such a boundary, and to count each as often as its rule
+//! occurs. Only the first and last l - 1 symbols that an item generates are needed for this, so a gap replaces the others. Time and memory
+//! are O(items x l).
 
 use crate::grammar::{Grammar, GrammarItem, TerminalId};
 use std::ops::Range;
 
-/// Marks a gap in [`CrossingTexts::text`].
+/// Stands for the omitted symbols in [`CrossingTexts::text`].
 pub(crate) const GAP: u32 = u32::MAX;
 
-/// The parts of all rules' expansions that are near item boundaries.
+/// For all rules, the symbols near the boundaries between the items of the rule's body.
 pub(crate) struct CrossingTexts {
-    /// Terminal numbers and gaps, rule after rule.
+    /// Terminal numbers and gaps of all rules, one rule after the other.
     pub text: Vec<u32>,
-    /// The end of each position's item. A terminal's end is its own position, so that a string of length 1 counts as crossing.
+    /// For each position in `text`, the end of the item to which it belongs. For terminals, this is the position itself, so that strings of
+    /// length 1 count as crossing.
     ends: Vec<u32>,
-    /// For each rule, its range in `text` and the number of its occurrences.
+    /// For each rule, its range in `text`, and how often the rule occurs in the sequence.
     pub rules: Vec<(Range<usize>, u64)>,
 }
 
 impl CrossingTexts {
-    /// Prepares the enumeration of strings of up to `longest` symbols.
+    /// Prepares the enumeration of strings with up to `longest` symbols.
     pub fn new(grammar: &Grammar, longest: usize) -> CrossingTexts {
         let mut texts = CrossingTexts { text: Vec::new(), ends: Vec::new(), rules: Vec::new() };
         for (rule, occurrences) in grammar.rules().zip(grammar.rule_occurrences()) {
@@ -56,12 +58,13 @@ impl CrossingTexts {
         self.ends.resize(self.text.len(), self.text.len() as u32);
     }
 
-    /// Returns true if the string of `length` symbols at `place` extends beyond its first item.
+    /// Returns true if the string of `length` symbols at `place` extends beyond the item in which it starts.
     pub fn is_crossing(&self, place: usize, length: usize) -> bool {
         place + length > self.ends[place] as usize
     }
 
-    /// Calls `visit` with each string of exactly `length` symbols (at most `longest`), and the number of its occurrences at this position.
+    /// Calls `visit` with each string of exactly `length` symbols, and how often it occurs in the sequence at this place of the rule.
+    /// `length` must not exceed `longest`.
     pub fn for_each(&self, length: usize, mut visit: impl FnMut(&[u32], u64)) {
         for (range, occurrences) in &self.rules {
             let mut gap_free = range.start;

@@ -1,6 +1,6 @@
 //! Errors of serialised windows and of parameters.
 
-/// A window cannot be read, or a parameter is out of range.
+/// The reason why a window cannot be read, or which parameter is out of range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SequenceError {
     /// The bytes of a window do not describe a grammar.
@@ -48,7 +48,7 @@ pub enum SequenceError {
 }
 
 impl SequenceError {
-    pub(crate) fn parameter(parameter: &'static str, value: impl ToString, permitted: &'static str) -> SequenceError {
+    pub(crate) fn invalid_parameter(parameter: &'static str, value: impl ToString, permitted: &'static str) -> SequenceError {
         SequenceError::Parameter { parameter, value: value.to_string(), permitted }
     }
 }

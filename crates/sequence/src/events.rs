@@ -1,35 +1,37 @@
 //! Classes of symbols, for analyses that need calls and returns.
 //!
-//! A call's events are between an `Enter` and a `Leave`. A call of a function that records no events has neither symbol. Three conventions
-//! ([`Convention`]; Vaswani, section 3.4.1) determine how paths with calls are recorded.
+//! A call's events are between an `Enter` and a `Leave`. A call of a function that records no events has neither symbol. How a path that
+//! contains calls is recorded depends on one of three conventions ([`Convention`]; Vaswani, section 3.4.1).
 
 /// How paths that contain calls are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Convention {
-    /// As several subpaths. A subpath ends before each call's `Enter`, and the next subpath begins after the return.
+    /// A path with calls is recorded as several subpaths. A subpath ends before each call's `Enter`, and the next one begins after the
+    /// return.
     Subpaths,
-    /// As one event, after the events of their calls.
+    /// A path is recorded as one event, after the events of its calls.
     WholePaths,
-    /// As one event, after the events of their calls. In addition, before each call, the path's prefix is recorded as a subpath that ends
-    /// at the call. Prefixes are redundant, but strings of events then identify the executed code as well as subpaths do.
+    /// A path is recorded as one event, after the events of its calls. In addition, before each call, the part of the path up to the call
+    /// is recorded as a prefix. Prefixes are redundant, but with them, strings of events identify the executed code as precisely as
+    /// subpaths do.
     Prefixes,
 }
 
 /// Where a subpath ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SubpathEnd {
-    /// At a call, after which the frame continues.
+    /// The subpath ends at a call, after which its frame continues.
     Call,
-    /// At a back edge, after which the frame continues.
+    /// The subpath ends at a back edge, after which its frame continues.
     BackEdge,
-    /// At the function's return, or where an exception exits the function.
+    /// The subpath ends with the function's return, or where an exception leaves the function.
     Return,
 }
 
-/// The event that a symbol represents.
+/// The kind of event that a symbol represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventClass {
-    /// A path of a function was executed.
+    /// A path, or a part of a path, of a function was executed.
     Subpath {
         /// The function's number.
         function: u32,
@@ -42,7 +44,7 @@ pub enum EventClass {
     Leave,
 }
 
-/// Determines which event each symbol represents.
+/// Determines the kind of event that each symbol represents.
 pub trait Classify {
     /// Returns the event that `symbol` represents.
     fn class(&self, symbol: u64) -> EventClass;

@@ -1,9 +1,9 @@
-//! General paths: the last k branches as a path, across loops and joins of the control flow.
+//! General paths: a path consists of the last k branches, across loops and joins of the control flow.
 //!
-//! Source: C. Young and M. D. Smith, "Better global scheduling using path profiles" (MICRO 1998), section 3. An automaton is built lazily.
-//! Its states are the paths so far, and a branch leads to the path that consists of the last k branches. A branch therefore usually costs
-//! one hash look-up and one increment for any k. Paths near the start of a frame have fewer than k branches. Memory is proportional to the
-//! number of distinct paths, at most 2^k per loop.
+//! Source: C. Young and M. D. Smith, "Better global scheduling using path profiles" (MICRO 1998), section 3. An automaton is built lazily,
+//! with one state for each path. A branch leads from a state to the path that consists of the last k branches including this one. A branch
+//! therefore usually costs one hash look-up and one increment, whatever k is. Paths near the start of a frame have fewer than k branches.
+//! Memory is proportional to the number of distinct paths, at most 2^k per loop.
 
 use crate::SequenceError;
 use crate::compress::hashing::BuildMixer;
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 /// Maximum length of a path, in branches.
 pub const MAX_BRANCHES: usize = 1000;
 
-/// A state of the automaton: the last branches of a frame.
+/// A state of the automaton, which stands for the last branches of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GeneralPathState(u32);
 
@@ -20,17 +20,17 @@ pub struct GeneralPathState(u32);
 #[derive(Clone, Debug)]
 pub struct GeneralPaths {
     k: usize,
-    /// Branches and count of each state. The first state is the empty path.
+    /// For each state, its path and the number of executions of the path. The first state is the empty path.
     states: Vec<(Box<[u64]>, u64)>,
     numbers: HashMap<Box<[u64]>, u32>,
     next: HashMap<(u32, u64), u32, BuildMixer>,
 }
 
 impl GeneralPaths {
-    /// Creates empty counts for paths of up to `k` branches. `k` must be from 1 to [`MAX_BRANCHES`].
+    /// Creates an automaton that counts paths of up to `k` branches. `k` must be from 1 to [`MAX_BRANCHES`].
     pub fn new(k: usize) -> Result<GeneralPaths, SequenceError> {
         if k == 0 || k > MAX_BRANCHES {
-            return Err(SequenceError::parameter("branches of a general path", k, "1 to 1000"));
+            return Err(SequenceError::invalid_parameter("branches of a general path", k, "1 to 1000"));
         }
         Ok(GeneralPaths { k, states: vec![(Box::default(), 0)], numbers: HashMap::new(), next: HashMap::default() })
     }
@@ -40,7 +40,7 @@ impl GeneralPaths {
         GeneralPathState(0)
     }
 
-    /// Records a branch, and counts the path that ends with it.
+    /// Records a branch: advances `position`, and counts the path that ends with the branch.
     pub fn push(&mut self, position: &mut GeneralPathState, branch: u64) {
         let key = (position.0, branch);
         let state = match self.next.get(&key) {

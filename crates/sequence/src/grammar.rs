@@ -1,8 +1,8 @@
-//! Straight-line grammars: each rule has one body, so a grammar generates exactly one sequence.
+//! Straight-line grammars, in which each rule has only one body, so that a grammar generates exactly one sequence.
 //!
-//! Invariants of every grammar: a rule's body contains only terminals and rules with smaller numbers, so one pass over the rules visits
-//! them from the leaves to the root; the last rule is the root; every other rule is used and is not empty; terminals are distinct. Such a
-//! pass takes time proportional to the number of items, not to the length of the sequence.
+//! Every grammar has these invariants: a rule's body contains only terminals and rules with smaller numbers; the last rule is the root;
+//! every other rule is used and is not empty; terminals are distinct. Therefore, one pass over the rules in order visits each rule after
+//! the rules that it uses. Such a pass takes time proportional to the number of items, not to the length of the sequence.
 
 mod access;
 mod codec;
@@ -19,14 +19,14 @@ pub use search::{Occurrences, SearchPattern};
 use crate::SequenceError;
 use std::collections::HashMap;
 
-/// Maximum number of items in a grammar. Items are counted in 32 bits.
+/// Maximum number of items in a grammar. The number of an item must fit in 31 bits.
 pub const MAX_ITEMS: usize = (u32::MAX >> 1) as usize;
 
-/// Number of a rule in its grammar.
+/// A rule, by its number in the grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleId(pub u32);
 
-/// Number of a distinct symbol in its grammar.
+/// A distinct symbol of the sequence, by its number in the grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TerminalId(pub u32);
 
@@ -43,9 +43,9 @@ pub enum GrammarItem {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grammar {
     terminals: Vec<u64>,
-    /// Start of each rule's body in `items`, and the end of the last one.
+    /// For each rule, the start of its body in `items`, followed by the end of the last body.
     starts: Vec<u32>,
-    /// Terminals as their number; rules as their number plus the number of terminals.
+    /// The bodies of all rules. A terminal is represented by its number, and a rule by its number plus the number of terminals.
     items: Vec<u32>,
     /// For each item, the number of symbols from the start of its rule's body to the end of the item.
     ends: Vec<u64>,
@@ -62,19 +62,20 @@ pub struct GrammarStatistics {
     pub rules: usize,
     /// Total number of items in all bodies.
     pub items: usize,
-    /// Number of rules on the longest chain from the root to a terminal.
+    /// Maximum number of rules on a chain from the root to a terminal.
     pub depth: usize,
 }
 
-/// Rules in any order, as compressors create them. An item with the bit [`RULE`] is an index into `bodies`.
+/// Rules in any order, as compressors create them. In a body, an item with the bit [`RULE_BIT`] set is an index into `bodies`, and any other
+/// is a terminal.
 pub(crate) struct RawRules {
     pub terminals: Vec<u64>,
     pub bodies: Vec<Vec<u32>>,
     pub root: usize,
 }
 
-/// Marks an item of [`RawRules`] as a rule.
-pub(crate) const RULE: u32 = 1 << 31;
+/// Bit of a [`RawRules`] item that stands for a rule.
+pub(crate) const RULE_BIT: u32 = 1 << 31;
 
 impl Grammar {
     /// Returns the grammar of the empty sequence.
@@ -82,7 +83,7 @@ impl Grammar {
         Grammar { terminals: Vec::new(), starts: vec![0, 0], items: Vec::new(), ends: Vec::new() }
     }
 
-    /// Assembles a grammar. The caller guarantees the invariants.
+    /// Assembles a grammar. The caller guarantees the invariants of grammars.
     pub(crate) fn from_parts(terminals: Vec<u64>, starts: Vec<u32>, items: Vec<u32>) -> Grammar {
         let count = terminals.len() as u32;
         let mut ends: Vec<u64> = Vec::with_capacity(items.len());
@@ -111,7 +112,7 @@ impl Grammar {
         RuleId(self.starts.len() as u32 - 2)
     }
 
-    /// Iterates over all rules in order. Each rule uses only earlier rules.
+    /// Iterates over all rules in order. A rule comes after the rules that it uses.
     pub fn rules(&self) -> impl DoubleEndedIterator<Item = RuleId> + use<> {
         (0..self.starts.len() as u32 - 1).map(RuleId)
     }
@@ -126,22 +127,22 @@ impl Grammar {
         &self.terminals
     }
 
-    /// Returns the terminal for a symbol, or `None` if the symbol does not occur. Linear in the number of terminals.
+    /// Returns the terminal for a symbol, or `None` if the symbol does not occur. Takes time linear in the number of terminals.
     pub fn terminal(&self, symbol: u64) -> Option<TerminalId> {
         self.terminals.iter().position(|t| *t == symbol).map(|t| TerminalId(t as u32))
     }
 
     /// Returns the body of a rule.
     pub fn body(&self, rule: RuleId) -> impl DoubleEndedIterator<Item = GrammarItem> + ExactSizeIterator + '_ {
-        self.items[self.places(rule)].iter().map(|item| self.item(*item))
+        self.items[self.body_range(rule)].iter().map(|item| self.decode_item(*item))
     }
 
-    /// Returns the number of symbols in the expansion of a rule.
+    /// Returns the number of symbols that a rule generates.
     pub fn rule_length(&self, rule: RuleId) -> u64 {
         rule_length(&self.starts, &self.ends, rule.0 as usize)
     }
 
-    /// Returns the number of symbols in the expansion of an item.
+    /// Returns the number of symbols that an item generates.
     pub fn item_length(&self, item: GrammarItem) -> u64 {
         match item {
             GrammarItem::Terminal(_) => 1,
@@ -149,7 +150,7 @@ impl Grammar {
         }
     }
 
-    /// Computes the sizes, in time linear in the number of items.
+    /// Computes statistics of the grammar, in time linear in the number of items.
     pub fn statistics(&self) -> GrammarStatistics {
         let depth = self.fold(|_| 0, |children: &[&usize]| children.iter().map(|depth| **depth).max().unwrap_or(0) + 1);
         GrammarStatistics {
@@ -161,7 +162,7 @@ impl Grammar {
         }
     }
 
-    /// Returns the number of occurrences of each rule in the derivation of the sequence, which is 1 for the root.
+    /// Returns how often each rule occurs in the derivation of the sequence. The root occurs once.
     pub fn rule_occurrences(&self) -> Vec<u64> {
         let mut occurrences = vec![0; self.rule_count()];
         occurrences[self.root().0 as usize] = 1;
@@ -175,7 +176,7 @@ impl Grammar {
         occurrences
     }
 
-    /// Returns the number of occurrences of each symbol, by terminal number. Linear in the number of items.
+    /// Returns the number of occurrences of each symbol, by terminal number. Takes time linear in the number of items.
     pub fn terminal_counts(&self) -> Vec<u64> {
         let mut counts = vec![0; self.terminals.len()];
         for (rule, occurrences) in self.rules().zip(self.rule_occurrences()) {
@@ -188,7 +189,8 @@ impl Grammar {
         counts
     }
 
-    /// Computes a value for each rule from the values of its body's items, in one pass from the leaves.
+    /// Computes a value for each rule from the values of the items in its body. `leaf` returns the value of a symbol, and `join` that of a
+    /// rule.
     pub fn fold<T>(&self, leaf: impl Fn(u64) -> T, join: impl Fn(&[&T]) -> T) -> Vec<T> {
         let leaves: Vec<T> = self.terminals.iter().map(|symbol| leaf(*symbol)).collect();
         let mut values: Vec<T> = Vec::with_capacity(self.rule_count());
@@ -216,7 +218,7 @@ impl Grammar {
             let first = raw.bodies.len() as u32;
             let translate = |item: GrammarItem| match item {
                 GrammarItem::Terminal(terminal) => numbers[terminal.0 as usize],
-                GrammarItem::Rule(rule) => RULE | (first + rule.0),
+                GrammarItem::Rule(rule) => RULE_BIT | (first + rule.0),
             };
             for rule in window.rules().filter(|rule| *rule != window.root()) {
                 raw.bodies.push(window.body(rule).map(translate).collect());
@@ -229,7 +231,8 @@ impl Grammar {
         raw.grammar()
     }
 
-    /// Returns the sequence of those symbols for which `keep` returns true. Linear in the number of items, because nothing is expanded.
+    /// Returns the grammar of the sequence that remains if only symbols with `keep(symbol)` are retained. Takes time linear in the number
+    /// of items, because nothing is expanded.
     pub fn retained(&self, keep: impl Fn(u64) -> bool) -> Result<Grammar, SequenceError> {
         let mut terminals = Terminals::default();
         let kept: Vec<Option<u32>> = self.terminals.iter().map(|s| keep(*s).then(|| terminals.number(*s))).collect();
@@ -239,11 +242,11 @@ impl Grammar {
             for item in self.body(rule) {
                 match item {
                     GrammarItem::Terminal(terminal) => body.extend(kept[terminal.0 as usize]),
-                    // A rule with at most one remaining item is replaced by that item.
+                    // A rule of which only one item or none remains is replaced by what remains.
                     GrammarItem::Rule(child) if bodies[child.0 as usize].len() < 2 => {
                         body.extend(bodies[child.0 as usize].first().copied())
                     }
-                    GrammarItem::Rule(child) => body.push(RULE | child.0),
+                    GrammarItem::Rule(child) => body.push(RULE_BIT | child.0),
                 }
             }
             bodies.push(body);
@@ -251,7 +254,8 @@ impl Grammar {
         RawRules { terminals: terminals.list, root: bodies.len() - 1, bodies }.grammar()
     }
 
-    /// Replaces each symbol by any number of symbols, without expansion. Fails if the result has more than [`MAX_ITEMS`] items.
+    /// Replaces each symbol by any number of symbols, without expanding the sequence. Fails if the result has more than [`MAX_ITEMS`]
+    /// items.
     pub fn substituted(&self, replacement: impl FnMut(u64) -> Vec<u64>) -> Result<Grammar, SequenceError> {
         let mut terminals = Terminals::default();
         let mut bodies: Vec<Vec<u32>> = Vec::with_capacity(self.terminals.len() + self.rule_count());
@@ -266,11 +270,11 @@ impl Grammar {
                     GrammarItem::Terminal(terminal) => terminal.0 as usize,
                     GrammarItem::Rule(child) => first + child.0 as usize,
                 };
-                // A body with at most one item is inserted in place of the rule.
+                // A rule with at most one item is replaced by that item.
                 if bodies[place].len() < 2 {
                     body.extend(bodies[place].first().copied());
                 } else {
-                    body.push(RULE | place as u32);
+                    body.push(RULE_BIT | place as u32);
                 }
             }
             bodies.push(body);
@@ -278,12 +282,12 @@ impl Grammar {
         RawRules { terminals: terminals.list, root: bodies.len() - 1, bodies }.grammar()
     }
 
-    fn item(&self, item: u32) -> GrammarItem {
+    fn decode_item(&self, item: u32) -> GrammarItem {
         let count = self.terminals.len() as u32;
         if item < count { GrammarItem::Terminal(TerminalId(item)) } else { GrammarItem::Rule(RuleId(item - count)) }
     }
 
-    fn places(&self, rule: RuleId) -> std::ops::Range<usize> {
+    fn body_range(&self, rule: RuleId) -> std::ops::Range<usize> {
         self.starts[rule.0 as usize] as usize..self.starts[rule.0 as usize + 1] as usize
     }
 }
@@ -293,7 +297,7 @@ fn rule_length(starts: &[u32], ends: &[u64], rule: usize) -> u64 {
     if start == end { 0 } else { ends[end as usize - 1] }
 }
 
-/// Numbers symbols in order of first occurrence.
+/// Numbers distinct symbols in order of their first occurrence.
 #[derive(Default)]
 pub(crate) struct Terminals {
     pub list: Vec<u64>,
@@ -311,7 +315,8 @@ impl Terminals {
 }
 
 impl RawRules {
-    /// Builds a grammar from the rules that are reachable from the root, sorted so that each rule follows the rules it uses.
+    /// Builds a grammar from the rules that are reachable from the root. They are sorted so that each rule comes after the rules that it
+    /// uses.
     pub fn grammar(self) -> Result<Grammar, SequenceError> {
         let order = self.postorder();
         let size: usize = order.iter().map(|rule| self.bodies[*rule as usize].len()).sum();
@@ -323,7 +328,7 @@ impl RawRules {
         let (mut starts, mut items) = (vec![0], Vec::with_capacity(size));
         for (number, rule) in (0..).zip(order) {
             numbers[rule as usize] = count + number;
-            let translate = |item: &u32| if item & RULE == 0 { *item } else { numbers[(item & !RULE) as usize] };
+            let translate = |item: &u32| if item & RULE_BIT == 0 { *item } else { numbers[(item & !RULE_BIT) as usize] };
             items.extend(self.bodies[rule as usize].iter().map(translate));
             starts.push(items.len() as u32);
         }
@@ -332,15 +337,15 @@ impl RawRules {
 
     pub fn inline_single_uses(mut self) -> RawRules {
         let mut uses = vec![0_u32; self.bodies.len()];
-        for item in self.bodies.iter().flatten().filter(|item| **item & RULE != 0) {
-            uses[(item & !RULE) as usize] += 1;
+        for item in self.bodies.iter().flatten().filter(|item| **item & RULE_BIT != 0) {
+            uses[(item & !RULE_BIT) as usize] += 1;
         }
         for rule in self.postorder() {
             let body = std::mem::take(&mut self.bodies[rule as usize]);
             let mut longer = Vec::with_capacity(body.len());
             for item in body {
-                if item & RULE != 0 && uses[(item & !RULE) as usize] == 1 {
-                    longer.append(&mut self.bodies[(item & !RULE) as usize]);
+                if item & RULE_BIT != 0 && uses[(item & !RULE_BIT) as usize] == 1 {
+                    longer.append(&mut self.bodies[(item & !RULE_BIT) as usize]);
                 } else {
                     longer.push(item);
                 }
@@ -357,11 +362,12 @@ impl RawRules {
         let mut open = vec![(self.root as u32, 0)];
         seen[self.root] = true;
         while let Some((rule, place)) = open.last_mut() {
-            let next = self.bodies[*rule as usize][*place..].iter().position(|item| item & RULE != 0 && !seen[(item & !RULE) as usize]);
+            let next =
+                self.bodies[*rule as usize][*place..].iter().position(|item| item & RULE_BIT != 0 && !seen[(item & !RULE_BIT) as usize]);
             match next {
                 Some(distance) => {
                     *place += distance + 1;
-                    let child = self.bodies[*rule as usize][*place - 1] & !RULE;
+                    let child = self.bodies[*rule as usize][*place - 1] & !RULE_BIT;
                     seen[child as usize] = true;
                     open.push((child, 0));
                 }

@@ -2,9 +2,9 @@
 //!
 //! A *subpath* is a string of symbols in the sequence, its *frequency* is the number of its (possibly overlapping) occurrences, and its
 //! *cost* is its frequency times the sum of its symbols' weights. A subpath is *hot* if its length is within bounds and its cost reaches a
-//! threshold, and *minimal* if it contains no shorter hot subpath. Nearly every string that contains a hot subpath is also hot, so
-//! minimality keeps the result short. Each length takes O(items x longest) time. Strings that are hot, or too rare to become hot, are not
-//! extended.
+//! threshold, and *minimal* if it contains no shorter hot subpath. Most strings that contain a hot subpath are also hot, so minimality
+//! keeps the result short. Strings of each length are found in O(items x longest) time by extending those of the previous length; strings
+//! that are already hot, or too rare to become hot, are not extended.
 
 use crate::SequenceError;
 use crate::compress::hashing::BuildMixer;
@@ -12,7 +12,7 @@ use crate::crossing::{CrossingTexts, GAP};
 use crate::grammar::Grammar;
 use std::collections::HashMap;
 
-/// Bounds and threshold of hot subpaths.
+/// The parameters that determine which subpaths are hot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HotParameters {
     /// Minimum number of symbols.
@@ -30,11 +30,11 @@ pub struct HotSubpath {
     pub symbols: Vec<u64>,
     /// Number of occurrences.
     pub frequency: u64,
-    /// The sum of the symbols' weights times the frequency.
+    /// The sum of the symbols' weights, multiplied by the frequency.
     pub cost: u128,
 }
 
-/// Maximum for [`HotParameters::longest`].
+/// Maximum value of [`HotParameters::longest`].
 pub const MAX_LENGTH: usize = 1000;
 
 /// Returns the minimal hot subpaths in order of descending cost, then by symbols. Fails if the bounds are empty or exceed [`MAX_LENGTH`].
@@ -46,7 +46,7 @@ pub fn minimal_hot_subpaths(
     let HotParameters { shortest, longest, threshold } = parameters;
     if shortest == 0 || shortest > longest || longest > MAX_LENGTH {
         let bounds = format!("{shortest} to {longest}");
-        return Err(SequenceError::parameter("lengths of hot subpaths", bounds, "1 to 1000, with the minimum first"));
+        return Err(SequenceError::invalid_parameter("lengths of hot subpaths", bounds, "1 to 1000, with the minimum first"));
     }
     let weights: Vec<u64> = grammar.terminals().iter().map(|symbol| weight(*symbol)).collect();
     let heaviest = u128::from(weights.iter().copied().max().unwrap_or(0)) * longest as u128;
@@ -68,15 +68,15 @@ pub fn minimal_hot_subpaths(
             }
             *alive = !is_hot && heaviest * u128::from(string.frequency) >= threshold;
         }
-        level.keep_alive(&alive);
+        level.remove_dead_strings(&alive);
     }
     found.sort_by(|a, b| b.cost.cmp(&a.cost).then_with(|| a.symbols.cmp(&b.symbols)));
     Ok(found)
 }
 
-/// All strings of one length that may be part of a hot subpath.
+/// Strings of one length that may be part of a hot subpath.
 struct CandidateStrings {
-    /// For each position of the texts, the number of the string that begins there, or [`GAP`] if none does.
+    /// For each position in the texts, the number of the string that begins there; [`GAP`] if none does.
     at: Vec<u32>,
     strings: Vec<CountedString>,
 }
@@ -98,7 +98,8 @@ impl CandidateStrings {
         level
     }
 
-    /// Combines strings that overlap in all but one symbol into strings that are longer by one.
+    /// Returns the strings that are longer by one symbol. Each combines two strings of the current length that overlap in all symbols but
+    /// one.
     fn extend_strings(self, texts: &CrossingTexts, length: usize) -> CandidateStrings {
         let mut numbers: HashMap<u64, u32, BuildMixer> = HashMap::default();
         let mut longer = CandidateStrings { at: self.at, strings: Vec::new() };
@@ -130,7 +131,7 @@ impl CandidateStrings {
         }
     }
 
-    fn keep_alive(&mut self, alive: &[bool]) {
+    fn remove_dead_strings(&mut self, alive: &[bool]) {
         for number in self.at.iter_mut().filter(|number| **number != GAP) {
             if !alive[*number as usize] {
                 *number = GAP;

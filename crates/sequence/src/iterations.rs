@@ -1,10 +1,11 @@
-//! Paths across iterations: k consecutive Ball-Larus paths of one activation as one path, counted exactly without storing the sequence.
+//! Paths across loop iterations: k consecutive Ball-Larus paths of one activation of a function are counted as one path, exactly and
+//! without storing the sequence.
 //!
 //! Source: D. C. D'Elia and C. Demetrescu, "Ball-Larus path profiling across multiple loop iterations" (OOPSLA 2013). The paths of an
 //! activation form a sequence, without the paths of its callees. The sequence is split into slabs of k - 1 paths. For each executed path, a
 //! trie contains the string from the start of the previous slab up to this path, and the string's node holds a count. A string of k paths
-//! is within two consecutive slabs, so it is a suffix of some nodes' strings. Its count is the sum of those nodes' counts. Each path takes
-//! O(1) hash look-ups for any k.
+//! is within two consecutive slabs, so it is a suffix of some nodes' strings. Its count is the sum of those nodes' counts. Each executed
+//! path takes O(1) hash look-ups, whatever k is.
 
 use crate::compress::hashing::BuildMixer;
 use crate::events::{Classify, EventClass, SubpathEnd};
@@ -16,18 +17,18 @@ pub const MAX_ITERATIONS: usize = 64;
 
 const ROOT: u32 = 0;
 
-/// The position of an activation in a forest.
+/// The position in a forest of a function's activation.
 #[derive(Clone, Copy, Debug)]
 pub struct ForestPosition {
-    /// Node of the string from the start of the previous slab, or [`ROOT`] in the first slab.
+    /// Node of the string from the start of the previous slab up to now; [`ROOT`] in the first slab.
     long: u32,
-    /// Node of the string from the start of the current slab.
+    /// Node of the string from the start of the current slab up to now.
     short: u32,
     /// Number of paths in the current slab so far.
     paths: usize,
 }
 
-/// Counts of k-iteration paths of one function.
+/// The trie that counts the k-iteration paths of one function.
 #[derive(Clone, Debug)]
 pub struct SlabForest {
     k: usize,
@@ -47,7 +48,7 @@ impl SlabForest {
     /// Creates an empty forest for `k` iterations. `k` must be from 1 to [`MAX_ITERATIONS`].
     pub fn new(k: usize) -> Result<SlabForest, SequenceError> {
         if k == 0 || k > MAX_ITERATIONS {
-            return Err(SequenceError::parameter("iterations of a path", k, "1 to 64"));
+            return Err(SequenceError::invalid_parameter("iterations of a path", k, "1 to 64"));
         }
         let root = IterationNode { path: 0, parent: ROOT, depth: 0, count: 0 };
         Ok(SlabForest { k, nodes: vec![root], children: HashMap::default() })
@@ -58,21 +59,21 @@ impl SlabForest {
         ForestPosition { long: ROOT, short: ROOT, paths: 0 }
     }
 
-    /// Records the next path of an activation.
+    /// Records the next path of an activation, whose position is `position`.
     pub fn push(&mut self, position: &mut ForestPosition, path: u32) {
         if position.paths == (self.k - 1).max(1) {
             *position = ForestPosition { long: if self.k == 1 { ROOT } else { position.short }, short: ROOT, paths: 0 };
         }
-        position.short = self.child(position.short, path);
+        position.short = self.find_or_add_child(position.short, path);
         position.paths += 1;
         if position.long != ROOT {
-            position.long = self.child(position.long, path);
+            position.long = self.find_or_add_child(position.long, path);
         }
         let ends = if position.long == ROOT { position.short } else { position.long };
         self.nodes[ends as usize].count += 1;
     }
 
-    /// Returns the counts of all strings of exactly `length` consecutive paths, or no counts if `length` exceeds k.
+    /// Returns the number of executions of each string of exactly `length` consecutive paths. Returns no counts if `length` exceeds k.
     pub fn counts(&self, length: usize) -> BTreeMap<Vec<u32>, u64> {
         let mut counts = BTreeMap::new();
         for node in self.nodes.iter().filter(|node| node.count > 0 && node.depth as usize >= length && length <= self.k) {
@@ -81,7 +82,7 @@ impl SlabForest {
         counts
     }
 
-    /// Returns the number of trie nodes, which determines the memory used.
+    /// Returns the number of trie nodes, to which the memory is proportional.
     pub fn nodes(&self) -> usize {
         self.nodes.len()
     }
@@ -93,7 +94,7 @@ impl SlabForest {
         paths
     }
 
-    fn child(&mut self, parent: u32, path: u32) -> u32 {
+    fn find_or_add_child(&mut self, parent: u32, path: u32) -> u32 {
         let next = self.nodes.len() as u32;
         let child = *self.children.entry(u64::from(parent) << 32 | u64::from(path)).or_insert(next);
         if child == next {
@@ -107,7 +108,7 @@ impl SlabForest {
 pub struct IterationProfile {
     k: usize,
     functions: BTreeMap<u32, SlabForest>,
-    /// Ball-Larus paths as strings of subpaths, by path number.
+    /// For each number of a Ball-Larus path, the path as a string of subpaths.
     paths: Vec<Vec<u64>>,
     numbers: HashMap<Vec<u64>, u32>,
     frames: Vec<ActivationFrame>,
@@ -115,15 +116,15 @@ pub struct IterationProfile {
 
 #[derive(Default)]
 struct ActivationFrame {
-    /// The subpaths after the last back edge.
+    /// The subpaths that were executed since the last back edge.
     subpaths: Vec<u64>,
     position: Option<(u32, ForestPosition)>,
 }
 
-/// A sequence of paths that one or more loops repeat.
+/// A sequence of paths that consecutive iterations of a loop repeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepeatedPattern {
-    /// The paths as strings of subpaths. Of all rotations of the pattern, this is the smallest.
+    /// The repeated paths, each as a string of subpaths. Of all rotations of the pattern, the smallest is stored.
     pub paths: Vec<Vec<u64>>,
     /// Number of k-iteration paths that repeat the pattern.
     pub count: u64,
@@ -153,7 +154,7 @@ impl IterationProfile {
         Ok(profile)
     }
 
-    /// Starts the sequence of a different thread, or of a different copy of the program.
+    /// Starts the sequence of another thread, or of another instrumented copy of the program.
     pub fn begin(&mut self) {
         self.frames = vec![ActivationFrame::default()];
     }
@@ -206,9 +207,9 @@ impl IterationProfile {
         &self.paths[number as usize]
     }
 
-    /// Returns the patterns of `period` distinct paths. A pattern is returned if at least `share` (0 to 1) of the k-iteration paths that
-    /// contain one of its paths repeat the pattern. k must be at least twice the period. Alternation between two paths is a pattern of
-    /// period 2.
+    /// Returns the patterns of `period` distinct paths that loop iterations repeat; alternation between two paths has period 2. A pattern
+    /// is returned if it is repeated by at least `share` (0 to 1) of the k-iteration paths that contain one of its paths. k must be at
+    /// least twice the period.
     pub fn repeated_patterns(&self, function: u32, period: usize, share: f64) -> Vec<RepeatedPattern> {
         if period < 2 || self.k < 2 * period {
             return Vec::new();

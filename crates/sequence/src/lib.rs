@@ -1,7 +1,8 @@
-//! Sequences of path events, compressed by grammars, and analyses of the compressed form. The crate is pure and does not interpret symbols.
+//! Sequences of path events, compressed by grammars, and analyses that work on the compressed form. The crate does no input or output, and
+//! assigns no meaning to symbols.
 //!
 //! A *symbol* is an element of a sequence, and a *terminal* is a distinct symbol of one grammar. A *rule* generates a string of symbols;
-//! the *root* rule generates the complete sequence. An *item* is an element of a rule's body, which is a terminal or a rule.
+//! the *root* rule generates the complete sequence. An *item* is an element of a rule's body, and is either a terminal or a rule.
 #![forbid(unsafe_code)]
 
 pub mod compare;

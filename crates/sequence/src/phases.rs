@@ -1,16 +1,16 @@
-//! Phases: intervals of an execution that do the same work, found by clustering.
+//! Phases of an execution: intervals that do similar work are found by clustering.
 //!
 //! After T. Sherwood, E. Perelman, G. Hamerly and B. Calder, "Automatically characterizing large scale program behavior" (ASPLOS 2002):
-//! each interval is a vector of the executions of its features, scaled to sum 1 and projected randomly to 15 dimensions. k-means runs for
-//! each number of clusters; the smallest number whose Bayesian information criterion (D. Pelleg and A. Moore, "X-means", ICML 2000) reaches
-//! 90% of its range is chosen. Vectors of paths find phases that vectors of blocks cannot (K. Vaswani, *Efficient Online Path Profiling*,
-//! section 6.2.3).
+//! each interval is represented by a vector of how often its features (paths or blocks) were executed. Vectors are scaled to sum 1 and
+//! projected randomly to 15 dimensions. k-means runs for each number of clusters; the smallest number whose Bayesian information criterion
+//! (D. Pelleg and A. Moore, "X-means", ICML 2000) reaches 90% of its range is chosen. Vectors of paths find phases that vectors of blocks
+//! cannot (K. Vaswani, *Efficient Online Path Profiling*, section 6.2.3).
 
 use crate::SequenceError;
 use crate::compress::hashing::mix;
 use std::collections::BTreeMap;
 
-/// The executions in an interval: distinct features in ascending order, each with its number of executions.
+/// What was executed in an interval: features, such as paths, in ascending order, each with its number of executions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IntervalVector(pub Vec<(u64, f64)>);
 
@@ -19,11 +19,11 @@ pub struct IntervalVector(pub Vec<(u64, f64)>);
 pub struct PhaseParameters {
     /// Maximum number of phases.
     pub max_phases: usize,
-    /// Dimensions of the projected vectors.
+    /// Number of dimensions to which vectors are projected.
     pub dimensions: usize,
-    /// Number of initial clusterings tried for each number of phases.
+    /// Number of initial clusterings that are tried for each number of phases.
     pub seeds: u64,
-    /// The share (0 to 1) of the criterion's range that the chosen clustering must reach.
+    /// How much of the range of the Bayesian information criterion the chosen clustering must reach (0 to 1).
     pub enough: f64,
 }
 
@@ -37,7 +37,7 @@ impl Default for PhaseParameters {
 /// The phases of an execution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phases {
-    /// The phase of each interval. Phases are numbered in order of their first interval.
+    /// For each interval, its phase. Phases are numbered in order of their first interval.
     pub phase_of_interval: Vec<usize>,
     /// The phases in the order of their numbers.
     pub phases: Vec<Phase>,
@@ -48,28 +48,28 @@ pub struct Phases {
 pub struct Phase {
     /// Number of intervals in the phase.
     pub intervals: usize,
-    /// The interval nearest to the centre of the cluster.
+    /// The interval nearest to the centre of the phase's cluster.
     pub representative: usize,
-    /// Features with their mean share of an interval, greatest first.
+    /// The phase's features, each with its mean share of an interval. The greatest share comes first.
     pub features: Vec<(u64, f64)>,
 }
 
 impl Phases {
-    /// Returns the intervals whose phase differs from that of the previous interval.
+    /// Returns the numbers of the intervals whose phase differs from that of the previous interval.
     pub fn changes(&self) -> Vec<usize> {
         (1..self.phase_of_interval.len()).filter(|at| self.phase_of_interval[*at] != self.phase_of_interval[at - 1]).collect()
     }
 }
 
-/// Splits a sequence into intervals of `length` symbols (the last may be shorter). `features` passes a symbol's features with their weights
-/// to the callback. `length` must not be zero.
+/// Splits a sequence into intervals of `length` symbols, the last of which may be shorter. `features` calls its callback with each feature
+/// of a symbol and the feature's weight. `length` must not be zero.
 pub fn intervals(
     symbols: impl Iterator<Item = u64>,
     length: u64,
     mut features: impl FnMut(u64, &mut dyn FnMut(u64, f64)),
 ) -> Result<Vec<IntervalVector>, SequenceError> {
     if length == 0 {
-        return Err(SequenceError::parameter("symbols of an interval", length, "at least 1"));
+        return Err(SequenceError::invalid_parameter("symbols of an interval", length, "at least 1"));
     }
     let mut vectors = Vec::new();
     let mut sums: BTreeMap<u64, f64> = BTreeMap::new();
@@ -89,22 +89,22 @@ pub fn intervals(
     Ok(vectors)
 }
 
-/// Minimum amount by which the criterion of several phases must exceed that of one phase.
+/// Amount by which the criterion of several phases must exceed that of a single phase.
 const MIN_CRITERION_GAIN: f64 = 5.0;
 
 /// Finds the phases of a sequence of intervals. The result is deterministic, since projections and initial centres come from hashes.
 ///
 /// The method differs from the paper's, because a path vector may have few features, and an execution may have few intervals. The criterion
-/// uses the effective number of dimensions. No cluster is assumed to be narrower than sampling noise (a variance of 1 / W for W events).
-/// The number of phases is at most the square root of the number of intervals. Choosing several phases over one needs "very strong"
-/// evidence (R. E. Kass and A. E. Raftery, "Bayes factors", 1995). Parameters must not be zero, and `enough` must be from 0 to 1.
+/// uses the effective number of dimensions. No cluster is assumed to be narrower than sampling noise, which is a variance of 1 / W for W
+/// events. The number of phases is at most the square root of the number of intervals. Several phases are preferred to one only with "very
+/// strong" evidence (R. E. Kass and A. E. Raftery, "Bayes factors", 1995). Parameters must not be zero, and `enough` must be from 0 to 1.
 pub fn find_phases(intervals: &[IntervalVector], parameters: PhaseParameters) -> Result<Phases, SequenceError> {
     let PhaseParameters { max_phases, dimensions, seeds, enough } = parameters;
     if max_phases == 0 || dimensions == 0 || seeds == 0 {
-        return Err(SequenceError::parameter("phases, dimensions or seeds", 0, "at least 1"));
+        return Err(SequenceError::invalid_parameter("phases, dimensions or seeds", 0, "at least 1"));
     }
     if !(0.0..=1.0).contains(&enough) {
-        return Err(SequenceError::parameter("enough", enough, "0 to 1"));
+        return Err(SequenceError::invalid_parameter("enough", enough, "0 to 1"));
     }
     if intervals.is_empty() {
         return Ok(Phases { phase_of_interval: Vec::new(), phases: Vec::new() });
@@ -114,7 +114,7 @@ pub fn find_phases(intervals: &[IntervalVector], parameters: PhaseParameters) ->
     let clusterings: Vec<Clustering> = (1..=most).map(|k| best_clustering(&points, k, seeds)).collect();
     let spread = effective_dimensions(&points);
     let events = intervals.iter().map(event_count).sum::<f64>() / intervals.len() as f64;
-    // The square of a random coordinate between -1 and 1 has a mean of 1/3.
+    // The factor is 1/3 because the square of a random coordinate between -1 and 1 has this mean.
     let min_variance = dimensions as f64 / 3.0 / (events.max(1.0) * spread);
     let score = |clustering: &Clustering| clustering.criterion(points.len(), spread, min_variance);
     let scores: Vec<f64> = clusterings.iter().map(score).collect();
@@ -128,7 +128,7 @@ fn event_count(interval: &IntervalVector) -> f64 {
     interval.0.iter().map(|(_, weight)| weight).sum::<f64>().max(f64::MIN_POSITIVE)
 }
 
-/// Scales a vector to sum 1 and projects it, with a random direction in the cube from -1 to 1 for each feature.
+/// Scales an interval's vector to sum 1 and projects it. Each feature has a random direction, with coordinates between -1 and 1.
 fn project_vector(interval: &IntervalVector, dimensions: usize) -> Vec<f64> {
     let total = event_count(interval);
     let mut point = vec![0.0; dimensions];
@@ -141,7 +141,8 @@ fn project_vector(interval: &IntervalVector, dimensions: usize) -> Vec<f64> {
     point
 }
 
-/// Returns a number from 1 to the dimension of the points. It is lower if the points spread mainly in few directions.
+/// Returns the effective number of dimensions of the points. It is at least 1, and is less than the nominal number if the points are spread
+/// mainly in few directions.
 fn effective_dimensions(points: &[Vec<f64>]) -> f64 {
     let (count, dimensions) = (points.len() as f64, points[0].len());
     let means: Vec<f64> = (0..dimensions).map(|d| points.iter().map(|point| point[d]).sum::<f64>() / count).collect();
@@ -164,7 +165,7 @@ fn best_clustering(points: &[Vec<f64>], k: usize, seeds: u64) -> Clustering {
     best.unwrap_or_else(|| run_kmeans(points, k, 0))
 }
 
-/// Maximum number of iterations of k-means, as in the paper.
+/// Maximum number of k-means iterations, which is that of the paper.
 const MAX_KMEANS_ITERATIONS: usize = 100;
 
 fn run_kmeans(points: &[Vec<f64>], k: usize, seed: u64) -> Clustering {
@@ -190,7 +191,7 @@ fn run_kmeans(points: &[Vec<f64>], k: usize, seed: u64) -> Clustering {
     Clustering { centres, of_point, distortion }
 }
 
-/// Chooses the initial centres: first a point that depends on the seed, then repeatedly the point farthest from all centres.
+/// Chooses the initial centres: first a point that the seed determines, then repeatedly the point that is farthest from all centres.
 fn choose_first_centres(points: &[Vec<f64>], k: usize, seed: u64) -> Vec<Vec<f64>> {
     let first = (mix(seed + 1) % points.len() as u64) as usize;
     let mut centres = vec![points[first].clone()];
@@ -211,7 +212,8 @@ fn squared_distance(a: &[f64], b: &[f64]) -> f64 {
 }
 
 impl Clustering {
-    /// Returns the likelihood of the points under equal spherical normal distributions, minus a penalty for the number of centres.
+    /// Returns the Bayesian information criterion: the log-likelihood of the points, assuming spherical normal distributions of equal
+    /// variance around the centres, minus a penalty for the number of centres.
     fn criterion(&self, points: usize, dimensions: f64, min_variance: f64) -> f64 {
         let (count, k) = (points as f64, self.centres.len() as f64);
         let freedom = (count - k).max(1.0) * dimensions;

@@ -1,6 +1,6 @@
-//! Parses clang command lines: whether the command compiles or links, its inputs, and its output.
+//! Parses clang command lines to find out whether the command compiles or links, its inputs, and its output.
 //!
-//! Only options that affect instrumentation are recognised. All arguments are passed on to clang unchanged; no command line is ever
+//! Only options that affect instrumentation are recognised. All arguments are passed on to clang unchanged, and no command line is ever
 //! reconstructed from the parsed form. The caller passes a function that reads response files.
 
 use super::options::{OPTIONS_WITH_VALUE, OPTIONS_WITHOUT_MACHINE_CODE};
@@ -9,16 +9,16 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use trodden_unit::codegen;
 
-/// What an input file is to the compiler.
+/// How the compiler treats an input file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompilerInputKind {
     /// Source code or LLVM IR that is compiled to machine code.
     Source,
-    /// Assembly. It is not compiled, so the plugin does not see it.
+    /// Assembly, which the plugin does not see, because it is assembled and not compiled.
     Assembly,
     /// A header to precompile.
     Header,
-    /// Linker input: an object, an archive, a library or a linker script.
+    /// An input of the linker: an object, an archive, a library or a linker script.
     Linkable,
 }
 
@@ -48,21 +48,21 @@ pub struct CommandLine {
     pub lto: bool,
     /// True if the user requests whole-program optimisation of virtual calls. Clang accepts this only with LTO.
     pub whole_program_vtables: bool,
-    /// True if an option says how much debug information to generate.
+    /// True if an option determines how much debug information to generate.
     pub debug: bool,
-    /// True if an option selects a build ID.
+    /// True if an option determines the build ID.
     pub build_id: bool,
     /// File to which the linker writes the list of its inputs, if the user requests that list.
     pub dependency_file: Option<OsString>,
-    /// Value of `-fuse-ld=` or `--ld-path=`.
+    /// The linker, as selected by `-fuse-ld=` or `--ld-path=`.
     pub linker: Option<OsString>,
     /// True if the command links a shared library.
     pub shared: bool,
-    /// True if the command links without libc's start files.
+    /// True if the command links without libc's start files, as with `-nostartfiles`.
     pub without_start_files: bool,
-    /// True if an option names an entry point, or a linker script that may set one.
+    /// True if an option names an entry point, or a linker script, which may set one.
     pub entry: bool,
-    /// Code generation options that bitcode does not record.
+    /// Code generation options that must be repeated when bitcode is compiled, because the bitcode does not record them.
     pub codegen: Vec<String>,
     /// The target triple, if trodden does not support the target.
     pub unsupported_target: Option<String>,
@@ -103,7 +103,7 @@ struct ArgumentParser {
     only_compile: bool,
     makes_no_code: bool,
     relocatable: bool,
-    /// True if a library is linked by name (`-lfoo`), without being an input file.
+    /// True if a library is linked by name (`-lfoo`). Such a library is not an input file.
     libraries: bool,
     /// True after `--`: all further arguments are inputs.
     only_inputs: bool,
@@ -223,7 +223,7 @@ impl ArgumentParser {
         }
     }
 
-    /// Returns whether the command compiles and whether it links, in this order.
+    /// Returns (whether the command compiles, whether it links).
     fn compiles_and_links(&self) -> (bool, bool) {
         let has = |kind| self.line.inputs.iter().any(|i| i.kind == kind);
         let compiles = has(CompilerInputKind::Source);
@@ -242,7 +242,7 @@ fn is_debug_level(text: &str) -> bool {
     levels.contains(&rest) || ((rest.starts_with("gdb") || rest.starts_with("dwarf")) && rest != "dwarf-aranges")
 }
 
-/// Returns true if an option of the driver or the linker names an entry point or a linker script.
+/// Returns true if an option names an entry point or a linker script. It may be an option of clang or of the linker.
 fn names_entry(text: &str) -> bool {
     const OPTIONS_NOT_NAMING_ENTRY: &[&str] = &["-emit", "-exp", "-exclude", "-eh-frame", "-enable", "-error", "-embed", "-end-"];
     const OPTIONS_NOT_NAMING_SCRIPT: &[&str] = &["-Ttext", "-Tdata", "-Tbss", "-Trodata-segment", "-Tldata-segment"];
@@ -262,7 +262,7 @@ fn kind_of_language(language: &str) -> CompilerInputKind {
     }
 }
 
-/// Infers the kind from the file extension as clang does.
+/// Infers the kind of an input from its file extension, as clang does.
 fn kind_of_extension(name: &OsStr) -> CompilerInputKind {
     const SOURCE_EXTENSIONS: &[&str] = &[
         "c", "i", "cc", "cp", "cxx", "cpp", "CPP", "c++", "C++", "C", "CC", "CXX", "ii", "m", "mi", "mm", "M", "mii", "ll", "bc", "cppm",

@@ -1,8 +1,8 @@
 //! Requests line tables if the user requests no debug information.
 //!
-//! Unit maps get their line numbers from clang's debug information. If the user requests none, compile units are marked with
-//! [`MAP_ONLY_FLAG`], and the plugin strips the debug information after it has described the unit. The mark is part of the bitcode. It
-//! therefore survives when objects are rebuilt from bitcode and when modules are merged.
+//! The plugin takes line numbers from clang's debug information. If the user requests none, compile units are marked with
+//! [`MAP_ONLY_FLAG`], and the plugin strips the debug information after reading it. The mark is part of the bitcode, so it survives when
+//! objects are rebuilt from bitcode and when modules are merged.
 
 use super::arguments::CommandLine;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use trodden_unit::MAP_ONLY_FLAG;
 
-/// Prefixes of options for which clang keeps source locations until code generation although it writes no line tables.
+/// Prefixes of options that make clang keep source locations until code generation although it writes no line tables.
 const OPTIONS_THAT_NEED_LOCATIONS: &[&str] = &[
     "-Rpass",
     "-fsave-optimization-record",
@@ -23,11 +23,12 @@ const OPTIONS_THAT_NEED_LOCATIONS: &[&str] = &[
 
 /// The first clang version that adds key instructions.
 const FIRST_CLANG_WITH_KEY_INSTRUCTIONS: u32 = 22;
-/// Disables key instructions. They serve stepping in debuggers; each of them adds a location that unit maps do not need.
+/// Option that disables key instructions. They improve stepping in debuggers, but each of them adds a source location that trodden does not
+/// need.
 const NO_KEY_INSTRUCTIONS: &str = "-gno-key-instructions";
 
 /// Returns the options to add when the clang with major version `major` compiles.
-pub fn options(line: &CommandLine, clang: &Path, major: u32) -> Vec<OsString> {
+pub fn options_to_add(line: &CommandLine, clang: &Path, major: u32) -> Vec<OsString> {
     if line.debug {
         return Vec::new();
     }
@@ -44,7 +45,8 @@ fn needs_locations(line: &CommandLine) -> bool {
     line.arguments.iter().filter_map(|argument| argument.to_str()).any(needs)
 }
 
-/// Returns true if clang reads a configuration file that may request debug information: a file that the user names, or one beside clang.
+/// Returns true if clang reads a configuration file, which may request debug information. The user may name the file, or it may be beside
+/// clang.
 fn reads_configuration(line: &CommandLine, clang: &Path) -> bool {
     if line.arguments.iter().filter_map(|argument| argument.to_str()).any(|text| text.starts_with("--config")) {
         return true;
@@ -60,11 +62,12 @@ mod tests {
     fn added(text: &str, clang: &Path) -> Vec<String> {
         let arguments: Vec<OsString> = text.split_whitespace().map(OsString::from).collect();
         let line = CommandLine::read(&arguments, &|_| None);
-        options(&line, clang, 22).into_iter().map(|argument| argument.into_string().unwrap()).collect()
+        options_to_add(&line, clang, 22).into_iter().map(|argument| argument.into_string().unwrap()).collect()
     }
 
-    const KEPT: &[&str] = &["-gline-tables-only"];
-    const STRIPPED: &[&str] = &["-gline-tables-only", "-gno-key-instructions", "-Xclang", "-dwarf-debug-flags", "-Xclang", MAP_ONLY_FLAG];
+    const OPTIONS_IF_KEPT: &[&str] = &["-gline-tables-only"];
+    const OPTIONS_IF_STRIPPED: &[&str] =
+        &["-gline-tables-only", "-gno-key-instructions", "-Xclang", "-dwarf-debug-flags", "-Xclang", MAP_ONLY_FLAG];
 
     #[test]
     fn requested_debug_information_is_kept() {
@@ -75,10 +78,10 @@ mod tests {
             assert!(added(text, &clang).is_empty(), "{text}");
         }
         for text in ["-c a.c", "-O2 -gsplit-dwarf -c a.c", "-gz -c a.c", "-flto -c a.c"] {
-            assert_eq!(added(text, &clang), STRIPPED, "{text}");
+            assert_eq!(added(text, &clang), OPTIONS_IF_STRIPPED, "{text}");
         }
         let line = CommandLine::read(&["-c".into(), "a.c".into()], &|_| None);
-        assert!(!options(&line, &clang, 19).contains(&NO_KEY_INSTRUCTIONS.into()));
+        assert!(!options_to_add(&line, &clang, 19).contains(&NO_KEY_INSTRUCTIONS.into()));
     }
 
     #[test]
@@ -87,7 +90,7 @@ mod tests {
         let clang = folder.path().join("clang");
         fs::write(&clang, "").unwrap();
         for text in ["-Rpass=regalloc -c a.c", "-fsave-optimization-record=yaml -c a.c", "-fprofile-sample-use=a.prof -c a.c"] {
-            assert_eq!(added(text, &clang), KEPT, "{text}");
+            assert_eq!(added(text, &clang), OPTIONS_IF_KEPT, "{text}");
         }
     }
 
@@ -96,10 +99,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let clang = folder.path().join("clang");
         fs::write(&clang, "").unwrap();
-        assert_eq!(added("--config=mine.cfg -c a.c", &clang), KEPT);
-        assert_eq!(added("--config mine.cfg -c a.c", &clang), KEPT);
-        assert_eq!(added("-c a.c", &clang), STRIPPED);
+        assert_eq!(added("--config=mine.cfg -c a.c", &clang), OPTIONS_IF_KEPT);
+        assert_eq!(added("--config mine.cfg -c a.c", &clang), OPTIONS_IF_KEPT);
+        assert_eq!(added("-c a.c", &clang), OPTIONS_IF_STRIPPED);
         fs::write(folder.path().join("clang.cfg"), "-g\n").unwrap();
-        assert_eq!(added("-c a.c", &clang), KEPT);
+        assert_eq!(added("-c a.c", &clang), OPTIONS_IF_KEPT);
     }
 }

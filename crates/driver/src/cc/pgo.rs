@@ -4,7 +4,7 @@
 //! A profile for `-fprofile-use` must contain the values of LLVM's own counters, and `llvm-cov` needs the values of clang's or rustc's
 //! coverage counters. Clang therefore inserts its instrumentation. Front end options request it, because the equivalent driver options
 //! would also link LLVM's runtime. Counters are updated atomically, because the optimiser leaves atomic updates intact.
-//! [`trodden_unit::edge_profile`] describes what the plugin does with these updates.
+//! [`trodden_unit::edge_profile`] describes how the plugin replaces these updates.
 
 use super::arguments::CommandLine;
 use crate::context::DriverContext;
@@ -14,12 +14,12 @@ use anyhow::{Result, bail};
 use std::ffi::{OsStr, OsString};
 use trodden_unit::experiment::{Observe, Settings};
 
-/// LLVM options for all kinds of counters. The plugin reads the function names, which it cannot decompress.
+/// LLVM options for all kinds of counters. They keep function names uncompressed, because the plugin reads them and cannot decompress them.
 pub const LLVM_OPTIONS: [&str; 1] = ["-enable-name-compression=false"];
-/// Additional LLVM options for coverage. They keep the optimiser from merging calls on different lines; otherwise, it would be unknown
-/// which of the merged calls did not return.
+/// Additional LLVM options for coverage. They keep the optimiser from merging calls on different lines, because it would be unknown which
+/// of the merged calls did not return.
 const COVERAGE_LLVM_OPTIONS: [&str; 2] = ["-sink-common-insts=false", "-hoist-common-insts=false"];
-/// Prefixes of clang's profiling options that cannot be used in the same build.
+/// Prefixes of clang's profiling options that cannot be combined with LLVM's counters in trodden builds.
 const CONFLICTING_OPTIONS: &[&str] = &[
     "-fprofile-generate",
     "-fprofile-use",
@@ -30,10 +30,10 @@ const CONFLICTING_OPTIONS: &[&str] = &[
     "-fprofile-sample-",
 ];
 
-/// Environment variable with the path of the edge profile that the drivers compile with.
+/// Environment variable with the path of the edge profile that the drivers pass to clang's `-fprofile-use`.
 pub const PROFILE_USE_VARIABLE: &str = "TRODDEN_PROFILE_USE";
 
-/// The kind of LLVM counters in a build.
+/// The kind of LLVM counters that a build inserts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LlvmCounters {
     /// Edge counters, for `-fprofile-use`.
@@ -63,8 +63,8 @@ impl LlvmCounters {
         }
     }
 
-    /// Returns the front end options that insert the counters. `-mno-constructor-aliases` is needed from `-O1` on: clang would replace
-    /// calls to an empty destructor by calls to the base class's destructor, and would not count the empty destructor's regions.
+    /// Returns the front end options that insert the counters. From `-O1` on, `-mno-constructor-aliases` keeps clang from replacing calls
+    /// of an empty destructor by calls of the base class's destructor, which would leave the empty destructor's regions uncounted.
     /// `-fdebug-info-for-profiling` adds the linkage names of inlined functions to line tables.
     fn clang_options(self) -> &'static [&'static str] {
         match self {
@@ -97,8 +97,8 @@ impl LlvmCounters {
     }
 }
 
-/// Returns the options for compiling with the edge profile that the environment names, if any. They include options that silence warnings
-/// about functions without a profile, because there would be many such warnings.
+/// Returns the options for compiling with the edge profile that the environment names, if any. They also silence warnings about functions
+/// without a profile, which are usually numerous.
 pub fn profile_use_options(context: &DriverContext, line: &CommandLine) -> Vec<OsString> {
     let Some(file) = profile_to_use(context).filter(|_| line.compiles) else { return Vec::new() };
     vec![option_with_value("-fprofile-use=", file), "-Wno-profile-instr-unprofiled".into(), "-Wno-profile-instr-out-of-date".into()]
@@ -109,8 +109,9 @@ pub fn profile_to_use(context: &DriverContext) -> Option<&OsStr> {
     context.value(PROFILE_USE_VARIABLE)
 }
 
-/// Returns true if functions must have the same names as in a plain build, because a profile refers to functions by name.
-pub fn names_must_match(context: &DriverContext, settings: &Settings) -> bool {
+/// Returns true if functions must have the same names as in a build without trodden, because an edge profile, which refers to functions by
+/// name, is collected or used.
+pub fn must_keep_function_names(context: &DriverContext, settings: &Settings) -> bool {
     LlvmCounters::from_settings(settings) == Some(LlvmCounters::Edges) || profile_to_use(context).is_some()
 }
 
@@ -134,16 +135,17 @@ pub fn rustc_options(context: &DriverContext) -> Result<Vec<OsString>> {
     Ok(options)
 }
 
-/// Removes the profile runtime of LLVM from the linker arguments that rustc passes. The program no longer needs it.
-pub fn remove_runtime(arguments: &mut Vec<OsString>) {
-    const ROOT: &str = "__llvm_profile_runtime";
+/// Removes LLVM's profile runtime from the linker arguments that rustc passes. The program does not need it, because the plugin has removed
+/// LLVM's counters.
+pub fn remove_profile_runtime(arguments: &mut Vec<OsString>) {
+    const RUNTIME_SYMBOL: &str = "__llvm_profile_runtime";
     let mut kept: Vec<OsString> = Vec::with_capacity(arguments.len());
     for argument in arguments.drain(..) {
         let text = argument.to_string_lossy();
-        if text == ROOT || text == format!("-Wl,{ROOT}") {
+        if text == RUNTIME_SYMBOL || text == format!("-Wl,{RUNTIME_SYMBOL}") {
             kept.pop();
         } else {
-            let is_runtime = text.contains("libprofiler_builtins-") || (text.contains("-u") && text.ends_with(ROOT));
+            let is_runtime = text.contains("libprofiler_builtins-") || (text.contains("-u") && text.ends_with(RUNTIME_SYMBOL));
             kept.extend((!is_runtime).then_some(argument));
         }
     }
@@ -179,7 +181,7 @@ mod tests {
         ] {
             let line = format!("a.o /x/libprofiler_builtins-12.rlib {spelling} -u main -o prog");
             let mut arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            remove_runtime(&mut arguments);
+            remove_profile_runtime(&mut arguments);
             assert_eq!(arguments, ["a.o", "-u", "main", "-o", "prog"].map(OsString::from), "{spelling}");
         }
     }

@@ -3,9 +3,9 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// Replaces response files by the arguments they contain. An unreadable response file stays in the list, so that clang reports it.
+/// Replaces response files by the arguments they contain. A response file that cannot be read is left for clang to report.
 pub fn expand_response_files(arguments: &[OsString], response: &dyn Fn(&OsStr) -> Option<Vec<u8>>) -> Vec<OsString> {
-    /// Maximum nesting depth; a response file may refer to itself.
+    /// Maximum nesting depth. Without it, a response file that contains itself would be expanded forever.
     const MAX_DEPTH: usize = 16;
     fn expand_into(arguments: &[OsString], depth: usize, response: &dyn Fn(&OsStr) -> Option<Vec<u8>>, out: &mut Vec<OsString>) {
         for argument in arguments {
@@ -21,7 +21,8 @@ pub fn expand_response_files(arguments: &[OsString], response: &dyn Fn(&OsStr) -
     out
 }
 
-/// Splits a response file as LLVM's GNU tokenizer does: whitespace separates, single and double quotes group, a backslash escapes a byte.
+/// Splits the text of a response file as LLVM's GNU tokenizer does: arguments are separated by whitespace, grouped by single or double
+/// quotes, and a backslash escapes the next byte.
 fn split_arguments(text: &[u8]) -> Vec<OsString> {
     let (mut out, mut argument, mut quote) = (Vec::new(), None::<Vec<u8>>, None);
     let mut bytes = text.iter().copied();

@@ -1,8 +1,9 @@
-//! The two builds of `trodden pgo`: chooses the build command, makes each build start from scratch, and finds the program that it linked.
+//! The two builds of `trodden pgo`. This module derives the build command, makes each build start from scratch, and finds the program that
+//! the build linked.
 //!
 //! A cargo command becomes `cargo trodden build` with a separate target folder. This folder is emptied before each build, because cargo
-//! does not rebuild when only the profile changes. Other commands may call `cargo trodden build` themselves; the environment selects the
-//! counters.
+//! does not rebuild when only the profile changes. Other build commands may call `cargo trodden build` themselves, so the counters are
+//! selected by environment variables.
 
 use super::GuidedBuild;
 use crate::assets;
@@ -29,7 +30,7 @@ pub struct ProgramBuilder<'a> {
 
 #[derive(Debug, Default)]
 struct CargoBuild {
-    /// The target folder to empty before each build; `None` if the user selects the target folder.
+    /// The target folder to empty before each build; `None` if the user selected one.
     folder: Option<PathBuf>,
     /// The rustup toolchain that the user selects with `cargo +NAME`.
     toolchain: Option<String>,
@@ -64,8 +65,8 @@ impl ProgramBuilder<'_> {
         Ok(ProgramBuilder { context, job, command, cargo: Some(CargoBuild { folder, toolchain }) })
     }
 
-    /// Runs the second build, with the edge profile `profile`, or, if it is `None`, the first build, with LLVM's counters. Returns the
-    /// program. Fails if the build fails, links nothing new, or links several programs.
+    /// Runs one of the two builds: the second one, with the edge profile `profile`, or the first one, with LLVM's counters, if `profile` is
+    /// `None`. Returns the program. Fails if the build fails, links nothing new, or links several programs.
     pub fn run(&self, profile: Option<&Path>) -> Result<PathBuf> {
         self.clean()?;
         let mut variables: Vec<(&'static str, OsString)> = profile.map(|p| (PROFILE_USE_VARIABLE, p.into())).into_iter().collect();
@@ -74,14 +75,14 @@ impl ProgramBuilder<'_> {
             None => Some(Observe::EdgeProfile),
             Some(_) => self.job.addresses.then_some(Observe::Addresses),
         };
-        // Cargo selects compilers with its own variables, and links build scripts with the compilers on the search path.
+        // Cargo selects compilers by its own variables, and build scripts must be linked by the compilers on the search path.
         let only_variables = self.job.only_variables || self.cargo.is_some();
         let settings = Settings { observe, ..Settings::default() };
         let built = build::run(self.context, &BuildJob { lto: false, only_variables, settings, command: self.command.clone(), variables })?;
         ensure!(built.status.success(), "the build failed ({})", built.status);
         ensure!(built.compiled, "the build did not call trodden's compilers: {}", self.compiler_hint());
-        let program = self.choose_program(built.images.iter().map(|image| hard_link_name(image)).collect())?;
-        self.check(&program, profile.is_none())?;
+        let program = self.choose_program(built.images.iter().map(|image| find_hard_link(image)).collect())?;
+        self.check_program(&program, profile.is_none())?;
         Ok(program)
     }
 
@@ -96,7 +97,7 @@ impl ProgramBuilder<'_> {
         Ok(())
     }
 
-    /// Chooses the program among the images that a build linked.
+    /// Chooses the program to optimise among the images that a build linked.
     fn choose_program(&self, images: Vec<PathBuf>) -> Result<PathBuf> {
         if let Some(program) = &self.job.program {
             return Ok(std::path::absolute(program)?);
@@ -112,8 +113,9 @@ impl ProgramBuilder<'_> {
         }
     }
 
-    /// Checks that this build linked the program: it must have LLVM's counters if and only if this build adds them.
-    fn check(&self, program: &Path, has_counters: bool) -> Result<()> {
+    /// Checks that this build has linked the program. A program from an earlier build is recognised by its LLVM counters, which it must
+    /// have if and only if `has_counters` is true.
+    fn check_program(&self, program: &Path, has_counters: bool) -> Result<()> {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         let image = InstrumentedImage::read(&bytes).with_context(|| program.display().to_string())?;
         let found = image.frames.iter().filter_map(|f| f.map().ok()).any(|m| m.experiment.has_edge_profile());
@@ -142,9 +144,9 @@ impl ProgramBuilder<'_> {
     }
 }
 
-/// Returns the name under which a user runs an image. Cargo links `deps/prog-0123456789abcdef`, and creates the hard link `prog` in the
-/// folder above `deps`.
-fn hard_link_name(image: &Path) -> PathBuf {
+/// Returns the path under which a user runs an image that cargo linked. Cargo links `deps/prog-0123456789abcdef`, and creates the hard link
+/// `prog` in the folder above `deps`.
+fn find_hard_link(image: &Path) -> PathBuf {
     let folder = image.parent().filter(|f| f.ends_with("deps")).and_then(Path::parent);
     let same = |path: &PathBuf| match (fs::metadata(path), fs::metadata(image)) {
         (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),

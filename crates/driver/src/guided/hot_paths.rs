@@ -1,8 +1,8 @@
 //! The second training of `trodden-lab with --hot-paths -- pgo`: the program runs under QEMU, and a model of the hardware path profiler
 //! collects its paths (K. Vaswani, *Efficient Online Path Profiling*, figure 5.9).
 //!
-//! Training commands call the program by name. While they run, the program is therefore renamed, and a script with the program's name runs
-//! `trodden-lab simulate` on the renamed program.
+//! The training commands call the program by name. Therefore, while they run, the program is renamed, and a script under the program's name
+//! runs `trodden-lab simulate` on the renamed program.
 
 use crate::context::DriverContext;
 use anyhow::{Context, Result, ensure};
@@ -14,14 +14,14 @@ use trodden_hardware::TableParameters;
 use trodden_profile::temporary::lock_registry;
 use trodden_profile::{Merger, Profile};
 
-/// Appended to the program's name while the script replaces the program.
+/// Suffix for the name of the program while a script replaces it.
 const TRAINED_SUFFIX: &str = ".trodden-trained";
 
 const SIMULATOR: &str = "trodden-lab";
 
-/// Runs the training commands and merges the resulting contents of the path table. The environment variable `variable` tells the commands
-/// the program's path. `table` gives the parameters of the path table. Fails if the table's parameters are invalid, or if a training
-/// command fails or does not run the program.
+/// Runs the training commands and merges the contents of the path tables that the simulated profiler filled. The environment variable
+/// `variable` tells the commands the program's path. `table` describes the path table. Fails if the description is invalid, or if a
+/// training command fails or does not run the program.
 pub fn train(context: &DriverContext, commands: &[String], variable: &str, program: &Path, table: &str) -> Result<Profile> {
     let folder = context.folder("trodden-train-")?;
     let profile_option = match table {
@@ -45,7 +45,7 @@ pub fn train(context: &DriverContext, commands: &[String], variable: &str, progr
     merger.finish().context("the training left no profile")
 }
 
-/// A script in place of a program. Dropping this value restores the program.
+/// A script that replaces a program under its name. Dropping this value restores the program.
 struct ScriptSubstitute {
     program: PathBuf,
     original: PathBuf,
@@ -78,7 +78,7 @@ impl ScriptSubstitute {
 
 impl Drop for ScriptSubstitute {
     fn drop(&mut self) {
-        // If this fails, the next step fails too, because it reads the program.
+        // A failure need not be reported here: the next step reads the program and then fails.
         let mut names = lock_registry();
         let _ = fs::rename(&self.original, &self.program);
         if let Ok(path) = std::path::absolute(&self.original) {

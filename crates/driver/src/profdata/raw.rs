@@ -1,10 +1,9 @@
 //! Writes LLVM's raw profile format (version 10, `InstrProfData.inc`), for functions that the text format cannot represent.
 //!
-//! LLVM's text reader keeps the size of a function's bitmap in a byte (`InstrProfReader.cpp`, LLVM 22: `NumBitmapBytes`), so it supports at
-//! most 2,040 test vectors. The raw format has 32 bits for this size. Call-site values are not written, because coverage has none.
+//! LLVM's text reader stores the size of a function's bitmap in a byte (`InstrProfReader.cpp`, LLVM 22: `NumBitmapBytes`), so it supports
+//! at most 2,040 test vectors. The raw format has 32 bits for this size. Call-site values are not written, because coverage has none.
 //!
-//! ```text
-//! header (16 words) | a record of 64 bytes per function | counters | bitmaps | names, separated by \x01 | padding
+//! ```text header (16 words) | a record of 64 bytes per function | counters | bitmaps | names, separated by \x01 | padding
 //! ```
 
 use md5::{Digest, Md5};
@@ -12,28 +11,28 @@ use trodden_profile::FunctionEdges;
 
 /// Maximum size of a function's bitmap in the text format, in bytes.
 pub const MAX_BITMAP_BYTES_IN_TEXT: usize = 255;
-/// `\xfflprofr\x81`, little-endian.
+/// The magic number at the beginning of the file: `\xfflprofr\x81`, little-endian.
 const MAGIC: u64 = 0xff6c_7072_6f66_7281;
 /// Version of the raw format. The top byte of the version word holds flags.
 const RAW_FORMAT_VERSION: u64 = 10;
-const FLAG_BITS: u64 = 0xff << 56;
+const FLAG_MASK: u64 = 0xff << 56;
 const LAST_VALUE_KIND: u64 = 2;
 const RECORD_SIZE: i64 = 64;
 
-/// Returns true if a function must be written in the raw format.
-pub fn is_needed(function: &FunctionEdges) -> bool {
+/// Returns true if a function cannot be written in the text format.
+pub fn needs_raw_format(function: &FunctionEdges) -> bool {
     function.bitmap.len() > MAX_BITMAP_BYTES_IN_TEXT && function.values.iter().all(Vec::is_empty)
 }
 
-/// Encodes functions. From `version`, only the flags are used.
+/// Encodes functions in the raw format. `version` is LLVM's version word, of which only the flags are used.
 pub fn encode_raw(functions: &[FunctionEdges], version: u64) -> Vec<u8> {
     let names = encode_names(functions);
     let counters: usize = functions.iter().map(|f| f.counts.len()).sum();
     let bitmaps: usize = functions.iter().map(|f| f.bitmap.len()).sum();
-    let after_bitmaps = padding(bitmaps);
+    let after_bitmaps = padding_size(bitmaps);
     let header = [
         MAGIC,
-        RAW_FORMAT_VERSION | version & FLAG_BITS,
+        RAW_FORMAT_VERSION | version & FLAG_MASK,
         0, // build identifiers
         functions.len() as u64,
         0, // padding before the counters
@@ -68,11 +67,11 @@ pub fn encode_raw(functions: &[FunctionEdges], version: u64) -> Vec<u8> {
     functions.iter().for_each(|f| out.extend(&f.bitmap));
     out.resize(out.len() + after_bitmaps, 0);
     out.extend(&names);
-    out.resize(out.len() + padding(names.len()), 0);
+    out.resize(out.len() + padding_size(names.len()), 0);
     out
 }
 
-/// Encodes names as LLVM does: their size and their compressed size (0 if uncompressed) as ULEB128, then the text.
+/// Encodes names as LLVM does: size and compressed size (0 if uncompressed) as ULEB128, then the text.
 fn encode_names(functions: &[FunctionEdges]) -> Vec<u8> {
     let text = functions.iter().map(|f| f.name.as_bytes()).collect::<Vec<_>>().join(&1);
     let mut out = Vec::with_capacity(text.len() + 12);
@@ -91,6 +90,6 @@ fn hash_name(name: &[u8]) -> u64 {
     u64::from_le_bytes(Md5::digest(name)[..8].try_into().expect("sixteen bytes"))
 }
 
-fn padding(size: usize) -> usize {
+fn padding_size(size: usize) -> usize {
     size.next_multiple_of(8) - size
 }

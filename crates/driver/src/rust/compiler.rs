@@ -17,7 +17,7 @@ use trodden_unit::{CodegenOptions, Identity};
 pub struct CrateCompiler {
     pub compiler: DriverCompiler,
     pub codegen: CodegenOptions,
-    /// The part of the cache key that is the same for all results.
+    /// The part of the cache key that all results of this compiler have in common.
     pub shared: String,
     pub cache: PathBuf,
 }
@@ -31,12 +31,12 @@ impl CrateCompiler {
         Ok(CrateCompiler { compiler, codegen: CodegenOptions::from_command_line(codegen), shared, cache })
     }
 
-    /// Returns true if code is not optimised. The plugin's process-wide options have no effect then.
+    /// Returns true if code is compiled without optimisation. Then the plugin's process-wide options have no effect.
     pub fn is_unoptimised(&self) -> bool {
         self.codegen.arguments().iter().any(|argument| argument == "-O0")
     }
 
-    /// Returns the cache file for the result of a step applied to this content. The step's name is part of the cache key.
+    /// Returns the cache file for the result of applying a compilation step to this content. The step's name is part of the cache key.
     pub fn cache_file(&self, step: &str, content: Identity, extension: &str) -> PathBuf {
         let key = Identity::from_content(format!("{content} {step} {}", self.shared).as_bytes()).to_string();
         self.cache.join(&key[..2]).join(format!("{key}.{extension}"))
@@ -48,7 +48,7 @@ impl CrateCompiler {
         fs::remove_file(made).with_context(|| format!("cannot remove {}", made.display()))
     }
 
-    /// Returns the object for some bitcode. If it is not cached, compiles the bitcode in `folder`.
+    /// Returns the object that is compiled from some bitcode. If it is not cached, compiles the bitcode in `folder`.
     pub fn compile_object(&self, bitcode: &[u8], is_counted: bool, folder: &Path) -> Result<PathBuf> {
         let path = self.cache_file(if is_counted { "counted" } else { "plain" }, Identity::from_content(bitcode), "o");
         if path.is_file() {

@@ -1,10 +1,10 @@
-//! Instruments crate by crate: when a crate is compiled, its objects are replaced by instrumented ones. Cargo therefore caches instrumented
-//! libraries, and the final link is an ordinary link.
+//! Instruments Rust programs crate by crate: after rustc has compiled a crate, the crate's objects are replaced by instrumented ones. Cargo
+//! therefore caches instrumented libraries, and the final link is an ordinary link.
 //!
 //! The cache key of compiled bitcode consists of the bitcode's content, the request, the compilers and the code generation options.
 
 use super::compiler::CrateCompiler;
-use super::job::{CrateJob, can_divide};
+use super::job::{CrateJob, can_divide_crate};
 use super::objects::{BITCODE_MAGIC, OBJECT_SUFFIX, RustObject};
 use super::{STD_VARIABLE, units};
 use crate::assets::{self, TEMPORARY_PREFIX};
@@ -24,7 +24,7 @@ use trodden_unit::Identity;
 
 fn compile(context: &DriverContext, compiler: &CrateCompiler, objects: &[RustObject]) -> Result<Vec<PathBuf>> {
     let folder = context.folder("trodden-rust-")?;
-    if compiler.is_unoptimised() && can_divide(context)? {
+    if compiler.is_unoptimised() && can_divide_crate(context)? {
         return units::compile(compiler, objects, folder.path());
     }
     map_in_parallel(objects, |object| compiler.compile_object(&object.bitcode, object.is_counted, folder.path()))
@@ -54,18 +54,18 @@ fn instrument_archive(context: &DriverContext, job: &CrateJob, compiler: &CrateC
     }
     let mut extra_members = Vec::new();
     if archive.extension() == Some(OsStr::new("a")) {
-        // A different compiler may link the program; it finds the runtime in the archive.
+        // A different compiler may link the program, so the archive itself must contain the runtime.
         extra_members.push(assets::runtime_object(&context.store()?)?);
     }
     if objects.is_empty() && extra_members.is_empty() {
         return Ok(());
     }
-    // Written atomically, because other cargo processes may read the library at any time.
+    // The library is replaced atomically, because other cargo processes may read it at any time.
     let instrumented = replace_members(context, compiler, &bytes, &objects, extra_members)?;
     Ok(atomic_file::write_unsynced(archive, TEMPORARY_PREFIX, &instrumented)?)
 }
 
-/// Compiles `objects`, puts the results in place of the archive members with the same names, and appends the files `extra_members`. Returns
+/// Compiles `objects` and replaces the archive members with the same names by the results. Also appends the files `extra_members`. Returns
 /// the new archive.
 fn replace_members(
     context: &DriverContext,
@@ -102,7 +102,7 @@ pub fn remove_bitcode(job: &CrateJob) -> Result<()> {
 }
 
 pub fn replace_objects(context: &DriverContext, arguments: &mut Vec<OsString>) -> Result<()> {
-    // Plugin options apply to objects with bitcode, and all of these are replaced.
+    // Options for the linker plugin apply only to objects with bitcode, all of which are replaced.
     arguments.retain(|argument| !argument.to_string_lossy().starts_with("-Wl,-plugin-opt="));
     let kept = context.variable(CODEGEN_VARIABLE).and_then(OsStr::to_str).unwrap_or_default();
     let compiler = CrateCompiler::new(context, kept.split(CODEGEN_SEPARATOR).map(str::to_owned).collect())?;
@@ -125,7 +125,7 @@ pub fn replace_objects(context: &DriverContext, arguments: &mut Vec<OsString>) -
     if context.variable(STD_VARIABLE).is_some() {
         let compiler = CrateCompiler::new(context, STD_CODEGEN.map(str::to_owned).to_vec())?;
         for argument in arguments.iter_mut().filter(|argument| is_std_library(Path::new(argument))) {
-            *argument = instrumented_std(context, &compiler, Path::new(argument))?.into();
+            *argument = instrument_std_library(context, &compiler, Path::new(argument))?.into();
         }
     }
     Ok(())
@@ -134,28 +134,28 @@ pub fn replace_objects(context: &DriverContext, arguments: &mut Vec<OsString>) -
 /// Code generation options for the standard library, which is distributed as optimised code.
 const STD_CODEGEN: [&str; 4] = ["-O3", "-fPIC", "-ffunction-sections", "-fdata-sections"];
 
-/// Crates of the standard library that are never instrumented: code that compilers call implicitly, even from the runtime, and code that
-/// unwinds the stack.
+/// Crates of the standard library that are never instrumented, because compilers call their code implicitly, even from the runtime, or
+/// because the code unwinds the stack.
 const UNCOUNTED_STD_CRATES: [&str; 5] =
     ["libcompiler_builtins-", "libprofiler_builtins-", "libpanic_abort-", "libpanic_unwind-", "libunwind-"];
 
-/// Returns true if an argument of a link is a toolchain library that can be instrumented.
+/// Returns true if a linker argument is a library of the Rust toolchain that can be instrumented.
 fn is_std_library(file: &Path) -> bool {
     let name = file.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let is_library = name.ends_with(".rlib") && !UNCOUNTED_STD_CRATES.iter().any(|begin| name.starts_with(begin));
     is_library && file.components().any(|part| part.as_os_str() == "rustlib")
 }
 
-/// Returns an instrumented copy of a toolchain library. The copy is made from the bitcode in the library's objects, once per compiler and
-/// request.
-fn instrumented_std(context: &DriverContext, compiler: &CrateCompiler, library: &Path) -> Result<PathBuf> {
+/// Returns an instrumented copy of a library of the Rust toolchain. The copy is compiled from the bitcode in the library's objects, once
+/// for each compiler and plugin request.
+fn instrument_std_library(context: &DriverContext, compiler: &CrateCompiler, library: &Path) -> Result<PathBuf> {
     let bytes = fs::read(library).with_context(|| format!("cannot read {}", library.display()))?;
     let key = Identity::from_content(format!("{} {}", Identity::from_content(&bytes), compiler.shared).as_bytes()).to_string();
     let name = library.file_name().unwrap_or_default();
     let copy = compiler.cache.join("std").join(key).join(name);
     let folder = copy.parent().context("the unit cache has no folder")?;
     trodden_profile::temporary::create_folders(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
-    // Several programs may be linked at the same time.
+    // Several programs may be linked at the same time, and each may need the copy.
     let lock = fs::File::create(folder.join(".lock")).with_context(|| format!("cannot write to {}", folder.display()))?;
     lock.lock().with_context(|| format!("cannot lock {}", folder.display()))?;
     if copy.is_file() {
@@ -167,7 +167,7 @@ fn instrumented_std(context: &DriverContext, compiler: &CrateCompiler, library: 
         let member = member?;
         let name = String::from_utf8_lossy(member.name());
         if name.ends_with(OBJECT_SUFFIX) {
-            let bitcode = embedded_bitcode(member.data(&*bytes)?);
+            let bitcode = find_embedded_bitcode(member.data(&*bytes)?);
             objects.extend(bitcode.map(|bitcode| RustObject { name: name.into_owned(), bitcode, is_counted: true }));
         }
     }
@@ -179,8 +179,8 @@ fn instrumented_std(context: &DriverContext, compiler: &CrateCompiler, library: 
     Ok(copy)
 }
 
-/// Returns the bitcode that an object contains for link-time optimisation, if any.
-fn embedded_bitcode(object: &[u8]) -> Option<Vec<u8>> {
+/// Returns the bitcode that rustc embedded in an object for link-time optimisation, if any.
+fn find_embedded_bitcode(object: &[u8]) -> Option<Vec<u8>> {
     let file = object::File::parse(object).ok()?;
     Some(file.section_by_name(".llvmbc")?.uncompressed_data().ok()?.into_owned()).filter(|bitcode| bitcode.starts_with(BITCODE_MAGIC))
 }

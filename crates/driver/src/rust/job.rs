@@ -1,6 +1,6 @@
-//! A call of rustc that generates code for the target: its parsed arguments, and the commands that are run instead.
+//! A call of rustc that generates code for the target, represented by its parsed arguments, and the commands that are run in its place.
 
-use super::{CRATE_LINKER_ROLE, LINKER_ROLE, MODULE_VARIABLE, ROLE_VARIABLE, configuration_options, names_must_match};
+use super::{CRATE_LINKER_ROLE, LINKER_ROLE, MODULE_VARIABLE, ROLE_VARIABLE, configuration_options, must_keep_function_names};
 use crate::assets;
 use crate::cc::pgo;
 use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
@@ -15,7 +15,7 @@ use std::process::Command;
 use trodden_unit::experiment::Observe;
 use trodden_unit::{Experiment, Settings};
 
-/// A crate that rustc is called to compile for the target.
+/// A call of rustc that compiles a crate for the target.
 #[derive(Debug, Default)]
 pub struct CrateJob {
     /// rustc's arguments, except crate types and other options that this program sets itself.
@@ -25,7 +25,7 @@ pub struct CrateJob {
     /// The option for incremental compilation. It is not passed on for whole programs, which do not support it.
     incremental: Option<OsString>,
     pub name: String,
-    /// Suffix that cargo adds to file names.
+    /// Suffix that cargo adds to the names of the crate's output files.
     pub extra: String,
     pub folder: PathBuf,
     pub types: Vec<String>,
@@ -48,15 +48,16 @@ pub struct RustcCodegen {
     cpu: Option<String>,
 }
 
-/// Default number of codegen units in optimised builds of rustc.
+/// rustc's default number of codegen units in optimised builds.
 const DEFAULT_CODEGEN_UNITS: &str = "16";
 
-/// Number of codegen units in incremental builds. With rustc's default of 256, compiling the code of most units costs less than LLVM's
-/// overhead for an empty unit.
+/// Number of codegen units in incremental builds. With rustc's default of 256, most units are so small that LLVM's fixed cost for a unit
+/// exceeds the cost of compiling its code.
 const INCREMENTAL_CODEGEN_UNITS: &str = "16";
 
-/// Returns true if a crate can be divided into units without changing what is observed. Some observations span calls within a unit.
-pub fn can_divide(context: &DriverContext) -> Result<bool> {
+/// Returns true if dividing a crate into codegen units does not change what is observed. Some kinds of observation follow calls only within
+/// a unit.
+pub fn can_divide_crate(context: &DriverContext) -> Result<bool> {
     let experiment = experiment::read_request(Some(experiment::variable_for_plugin(context)))?.experiment;
     let coverage = Experiment::new(&Settings { observe: Some(Observe::Coverage), ..Settings::default() })?;
     Ok(experiment == Experiment::default() || experiment == coverage)
@@ -96,7 +97,7 @@ impl CrateJob {
                 return None;
             }
             let is_decided = job.parse_option(&option, value.as_deref());
-            let argument = option_argument(argument, &option, value.as_deref());
+            let argument = join_option(argument, &option, value.as_deref());
             if !is_decided {
                 job.arguments.push(argument);
             } else if value.is_some_and(|value| value.starts_with("incremental=")) {
@@ -108,7 +109,7 @@ impl CrateJob {
         (target && job.emit.iter().any(|e| e == "link")).then_some(job)
     }
 
-    /// Interprets an option. Returns true if the wrapper sets this option itself, so that it must not be passed on.
+    /// Parses an option. Returns true if the option must not be passed on to rustc, because the wrapper sets it itself.
     fn parse_option(&mut self, option: &str, value: Option<&str>) -> bool {
         let owned = || value.unwrap_or_default().to_owned();
         match option {
@@ -139,31 +140,31 @@ impl CrateJob {
             "lto" => self.lto = value(),
             _ => {}
         }
-        // Libraries must contain bitcode even if cargo does not request LTO, so `embed-bitcode` is set here.
+        // Libraries must contain bitcode even if cargo does not request LTO, so the wrapper sets `embed-bitcode` itself.
         matches!(key, "lto" | "incremental" | "embed-bitcode")
     }
 
-    /// Returns true if the crate is instrumented when the program is linked, instead of when the crate is compiled. This is the case if the
-    /// cargo profile enables link-time optimisation, or if names must match those of a build with an edge profile.
+    /// Returns true if the crate is instrumented when the program is linked, and not when the crate is compiled. This is the case if the
+    /// cargo profile enables link-time optimisation, or if function names must match those in an edge profile.
     pub fn is_whole_program(&self, context: &DriverContext) -> Result<bool> {
-        Ok(self.embeds_bitcode || names_must_match(context)?)
+        Ok(self.embeds_bitcode || must_keep_function_names(context)?)
     }
 
     /// Returns the command that compiles the crate to objects that can be replaced by instrumented ones.
     ///
-    /// Unoptimised code is written as bitcode instead of machine code. The option that does this, `-Clinker-plugin-lto`, also changes the
-    /// optimisation pipeline. Optimised code is therefore written twice: as machine code, and as bitcode after all optimisations. It is not
-    /// compiled incrementally, because rustc would write no bitcode for unchanged units.
+    /// Unoptimised code is written as bitcode instead of machine code. The option for this, `-Clinker-plugin-lto`, also changes the
+    /// optimisation pipeline, so optimised code is instead written twice: as machine code, and as bitcode after all optimisations.
+    /// Optimised code is not compiled incrementally, because rustc would write no bitcode for unchanged units.
     pub fn crate_command(&self, context: &DriverContext, rustc: &OsStr) -> Result<Command> {
         let types: Vec<&str> = self.types.iter().map(String::as_str).collect();
         let mut command = self.base_command(context, rustc, &types)?;
         command.args(&self.lto_arguments).arg("-Csplit-debuginfo=off");
         if self.codegen.is_unoptimised() {
-            let units = if self.incremental.is_some() && can_divide(context)? { INCREMENTAL_CODEGEN_UNITS } else { "1" };
+            let units = if self.incremental.is_some() && can_divide_crate(context)? { INCREMENTAL_CODEGEN_UNITS } else { "1" };
             command.arg(format!("--emit={}", self.emit.join(","))).arg("-Clinker-plugin-lto").arg(format!("-Ccodegen-units={units}"));
             command.args(&self.incremental);
         } else {
-            // If bitcode is requested without a number of units, rustc uses a single unit.
+            // Without an explicit number of units, rustc uses a single unit when it writes bitcode.
             let units = self.codegen.units.as_deref().unwrap_or(DEFAULT_CODEGEN_UNITS);
             command.arg(format!("--emit={},llvm-bc", self.emit.join(","))).arg(format!("-Ccodegen-units={units}"));
         }
@@ -172,7 +173,7 @@ impl CrateJob {
         Ok(command)
     }
 
-    /// Returns the paths of those output libraries that are archives.
+    /// Returns the paths of the crate's output files that are archives.
     pub fn archives(&self) -> Vec<PathBuf> {
         let of_type = |end: &str| self.folder.join(format!("lib{}{}.{end}", self.name, self.extra));
         let all = self.types.iter().filter_map(|kind| match kind.as_str() {
@@ -183,7 +184,8 @@ impl CrateJob {
         if self.test { Vec::new() } else { all.collect() }
     }
 
-    /// Returns the commands that produce everything cargo requests. rustc runs once, or twice if the crate types need different options.
+    /// Returns the rustc commands that produce everything that cargo requests. There is one command, or two if the crate types need
+    /// different options.
     pub fn whole_program_commands(&self, context: &DriverContext, rustc: &OsStr) -> Result<Vec<Command>> {
         let types: Vec<&str> = self.types.iter().map(String::as_str).collect();
         let (wholes, others): (Vec<&str>, Vec<&str>) = types.iter().partition(|t| ["bin", "cdylib"].contains(t));
@@ -197,7 +199,7 @@ impl CrateJob {
         if !wholes.is_empty() {
             let emit: Vec<String> = self.emit.iter().filter(|e| *e == "link").cloned().collect();
             let mut second = self.program_command(context, rustc, &wholes, &emit)?;
-            // All warnings were printed by the first run.
+            // The first run has already printed all warnings.
             second.args(["--cap-lints", "allow"]);
             commands.push(second);
         }
@@ -206,8 +208,9 @@ impl CrateJob {
 
     fn program_command(&self, context: &DriverContext, rustc: &OsStr, types: &[&str], emit: &[String]) -> Result<Command> {
         let mut command = self.base_command(context, rustc, types)?;
-        if names_must_match(context)? {
-            // If `--emit` requests bitcode, rustc uses a single codegen unit, and function names would not match those in the profile.
+        if must_keep_function_names(context)? {
+            // If `--emit` requested bitcode, rustc would use a single codegen unit, and function names would not match those in the
+            // profile.
             command.arg(format!("--emit={}", emit.join(","))).args(["-Clto=fat", "-Csave-temps"]);
         } else {
             command.arg(format!("--emit={},llvm-bc", emit.join(","))).arg("-Clto=fat");
@@ -216,7 +219,7 @@ impl CrateJob {
         Ok(command)
     }
 
-    /// Removes temporary files of rustc. They were kept because one of them is the program's bitcode.
+    /// Removes rustc's temporary files, which were kept because one of them is the program's bitcode.
     pub fn remove_temporaries(&self) -> Result<()> {
         let begin = format!("{}{}.", self.name, self.extra);
         for entry in fs::read_dir(&self.folder).with_context(|| format!("cannot read {}", self.folder.display()))? {
@@ -229,7 +232,7 @@ impl CrateJob {
         Ok(())
     }
 
-    /// Returns the command that compiles the libraries that other Rust crates use.
+    /// Returns the rustc command for those output libraries that other Rust crates use.
     fn library_command(&self, context: &DriverContext, rustc: &OsStr, types: &[&str]) -> Result<Command> {
         let mut command = self.base_command(context, rustc, types)?;
         if !types.contains(&"dylib") {
@@ -261,7 +264,7 @@ impl CrateJob {
     }
 }
 
-/// Splits an argument into option and value. Accepts all spellings of rustc (`-C x`, `-Cx`, `--emit x`, `--emit=x`).
+/// Splits an argument into option and value. Accepts all spellings that rustc accepts (`-C x`, `-Cx`, `--emit x`, `--emit=x`).
 fn split_option<'a>(text: &str, rest: &mut impl Iterator<Item = &'a OsString>) -> (String, Option<String>) {
     const OPTIONS_WITH_VALUE: &[&str] = &["-C", "--codegen", "--emit", "--crate-type", "--crate-name", "--out-dir", "--target", "--print"];
     let mut next = || rest.next().map(|v| v.to_string_lossy().into_owned());
@@ -278,8 +281,9 @@ fn split_option<'a>(text: &str, rest: &mut impl Iterator<Item = &'a OsString>) -
     }
 }
 
-/// Returns an argument that passes on an option and its value. An option without a value is passed on as it is, even if it is not UTF-8.
-fn option_argument(argument: &OsStr, option: &str, value: Option<&str>) -> OsString {
+/// Returns a single argument that passes on an option and its value. An option without a value is passed on as it was, even if it is not
+/// UTF-8.
+fn join_option(argument: &OsStr, option: &str, value: Option<&str>) -> OsString {
     match value {
         None => argument.to_owned(),
         Some(value) if option == "-C" => format!("-C{value}").into(),

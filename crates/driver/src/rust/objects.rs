@@ -1,4 +1,4 @@
-//! The objects that rustc wrote for a crate, and the bitcode from which they are recompiled.
+//! The objects that rustc wrote for a crate, and the bitcode from which each object is compiled again.
 
 use anyhow::{Context, Result};
 use std::fs;
@@ -6,22 +6,23 @@ use std::path::{Path, PathBuf};
 
 pub const BITCODE_MAGIC: &[u8] = b"BC\xC0\xDE";
 pub const OBJECT_SUFFIX: &str = ".rcgu.o";
-/// In non-incremental builds, part of the names of objects with a crate's code. The object with the allocator shim lacks it.
+/// Part of the file names of objects with a crate's own code in non-incremental builds. The object with the allocator shim has a name
+/// without it.
 const CODE_OBJECT_INFIX: &str = "-cgu.";
-/// Part of a symbol name to which only the shim of the default allocator refers.
+/// Part of a symbol name. Only the shim of the default allocator refers to such symbols.
 const ALLOCATOR_SHIM_SYMBOL: &[u8] = b"___rdl_alloc";
 
-/// An object from rustc that is to be replaced.
+/// An object that rustc wrote and that is to be replaced by an instrumented one.
 pub struct RustObject {
     pub name: String,
     pub bitcode: Vec<u8>,
-    /// False for the allocator shim.
+    /// False for the allocator shim, which is not instrumented.
     pub is_counted: bool,
 }
 
 impl RustObject {
-    /// Creates the object with this name. If `content` is machine code, reads the bitcode beside it in `folder`; returns `None` if there is
-    /// none.
+    /// Creates the replaceable object with this name. If `content` is machine code, reads the bitcode from the file beside it in `folder`;
+    /// returns `None` if there is no such file.
     pub fn new(name: &str, content: Vec<u8>, folder: &Path) -> Result<Option<RustObject>> {
         if content.starts_with(BITCODE_MAGIC) {
             let is_counted =
@@ -32,15 +33,14 @@ impl RustObject {
         if !is_counted {
             return Ok(None);
         }
-        let Some(module) = bitcode_beside(name, folder) else { return Ok(None) };
+        let Some(module) = find_bitcode_file(name, folder) else { return Ok(None) };
         let bitcode = fs::read(&module).with_context(|| format!("cannot read {}", module.display()))?;
         Ok(Some(RustObject { name: name.to_owned(), bitcode, is_counted }))
     }
 }
 
-/// Returns the file in `folder` to which rustc wrote an object's bitcode. If the crate has only one object, the file is named after the
-/// crate.
-fn bitcode_beside(object: &str, folder: &Path) -> Option<PathBuf> {
+/// Returns the file in `folder` that has the bitcode of an object. If the crate has only one object, the file is named after the crate.
+fn find_bitcode_file(object: &str, folder: &Path) -> Option<PathBuf> {
     let crate_name = object.split('.').next().unwrap_or_default();
     let names = [format!("{}.bc", object.strip_suffix(".o")?), format!("{crate_name}.bc")];
     names.iter().map(|name| folder.join(name)).find(|path| path.is_file())
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn bitcode_is_found_beside_its_object() {
         let folder = tempfile::tempdir().unwrap();
-        let find = |object: &str| bitcode_beside(object, folder.path()).map(|path| path.file_name().unwrap().to_owned());
+        let find = |object: &str| find_bitcode_file(object, folder.path()).map(|path| path.file_name().unwrap().to_owned());
         assert_eq!(find("x-ab12.x.c0de-cgu.0.rcgu.o"), None);
         fs::write(folder.path().join("x-ab12.bc"), "").unwrap();
         assert_eq!(find("x-ab12.x.c0de-cgu.0.rcgu.o"), Some("x-ab12.bc".into()));

@@ -1,9 +1,9 @@
-//! Compiles the objects of an unoptimised crate: the units into which rustc divides the crate for incremental builds, and the allocator
-//! shim. Only changed units are compiled.
+//! Compiles the objects of an unoptimised crate, which are the codegen units into which rustc divides the crate for incremental builds, and
+//! the allocator shim. Only changed units are compiled.
 //!
 //! If there are several units, each is summarised first. The summaries tell each unit whether the functions of other units return
-//! ([`trodden_unit::tasks`]). Summaries and objects are cached. The cache key of an object includes what its unit was told. One clang
-//! process summarises and compiles several small units, because starting clang takes longer than either step.
+//! ([`trodden_unit::tasks`]). Summaries and objects are cached, and the cache key of an object includes the summaries that its unit used.
+//! One clang process handles several small units, because starting clang takes longer than summarising or compiling one of them.
 
 use super::compiler::CrateCompiler;
 use super::objects::RustObject;
@@ -15,7 +15,7 @@ use std::thread;
 use trodden_unit::Identity;
 use trodden_unit::tasks::{CallSummary, UnitTask, UnitTasks, UnitWork, find_returning_functions};
 
-/// Bytes of bitcode per process. More bitcode is divided among several processes.
+/// Maximum amount of bitcode in bytes that one process handles. More is divided among several processes.
 const BYTES_PER_PROCESS: usize = 1 << 20;
 
 pub fn compile(compiler: &CrateCompiler, objects: &[RustObject], folder: &Path) -> Result<Vec<PathBuf>> {
@@ -48,7 +48,7 @@ impl CrateObjects<'_> {
             true => UnitWork::Compile { returning: told[at].clone() },
             false => UnitWork::CompilePlain,
         };
-        self.execute(missing.map(|at| (at, object_file(at), work(at))).collect(), &[], max_processes())?;
+        self.execute_tasks(missing.map(|at| (at, object_file(at), work(at))).collect(), &[], max_processes())?;
         for (at, place) in places.iter().enumerate().filter(|(at, _)| made(*at).is_file()) {
             self.compiler.move_to_cache(&made(at), place)?;
         }
@@ -60,8 +60,8 @@ impl CrateObjects<'_> {
         self.compiler.cache_file("plain", self.contents[at], "o")
     }
 
-    /// Returns the summaries of the units, from the cache or newly made; a corrupt summary is made again. If the units without a summary
-    /// are small, they and the objects that are not instrumented are compiled in the same process.
+    /// Returns the summaries of the units. Summaries that are not cached or are corrupt are made again. If the units without a summary are
+    /// small, the same process compiles them, together with the objects that are not instrumented.
     fn read_or_make_summaries(&self, units: &[usize]) -> Result<Vec<CallSummary>> {
         let places: Vec<PathBuf> = units.iter().map(|unit| self.compiler.cache_file("summary", self.contents[*unit], "calls")).collect();
         let read = |place: &PathBuf| CallSummary::from_bytes(&fs::read(place).ok()?);
@@ -69,16 +69,15 @@ impl CrateObjects<'_> {
         let missing: Vec<usize> = (0..units.len()).filter(|number| cached[*number].is_none()).collect();
         let bytes: usize = missing.iter().map(|number| self.objects[units[*number]].bitcode.len()).sum();
         if missing.is_empty() {
-            // All summaries were cached.
         } else if bytes > BYTES_PER_PROCESS {
             let tasks = missing.iter().map(|number| (units[*number], summary_file(units[*number]), UnitWork::Summarize));
-            self.execute(tasks.collect(), &[], max_processes())?;
+            self.execute_tasks(tasks.collect(), &[], max_processes())?;
         } else {
             let others: Vec<CallSummary> = cached.iter().flatten().cloned().collect();
             let of_unit = |unit: usize| (unit, object_file(unit), UnitWork::SummarizeAndCompile { summary: summary_file(unit) });
             let plain = (0..self.objects.len()).filter(|at| !self.objects[*at].is_counted && !self.plain_cache_file(*at).is_file());
             let plain = plain.map(|at| (at, object_file(at), UnitWork::CompilePlain));
-            self.execute(missing.iter().map(|number| of_unit(units[*number])).chain(plain).collect(), &others, 1)?;
+            self.execute_tasks(missing.iter().map(|number| of_unit(units[*number])).chain(plain).collect(), &others, 1)?;
         }
         missing
             .iter()
@@ -87,9 +86,9 @@ impl CrateObjects<'_> {
         all.map(|(known, place)| known.or_else(|| read(place)).with_context(|| format!("cannot read {}", place.display()))).collect()
     }
 
-    /// Works on units in at most `max_processes` processes. Each item of `works` consists of an object's index, the file to write, and what
-    /// to do with the object.
-    fn execute(&self, works: Vec<(usize, String, UnitWork)>, others: &[CallSummary], max_processes: usize) -> Result<()> {
+    /// Performs work on units, in at most `max_processes` processes. Each element of `works` has the index of an object, the file to write,
+    /// and what to do with the object.
+    fn execute_tasks(&self, works: Vec<(usize, String, UnitWork)>, others: &[CallSummary], max_processes: usize) -> Result<()> {
         let mut tasks = Vec::with_capacity(works.len());
         for (at, output, work) in works {
             let (task, content) = (UnitTask { bitcode: format!("{at}.bc"), output, work }, &self.objects[at].bitcode);
@@ -120,7 +119,8 @@ fn max_processes() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Divides tasks among processes. Each task is given with the size of its unit in bytes.
+/// Divides tasks among processes, so that each has about the same amount of bitcode. Each task is given with the size of its unit's bitcode
+/// in bytes.
 fn divide_tasks(mut tasks: Vec<(usize, UnitTask)>, max_processes: usize) -> Vec<Vec<UnitTask>> {
     let bytes: usize = tasks.iter().map(|(size, _)| size).sum();
     let processes = bytes.div_ceil(BYTES_PER_PROCESS).min(max_processes).min(tasks.len());

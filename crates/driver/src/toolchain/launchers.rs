@@ -1,6 +1,7 @@
-//! Programs on the search path, and links with a compiler's name that lead to a launcher instead: to trodden's driver or to a compiler
-//! cache. A launcher calls the next compiler of that name on the search path. If that is the other launcher, they call each other forever,
-//! so a search for a compiler skips all of them.
+//! Finds programs on the search path. A compiler's name may be a link to a launcher: trodden's driver or a compiler cache.
+//!
+//! A launcher calls the next compiler of that name on the search path. If that is the other launcher, they call each other forever, so a
+//! search for a compiler skips all launchers.
 
 use crate::context::DriverContext;
 use std::ffi::OsStr;
@@ -11,8 +12,8 @@ use trodden_launch::process::find_in_search_path;
 /// Names of launchers.
 const LAUNCHERS: [&str; 5] = ["trodden", "ccache", "sccache", "distcc", "icecc"];
 
-/// Finds the program that a word names, by its path or on the search path. A link to a launcher stands for the next program of the link's
-/// name on the search path, which the launcher would call.
+/// Finds the program that a word names by its path or by a name on the search path. For a link to a launcher, returns the next program with
+/// the link's name on the search path, which the launcher would call.
 pub(super) fn program_named(context: &DriverContext, word: &OsStr) -> Option<PathBuf> {
     match word.as_encoded_bytes().contains(&b'/') {
         true if is_launcher(Path::new(word)) => find_compiler_on_path(context, Path::new(word).file_name()?),
@@ -26,7 +27,7 @@ pub fn find_on_path(context: &DriverContext, name: &OsStr) -> Option<PathBuf> {
     find_in_search_path(name, context.variable("PATH"), is_program)
 }
 
-/// Finds a program by name on the search path, except links to launchers.
+/// Finds a program by name on the search path, skipping links to launchers.
 pub fn find_compiler_on_path(context: &DriverContext, name: &OsStr) -> Option<PathBuf> {
     context.search_path().map(|folder| folder.join(name)).find(|path| is_program(path) && !is_launcher(path))
 }
@@ -36,7 +37,7 @@ pub(super) fn is_launcher(path: &Path) -> bool {
     path.canonicalize().is_ok_and(|file| LAUNCHERS.iter().any(|name| file.file_name() == Some(OsStr::new(name))))
 }
 
-/// Returns true for a file with any permission to execute.
+/// Returns true if at least one class of users may execute the file.
 pub fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }

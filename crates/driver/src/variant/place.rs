@@ -1,4 +1,4 @@
-//! A temporary copy of the files that a link reads, and the translation of the link's arguments to this copy.
+//! A sandbox for a link: a temporary copy of the files that the link reads. Also translates the link's arguments to this copy.
 
 use crate::context::DriverContext;
 use crate::link::is_system_file;
@@ -32,7 +32,7 @@ impl LinkSandbox<'_> {
         self.folder.path().join("root").join(relative)
     }
 
-    /// Creates all parent folders of a path, even those that a later `..` in the path leaves again.
+    /// Creates all parent folders of a path, including those that are followed by `..`.
     pub fn create_parents(&self, path: &Path) -> Result<()> {
         let mut so_far = PathBuf::new();
         for part in path.parent().unwrap_or(path).components() {
@@ -42,7 +42,7 @@ impl LinkSandbox<'_> {
         Ok(())
     }
 
-    /// Returns the arguments of the new link: objects replace sources, and absolute names of copied files are translated.
+    /// Returns the arguments of the new link, in which objects replace sources and absolute paths of copied files refer to the copies.
     pub fn command_line(&self, recipe: &Recipe, objects: &[(usize, PathBuf)], output: &Path) -> Vec<OsString> {
         let arguments: Vec<OsString> = recipe.arguments.iter().map(|w| w.to_os()).collect();
         let mut out: Vec<OsString> = vec!["-Qunused-arguments".into(), "-o".into(), output.into()];
@@ -51,7 +51,7 @@ impl LinkSandbox<'_> {
             let next = arguments.get(at + 1);
             if let Some((_, object)) = objects.iter().find(|(place, _)| *place == at) {
                 out.push(object.into());
-            } else if let Some(count) = dropped_arguments(&arguments[at]) {
+            } else if let Some(count) = count_dropped_arguments(&arguments[at]) {
                 at += count - 1;
             } else if let (b"-L", Some(folder)) = (arguments[at].as_bytes(), next) {
                 out.extend(self.translate_search_folder(folder));
@@ -76,7 +76,7 @@ impl LinkSandbox<'_> {
         vec![self.translate_part(argument)]
     }
 
-    /// Translates an argument or a part of it. A part is a file name, or an option with a file name after `=`, `-T` or `-L`.
+    /// Translates an argument or one part of it, which is a path, or an option with a path after `=`, `-T` or `-L`.
     fn translate_part(&self, part: &OsStr) -> OsString {
         let bytes = part.as_bytes();
         let value = bytes.iter().position(|b| *b == b'=').map(|at| at + 1);
@@ -91,7 +91,8 @@ impl LinkSandbox<'_> {
         part.to_owned()
     }
 
-    /// Translates a library folder to options. For a user's folder, these are the copy and then the original; otherwise, only the original.
+    /// Translates a library search folder to linker options. An absolute path to a user's folder becomes two options, for the copy and for
+    /// the original. Any other path stays as it is.
     fn translate_search_folder(&self, folder: &OsStr) -> Vec<OsString> {
         let path = Path::new(folder);
         let option = |path: &OsStr| OsString::from_vec([b"-L", path.as_bytes()].concat());
@@ -102,9 +103,9 @@ impl LinkSandbox<'_> {
     }
 }
 
-/// If an argument must be left out of the new link, returns the number of arguments to skip, itself included. Options for output, language
-/// and dependency files are left out.
-fn dropped_arguments(argument: &OsStr) -> Option<usize> {
+/// If an argument is omitted from the new link, returns the number of arguments to skip, including itself. This applies to options for the
+/// output, the language and dependency files.
+fn count_dropped_arguments(argument: &OsStr) -> Option<usize> {
     match argument.as_bytes() {
         b"-o" | b"--output" | b"-x" | b"--language" | b"-MF" | b"-MT" | b"-MQ" | b"-MJ" => Some(2),
         b"-MD" | b"-MMD" | b"-MP" | b"-MG" | b"--" | b"-save-temps" => Some(1),

@@ -1,5 +1,5 @@
-//! Advice for a program: ranked findings of [`trodden_analysis::advise`]. [`text`] writes them for terminals, [`json`] and [`sarif`] for
-//! other tools. These formats share the sentences in `words.rs`.
+//! Advice for a program: the findings of [`trodden_analysis::advise`], ranked. [`text`] formats them for terminals, [`json`] and [`sarif`]
+//! for other tools. All three share the sentences in `words.rs`.
 
 pub mod json;
 pub mod sarif;
@@ -17,15 +17,15 @@ use trodden_unit::properties::{FunctionProperties, UnitProperties};
 /// Which findings to search for, and how many to show.
 #[derive(Clone, Debug)]
 pub struct AdviceSelection {
-    /// A function's name, or a regular expression for full names; `None` selects all functions.
+    /// A function's name, or a regular expression that is matched against full names; `None` selects all functions.
     pub function: Option<String>,
     /// The kinds of findings; an empty list selects all.
     pub kinds: Vec<AdviceKind>,
-    /// Maximum number of findings that save instructions, and also of findings that save none.
+    /// Maximum number of findings to show in each of two lists: findings that save instructions, and findings that save none.
     pub top: usize,
     /// A finding must save at least this share of all executed instructions (0 to 1). Functions that execute less are not analysed.
     pub min_share: f64,
-    /// Thresholds of the analyses.
+    /// Thresholds that decide when an analysis reports a finding.
     pub options: AdviseOptions,
 }
 
@@ -35,8 +35,8 @@ impl Default for AdviceSelection {
     }
 }
 
-/// Merges findings of the same kind about the same source lines. They occur when the compiler unrolls a loop or inlines a function. Returns
-/// each finding with its total savings and its number of copies.
+/// Merges findings of the same kind about the same source lines. Such findings repeat if the compiler copied the code, by unrolling a loop
+/// or inlining a function. Returns each finding with its total savings and the number of copies.
 fn merge_copies(function: &Function, findings: impl Iterator<Item = AdviceFinding>) -> Vec<(AdviceFinding, u128, usize)> {
     let mut all: Vec<(AdviceFinding, u128, usize)> = Vec::new();
     let mut known: HashMap<_, usize> = HashMap::new();
@@ -57,15 +57,15 @@ fn merge_copies(function: &Function, findings: impl Iterator<Item = AdviceFindin
 /// Looks up a function's block properties. Returns `None` if the bitcode of the function's unit is not available.
 pub type FindProperties<'f> = dyn Fn(&Function) -> Option<(&'f UnitProperties, &'f FunctionProperties)> + 'f;
 
-/// A finding, its estimated savings and its function.
+/// A finding of the advice analyses, with its function and estimated savings.
 pub struct RankedAdvice<'v, 'a> {
-    /// The function whose code has the finding.
+    /// The function in which the finding was made.
     pub function: &'v Function<'a>,
-    /// The finding in one of the copies.
+    /// The finding. If the compiler copied the code, its block numbers are those of one copy.
     pub finding: AdviceFinding,
     /// Upper bound for the savings in all copies, as a share of all executed instructions.
     pub share: f64,
-    /// The number of copies of the code that have this finding. The compiler copies code when it unrolls loops and inlines functions.
+    /// Number of copies of the code that have this finding. The compiler creates copies when it unrolls loops and inlines functions.
     pub copies: usize,
 }
 
@@ -73,9 +73,9 @@ pub struct RankedAdvice<'v, 'a> {
 pub struct ShownAdvice<'v, 'a> {
     /// Findings that save instructions, largest savings first.
     pub savings: Vec<RankedAdvice<'v, 'a>>,
-    /// Findings that save nothing, most surprising first.
+    /// Findings that save nothing, such as two frequent edges that never occur on the same path. The most surprising one comes first.
     pub others: Vec<RankedAdvice<'v, 'a>>,
-    /// The lengths of `savings` and `others` before they were truncated to the requested number.
+    /// Lengths of the two lists before they were truncated.
     pub found: (usize, usize),
     /// Number of functions that were analysed.
     pub functions: usize,

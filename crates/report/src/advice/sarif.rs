@@ -20,9 +20,9 @@ const RULES: [(AdviceKind, &str); 4] = [
 
 /// A loop whose iterations repeat a fixed sequence of different paths, as found in a recorded stream.
 pub struct AlternatingIterations<'a> {
-    /// Name of the loop's function in the stream.
+    /// Name of the function that contains the loop, as in the stream.
     pub function: &'a str,
-    /// A sentence with the finding and a suggestion.
+    /// A sentence that states the finding and suggests a change.
     pub text: String,
     /// The property bag of the SARIF result.
     pub properties: Value,
@@ -30,14 +30,14 @@ pub struct AlternatingIterations<'a> {
 
 /// Writes alternating loops as a SARIF log. A function whose source position is unknown is located by its name only.
 pub fn write_alternating_iterations(view: &View, found: &[AlternatingIterations], sources: &SourceCache) -> Value {
-    const RULE: &str = "iterations";
-    let rules = json!([{ "id": RULE, "shortDescription": { "text": "A loop repeats a fixed sequence of different iterations" } }]);
+    const RULE_ID: &str = "iterations";
+    let rules = json!([{ "id": RULE_ID, "shortDescription": { "text": "A loop repeats a fixed sequence of different iterations" } }]);
     let result = |turns: &AlternatingIterations| {
         let function = view.functions.iter().find(|f| [&f.name.short, &f.name.full, &f.name.linkage].iter().any(|n| *n == turns.function));
         let unknown = || json!({ "logicalLocations": [{ "fullyQualifiedName": turns.function, "kind": "function" }] });
         let place = function.and_then(|function| sarif::declaration_location(function, sources)).unwrap_or_else(unknown);
         json!({
-            "ruleId": RULE,
+            "ruleId": RULE_ID,
             "ruleIndex": 0,
             "level": "note",
             "message": { "text": turns.text },
@@ -77,7 +77,8 @@ fn result_json(ranked: &RankedAdvice, sources: &SourceCache) -> Value {
     result
 }
 
-/// Returns the labelled positions of a finding in execution order. The finding is reported at the last one.
+/// Returns the source positions that explain a finding, each with a label, in execution order. The last one is the position at which the
+/// finding is reported.
 fn labelled_positions(function: &Function, advice: &Advice) -> Vec<(Option<SourcePosition>, String)> {
     let branch = |block: Node, text: String| (say::branch_position(function, block), text);
     let from = |edge: trodden_flow::Edge| function.map.graph.from(edge);

@@ -13,11 +13,11 @@ use trodden_flow::{Edge, Node};
 use trodden_unit::SourcePosition;
 use trodden_unit::experiment::Spelling;
 
-const MAX_REPEATED: usize = 6;
+const MAX_REPEATED_COMPUTATIONS: usize = 6;
 /// Maximum number of patterns shown per loop.
 const MAX_PATTERNS: usize = 6;
 
-/// Writes a header, the possible savings, and the pairs of edges that no path combines.
+/// Formats all findings for a terminal: a header, the possible savings, and then the pairs of frequent edges that no path combines.
 pub fn write_advice(
     view: &View,
     selection: &AdviceSelection,
@@ -123,7 +123,7 @@ struct FindingWriter<'s> {
     function: &'s Function<'s>,
     sources: &'s SourceCache<'s>,
     page: &'s PageLayout,
-    /// The call chain of the previous line. Calls that the next line shares with it are not printed again.
+    /// The chain of inlined calls around the previously rendered line. Calls that the next line shares with it are not printed again.
     previous_chain: RefCell<Vec<SourcePosition>>,
 }
 
@@ -177,11 +177,11 @@ impl FindingWriter<'_> {
 
     fn render_redundant(&self, r: &Redundant) -> String {
         let mut out = String::new();
-        for repeated in r.repeated.iter().take(MAX_REPEATED) {
+        for repeated in r.repeated.iter().take(MAX_REPEATED_COMPUTATIONS) {
             out.push_str(&self.render_source_line(repeated.at.position, &self.render_repeated(r, repeated)));
         }
-        if r.repeated.len() > MAX_REPEATED {
-            let more = format!("{}... and {} more\n", " ".repeat(INDENT), r.repeated.len() - MAX_REPEATED);
+        if r.repeated.len() > MAX_REPEATED_COMPUTATIONS {
+            let more = format!("{}... and {} more\n", " ".repeat(INDENT), r.repeated.len() - MAX_REPEATED_COMPUTATIONS);
             out.push_str(&self.page.paint(paint::DIM, &more));
         }
         let why = match r.unavoidable {
@@ -224,7 +224,7 @@ impl FindingWriter<'_> {
         self.render_annotated_line(position, "", note)
     }
 
-    /// Renders a source line with the branch direction and the note to its right. If the line is too long, they are below it.
+    /// Renders a source line with the branch direction and the note to its right, or below it if the line is too long.
     fn render_annotated_line(&self, position: Option<SourcePosition>, turn: &str, note: &str) -> String {
         let page = self.page;
         let room = page.width.saturating_sub(14);

@@ -8,7 +8,7 @@ use trodden_analysis::advise::{Advice, AdviceFinding, BranchOutcome, Correlated,
 use trodden_flow::{Edge, Node};
 use trodden_unit::{EdgeKind, SourcePosition};
 
-/// Suggestions to copy code must not copy more instructions than this.
+/// Maximum number of instructions that a suggestion may propose to copy.
 const MAX_COPIED_INSTRUCTIONS: u64 = 60;
 /// Maximum number of branch decisions shown for a pattern.
 const MAX_TURNS: usize = 8;
@@ -25,7 +25,8 @@ pub fn first_position(function: &Function, block: Node) -> Option<SourcePosition
     whole.min_by_key(|p| inline_chain(function.units_map(), *p).iter().map(|p| p.line).collect::<Vec<_>>())
 }
 
-/// Formats a position as `line 12`. In a file other than the function's, it is `util.h:12`; an unknown position is `block 3`.
+/// Formats a position as `line 12`, or as `util.h:12` if it is not in the function's own file. If the position is unknown, returns `block
+/// 3`.
 pub fn format_position(function: &Function, position: Option<SourcePosition>, block: Node) -> String {
     let Some(position) = position else { return format!("block {}", block.0) };
     let elsewhere = file_of(function.units_map(), position).filter(|f| function.file().is_some_and(|own| own != *f));
@@ -69,7 +70,8 @@ pub fn main_position(function: &Function, finding: &AdviceFinding) -> Option<Sou
     }
 }
 
-/// Returns the two source lines that a finding relates, in execution order, as file indices and line numbers; `None` if one is unknown.
+/// Returns the two source lines that a finding relates, in execution order, as (file index, line number). Returns `None` if one of them is
+/// unknown.
 pub fn related_lines(function: &Function, finding: &AdviceFinding) -> Option<[(u32, u32); 2]> {
     let line = |p: SourcePosition| (p.file, p.line);
     let earlier = match &finding.advice {
@@ -81,7 +83,7 @@ pub fn related_lines(function: &Function, finding: &AdviceFinding) -> Option<[(u
     Some([line(earlier?), line(main_position(function, finding)?)])
 }
 
-/// States the finding in a clause, without a capital letter or full stop.
+/// Describes the finding in a clause without a capital letter or full stop.
 pub fn describe(function: &Function, finding: &AdviceFinding) -> String {
     match &finding.advice {
         Advice::Correlated(c) => describe_correlated(function, c),
@@ -147,7 +149,7 @@ pub fn suggest(function: &Function, finding: &AdviceFinding) -> String {
     }
 }
 
-/// Returns true if the later branch always took the edge that the earlier one decides.
+/// Returns true if each outcome of the earlier branch that decides the later branch was always followed by the decided outcome.
 fn is_always_decided(c: &Correlated) -> bool {
     c.given.iter().all(|g| g.decides.is_none() || g.is_certain())
 }

@@ -1,10 +1,11 @@
 //! Compares functions of two builds by source lines if their graphs differ, because then their path numbers cannot be compared.
 //!
-//! Different builds may inline, duplicate and merge code differently. Therefore source functions are compared, wherever their code is. A
-//! line's count is the sum over all its copies in the program ([`crate::lines`]), divided by the number of calls of its function. A line is
-//! identified by its distance from the function's declaration, since code before the function may have changed. There are three
-//! limitations. If the function itself was edited, lines after the edit are compared with the wrong lines. Lines that have code in only one
-//! of the builds are not compared. And unrolling, vectorising or rotating a loop changes its lines' counts.
+//! Different builds may inline, duplicate and merge code differently, so source functions are compared, wherever their code is. A line's
+//! count is the sum over all copies of its code ([`crate::lines`]), divided by the number of calls of its function. Lines are matched by
+//! their distance from the function's declaration, since code before the function may have changed.
+//!
+//! The comparison has three limitations: in an edited function, lines after the edit are compared with the wrong lines; lines that have
+//! code in only one of the builds are not compared; and unrolling, vectorising or rotating a loop changes its lines' counts.
 
 use crate::lines::LineCounts;
 use crate::view::{Function, View, file_of};
@@ -13,10 +14,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_profile::{DiffOptions, FunctionPlace, PathChange, ProfileDiff};
 use trodden_unit::{Identity, SourcePosition, UnitMap};
 
-/// The functions that differ between two builds by source lines.
+/// The source functions whose line counts differ between two builds.
 #[derive(Clone, Debug, Default)]
 pub struct LineDifference {
-    /// Source functions that have changed lines. The largest change comes first.
+    /// Source functions with changed lines, ordered by their largest change.
     pub functions: Vec<FunctionLines>,
     /// Number of source functions that were compared.
     pub compared: usize,
@@ -25,11 +26,11 @@ pub struct LineDifference {
 /// The changed lines of a function.
 #[derive(Clone, Debug)]
 pub struct FunctionLines {
-    /// Linkage name; for a template, the name of one instance.
+    /// The function's linkage name. For a template, it is the name of one instance.
     pub name: String,
-    /// File that declares the function in the second build.
+    /// File that declares the function, in the second build.
     pub file: String,
-    /// Calls before and after, including inlined calls.
+    /// Number of calls in the first and in the second build, including inlined calls.
     pub calls: (u64, u64),
     /// Number of lines that were compared.
     pub compared: usize,
@@ -40,13 +41,13 @@ pub struct FunctionLines {
 /// A line that changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LineChange {
-    /// The kind of change. `Share` refers to executions per call of the function.
+    /// What changed. [`PathChange::Share`] means the number of executions per call of the function.
     pub change: PathChange,
-    /// Line numbers before and after.
+    /// Line number in the first and in the second build.
     pub lines: (u32, u32),
-    /// Executions before and after.
+    /// Number of executions in the first and in the second build.
     pub counts: (u64, u64),
-    /// Executions per call of the function, before and after.
+    /// Number of executions per call of the function, in the first and in the second build.
     pub per_call: (f64, f64),
 }
 
@@ -62,8 +63,8 @@ impl FunctionLines {
     }
 }
 
-/// Compares the functions that `found` could not match. Removes functions that have lines in common from `found`'s lists of functions
-/// without a counterpart.
+/// Compares the functions whose paths `found` could not compare, by source lines. Functions that were compared are removed from `found`'s
+/// lists of functions without a counterpart.
 #[must_use]
 pub fn compare(before: &View, after: &View, found: &mut ProfileDiff, options: &DiffOptions) -> LineDifference {
     let mut difference = LineDifference::default();
@@ -73,8 +74,8 @@ pub fn compare(before: &View, after: &View, found: &mut ProfileDiff, options: &D
     let (old, new) = (SourceFunctions::new(before), SourceFunctions::new(after));
     let (unmatched_old, unmatched_new) = (find_functions(before, &found.unmatched_before), find_functions(after, &found.unmatched_after));
     let mut pairs: BTreeSet<(Declaration, Declaration)> = BTreeSet::new();
-    pairs.extend(declarations(&unmatched_old).into_iter().filter_map(|one| Some((one, old.find_counterpart(one, &new)?))));
-    pairs.extend(declarations(&unmatched_new).into_iter().filter_map(|other| Some((new.find_counterpart(other, &old)?, other))));
+    pairs.extend(find_declarations(&unmatched_old).into_iter().filter_map(|one| Some((one, old.find_counterpart(one, &new)?))));
+    pairs.extend(find_declarations(&unmatched_new).into_iter().filter_map(|other| Some((new.find_counterpart(other, &old)?, other))));
     let (mut compared_old, mut compared_new) = (BTreeSet::new(), BTreeSet::new());
     for (one, other) in pairs {
         let Some((lines, function)) = compare_function(&old, one, &new, other, options) else { continue };
@@ -91,17 +92,17 @@ pub fn compare(before: &View, after: &View, found: &mut ProfileDiff, options: &D
 
 type Declaration<'a> = (&'a str, u32);
 
-/// A program's source functions that have code, inlined or not.
+/// A program's source functions that have machine code, either their own or inlined into other functions.
 struct SourceFunctions<'a> {
     counts: LineCounts,
     functions: BTreeMap<Declaration<'a>, SourceFunction<'a>>,
-    /// Declarations by the file's base name and the function's linkage name.
+    /// The declarations of each function, by the file's base name and the function's linkage name.
     named: HashMap<(&'a str, &'a str), BTreeSet<Declaration<'a>>>,
 }
 
 #[derive(Default)]
 struct SourceFunction<'a> {
-    /// Linkage names; a template has several.
+    /// The function's linkage names. A template has one for each instance.
     names: BTreeSet<&'a str>,
     lines: BTreeSet<u32>,
 }
@@ -112,8 +113,8 @@ impl<'a> SourceFunctions<'a> {
         let mut all = SourceFunctions { counts, functions: BTreeMap::new(), named: HashMap::new() };
         for function in &view.functions {
             let map = function.units_map();
-            for position in code_positions(function) {
-                let Some((declaration, name)) = declaration(map, position.scope) else { continue };
+            for position in collect_code_positions(function) {
+                let Some((declaration, name)) = find_declaration(map, position.scope) else { continue };
                 let known = all.functions.entry(declaration).or_default();
                 known.names.insert(name);
                 if file_of(map, position) == Some(declaration.0) {
@@ -125,8 +126,8 @@ impl<'a> SourceFunctions<'a> {
         all
     }
 
-    /// Returns the function's declaration in the other build: the one in the same file, or else the only one in files with the same base
-    /// name.
+    /// Returns the function's declaration in the other build. A declaration in the same file is preferred; otherwise it must be the only
+    /// one in files with the same base name.
     fn find_counterpart(&self, of: Declaration<'a>, other: &SourceFunctions<'a>) -> Option<Declaration<'a>> {
         let names = &self.functions.get(&of)?.names;
         let found: BTreeSet<Declaration> =
@@ -136,8 +137,8 @@ impl<'a> SourceFunctions<'a> {
     }
 }
 
-/// Returns the positions of a function's code, and of the calls that inlined code replaced.
-fn code_positions(function: &Function) -> BTreeSet<SourcePosition> {
+/// Returns the source positions of a function's code, including the calls that were replaced by inlined code.
+fn collect_code_positions(function: &Function) -> BTreeSet<SourcePosition> {
     let blocks = function.map.blocks.iter().flat_map(|block| block.positions.iter().copied().chain(block.branch));
     let mut left: Vec<SourcePosition> = blocks.chain(function.map.position).collect();
     let mut found = BTreeSet::new();
@@ -149,8 +150,9 @@ fn code_positions(function: &Function) -> BTreeSet<SourcePosition> {
     found
 }
 
-/// Returns the declaration and linkage name of a scope's function; `None` if debug information lacks the declaration's line.
-fn declaration(map: &UnitMap, scope: u32) -> Option<(Declaration<'_>, &str)> {
+/// Returns the declaration and linkage name of the function that a scope belongs to; `None` if the debug information lacks the
+/// declaration's line.
+fn find_declaration(map: &UnitMap, scope: u32) -> Option<(Declaration<'_>, &str)> {
     let scope = map.scopes.get(scope as usize).filter(|scope| scope.line > 0)?;
     let name = if scope.linkage_name.is_empty() { &scope.name } else { &scope.linkage_name };
     Some(((map.files.get(scope.file as usize)?, scope.line), name))
@@ -161,12 +163,12 @@ fn find_functions<'v, 'a>(view: &'v View<'a>, places: &[FunctionPlace]) -> Vec<&
     places.iter().filter_map(|place| by_place.get(place).copied()).collect()
 }
 
-/// Returns the declarations of all functions whose code is in `functions`, inlined or not.
-fn declarations<'a>(functions: &[&Function<'a>]) -> BTreeSet<Declaration<'a>> {
+/// Returns the declarations of all functions whose code is in `functions`, including inlined ones.
+fn find_declarations<'a>(functions: &[&Function<'a>]) -> BTreeSet<Declaration<'a>> {
     let of = |function: &&Function<'a>| {
         let map = function.units_map();
-        let scopes: BTreeSet<u32> = code_positions(function).into_iter().map(|position| position.scope).collect();
-        scopes.into_iter().filter_map(|scope| Some(declaration(map, scope)?.0)).collect::<Vec<_>>()
+        let scopes: BTreeSet<u32> = collect_code_positions(function).into_iter().map(|position| position.scope).collect();
+        scopes.into_iter().filter_map(|scope| Some(find_declaration(map, scope)?.0)).collect::<Vec<_>>()
     };
     functions.iter().flat_map(of).collect()
 }
@@ -174,14 +176,15 @@ fn declarations<'a>(functions: &[&Function<'a>]) -> BTreeSet<Declaration<'a>> {
 /// Removes the names of functions that were compared by lines.
 fn retain_uncompared(names: &mut Vec<String>, unmatched: &[&Function], compared: &BTreeSet<Declaration>) {
     let is_compared = |function: &Function| {
-        let own = function.map.position.and_then(|position| declaration(function.units_map(), position.scope));
+        let own = function.map.position.and_then(|position| find_declaration(function.units_map(), position.scope));
         own.is_some_and(|(own, _)| compared.contains(&own))
     };
     let left: BTreeSet<&str> = unmatched.iter().filter(|f| !is_compared(f)).map(|f| f.map.plain_name()).collect();
     names.retain(|name| left.contains(&**name));
 }
 
-/// Returns the number of compared lines, and the function if it differs. Returns `None` if the builds have no code lines in common.
+/// Returns the number of compared lines, and the function with its changes if it has any. Returns `None` if the builds have no code lines
+/// in common.
 fn compare_function(
     old: &SourceFunctions,
     one: Declaration,
@@ -208,13 +211,14 @@ fn compare_function(
 }
 
 fn compare_line(lines: (u32, u32), (old, new): (u64, u64), calls: (u64, u64)) -> Option<LineChange> {
-    // A function that was already running when counting started may have no calls. Then the counts themselves are compared.
+    // A function that was already running when counting started may have executions but no calls. With one call assumed, the counts
+    // themselves are compared.
     let calls = (calls.0.max(1), calls.1.max(1));
     let change = match (old, new) {
         (0, 0) => return None,
         (0, _) => PathChange::Appeared,
         (_, 0) => PathChange::Vanished,
-        // Integer arithmetic is used because rounding could make equal ratios differ.
+        // Ratios are compared as integer products, because rounding could make equal ratios differ.
         (a, b) if u128::from(a) * u128::from(calls.1) != u128::from(b) * u128::from(calls.0) => PathChange::Share,
         (a, b) if a != b => PathChange::Count,
         _ => return None,

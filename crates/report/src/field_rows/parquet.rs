@@ -25,7 +25,7 @@ const SCHEMA: &str = "message untested_paths {
     REQUIRED INT64 executions;
 }";
 /// Column indices of the sort order: build, unit, counter, user.
-const SORT_ORDER: [i32; 4] = [0, 1, 4, 5];
+const SORT_COLUMNS: [i32; 4] = [0, 1, 4, 5];
 
 pub struct ParquetTable {
     writer: SerializedFileWriter<File>,
@@ -35,7 +35,7 @@ pub struct ParquetTable {
 impl ParquetTable {
     pub fn new(file: File) -> io::Result<ParquetTable> {
         let schema = Arc::new(parse_message_type(SCHEMA).map_err(io::Error::other)?);
-        let order = SORT_ORDER.map(|column_idx| SortingColumn { column_idx, descending: false, nulls_first: true });
+        let order = SORT_COLUMNS.map(|column_idx| SortingColumn { column_idx, descending: false, nulls_first: true });
         let properties =
             WriterProperties::builder().set_compression(Compression::UNCOMPRESSED).set_sorting_columns(Some(order.into())).build();
         let writer = SerializedFileWriter::new(file, schema, Arc::new(properties)).map_err(io::Error::other)?;
@@ -72,7 +72,7 @@ impl ParquetTable {
     }
 }
 
-/// Writes the next column of a row group. Definition levels matter only for optional columns.
+/// Writes the next column of a row group. `None` values are allowed only in optional columns.
 fn write_column<T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     values: impl Iterator<Item = Option<T::T>>,
@@ -92,10 +92,10 @@ mod tests {
     use parquet::record::Field;
 
     #[test]
-    fn order_names_the_sort_columns() {
+    fn sort_columns_have_the_expected_names() {
         let names: Vec<&str> =
             SCHEMA.lines().skip(1).filter_map(|line| line.trim_end_matches([';', '}']).split_whitespace().nth(2)).collect();
-        assert_eq!(SORT_ORDER.map(|column| names[column as usize]), ["build", "unit", "counter", "user"]);
+        assert_eq!(SORT_COLUMNS.map(|column| names[column as usize]), ["build", "unit", "counter", "user"]);
     }
 
     #[test]
@@ -112,7 +112,6 @@ mod tests {
         };
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("rows.parquet");
-        // Fills one row group and starts a second.
         let count = ROWS_PER_GROUP as u64 + 10;
         let mut table = ParquetTable::new(File::create(&file).unwrap()).unwrap();
         (0..count).for_each(|at| table.add(row(at)).unwrap());

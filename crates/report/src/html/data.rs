@@ -21,7 +21,7 @@ use trodden_unit::{EdgeKind, SourcePosition};
 
 const MAX_LINES: u32 = 4000;
 
-/// Returns each function's details as escaped JSON; `None` if the function was not executed or the budget is spent.
+/// Returns each function's details as escaped JSON; `None` if the function was not executed or the page's size budget is spent.
 pub fn details(view: &View, sources: &SourceCache, options: &HtmlOptions) -> Vec<Option<String>> {
     let mut remaining = options.budget;
     let detail = |function: &Function| {
@@ -95,14 +95,14 @@ fn describe_run(view: &View) -> Vec<String> {
     about
 }
 
-/// Collects one function's details. A line that is on several paths is written only once, to `places`.
+/// Collects one function's details. A source line that several paths contain is written only once, to `places`.
 struct Details<'v, 'a> {
     function: &'v Function<'a>,
     sources: &'v SourceCache<'v>,
     range: Option<LineRange>,
     inlined: InlinedIndent,
     places: Vec<Value>,
-    /// Maps a chain of inlined calls to an index into `places`. A chain has the scope, file and line of each position.
+    /// Maps a chain of inlined calls to an index into `places`. Each call is identified by its scope, file and line.
     known: HashMap<Vec<(u32, u32, u32)>, usize>,
 }
 
@@ -138,7 +138,7 @@ impl<'v, 'a> Details<'v, 'a> {
             .iter()
             .map(|step| {
                 let blocks: Vec<u32> = step.blocks.iter().map(|b| b.0).collect();
-                let class = step.turns.last().map_or("", |t| turn_class(t.kind));
+                let class = step.turns.last().map_or("", |t| turn_css_class(t.kind));
                 json!([self.place_index(&step.chain), blocks, words::format_turns(&step.turns), class])
             })
             .collect();
@@ -188,7 +188,7 @@ impl<'v, 'a> Details<'v, 'a> {
     }
 }
 
-fn turn_class(kind: EdgeKind) -> &'static str {
+fn turn_css_class(kind: EdgeKind) -> &'static str {
     match kind {
         EdgeKind::True | EdgeKind::False => "direction",
         EdgeKind::Unwind => "throws",
@@ -205,8 +205,8 @@ fn blocks_json(function: &Function) -> Vec<Value> {
     function.map.blocks.iter().enumerate().map(describe).collect()
 }
 
-/// Writes each edge as `[from, to, label, count, style]`. The style is 0 for plain edges, 1 for cut edges, and 2 for calls that may not
-/// return.
+/// Writes each edge as `[from, to, label, count, style]`. The style is 1 for edges at which paths are cut, 2 for calls that may not return,
+/// and 0 for all others.
 fn edges_json(function: &Function) -> Vec<Value> {
     let mut style = vec![0; function.map.graph.edge_count()];
     for (edge, _) in &function.map.cuts {
@@ -217,7 +217,7 @@ fn edges_json(function: &Function) -> Vec<Value> {
     let describe = |(at, edge): (usize, trodden_unit::FlowEdge)| {
         let style = if edge.kind == EdgeKind::Reach { 2 } else { style[at] };
         let label = match edge.kind {
-            // The condition in the optimised code may be the negation of the source's condition.
+            // No label, because the condition in the optimised code may be the negation of the source's condition.
             EdgeKind::True | EdgeKind::False => String::new(),
             _ => words::edge_label(&edge),
         };

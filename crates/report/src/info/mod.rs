@@ -1,4 +1,4 @@
-//! Summaries for `trodden info`: of instrumented programs, including the code that they do not count, and of stored profiles.
+//! Summaries for `trodden info` of instrumented programs and of stored profiles. The former include the code that is not counted.
 
 mod profile;
 
@@ -33,7 +33,7 @@ pub struct ImageSummary {
     damage: Vec<String>,
     /// Number of functions. A function with copies in several units counts once.
     functions: usize,
-    /// Number of functions including copies.
+    /// Number of functions, where each copy counts.
     bodies: usize,
     not_exact: Vec<String>,
     counters: u64,
@@ -64,7 +64,7 @@ struct SkippedFunction {
     reason: String,
 }
 
-/// A function whose paths are cut at edges other than back edges.
+/// A function in which paths are cut, that is, end at some edge so that the next path begins there. Back edges are not included.
 #[derive(Debug, Serialize)]
 struct CutFunction {
     function: String,
@@ -81,13 +81,13 @@ struct CutPlace {
 }
 
 /// Returns true if a function is part of trodden's runtime. Runtime functions that were not inlined have mangled names.
-fn is_runtime(function: &str) -> bool {
+fn is_runtime_function(function: &str) -> bool {
     ["__trodden", "12trodden_wire", "15trodden_runtime"].iter().any(|name| function.contains(name))
 }
 
 impl ImageSummary {
-    /// Summarises an image. Maps that are not in the image are read from the unit cache. `libraries` has the shared libraries that the
-    /// image needs, or the reason why they are unknown. Fails if a map is corrupt or belongs to a different build.
+    /// Summarises an image. Maps that are not in the image are read from the unit cache. `libraries` lists the shared libraries that the
+    /// image needs, or is the reason why they are unknown. Fails if a map is corrupt or belongs to a different build.
     pub fn new(
         path: &Path,
         image: &InstrumentedImage,
@@ -123,12 +123,13 @@ impl ImageSummary {
             }
         }
         out.functions = count_distinct_functions(maps.iter().flat_map(|m| &m.functions));
-        // Sampling duplicates functions, and counting segments copies callees.
+        // Names of functions that trodden added: a sampling build splits a function into itself and a version `.counted`, and a build that
+        // counts segments copies callees (`.segments.N`).
         let is_version = |f: &str| f.strip_suffix(".counted").is_some_and(|f| known.contains(f));
         let is_copy = |f: &str| {
             f.rsplit_once(".segments.").is_some_and(|(f, number)| number.bytes().all(|b| b.is_ascii_digit()) && known.contains(f))
         };
-        let is_ours = |f: &str| known.contains(f) || is_version(f) || is_copy(f) || is_runtime(f);
+        let is_ours = |f: &str| known.contains(f) || is_version(f) || is_copy(f) || is_runtime_function(f);
         out.uninstrumented = image.functions.iter().filter(|f| !is_ours(f)).cloned().collect();
         match libraries {
             Ok(found) => out.libraries = found,
@@ -152,7 +153,7 @@ impl ImageSummary {
         known.extend(map.skipped.iter().map(|s| s.name.trim_start_matches('\u{1}').to_owned()));
         self.skipped.extend(map.skipped.iter().map(named));
         self.counted_in_full.extend(map.fully_counted.iter().map(named));
-        // Counters of an edge profile are not shown.
+        // A unit's counters may include those of an edge profile. Only path counters are shown.
         let paths = map.functions.iter().fold(0, |sum: u64, f| sum.saturating_add(f.counters));
         self.counters = self.counters.saturating_sub(map.words().unwrap_or_default()).saturating_add(paths);
         self.units.push(UnitSummary {
@@ -186,7 +187,7 @@ impl ImageSummary {
         let (functions, paths) = (plural(self.functions as u128, "function", "functions"), plural(self.counters.into(), "path", "paths"));
         let units = plural(self.units.len() as u128, "unit", "units");
         writeln!(out, "  counted    {functions}{copies} in {units}, {paths}")?;
-        for (scheme, count) in self.schemes() {
+        for (scheme, count) in self.count_units_by_scheme() {
             writeln!(out, "  experiment {scheme} ({})", plural(count as u128, "unit", "units"))?;
         }
         let lines = self.units.iter().map(|u| {
@@ -229,7 +230,7 @@ impl ImageSummary {
         }
     }
 
-    fn schemes(&self) -> BTreeMap<&str, usize> {
+    fn count_units_by_scheme(&self) -> BTreeMap<&str, usize> {
         let mut out = BTreeMap::new();
         for unit in &self.units {
             *out.entry(unit.scheme.as_str()).or_default() += 1;
@@ -238,7 +239,8 @@ impl ImageSummary {
     }
 }
 
-/// Describes the cuts of a function's paths at edges other than back edges; `None` if there are none.
+/// Describes the edges at which a function's paths are cut (one path ends and the next begins), except for back edges. Returns `None` if
+/// there are none.
 fn find_cuts(map: &UnitMap, function: &FunctionMap) -> Option<CutFunction> {
     let line = |node: trodden_flow::Node, first: bool| {
         let block = function.blocks.get(node.0 as usize)?;
@@ -257,7 +259,7 @@ fn find_cuts(map: &UnitMap, function: &FunctionMap) -> Option<CutFunction> {
     (!cuts.is_empty()).then(|| CutFunction { function: name, source: map.source.clone(), paths: function.counters, cuts })
 }
 
-/// Returns the reason for a cut. Returns `None` if every function with loops has such cuts, and for cuts in edge profiles.
+/// Returns the reason for a cut, or `None` for cuts that are not worth listing: those that every loop has, and those of edge profiles.
 fn cut_reason(reason: CutReason) -> Option<&'static str> {
     match reason {
         CutReason::Back | CutReason::FromExit | CutReason::EachEdge => None,

@@ -9,7 +9,7 @@ use std::path::Path;
 use trodden_profile::{ProcessEnding, Recovered, Run};
 use trodden_unit::count_distinct_functions;
 
-/// Summary of the parts of a profile that could be read.
+/// Summary of those parts of a profile that could be read.
 #[derive(Debug, Serialize)]
 pub struct ProfileSummary<'a> {
     schema_version: u32,

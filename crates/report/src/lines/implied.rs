@@ -1,10 +1,9 @@
-//! Corrects wrong counts of 0. They occur if a line was executed but its code that remains after optimisation was not.
+//! Corrects wrong counts of 0. A line that was executed may get a count of 0 if the optimiser left only code of it that was not executed.
 //!
-//! The optimiser may fold a condition, merge branches or move a load. Then the remaining code of an executed line may not have been
-//! executed. The graph before optimisation reveals such lines: the counts of other lines bound the count of each block
-//! ([`trodden_flow::bounds`]). If a line with count 0 is in a block that must have been executed, it gets the count of the block's other
-//! lines, or no count if there are none. Nothing is corrected if copies of a function differ (templates), or if not all of their paths were
-//! counted.
+//! The optimiser may fold a condition, merge branches or move a load. The graph before optimisation reveals lines that this affects: the
+//! counts of other lines bound the count of each block ([`trodden_flow::bounds`]). If a line with count 0 is in a block that must have been
+//! executed, it gets the count of the block's other lines, or no count if there are none. Nothing is corrected if copies of a function
+//! differ (templates), or if not all of their paths were counted.
 
 // Other lines with count 0 lose their count if the remaining code proves nothing:
 //
@@ -23,25 +22,25 @@ use trodden_flow::{Graph, Node};
 use trodden_unit::{LineBlock, LineGraph, UnitMap};
 
 /// File and line of a function's declaration.
-type LinePlace<'a> = (&'a str, u32);
+type DeclarationLine<'a> = (&'a str, u32);
 
-/// The graphs before optimisation of the functions in question.
+/// Control-flow graphs before optimisation, for the functions in a report and the functions inlined into them.
 struct Graphs<'a> {
-    /// The graph of each function; `None` if copies of the function differ or are not counted completely.
-    by_place: BTreeMap<LinePlace<'a>, Option<&'a [LineBlock]>>,
+    /// The graph of each function, by its declaration; `None` if copies of the function differ or are not counted completely.
+    by_place: BTreeMap<DeclarationLine<'a>, Option<&'a [LineBlock]>>,
     /// Functions in which an execution may have ended in a call.
-    unfinished: BTreeSet<LinePlace<'a>>,
+    unfinished: BTreeSet<DeclarationLine<'a>>,
     /// Number of blocks that contain each line.
-    blocks_of: BTreeMap<LinePlace<'a>, u32>,
-    /// Direct calls, as caller, calling block and callee.
-    calls: Vec<(LinePlace<'a>, u32, LinePlace<'a>)>,
+    blocks_of: BTreeMap<DeclarationLine<'a>, u32>,
+    /// Direct calls, each as (caller, calling block, callee).
+    calls: Vec<(DeclarationLine<'a>, u32, DeclarationLine<'a>)>,
 }
 
-/// Replaces wrong counts of 0, and removes unproven ones.
+/// Replaces counts of 0 that are wrong, and removes those that are not proven.
 pub fn correct_zero_counts(counts: &mut LineCounts, functions: &[&Function]) {
     let graphs = Graphs::from_functions(functions);
     let mut corrected: BTreeMap<(&str, u32), Option<u64>> = BTreeMap::new();
-    for &(file, line) in &graphs.called_without_code(counts) {
+    for &(file, line) in &graphs.find_functions_called_without_code(counts) {
         let lines = graphs.by_place[&(file, line)].iter().flat_map(|blocks| blocks.iter()).flat_map(LineBlock::all_lines);
         corrected.extend(lines.chain([&line]).filter(|l| counts.line(file, **l) == Some(0)).map(|l| ((file, *l), None)));
         if let Some(of_file) = counts.files.get_mut(file) {
@@ -49,9 +48,9 @@ pub fn correct_zero_counts(counts: &mut LineCounts, functions: &[&Function]) {
         }
     }
     for (&(file, line), blocks) in &graphs.by_place {
-        let flow = blocks.and_then(|blocks| graphs.block_flow(counts, (file, line), blocks));
+        let flow = blocks.and_then(|blocks| graphs.build_block_flow(counts, (file, line), blocks));
         let Some(flow) = flow.filter(|flow| !flow.zero.is_empty() || !flow.jumps.is_empty()) else { continue };
-        for (block, count) in flow.executed() {
+        for (block, count) in flow.find_executed_blocks() {
             // Executions may have stopped in a call within the block. Then the lines after the call were not executed.
             let is_after_stop = |line: &u32| flow.may_end[block] && counts.files.get(file).is_some_and(|f| f.stopped.contains(line));
             let zero = flow.blocks[block].lines.iter().filter(|l| counts.line(file, **l) == Some(0) && !is_after_stop(l));
@@ -61,7 +60,7 @@ pub fn correct_zero_counts(counts: &mut LineCounts, functions: &[&Function]) {
                 *so_far = so_far.zip(count).map(|(a, b)| a.max(b));
             }
         }
-        flow.uncertain().into_iter().for_each(|line| _ = corrected.entry((file, line)).or_insert(None));
+        flow.find_uncertain_lines().into_iter().for_each(|line| _ = corrected.entry((file, line)).or_insert(None));
     }
     for ((file, line), count) in corrected {
         let Some(file) = counts.files.get_mut(file) else { continue };
@@ -75,8 +74,7 @@ pub fn correct_zero_counts(counts: &mut LineCounts, functions: &[&Function]) {
 struct BlockFlow<'a> {
     graph: Graph,
     blocks: &'a [LineBlock],
-    /// For each block, its count according to a line that no other block contains; `None` if there is no such line or the line's count is
-    /// 0.
+    /// For each block, the count of a line that only this block contains; `None` if there is no such line, or if its count is 0.
     known: Vec<Option<u64>>,
     /// Lines with count 0, each with its blocks.
     zero: BTreeMap<u32, Vec<usize>>,
@@ -84,29 +82,29 @@ struct BlockFlow<'a> {
     jumps: Vec<u32>,
     /// For each block, true if an execution may have ended in it.
     may_end: Vec<bool>,
-    /// Bounds from the known counts alone.
+    /// Bounds on each block's count that follow from the block's own lines.
     given: Vec<Bounds>,
-    /// Bounds that follow from `given` and the graph.
+    /// Bounds on each block's count that follow from `given` and the structure of the graph.
     bounds: Vec<Bounds>,
 }
 
 impl BlockFlow<'_> {
     /// Returns the blocks that must have been executed, with their counts where known.
-    fn executed(&self) -> Vec<(usize, Option<u64>)> {
+    fn find_executed_blocks(&self) -> Vec<(usize, Option<u64>)> {
         let executed = find_inevitable_nodes(&self.graph, &self.bounds, &self.may_end);
         (0..self.blocks.len()).filter(|block| executed[*block]).map(|block| (block, self.known[block])).collect()
     }
 
-    /// Returns the lines whose remaining code does not prove their count of 0.
-    fn uncertain(&self) -> BTreeSet<u32> {
-        let (unproven, needed) = (self.unproven(), self.contradicted_blocks());
+    /// Returns the lines with count 0 whose remaining code does not prove that they were not executed.
+    fn find_uncertain_lines(&self) -> BTreeSet<u32> {
+        let (unproven, needed) = (self.find_unproven_lines(), self.find_contradicted_blocks());
         let lines = self.zero.iter().filter(|(line, blocks)| unproven.contains(line) || blocks.iter().any(|b| needed.contains(b)));
         lines.map(|(line, _)| *line).chain(self.jumps.iter().copied()).collect()
     }
 
     /// Returns the lines with count 0 that may have been executed according to the other lines' counts. Their remaining code may belong to
     /// a different part of the line, or to a path on which the optimiser did not know the condition.
-    fn unproven(&self) -> BTreeSet<u32> {
+    fn find_unproven_lines(&self) -> BTreeSet<u32> {
         let copied = self.may_be_copied();
         let given = |(bounds, copied): (Bounds, bool)| if copied { Bounds::at_least(bounds.low) } else { bounds };
         let mut given: Vec<Bounds> = self.given.iter().copied().zip(copied).map(given).collect();
@@ -119,8 +117,8 @@ impl BlockFlow<'_> {
         conditions.chain(arms).map(|(line, _)| *line).collect()
     }
 
-    /// Returns true if a line is in only one block and is not the block's condition. The code of such a line remains wherever the line is
-    /// executed.
+    /// Returns true if a line is in only one block and is not the block's condition. The optimiser does not remove such a line's code from
+    /// the paths that execute the line.
     fn is_statement(&self, line: u32, blocks: &[usize]) -> bool {
         let block = &self.blocks[blocks[0]];
         blocks.len() == 1 && (block.next.len() < 2 || block.lines.last() != Some(&line))
@@ -136,7 +134,7 @@ impl BlockFlow<'_> {
 
     /// Returns blocks without remaining code that must have been executed, because a count of 0 would contradict the other counts. They
     /// arise when the optimiser merges several blocks and keeps the line of only one.
-    fn contradicted_blocks(&self) -> BTreeSet<usize> {
+    fn find_contradicted_blocks(&self) -> BTreeSet<usize> {
         let mut given = self.given.clone();
         let mut open = vec![false; self.graph.node_count()];
         for block in (0..self.blocks.len()).filter(|b| self.known[*b].is_none() && self.bounds[*b].low == 0) {
@@ -174,7 +172,7 @@ fn bounds_from_count(graph: &Graph, block: usize, count: Option<u64>, stops: boo
 }
 
 /// Returns the declarations of a function and of all functions inlined into it.
-fn functions_in<'a>(function: &Function<'a>) -> BTreeSet<LinePlace<'a>> {
+fn collect_declarations<'a>(function: &Function<'a>) -> BTreeSet<DeclarationLine<'a>> {
     let map = function.units_map();
     let positions = function.map.blocks.iter().flat_map(|b| b.positions.iter().copied().chain(b.branch));
     let scopes: BTreeSet<u32> = positions.chain(function.map.position).flat_map(|p| inline_chain(map, p)).map(|p| p.scope).collect();
@@ -186,8 +184,8 @@ impl<'a> Graphs<'a> {
     fn from_functions(functions: &[&Function<'a>]) -> Graphs<'a> {
         let mut graphs = Graphs { by_place: BTreeMap::new(), unfinished: BTreeSet::new(), blocks_of: BTreeMap::new(), calls: Vec::new() };
         // Reports often show a single function, so only the graphs of these functions and of functions inlined into them are read.
-        let places: Vec<(&Function<'a>, BTreeSet<LinePlace<'a>>)> = functions.iter().map(|f| (*f, functions_in(f))).collect();
-        let wanted: BTreeSet<LinePlace> = places.iter().flat_map(|(_, places)| places).copied().collect();
+        let places: Vec<(&Function<'a>, BTreeSet<DeclarationLine<'a>>)> = functions.iter().map(|f| (*f, collect_declarations(f))).collect();
+        let wanted: BTreeSet<DeclarationLine> = places.iter().flat_map(|(_, places)| places).copied().collect();
         let lines: BTreeSet<u32> = wanted.iter().map(|(_, line)| *line).collect();
         let mut units: HashSet<*const UnitMap> = HashSet::new();
         let maps = functions.iter().map(|f| f.units_map()).filter(|map| units.insert(std::ptr::from_ref(*map)));
@@ -212,9 +210,8 @@ impl<'a> Graphs<'a> {
         graphs
     }
 
-    /// If `function` is unfinished or incompletely counted, marks the functions in `places` accordingly. These are the functions whose code
-    /// it contains.
-    fn mark_incomplete(&mut self, function: &Function, places: &BTreeSet<LinePlace<'a>>) {
+    /// If `function` is unfinished or incompletely counted, records that for all functions whose code it contains (`places`).
+    fn mark_incomplete(&mut self, function: &Function, places: &BTreeSet<DeclarationLine<'a>>) {
         let is_whole = !function.map.is_partial() && (!function.is_executed() || function.paths.edges.iter().any(|n| *n > 0));
         if is_whole && function.paths.all_finished() {
             return;
@@ -229,16 +226,16 @@ impl<'a> Graphs<'a> {
 
     /// Returns functions that must have been called although no entries were counted, because the optimiser left no code where it inlined
     /// them.
-    fn called_without_code(&self, counts: &LineCounts) -> BTreeSet<LinePlace<'a>> {
-        let has_none = |called: &LinePlace| self.by_place.contains_key(called) && counts.calls_at(*called) == Some(0);
-        let mut callers: BTreeMap<LinePlace, Vec<(u32, LinePlace)>> = BTreeMap::new();
+    fn find_functions_called_without_code(&self, counts: &LineCounts) -> BTreeSet<DeclarationLine<'a>> {
+        let has_none = |called: &DeclarationLine| self.by_place.contains_key(called) && counts.calls_at(*called) == Some(0);
+        let mut callers: BTreeMap<DeclarationLine, Vec<(u32, DeclarationLine)>> = BTreeMap::new();
         for (caller, block, called) in self.calls.iter().filter(|(_, _, called)| has_none(called)) {
             callers.entry(*caller).or_default().push((*block, *called));
         }
         let mut found = BTreeSet::new();
         for (caller, calls) in callers {
-            let flow = self.by_place[&caller].and_then(|blocks| self.block_flow(counts, caller, blocks));
-            let executed: BTreeSet<usize> = flow.iter().flat_map(BlockFlow::executed).map(|(block, _)| block).collect();
+            let flow = self.by_place[&caller].and_then(|blocks| self.build_block_flow(counts, caller, blocks));
+            let executed: BTreeSet<usize> = flow.iter().flat_map(BlockFlow::find_executed_blocks).map(|(block, _)| block).collect();
             // An execution may have ended before the call, unless it continued after the block.
             let ends = |block: usize| flow.as_ref().is_some_and(|flow| flow.may_end[block]);
             let continues =
@@ -250,7 +247,7 @@ impl<'a> Graphs<'a> {
     }
 
     /// Returns a function's graph with bounds; `None` if the function was not entered or its graph is invalid.
-    fn block_flow(&self, counts: &LineCounts, (file, line): LinePlace<'a>, blocks: &'a [LineBlock]) -> Option<BlockFlow<'a>> {
+    fn build_block_flow(&self, counts: &LineCounts, (file, line): DeclarationLine<'a>, blocks: &'a [LineBlock]) -> Option<BlockFlow<'a>> {
         let of_file = counts.files.get(file)?;
         let entries = counts.calls_at((file, line)).unwrap_or(0);
         let has_zero = |line: &&u32| of_file.lines.get(line) == Some(&0);

@@ -2,8 +2,8 @@
 //!
 //! The optimiser moves code to where its result is used, for example from an executed line before a branch into an arm that was never
 //! taken. In the source, the code that a branch controls comes after the branch. So if a line comes before every untaken branch that leads
-//! to its code, the code was moved. Code that is reached by a backward `goto` also looks moved. Its line then gets no count instead of a
-//! count of 0.
+//! to its code, the code was moved. Code that is reached by a backward `goto` looks moved too, so its line gets no count instead of a count
+//! of 0.
 
 use super::LineCounts;
 use crate::view::{Function, inline_chain};
@@ -11,12 +11,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use trodden_flow::Node;
 use trodden_unit::{EdgeKind, SourcePosition, UnitMap};
 
-/// Returns true for an empty function without entries. Inlining such a function leaves no code, so it is unknown whether it was called.
+/// Returns true if a function is empty and was never entered. Inlining such a function leaves no code, so it is unknown whether it was
+/// called.
 pub fn is_empty_and_unentered(function: &Function) -> bool {
     function.paths.entries() == 0 && matches!(&function.map.blocks[..], [block] if block.instructions <= 1)
 }
 
-/// Determines for each block whether it only cleans up while an exception unwinds through the function.
+/// Determines for each block whether it is executed only for cleanup, while an exception unwinds through the function.
 pub fn find_cleanup_blocks(function: &Function) -> Vec<bool> {
     let exit = function.map.blocks.len();
     let before = |is_end: &dyn Fn(&trodden_unit::FlowEdge) -> bool| {
@@ -36,7 +37,7 @@ pub fn find_cleanup_blocks(function: &Function) -> Vec<bool> {
 
 /// Returns true if the optimiser moved the code of a position into an unexecuted block, so that the block proves nothing about the line.
 /// `untaken` has the blocks whose untaken branches lead to the block.
-pub fn is_moved(function: &Function, untaken: &BTreeSet<Node>, position: SourcePosition, entries: &BTreeMap<u32, u64>) -> bool {
+pub fn is_code_moved(function: &Function, untaken: &BTreeSet<Node>, position: SourcePosition, entries: &BTreeMap<u32, u64>) -> bool {
     // If a body was never entered, none of its lines was executed, whether moved or not.
     if entries.get(&position.scope) == Some(&0) || function.paths.entries() == 0 {
         return false;
@@ -73,7 +74,7 @@ fn branch_line(function: &Function, block: Node, position: SourcePosition) -> Op
 /// Returns the functions in `places` (file and line of each declaration) that may have been called without being counted. A call is not
 /// counted if the function was inlined and its code was merged with the surrounding code. This may apply to a template instance or to the
 /// copy in a different unit.
-pub fn functions_without_code<'p>(
+pub fn find_functions_without_code<'p>(
     functions: &[&Function],
     counts: &LineCounts,
     places: &BTreeSet<(&'p str, u32)>,
@@ -98,7 +99,7 @@ pub fn functions_without_code<'p>(
 
 struct UnitInstances<'a> {
     map: &'a UnitMap,
-    /// Numbers of calls of the functions that still have code, inlined or not, by linkage name; `None` if the number is unknown.
+    /// Number of calls of each function that still has code, inlined or not, by linkage name; `None` if the number is unknown.
     calls: HashMap<&'a str, Option<u64>>,
     /// The callers of each function. Functions are indices into the unit's line graphs.
     callers: HashMap<u32, Vec<u32>>,

@@ -1,11 +1,11 @@
-//! Writes answers about sequences as text: occurrences, hot subpaths, segments and differences.
+//! Writes the results of queries about event sequences as text: occurrences, hot subpaths, segments and differences.
 
 use super::source_lines::write_sources;
 use crate::words::plural;
 use std::io::{self, Write};
 use trodden_analysis::sequences::{FoundEvents, HotQuery, HotSubpaths, MAX_SHOWN, SequenceDifferences, SequenceSegments};
 
-/// Writes the positions at which events were found, each with the calls that are open there.
+/// Writes the positions of the found events, each with the calls that were active there.
 pub fn write_found(out: &mut dyn Write, document: &FoundEvents) -> io::Result<()> {
     writeln!(out, "{}", plural(document.occurrences.into(), "occurrence", "occurrences"))?;
     for found in &document.found {
@@ -55,7 +55,7 @@ pub fn write_differences(out: &mut dyn Write, document: &SequenceDifferences) ->
     write_sources(out, &document.sources)
 }
 
-/// Formats open calls, outermost first: `main > f > g`.
+/// Formats active calls, outermost first: `main > f > g`.
 fn format_calls(open: &[String]) -> String {
     open.iter().map(|call| call.trim_start_matches("enter ")).collect::<Vec<_>>().join(" > ")
 }

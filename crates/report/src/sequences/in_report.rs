@@ -1,7 +1,7 @@
-//! Sections about a recorded stream for reports and advice: paths across iterations, the last branches, and phases.
+//! Sections for reports and advice that summarise a recorded stream: paths across loop iterations, paths of the last branches, and phases.
 //!
-//! Only the thread with the most events is examined. Iterations are counted in the expanded sequence, and therefore only in its first
-//! [`MAX_SYMBOLS`] symbols.
+//! Only the thread with the most events is analysed. To count iterations, the compressed sequence is expanded, so only its first
+//! [`MAX_SYMBOLS`] symbols are used.
 
 use super::phases_page::{escape_html, render_strips};
 use super::source_lines::write_sources;
@@ -22,18 +22,18 @@ use trodden_stored::place::streams_folder_of;
 use trodden_stored::{Folders, streams as kept};
 use trodden_text::words::reasons;
 
-/// Number of iterations in a path across iterations.
-const ITERATIONS: usize = 4;
-/// Number of branches in a path of last branches.
-const BRANCHES: usize = 4;
+/// Number of consecutive iterations that form a path across iterations.
+const ITERATIONS_PER_PATH: usize = 4;
+/// Number of branches in a path that consists of the last branches before some point.
+const BRANCHES_PER_PATH: usize = 4;
 const MAX_SHOWN: usize = 5;
-/// A pattern is reported only if at least this percentage of paths continue it.
+/// A pattern is reported only if at least this percentage of the paths across iterations that contain a part of the pattern repeat it.
 const MIN_PERCENT: f64 = 90.0;
-/// Iterations after this many symbols are not counted.
+/// Maximum number of symbols of a sequence in which iterations are counted.
 const MAX_SYMBOLS: u64 = 20_000_000;
 const MAX_PHASES: usize = 10;
 
-/// The sequence of the thread with the most events in a run.
+/// The compressed event sequence of the thread with the most events in a run.
 pub struct BusiestThread {
     opened: OpenedSequence,
     number: usize,
@@ -72,10 +72,10 @@ fn open_busiest_thread(wanted: &str, logs: &[PathBuf], folders: &Folders) -> Res
 
 impl BusiestThread {
     fn iteration_query(&self) -> IterationQuery {
-        IterationQuery { iterations: ITERATIONS, share: MIN_PERCENT, top: MAX_SHOWN, max_symbols: MAX_SYMBOLS }
+        IterationQuery { iterations: ITERATIONS_PER_PATH, share: MIN_PERCENT, top: MAX_SHOWN, max_symbols: MAX_SYMBOLS }
     }
 
-    /// Returns all patterns that loop iterations repeat.
+    /// Returns all patterns of repeated loop iterations.
     pub fn patterns(&self) -> Result<Vec<IterationPattern>> {
         Ok(iteration_document(&self.opened, IterationQuery { top: 0, ..self.iteration_query() })?.patterns)
     }
@@ -88,23 +88,23 @@ impl BusiestThread {
         format!("sequence{of}: {}{part}", plural(length.into(), "event", "events"))
     }
 
-    fn branches(&self) -> Option<BranchPathDocument> {
-        last_branches(&self.opened, BRANCHES, MAX_SHOWN, MAX_SYMBOLS).ok()
+    fn find_branch_paths(&self) -> Option<BranchPathDocument> {
+        last_branches(&self.opened, BRANCHES_PER_PATH, MAX_SHOWN, MAX_SYMBOLS).ok()
     }
 
-    /// Writes paths across iterations and the last branches as text.
+    /// Writes paths across iterations, and paths of the last branches, as text.
     pub fn write(&self, out: &mut dyn Write) -> Result<()> {
         let found = iteration_document(&self.opened, self.iteration_query())?;
         writeln!(out, "\n{}; `trodden-lab patterns` shows more", self.heading())?;
         iterations::write(out, &found)?;
-        if let Some(branches) = self.branches() {
+        if let Some(branches) = self.find_branch_paths() {
             iterations::write_branches(out, &branches)?;
         }
         write_sources(out, &found.sources)?;
         Ok(())
     }
 
-    /// Returns paths across iterations, the last branches and phases, for a JSON report.
+    /// Returns paths across iterations, paths of the last branches, and phases as JSON, for a report.
     pub fn json(&self) -> Result<Value> {
         let whole = IterationQuery { top: 0, ..self.iteration_query() };
         Ok(serde_json::json!({
@@ -113,7 +113,7 @@ impl BusiestThread {
             "events": self.opened.grammar.len(),
             "events_examined": self.opened.grammar.len().min(MAX_SYMBOLS),
             "iterations": iteration_document(&self.opened, whole)?,
-            "last_branches": last_branches(&self.opened, BRANCHES, 0, MAX_SYMBOLS).ok(),
+            "last_branches": last_branches(&self.opened, BRANCHES_PER_PATH, 0, MAX_SYMBOLS).ok(),
             "phases": phase_document(&self.opened, MAX_PHASES)?,
         }))
     }
@@ -152,7 +152,7 @@ impl BusiestThread {
     }
 }
 
-/// Writes the findings about iterations for `trodden advise`.
+/// Writes the repeated patterns of loop iterations for `trodden advise`.
 pub fn write_advice(out: &mut dyn Write, patterns: &[IterationPattern]) -> io::Result<()> {
     if patterns.is_empty() {
         return Ok(());
@@ -161,7 +161,7 @@ pub fn write_advice(out: &mut dyn Write, patterns: &[IterationPattern]) -> io::R
     iterations::write_patterns(out, patterns)
 }
 
-/// Converts the findings about iterations for a SARIF log.
+/// Converts the repeated patterns of loop iterations to results of a SARIF log.
 pub fn alternating_iterations(patterns: &[IterationPattern]) -> Vec<AlternatingIterations<'_>> {
     let turns = |pattern: &'_ IterationPattern| -> (String, Value) {
         let times = plural(pattern.count.into(), "time", "times");

@@ -1,4 +1,4 @@
-//! Writes paths across iterations and paths of the last branches as text.
+//! Writes paths across loop iterations, and paths of the last branches, as text.
 
 use super::streams;
 use crate::words::plural;
@@ -9,9 +9,9 @@ use trodden_analysis::sequences::{
 };
 use trodden_stored::{Folders, streams as kept};
 
-/// Finds paths of consecutive iterations in a run that was recorded by copies of the program. The copies divide the functions among them,
-/// so all threads are analysed together. Returns `None` for other recordings. Fails if the recording cannot be read, or if a parameter is
-/// out of range.
+/// Finds paths of consecutive iterations in a run that was recorded by several instrumented copies of the program. Each copy records some
+/// of the functions, so all threads are analysed together. Returns `None` for other recordings. Fails if the recording cannot be read, or
+/// if a parameter is out of range.
 pub fn find_in_copies(wanted: &str, thread: usize, question: IterationQuery, folders: &Folders) -> Result<Option<IterationDocument>> {
     let Some(copies) = kept::logs_of_copies(wanted)? else { return Ok(None) };
     ensure!(thread == 0, "the threads of a run recorded by several copies are analysed together. Omit --thread");
@@ -37,7 +37,7 @@ pub fn write(out: &mut dyn Write, document: &IterationDocument) -> io::Result<()
     write_patterns(out, &document.patterns)
 }
 
-/// Writes patterns that loop iterations repeat.
+/// Writes patterns of repeated loop iterations.
 pub fn write_patterns(out: &mut dyn Write, patterns: &[IterationPattern]) -> io::Result<()> {
     for IterationPattern { function, advice, count, percent, iterations, .. } in patterns {
         writeln!(
@@ -56,7 +56,7 @@ pub fn format_iterations(iterations: &[Vec<String>]) -> String {
     iterations.iter().map(|events| events.join(" ")).collect::<Vec<_>>().join("  |  ")
 }
 
-/// Writes paths of the last branches.
+/// Writes paths that are defined by their last branches.
 pub fn write_branches(out: &mut dyn Write, document: &BranchPathDocument) -> io::Result<()> {
     let paths = plural(document.distinct as u128, "path", "different paths");
     writeln!(out, "{paths} of up to {}", plural(document.branches as u128, "branch", "branches"))?;

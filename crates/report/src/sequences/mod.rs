@@ -1,4 +1,5 @@
-//! Sequences of paths and calls: reads recordings with names and sources, and writes the results of analyses as text, JSON and pages.
+//! Reports on sequences of paths and calls: reads recordings, names their events, and writes the results of analyses as text, JSON and
+//! pages.
 
 mod answers;
 pub mod in_report;

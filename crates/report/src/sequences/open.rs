@@ -1,4 +1,4 @@
-//! Opens one thread of a recording (a run's streams, or text) as a grammar.
+//! Opens one thread of a recording as a grammar. The recording is a run's streams or a text.
 
 use super::streams;
 use crate::input_kind::InputKind;
@@ -15,8 +15,7 @@ use trodden_stored::Folders;
 pub struct ThreadChoice {
     /// Index of the thread.
     pub thread: usize,
-    /// The method by which to compress the sequence again. With `None`, a run's grammars are used as recorded, and text is compressed by
-    /// phrases.
+    /// The method for compressing the sequence again. `None` uses a run's grammars as recorded, and compresses text by phrases.
     pub method: Option<CompressionMethod>,
 }
 

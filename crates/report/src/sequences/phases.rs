@@ -1,4 +1,4 @@
-//! Phases as text: a letter for each interval.
+//! Phases of an execution as text, with a letter for each interval.
 
 use crate::words::plural;
 use std::io::{self, Write};

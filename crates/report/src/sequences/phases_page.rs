@@ -1,5 +1,5 @@
-//! A chart of phases as HTML without scripts. For paths and for basic blocks, the chart has a strip of intervals coloured by phase, and a
-//! table of what each phase executes.
+//! A chart of an execution's phases as HTML without scripts. It has one strip for paths and one for basic blocks. A strip shows intervals
+//! coloured by phase, and is followed by a table of what each phase executes.
 
 use super::phases::phase_letter;
 use crate::words::plural;

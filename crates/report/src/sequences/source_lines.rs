@@ -1,4 +1,4 @@
-//! Lists the source lines of paths below the results that name the paths.
+//! Lists the source lines of paths below results that refer to paths by labels.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

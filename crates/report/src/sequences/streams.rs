@@ -1,9 +1,9 @@
-//! Reads the logs of programs built with `--stream` as bracketed sequences, one for each thread.
+//! Reads the logs of programs built with `--stream`. Each thread becomes a sequence of events with explicit function entries and exits.
 //!
 //! A log has no symbol for a return. Instead, it marks paths that leave their frame, and has a symbol with the number of frames that an
-//! exception or `longjmp` unwound. Here each of these frames gets a `leave` event. The path up to a call is an event that precedes the
-//! event of the complete path (the prefix convention). The symbols of the stored grammars are substituted without expanding the grammars,
-//! in O(items) rather than O(events).
+//! exception or `longjmp` unwound. Here each of these frames gets a `leave` event. A path that reaches a call also has an earlier event for
+//! its part up to the call (the prefix convention). Symbols are substituted in the stored grammars without expanding them, which takes
+//! O(items) rather than O(events).
 
 use crate::streams::EventNames;
 use crate::words::plural;
@@ -66,7 +66,7 @@ struct SequenceReader<'r, 'a> {
     event_names: &'r EventNames<'a>,
     table: &'r mut EventTable,
     functions: HashMap<FunctionIndex, u32>,
-    /// Number of different events in units without a map.
+    /// Number of different symbols that belong to units without a map.
     unknown: u64,
 }
 
@@ -109,7 +109,7 @@ impl SequenceReader<'_, '_> {
     fn path_symbol(&mut self, counter: u32, role: PathRole, function: u32) -> u64 {
         let (end, is_prefix) = match role {
             PathRole::Call => (SubpathEnd::Call, true),
-            // If a path stops at a call that does not return, only `longjmp` can continue the frame, on a different path.
+            // After a call that does not return, only `longjmp` can continue the frame, and it starts a different path.
             PathRole::Continues | PathRole::DoesNotReturn => (SubpathEnd::BackEdge, false),
             PathRole::Leaves => (SubpathEnd::Return, false),
         };

@@ -1,6 +1,6 @@
-//! Describes a stream's events: functions by name, paths by their lines, and calls by their position.
+//! Describes a recorded stream's events: functions by name, paths by their lines, and calls by their position.
 
-use crate::path_listing::{PathEnds, PathListing};
+use crate::path_listing::{EndOfPath, PathListing};
 use crate::view::{Function, file_of, inline_chain};
 use crate::{Name, SourceCache, View, words};
 use std::cell::RefCell;
@@ -10,17 +10,17 @@ use trodden_profile::stream::{CounterLookup, FunctionIndex, PathRole, StreamHead
 use trodden_profile::{EventPaths, FunctionPaths, ImageProfile};
 use trodden_stored::maps::StreamMaps;
 
-const MAX_OUTLINE: usize = 12;
+const MAX_OUTLINE_LINES: usize = 12;
 
 /// Provides names and descriptions for the events of a stream.
 pub struct EventNames<'a> {
-    /// Maps counters to functions.
+    /// Finds the function and path that a counter belongs to.
     pub places: CounterLookup<'a>,
     counted: &'a ImageProfile,
-    /// Maps events to paths for functions that have more events than paths; `None` if a function's map is corrupt.
+    /// Converts events to paths, for functions that have more events than paths; `None` if a function's map is corrupt.
     paths: RefCell<HashMap<FunctionIndex, Option<EventPaths>>>,
     functions: HashMap<FunctionIndex, &'a Function<'a>>,
-    /// Short names, and qualified names, that several functions share, such as template instances and overloads.
+    /// Two sets of names that several functions have in common, such as template instances and overloads: short names, and qualified names.
     shared: [HashSet<String>; 2],
     sources: &'a SourceCache<'a>,
 }
@@ -32,12 +32,12 @@ pub struct SourceLine {
     pub file: String,
     /// The line number, from 1.
     pub line: u32,
-    /// The text; `None` if the source is not available.
+    /// The text of the line; `None` if the source is not available.
     pub text: Option<String>,
 }
 
 impl<'a> EventNames<'a> {
-    /// Prepares names for a stream's image. `view` shows the stream's [events](StreamMaps::events).
+    /// Prepares names for the events of a stream. `view` must show the stream's [`StreamMaps::events`].
     pub fn new(header: &StreamHeader, maps: &'a StreamMaps, view: &'a View<'a>, sources: &'a SourceCache<'a>) -> EventNames<'a> {
         let image = maps.image();
         let mut functions = HashMap::new();
@@ -65,8 +65,8 @@ impl<'a> EventNames<'a> {
         own.map_or(full, |(name, _)| name)
     }
 
-    /// Returns the number of an event's path, which is the same as in builds without streams. Events at calls, which only streams record,
-    /// have separate numbers with the prefix `c`. Returns `None` if the unit has no map.
+    /// Returns the number of the path that an event represents, which is the same as in builds without streams. Events at calls, which only
+    /// streams record, have separate numbers with the prefix `c`. Returns `None` if the unit has no map.
     pub fn path_number(&self, counter: u32) -> Option<String> {
         let (place, event) = self.places.path(counter)?;
         let function = &self.counted.units[place.unit].map.functions[place.function];
@@ -89,22 +89,23 @@ impl<'a> EventNames<'a> {
     pub fn describe_path(&self, counter: u32) -> String {
         let Some(listing) = self.listing(counter) else { return format!("path of counter {counter}") };
         let ends = match listing.ends {
-            PathEnds::Call { lines: Some((first, last)), .. } if first == last => format!("call in line {first}"),
-            PathEnds::Call { lines: Some((first, last)), .. } => format!("call in lines {first}-{last}"),
-            PathEnds::Call { .. } => "call".into(),
+            EndOfPath::Call { lines: Some((first, last)), .. } if first == last => format!("call in line {first}"),
+            EndOfPath::Call { lines: Some((first, last)), .. } => format!("call in lines {first}-{last}"),
+            EndOfPath::Call { .. } => "call".into(),
             ref ends => words::describe_end(ends),
         };
-        format!("{}: {ends}", listing.outline(MAX_OUTLINE))
+        format!("{}: {ends}", listing.outline(MAX_OUTLINE_LINES))
     }
 
-    /// Returns the function's own lines in the block in which a path ends or reaches a call.
+    /// Returns the lines of the block in which an event's path ends or reaches a call. Lines of inlined code are replaced by the line of
+    /// the call.
     pub fn lines_of_end(&self, counter: u32) -> Vec<SourceLine> {
         let Some((place, walk)) = self.places.decode(counter) else { return Vec::new() };
         let (unit, function) = (self.places.unit(place), self.places.function(place));
         let Some(block) = walk.blocks.last().and_then(|b| function.blocks.get(b.index())) else { return Vec::new() };
         let mut lines: Vec<(String, u32)> = Vec::new();
         for position in block.positions.iter().chain(&block.branch) {
-            // Inlined code has the position of the call in the function itself.
+            // For inlined code, this is the position of the call in the function itself.
             let own = *inline_chain(unit, *position).first().unwrap_or(position);
             if let Some(file) = file_of(unit, own).filter(|_| own.line > 0) {
                 lines.push((file.to_owned(), own.line));
@@ -123,7 +124,7 @@ impl<'a> EventNames<'a> {
         Some(SourceLine { text: self.sources.line(&file, position.line), line: position.line, file })
     }
 
-    /// Returns the word for the kind of event that a path with this role represents.
+    /// Returns the word for an event's kind, given the role of the event's path.
     pub fn kind_name(&self, role: PathRole) -> &'static str {
         match role {
             PathRole::Call => "call",
@@ -147,7 +148,7 @@ fn find_shared_names(image: &ImageProfile) -> [HashSet<String>; 2] {
     shared
 }
 
-/// Formats the range of those lines that are in the last line's file: `list.c:12`, `list.c:12-14`. Returns `None` if there are no lines.
+/// Formats lines as a range in the file of the last line: `list.c:12`, `list.c:12-14`. Returns `None` if there are no lines.
 pub fn format_lines(lines: &[SourceLine]) -> Option<String> {
     let (last, file) = lines.last().map(|l| (l.line, &l.file))?;
     let first = lines.iter().filter(|l| l.file == *file).map(|l| l.line).min()?;

@@ -1,11 +1,12 @@
 //! The last events of each thread of a stopped program, for `trodden show`.
 //!
-//! Live frames come from the shadow stack in the stream file. For each frame, it has the path up to the frame's last call and the lines of
-//! that call. Earlier paths come from the ring buffer of events. Only a core file shows where the innermost frame was after its last event.
+//! The stream file contains a shadow stack, which shows the active frames, and a ring buffer of events, which shows earlier paths. For each
+//! frame, the shadow stack has the path up to the frame's last call and the lines of that call. Only a core file shows where the innermost
+//! frame was after its last event.
 
 use super::event_names::{EventNames, SourceLine, format_lines};
-use super::stopped::{Core, Stopped};
-use super::unfinished::{Unfinished, find_unfinished};
+use super::stopped::{CoreThreads, StopPosition};
+use super::unfinished::{UnfinishedPathReport, find_unfinished};
 use crate::words::plural;
 use crate::{SourceCache, View, source_files};
 use anyhow::{Result, ensure};
@@ -20,7 +21,7 @@ use trodden_wire::stream::Event;
 const SCHEMA_VERSION: u32 = 2;
 const MAX_SOURCE_LINES: usize = 6;
 
-/// The last events and the live frames of threads. Serialising a report yields its JSON.
+/// The last events and the active frames of each thread. Serialising this value yields the JSON report.
 #[derive(Serialize)]
 pub struct LastReport {
     schema_version: u32,
@@ -39,15 +40,16 @@ struct StreamReport {
 struct ThreadReport {
     process: u32,
     thread: u32,
-    /// Where the thread stopped; `None` unless a core file has the thread.
-    stopped: Option<Stopped>,
-    /// The innermost frame's path to the instruction at which the thread stopped; `None` if the instruction is in a different function.
-    unfinished: Option<Unfinished>,
-    /// Live frames, innermost first.
+    /// Where the thread stopped; `None` unless a core file contains the thread.
+    stopped: Option<StopPosition>,
+    /// The path of the innermost frame, up to the instruction at which the thread stopped; `None` if that instruction is in a different
+    /// function.
+    unfinished: Option<UnfinishedPathReport>,
+    /// Frames of calls that had not returned, innermost first.
     frames: Vec<FrameReport>,
     /// The last events, oldest first.
     events: Vec<EventReport>,
-    /// True if the thread was running when the file was read, so that its frames are more recent than its events.
+    /// True if the thread was running while the file was read. Then its frames may be more recent than its events.
     running: bool,
     /// Number of earlier events that are recorded but not listed.
     known_before: u64,
@@ -56,9 +58,9 @@ struct ThreadReport {
 #[derive(Serialize)]
 struct FrameReport {
     function: String,
-    /// The lines of the path up to the last call; `None` if the frame made no call.
+    /// The lines of the frame's path up to its last call; `None` if the frame made no call.
     path: Option<String>,
-    /// The lines of the block with the last call. Without a call, the line of the function's declaration.
+    /// The lines of the block with the frame's last call. If there was no call, the line of the function's declaration.
     lines: Vec<SourceLine>,
     at_call: bool,
 }
@@ -79,12 +81,12 @@ pub struct LastReportRequest<'a> {
     pub paths: usize,
     /// A core file of the process.
     pub core: Option<&'a Path>,
-    /// Folders in which moved source files are searched for.
+    /// Folders that are searched for moved source files.
     pub source: &'a [PathBuf],
 }
 
 impl LastReport {
-    /// Reads the last events and live frames from stream files. Fails if no stream files are given, if they cannot be read, or if none of
+    /// Reads the last events and active frames from stream files. Fails if no stream files are given, if they cannot be read, or if none of
     /// them belongs to the core file's process.
     pub fn read(request: &LastReportRequest, folders: &Folders) -> Result<LastReport> {
         let mut streams = Vec::new();
@@ -95,7 +97,7 @@ impl LastReport {
             }
         }
         let mut report = LastReport { schema_version: SCHEMA_VERSION, streams: Vec::new() };
-        let mut core = request.core.map(Core::read).transpose()?;
+        let mut core = request.core.map(CoreThreads::read).transpose()?;
         for file in streams {
             let stream = LiveStream::open(&file, false)?;
             if stream.is_truncated()? {
@@ -124,8 +126,8 @@ impl LastReport {
     }
 }
 
-/// Fails if the core file belongs to none of the processes.
-fn check_core(request: &LastReportRequest, core: Option<&Core>, report: &LastReport) -> Result<()> {
+/// Fails if a core file was given that belongs to none of the recorded processes.
+fn check_core(request: &LastReportRequest, core: Option<&CoreThreads>, report: &LastReport) -> Result<()> {
     let (Some(core), Some(file)) = (core, request.core) else { return Ok(()) };
     let recorded = report.streams.iter().flat_map(|s| &s.threads).any(|t| t.stopped.is_some());
     let threads: Vec<String> = core.threads().map(|t| t.to_string()).collect();
@@ -138,7 +140,12 @@ fn check_core(request: &LastReportRequest, core: Option<&Core>, report: &LastRep
     Ok(())
 }
 
-fn stream_report(stream: &LiveStream, request: &LastReportRequest, mut core: Option<&mut Core>, folders: &Folders) -> Result<StreamReport> {
+fn stream_report(
+    stream: &LiveStream,
+    request: &LastReportRequest,
+    mut core: Option<&mut CoreThreads>,
+    folders: &Folders,
+) -> Result<StreamReport> {
     let maps = load_maps_for_header(stream.header(), folders)?;
     let view = View::from_profile(&maps.events);
     let provider = source_files::sources(request.source, &folders.current_text());
@@ -178,7 +185,7 @@ fn thread_report(thread: &LiveThread, event_names: &EventNames, limit: usize) ->
     }
 }
 
-/// Describes a live frame from its slot in the shadow stack. Returns `None` if the frame's unit has no map.
+/// Describes the active frame in a slot of the shadow stack. Returns `None` if the frame's unit has no map.
 fn frame_report(slot: Event, event_names: &EventNames) -> Option<FrameReport> {
     match slot {
         Event::Path(counter) | Event::Exit(counter) => {
@@ -231,7 +238,7 @@ fn write_thread(thread: &ThreadReport, out: &mut String) {
     if let Some(stopped) = &thread.stopped {
         write_stopped(stopped, out);
     }
-    if let Some(Unfinished { function, path, paths }) = &thread.unfinished {
+    if let Some(UnfinishedPathReport { function, path, paths }) = &thread.unfinished {
         let _ = match paths {
             1 => writeln!(out, "  on the path {path} of {function}"),
             _ => writeln!(out, "  on one of {paths} paths of {function}, all through {path}"),
@@ -269,7 +276,7 @@ fn write_thread(thread: &ThreadReport, out: &mut String) {
     }
 }
 
-fn write_stopped(stopped: &Stopped, out: &mut String) {
+fn write_stopped(stopped: &StopPosition, out: &mut String) {
     let function = stopped.function.as_deref().unwrap_or("code without a name");
     let image = stopped.image.as_ref().and_then(|i| i.file_name()).map_or(String::new(), |name| format!(" of {}", name.to_string_lossy()));
     let _ = writeln!(out, "  stopped in {function}{image}, instruction 0x{:x}", stopped.address);

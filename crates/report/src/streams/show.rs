@@ -1,4 +1,4 @@
-//! A thread's paths and calls, from a given event on, for `trodden show`.
+//! A thread's paths and calls, starting with a given event, for `trodden show`.
 
 use super::event_names::EventNames;
 use crate::words::plural;
@@ -26,16 +26,16 @@ pub struct ShownEvents<'a> {
     pub count: u64,
     /// True for JSON, false for text.
     pub json: bool,
-    /// Folders in which moved source files are searched for.
+    /// Folders that are searched for moved source files.
     pub source: &'a [PathBuf],
 }
 
-/// What follows the written events.
+/// Tells what follows the events that were written.
 #[derive(Clone, Copy, Debug)]
 pub struct RemainingEvents {
     /// Number of the event after the last written event; `None` if there are no more events.
     pub next: Option<u64>,
-    /// Number of events in the thread if the range starts after the last one; otherwise `None`.
+    /// Number of events in the thread if the requested range starts after the last one; otherwise `None`.
     pub length: Option<u64>,
 }
 
@@ -54,7 +54,7 @@ pub fn write_events(run: &str, range: &ShownEvents, folders: &Folders, out: &mut
     let provider = source_files::sources(range.source, &folders.current_text());
     let sources = SourceCache::new(&provider);
     let event_names = EventNames::new(log.header(), &maps, &view, &sources);
-    // The frames that are live at the first event follow from the grammar, without expanding it.
+    // The frames that are active at the first event are computed from the grammar, without expanding it.
     let grammar = with_return_events(&log.grammar(thread)?)?;
     let effect = |symbol| Symbol::from_number(symbol).map(Symbol::effect).unwrap_or_default();
     let live = Frames::from_frame_effects(&grammar, effect).open_calls(range.from);
@@ -88,10 +88,10 @@ pub fn write_events(run: &str, range: &ShownEvents, folders: &Folders, out: &mut
     Ok(RemainingEvents { next: events.next().map(|(next, _)| next), length })
 }
 
-/// Inserts return events, so that event numbers match those of `trodden find --events`. A path that ends its frame has two numbers, and an
-/// unwinding has one for each frame.
+/// Inserts return events, so that events have the same numbers as in `trodden find --events`. A path that leaves its frame is followed by
+/// one return event, and an unwinding is replaced by one for each frame.
 fn with_return_events(stored: &Grammar) -> Result<Grammar> {
-    /// Represents a return. No symbol has this number.
+    /// Represents a return. No stream symbol has this number.
     const RETURN: u64 = u64::MAX;
     let numbered = stored.substituted(|number| match Symbol::from_number(number) {
         Some(Symbol::Exit(_)) => vec![number, RETURN],
@@ -107,9 +107,9 @@ fn with_return_events(stored: &Grammar) -> Result<Grammar> {
 #[derive(Serialize)]
 struct ShownEvent {
     number: u64,
-    /// `enter`, `call`, `path`, `stop`, `exit`, `unwound`, or `unknown` for a unit without a map.
+    /// One of `enter`, `call`, `path`, `stop`, `exit` and `unwound`; `unknown` for a unit without a map.
     kind: &'static str,
-    /// Number of live frames, including the frame of the event.
+    /// Number of active frames, including the event's own frame.
     depth: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     function: Option<String>,
@@ -123,7 +123,7 @@ struct ShownEvent {
     frames: Option<usize>,
 }
 
-/// Describes a step as an event. Returns `None` for an unwinding that removes no frames.
+/// Converts a step through a stream to an event for output. Returns `None` for an unwinding that removes no frames.
 fn shown_event(event_names: &EventNames, number: u64, step: NestingStep, live: usize) -> Option<ShownEvent> {
     let event = ShownEvent { number, kind: "unknown", depth: live, function: None, path: None, lines: None, frames: None };
     Some(match step {

@@ -1,6 +1,6 @@
-//! Statistics of recorded streams for `trodden info RUN`, computed without expanding the streams' grammars.
+//! Statistics of recorded streams for `trodden info RUN`, computed from the streams' grammars without expanding them.
 //!
-//! Complexity for each window: O(items), times the number of frames that a rule opens or closes.
+//! Complexity for each window: O(items), times the number of frames that a grammar rule opens or closes.
 
 use crate::words::{count, plural};
 use anyhow::Result;
@@ -39,13 +39,13 @@ struct ThreadStatistics {
     /// Number of entered frames.
     calls: u64,
     paths: u64,
-    /// Number of times a call that may not return was reached.
+    /// Number of times the program reached a call that may not return.
     arrivals: u64,
     unwound: u64,
     deepest: u64,
-    /// Number of paths that left a different function's frame, usually because the program switched stacks.
+    /// Number of paths that left the frame of a different function than the innermost one, usually because the program switched stacks.
     mismatched: u64,
-    /// Number of windows. Each window has a grammar.
+    /// Number of windows. A stream is compressed window by window, each to its own grammar.
     windows: usize,
     items: usize,
     bytes: u64,
@@ -119,14 +119,14 @@ fn thread_report(log: &StreamLog, thread: &ThreadLog, places: &CounterLookup) ->
     Ok(report)
 }
 
-/// The effect of a subsequence on the stack of frames.
+/// The effect of a subsequence of events on the call stack.
 #[derive(Default)]
 struct StackEffect {
-    /// Functions of earlier frames that the subsequence closes, in order; `None` if the frame was unwound or is unknown.
+    /// Functions of the frames that the subsequence closes but did not open, in order; `None` if the frame was unwound or is unknown.
     closes: Vec<Option<FunctionIndex>>,
-    /// Functions of the frames that the subsequence leaves open, outermost first.
+    /// Functions of the frames that are open after the subsequence and were opened by it, outermost first.
     opens: Vec<Option<FunctionIndex>>,
-    /// Maximum number of live frames, relative to the number before the subsequence.
+    /// Maximum depth of the call stack within the subsequence, relative to the depth before it.
     deepest: i64,
     mismatched: u64,
 }

@@ -1,4 +1,4 @@
-//! Finds where threads stopped, from a core file. For the innermost frame, stream files do not record this.
+//! Finds the instruction at which each thread stopped, from a core file. Stream files do not record it for the innermost frame.
 
 use super::event_names::SourceLine;
 use crate::{Name, SourceCache};
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use trodden_binary::{Binary, CoreFile, SourceLocations};
 
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Stopped {
-    /// The function's short name; `None` if no symbol covers the position.
+pub struct StopPosition {
+    /// The short name of the function; `None` if no symbol covers the instruction.
     pub function: Option<String>,
-    /// The executable or library; `None` for code that is in no file.
+    /// The executable or library that contains the instruction; `None` for code that is in no file.
     pub image: Option<PathBuf>,
     /// Address of the instruction in the image's file.
     pub address: u64,
@@ -20,14 +20,14 @@ pub struct Stopped {
     pub lines: Vec<SourceLine>,
 }
 
-pub struct Core {
+pub struct CoreThreads {
     file: CoreFile,
     images: BTreeMap<PathBuf, Option<(Binary, Option<SourceLocations>)>>,
 }
 
-impl Core {
-    pub fn read(path: &Path) -> Result<Core> {
-        Ok(Core { file: CoreFile::read(path)?, images: BTreeMap::new() })
+impl CoreThreads {
+    pub fn read(path: &Path) -> Result<CoreThreads> {
+        Ok(CoreThreads { file: CoreFile::read(path)?, images: BTreeMap::new() })
     }
 
     pub fn threads(&self) -> impl Iterator<Item = u32> + '_ {
@@ -35,10 +35,10 @@ impl Core {
     }
 
     /// Returns where a thread stopped; `None` if the thread is not in the core file.
-    pub fn stopped(&mut self, thread: u32, sources: &SourceCache) -> Option<Stopped> {
+    pub fn stopped(&mut self, thread: u32, sources: &SourceCache) -> Option<StopPosition> {
         let at = self.file.threads.iter().find(|t| t.thread == thread)?.address;
         let Some(part) = self.file.file_at(at) else {
-            return Some(Stopped { address: at, ..Stopped::default() });
+            return Some(StopPosition { address: at, ..StopPosition::default() });
         };
         let image = self.images.entry(part.path.clone()).or_insert_with_key(|path| {
             let binary = Binary::read(path).ok()?;
@@ -47,7 +47,7 @@ impl Core {
         });
         let Some((binary, locations)) = image else {
             let address = at - part.start + part.offset;
-            return Some(Stopped { image: Some(part.path.clone()), address, ..Stopped::default() });
+            return Some(StopPosition { image: Some(part.path.clone()), address, ..StopPosition::default() });
         };
         let address = at.wrapping_sub(binary.load_bias(part.start, part.offset).unwrap_or(0));
         let frames = locations.as_ref().map_or(Vec::new(), |locations| locations.frames(address));
@@ -55,7 +55,7 @@ impl Core {
             let (file, line) = (frame.file?, frame.line?);
             Some(SourceLine { text: sources.line(&file, line), file, line })
         };
-        Some(Stopped {
+        Some(StopPosition {
             function: binary.function_at(address).map(|f| Name::from_linkage(&f.name).short),
             image: Some(part.path.clone()),
             address,

@@ -1,12 +1,12 @@
 //! The unfinished path of a thread's innermost frame, from the frame's last event to the instruction at which the thread stopped.
 //!
 //! The last event shows how far the path had come: to the function's entry, past a back edge, or past a call. From there, a search follows
-//! all paths to blocks with code from the instruction's line. It takes no cut edges and passes no recorded calls, because both would be
-//! events. If only one path is found, it is the unfinished path. Otherwise only the blocks common to all found paths are certain. The path
-//! register cannot be read, because its location is unknown.
+//! all paths to blocks with code from the instruction's line. It stops at cut edges and recorded calls, because passing them would have
+//! been an event. If only one path is found, it is the unfinished path. Otherwise only the blocks common to all found paths are certain.
+//! The path register cannot be read, because its location is unknown.
 
 use super::event_names::{EventNames, SourceLine};
-use super::stopped::Stopped;
+use super::stopped::StopPosition;
 use crate::view::{file_of, inline_chain};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -16,11 +16,11 @@ use trodden_profile::PathEnd;
 use trodden_profile::stream::{Depth, FunctionIndex, LiveThread, Nesting, NestingStep, PathRole};
 use trodden_unit::{EdgeKind, FunctionMap, SourcePosition, UnitMap};
 
-/// If more paths lead to the instruction, none is reported.
+/// Maximum number of paths to the stopped instruction. If there are more, none is reported.
 const MAX_PATHS: usize = 256;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Unfinished {
+pub struct UnfinishedPathReport {
     pub function: String,
     /// The lines of the path. If there are several paths, the lines of the blocks that all of them have in common.
     pub path: String,
@@ -29,26 +29,30 @@ pub struct Unfinished {
 
 /// Finds the unfinished path of a stopped thread. Returns `None` if the thread stopped in a different function, if no path or too many
 /// paths lead to where it stopped, or if events or lines are unknown.
-pub fn find_unfinished(thread: &LiveThread, names: &EventNames, stopped: &Stopped) -> Option<Unfinished> {
+pub fn find_unfinished(thread: &LiveThread, names: &EventNames, stopped: &StopPosition) -> Option<UnfinishedPathReport> {
     let (place, begun) = find_open_path(thread, names)?;
     let name = names.function_name(place);
     if stopped.function.as_ref() != Some(&name) {
         return None;
     }
     let (unit, function) = (names.places.unit(place), names.places.function(place));
-    let ends: BTreeSet<Node> =
-        (0..).map(Node).zip(&function.blocks).filter(|(_, block)| is_at(unit, block, &stopped.lines)).map(|(node, _)| node).collect();
+    let ends: BTreeSet<Node> = (0..)
+        .map(Node)
+        .zip(&function.blocks)
+        .filter(|(_, block)| has_code_at_stop(unit, block, &stopped.lines))
+        .map(|(node, _)| node)
+        .collect();
     let paths = find_paths(function, &begun, &ends)?;
     let first = paths.first()?;
     let certain = first.iter().filter(|node| paths.iter().all(|path| path.contains(node)));
     let mut lines: Vec<u32> = certain.flat_map(|node| own_lines(unit, &function.blocks[node.index()])).collect();
-    // The block may have code after the instruction.
+    // Lines after the instruction's own line were not executed yet.
     if let Some(at) = stopped.lines.last().and_then(|own| lines.iter().rposition(|line| *line == own.line)) {
         lines.truncate(at + 1);
     }
     lines.dedup();
     let path = lines.iter().map(u32::to_string).collect::<Vec<_>>().join("-");
-    Some(Unfinished { function: name, path, paths: paths.len() })
+    Some(UnfinishedPathReport { function: name, path, paths: paths.len() })
 }
 
 /// Returns the innermost frame's function, and the blocks of the frame's path so far; `None` if the frame's events are not known.
@@ -76,8 +80,9 @@ fn find_open_path(thread: &LiveThread, names: &EventNames) -> Option<(FunctionIn
     Some((nesting.frames().last()?.function, blocks))
 }
 
-/// Returns true if a block has code from the instruction's line that was inlined through calls on the same lines.
-fn is_at(unit: &UnitMap, block: &trodden_unit::UnitBlock, stopped: &[SourceLine]) -> bool {
+/// Returns true if a block has code from the stopped instruction's line that was inlined through calls on the same lines. `stopped` lists
+/// these lines.
+fn has_code_at_stop(unit: &UnitMap, block: &trodden_unit::UnitBlock, stopped: &[SourceLine]) -> bool {
     let is = |position: SourcePosition, line: &SourceLine| {
         let name = |file: &str| Path::new(file).file_name().map(ToOwned::to_owned);
         position.line == line.line && file_of(unit, position).is_some_and(|file| name(file) == name(&line.file))
@@ -90,7 +95,8 @@ fn is_at(unit: &UnitMap, block: &trodden_unit::UnitBlock, stopped: &[SourceLine]
         })
 }
 
-/// Returns all paths without events that start with the blocks `begun` and lead to one of `ends`; `None` if there are too many.
+/// Returns all paths that start with the blocks `begun`, reach one of `ends`, and pass no cut edge or recorded call; `None` if there are
+/// too many.
 fn find_paths(function: &FunctionMap, begun: &[Node], ends: &BTreeSet<Node>) -> Option<Vec<Vec<Node>>> {
     let cuts: BTreeSet<Edge> = function.cuts.iter().map(|(edge, _)| *edge).collect();
     let is_event = |node: Node| function.graph.flow_edges().any(|e| e.from == node && e.kind == EdgeKind::Reach);

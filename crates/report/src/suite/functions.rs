@@ -1,4 +1,4 @@
-//! Selects the functions whose paths are compared between tests. A test harness and its libraries should be excluded, because they take
+//! Selects the functions whose paths are compared between tests. Excluding the test harness and its libraries is useful, because they take
 //! different paths in each test.
 
 use crate::words::plural;
@@ -28,13 +28,13 @@ pub struct ComparedFunctions<'a> {
 }
 
 impl ComparedFunctions<'_> {
-    /// Returns true if there is a criterion.
+    /// Returns true if at least one criterion is set.
     pub fn is_restricted(&self) -> bool {
         self.function.is_some() || !self.files.is_empty() || !self.exclude.is_empty()
     }
 }
 
-/// Removes the paths of all other functions from a suite. Fails if a name or file matches no function, or if no function is left.
+/// Reduces a suite to the paths of the selected functions. Fails if a name or file matches no function, or if no function is left.
 pub fn keep_functions(suite: &mut Suite, criteria: &ComparedFunctions) -> Result<()> {
     if !criteria.is_restricted() {
         return Ok(());
@@ -87,7 +87,7 @@ fn functions_named(all: &[ExecutedFunction], text: &str) -> Result<BTreeSet<usiz
 
 fn functions_declared_at(all: &[ExecutedFunction], place: &Path) -> Result<BTreeSet<usize>> {
     let below = make_absolute(place)?;
-    // Debug information may have paths through symbolic links, depending on the compiler's working directory.
+    // Paths in debug information may contain symbolic links, depending on the compiler's working directory.
     let places: Vec<String> =
         [Some(below.clone()), below.canonicalize().ok()].into_iter().flatten().map(|p| p.to_string_lossy().into_owned()).collect();
     let is_there = |f: &ExecutedFunction| f.file.as_ref().is_some_and(|file| places.iter().any(|place| is_at_or_below(file, place)));

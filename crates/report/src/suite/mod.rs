@@ -16,12 +16,12 @@ use trodden_analysis::suite::{PathIndex, Suite, SuiteTest};
 /// Version of the JSON schema.
 pub const SCHEMA_VERSION: u32 = 2;
 
-/// How the cost of a set of tests is measured.
+/// The cost measure by which sets of tests are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SuiteCost {
     /// As the number of tests.
     Tests,
-    /// As the time that the tests take.
+    /// The total running time of the tests.
     Time,
 }
 
@@ -47,7 +47,8 @@ pub fn tests_text(suite: &Suite) -> String {
     let mut out = format!("{:<6} {:>10} {:>8} {:>8}  {}\n", "status", "seconds", "paths", "alone", "test");
     for test in &suite.tests {
         let alone = count_unique_paths(test, &takers);
-        let _ = writeln!(out, "{:<6} {} {:>8} {alone:>8}  {}", status(test), format_seconds(test), test.paths.len(), printable_name(test));
+        let _ =
+            writeln!(out, "{:<6} {} {:>8} {alone:>8}  {}", status_name(test), format_seconds(test), test.paths.len(), printable_name(test));
     }
     let _ = writeln!(
         out,
@@ -74,7 +75,7 @@ pub struct RedundantTests<'a> {
 
 impl RedundantTests<'_> {
     /// Returns the tests that are not in the best set.
-    fn redundant(&self) -> impl Iterator<Item = &SuiteTest> {
+    fn find_redundant(&self) -> impl Iterator<Item = &SuiteTest> {
         let kept: BTreeSet<usize> = self.best.selected.iter().copied().collect();
         self.suite.tests.iter().enumerate().filter(move |(at, _)| !kept.contains(at)).map(|(_, t)| t)
     }
@@ -101,7 +102,7 @@ impl RedundantTests<'_> {
             "cost_lower_bound": self.best.bound,
             "proven": self.best.is_proven(),
             "kept": kept,
-            "redundant": self.redundant().map(test_json).collect::<Vec<_>>(),
+            "redundant": self.find_redundant().map(test_json).collect::<Vec<_>>(),
         })
     }
 
@@ -130,7 +131,7 @@ impl RedundantTests<'_> {
             SuiteCost::Time => format!(" in {}", amount(best.cost)),
         };
         let _ = writeln!(out, "{chosen}{cost}: {proof}; greedy: {}", amount(self.greedy.cost));
-        let redundant: Vec<&SuiteTest> = self.redundant().collect();
+        let redundant: Vec<&SuiteTest> = self.find_redundant().collect();
         if redundant.is_empty() {
             let _ = writeln!(out, "\nno other test is redundant");
             return out;
@@ -153,11 +154,12 @@ pub struct TestOrder<'a> {
     pub name: &'a str,
     /// The tests in order.
     pub tests: &'a [OrderedTest],
-    /// The paths that a change touches; `None` if no change was given.
+    /// The paths through changed code; `None` if no change was given.
     pub changed_paths: Option<&'a BTreeSet<PathIndex>>,
-    /// Average percentage of paths covered (APC) in this order; `None` if there are no paths to cover.
+    /// Average percentage of paths covered (APC) if the tests run in this order; `None` if there are no paths to cover.
     pub average: Option<f64>,
-    /// Average percentage of paths covered in the order of recording; `None` if there are no paths to cover.
+    /// Average percentage of paths covered if the tests run in the order in which they were recorded; `None` if there are no paths to
+    /// cover.
     pub average_recorded: Option<f64>,
 }
 
@@ -216,11 +218,11 @@ impl TestOrder<'_> {
 
 fn test_json(test: &SuiteTest) -> Value {
     json!({
-        "test": test.name, "runs": test.runs, "status": status(test), "duration_ns": test.duration_ns, "paths": test.paths.len(),
+        "test": test.name, "runs": test.runs, "status": status_name(test), "duration_ns": test.duration_ns, "paths": test.paths.len(),
     })
 }
 
-fn status(test: &SuiteTest) -> &'static str {
+fn status_name(test: &SuiteTest) -> &'static str {
     if test.failed { "failed" } else { "passed" }
 }
 

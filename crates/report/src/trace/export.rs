@@ -12,8 +12,8 @@ use trodden_distributed::calls::{CallStep, TraceFilter, walk_calls};
 use trodden_distributed::place::format_address;
 use trodden_trace::{TraceFile, TraceFunction};
 
-/// Maximum depth of a folded stack. Blocks of deeper frames count for the frame at this depth, because the size of the output is quadratic
-/// in the depth.
+/// Maximum depth of a folded stack, because the size of the output is quadratic in the depth. Blocks of deeper frames are added to the
+/// frame at this depth.
 const MAX_FOLDED_DEPTH: usize = 1000;
 
 /// Writes folded stacks.
@@ -38,7 +38,7 @@ pub fn folded(trace: &TraceFile, filter: &TraceFilter, out: &mut dyn Write) -> R
         })?;
     }
     for (stack, blocks) in &counts {
-        // Semicolons separate frames. They do not occur in C++ names.
+        // The format separates frames by semicolons, which do not occur in C++ names.
         let names: Vec<String> = stack.iter().map(|f| escape::escape_line(trace.name(*f))).collect();
         writeln!(out, "{} {blocks}", names.join(";"))?;
     }

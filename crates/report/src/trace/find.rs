@@ -1,4 +1,4 @@
-//! Executions of a location in a trace, as text and JSON.
+//! Executions of a code location in a trace, as text and JSON.
 
 use crate::escape;
 use serde_json::Value;
@@ -12,7 +12,7 @@ pub fn json(all: &PlaceOccurrences) -> Value {
     serde_json::json!({ "schema_version": SCHEMA_VERSION, "times": all.seen, "found": all.found })
 }
 
-/// Writes the executions as text. `is_nth` means that a single execution was requested by its number.
+/// Writes the executions as text. `is_nth` is true if a single execution was requested by its number.
 pub fn write(out: &mut impl Write, all: &PlaceOccurrences, is_nth: bool) -> io::Result<()> {
     let PlaceOccurrences { seen, found } = all;
     for f in found {

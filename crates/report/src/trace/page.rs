@@ -2,9 +2,9 @@
 //! code of the selected call with execution counts.
 //!
 //! Everything that comes from the program is JSON in a script block. It is escaped so that no text can close the block, and the page's
-//! script inserts it as text, never as HTML. The `MAX_` constants limit the page's size, and the page says what is omitted. A first pass
-//! over the trace measures the lengths of calls, and a second pass collects what is shown. Memory is proportional to the shown data and the
-//! open calls.
+//! script inserts it only as text. The `MAX_` constants limit the page's size; the page says what is omitted. A first pass over the trace
+//! measures the lengths of calls, and a second pass collects what is shown, so that memory is proportional to the shown data and the depth
+//! of calls.
 
 use crate::Sources;
 use crate::words::plural;
@@ -28,21 +28,21 @@ const MAX_STEPS: u64 = 600_000;
 const MAX_INSTRUCTIONS: usize = 60_000;
 const MAX_LINES: usize = 30_000;
 const CONTEXT_LINES: u32 = 3;
-/// The step that starts a call. The step for a block is the block's number.
+/// The step that starts a call. Non-negative steps are block numbers.
 const CALL_BEGIN: i64 = -1;
 /// The step that ends a call.
 const CALL_END: i64 = -2;
 
-/// Writes the page. `files` has the trace's binaries, whose machine code is shown, or the reason why they cannot be read.
+/// Writes the page. `files` contains the traced binaries, whose machine code is shown, or the reason why they cannot be read.
 pub fn page(trace: &TraceFile, filter: &TraceFilter, files: &Result<TracedFiles>, sources: &Sources) -> Result<String> {
     let threads: Vec<ThreadNumber> = filter.threads(trace).collect();
-    let lengths = Lengths::new(trace, &threads, filter)?;
-    let shortest = lengths.shortest(MAX_CALLS);
+    let lengths = CallLengths::new(trace, &threads, filter)?;
+    let shortest = lengths.find_min_length(MAX_CALLS);
     let with_steps = lengths.steps <= MAX_STEPS;
     let mut executed = vec![0u64; trace.description().blocks.len()];
     let mut shown = Vec::new();
     for thread in threads {
-        let mut calls = Calls { shortest, with_steps, ..Calls::default() };
+        let mut calls = PageCalls { shortest, with_steps, ..PageCalls::default() };
         walk_calls(trace, thread, filter, |step, number| {
             if let CallStep::Block(block) = step {
                 executed[block.0 as usize] += 1;
@@ -62,7 +62,7 @@ pub fn page(trace: &TraceFile, filter: &TraceFilter, files: &Result<TracedFiles>
         "functions": functions_json(trace, &executed), "blocks": blocks_json(trace, &executed, &code),
         "files": about.files, "source": source_json(trace, sources, &executed),
     });
-    // The data must not close the script element.
+    // Without these replacements, a string in the data could close the script element.
     let data = data.to_string().replace("</", "<\\/").replace("<!--", "<\\!--");
     let (head, rest) = PAGE.split_once("/*STYLE*/").expect("the page has a style");
     let (middle, rest) = rest.split_once("/*DATA*/").expect("the page has data");
@@ -71,13 +71,13 @@ pub fn page(trace: &TraceFile, filter: &TraceFilter, files: &Result<TracedFiles>
 }
 
 /// A logarithmic histogram of the lengths of calls.
-struct Lengths {
+struct CallLengths {
     /// The number of calls whose length has `i` bits, for each `i`.
     by_bits: [u64; 65],
     steps: u64,
 }
 
-impl Lengths {
+impl CallLengths {
     fn new(trace: &TraceFile, threads: &[ThreadNumber], filter: &TraceFilter) -> Result<Self> {
         let mut lengths = Self { by_bits: [0; 65], steps: 0 };
         for thread in threads {
@@ -99,7 +99,7 @@ impl Lengths {
     }
 
     /// Returns the smallest length (a power of two, or 0) such that at most `max_calls` calls have at least that length.
-    fn shortest(&self, max_calls: usize) -> u64 {
+    fn find_min_length(&self, max_calls: usize) -> u64 {
         let mut calls = 0;
         for bits in (0..self.by_bits.len()).rev() {
             calls += self.by_bits[bits];
@@ -111,20 +111,20 @@ impl Lengths {
     }
 }
 
-/// A call, or several short calls that are merged.
+/// A call, or several short calls merged into one entry.
 struct PageCall {
     function: Option<TraceFunction>,
     calls: u64,
     depth: u32,
     from: u64,
     to: u64,
-    /// Index of the step after the start of the call.
+    /// Index in `steps` of the first step inside the call.
     step: u64,
 }
 
-/// A thread's calls, in the order in which they start.
+/// A thread's calls, ordered by their start.
 #[derive(Default)]
-struct Calls {
+struct PageCalls {
     shortest: u64,
     with_steps: bool,
     calls: Vec<PageCall>,
@@ -135,7 +135,7 @@ struct Calls {
     called: BTreeMap<TraceFunction, u64>,
 }
 
-impl Calls {
+impl PageCalls {
     fn add(&mut self, step: CallStep, number: u64) {
         if self.with_steps {
             self.steps.push(match step {
@@ -162,7 +162,7 @@ impl Calls {
         if number - self.calls[place].from >= self.shortest {
             return;
         }
-        // A callee is not longer than its caller, so only short calls follow the call in the list.
+        // A callee is not longer than its caller, so the entries after a short call are its short callees.
         let inner: u64 = self.calls[place + 1..].iter().map(|c| c.calls).sum();
         self.calls.truncate(place + 1);
         let call = self.calls.pop().expect("the call is the last one");
@@ -176,7 +176,7 @@ impl Calls {
         }
     }
 
-    /// Returns the calls by column: function (-1 for merged calls), number of calls, depth, from, to, step.
+    /// Returns the calls as one array per column: function (-1 for merged calls), number of calls, depth, start, end, step.
     fn columns_json(&self) -> Value {
         let function: Vec<i64> = self.calls.iter().map(|c| c.function.map_or(-1, |f| i64::from(f.0))).collect();
         let column = |of: &dyn Fn(&PageCall) -> u64| self.calls.iter().map(of).collect::<Vec<u64>>();
@@ -205,7 +205,7 @@ fn functions_json(trace: &TraceFile, executed: &[u64]) -> Value {
     all.map(|(f, shown)| if shown { json!([f.name, format!("{:#x}", split_address(f.address).1)]) } else { Value::Null }).collect()
 }
 
-/// Returns the blocks of executed functions as function, address, lines and machine code; null for other blocks.
+/// Returns the blocks of executed functions, each as function, address, lines and machine code; null for other blocks.
 fn blocks_json(trace: &TraceFile, executed: &[u64], code: &BTreeMap<u32, Vec<String>>) -> Value {
     let is_executed = executed_functions(trace, executed);
     let all = (0u32..).zip(&trace.description().blocks);
@@ -216,7 +216,7 @@ fn blocks_json(trace: &TraceFile, executed: &[u64], code: &BTreeMap<u32, Vec<Str
     .collect()
 }
 
-/// Disassembles blocks, by block number. Also returns a note if instructions are missing.
+/// Disassembles the blocks of executed functions. Returns the instructions by block number, and a note if some are missing.
 fn collect_machine_code(trace: &TraceFile, files: &Result<TracedFiles>, executed: &[u64]) -> (BTreeMap<u32, Vec<String>>, Option<String>) {
     let about = trace.description();
     let none = |why: &str| (BTreeMap::new(), Some(format!("no machine code is shown: {why}")));
@@ -266,7 +266,7 @@ fn disassemble(files: &TracedFiles, trace: &TraceFile, block: TraceBlock) -> Vec
     texts
 }
 
-/// Returns the source lines of executed functions and the lines near them, by file; null for a file that cannot be read.
+/// Returns the source lines of executed functions with a few lines of context, by file; null for a file that cannot be read.
 fn source_json(trace: &TraceFile, sources: &Sources, executed: &[u64]) -> Value {
     let about = trace.description();
     let is_executed = executed_functions(trace, executed);
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn neighbouring_short_calls_are_merged() {
-        let mut calls = Calls { shortest: 4, ..Calls::default() };
+        let mut calls = PageCalls { shortest: 4, ..PageCalls::default() };
         let (main, small) = (TraceFunction(0), TraceFunction(1));
         calls.add(CallStep::Open(main), 0);
         for n in 0..3 {
@@ -316,7 +316,10 @@ mod tests {
     fn minimum_length_limits_the_number_of_calls() {
         let mut by_bits = [0; 65];
         (by_bits[1], by_bits[3], by_bits[9]) = (1000, 50, 7);
-        let lengths = Lengths { by_bits, steps: 0 };
-        assert_eq!((lengths.shortest(2000), lengths.shortest(60), lengths.shortest(20), lengths.shortest(3)), (0, 2, 8, 512));
+        let lengths = CallLengths { by_bits, steps: 0 };
+        assert_eq!(
+            (lengths.find_min_length(2000), lengths.find_min_length(60), lengths.find_min_length(20), lengths.find_min_length(3)),
+            (0, 2, 8, 512)
+        );
     }
 }

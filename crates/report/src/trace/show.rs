@@ -1,4 +1,4 @@
-//! A trace as a tree of calls with counts, or block by block.
+//! Writes a trace as a tree of calls with counts, or block by block.
 
 use crate::escape;
 use anyhow::{Result, bail};
@@ -16,9 +16,9 @@ pub const DEFAULT_DEPTH: usize = 40;
 /// How a trace is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceView {
-    /// As a tree of calls, with the number and length of the calls.
+    /// As a tree of calls. Each node shows how many calls it represents and how many blocks they executed.
     Tree,
-    /// Block by block, with source lines. The value is the maximum number of blocks per thread; 0 shows all.
+    /// Block by block, with source lines. The value is the maximum number of blocks shown per thread, where 0 means no limit.
     Blocks(u64),
 }
 
@@ -39,9 +39,9 @@ pub struct TraceShowOptions {
     pub json: bool,
 }
 
-/// Writes a part of a trace. Returns the number of the first block that was omitted because of the maximum number of blocks; `None` if no
-/// block was omitted. If several threads have omitted blocks, the number is from the first of them. Fails if the trace does not have the
-/// thread or location, or if it cannot be read.
+/// Writes a part of a trace. If blocks were omitted because of the maximum number of blocks, returns the number of the first one, in the
+/// first thread that has omitted blocks; otherwise returns `None`. Fails if the trace does not have the thread or location, or if it cannot
+/// be read.
 pub fn show(out: &mut impl Write, trace: &TraceFile, options: &TraceShowOptions) -> Result<Option<u64>> {
     let threads: Vec<ThreadNumber> = TraceFilter::new(trace, &[], options.thread)?.threads(trace).collect();
     let from = options.from.as_deref().map(|p| TraceLocation::parse(p, trace)).transpose()?;
@@ -56,21 +56,21 @@ pub fn show(out: &mut impl Write, trace: &TraceFile, options: &TraceShowOptions)
     match options.view {
         TraceView::Tree => write_tree(trace, &threads, span, options, out).map(|()| None),
         TraceView::Blocks(count) => {
-            let blocks = Blocks { trace, span, depth: options.depth, count: if count == 0 { u64::MAX } else { count } };
-            if options.json { json_blocks(&blocks, &threads, out) } else { text_blocks(&blocks, &threads, out) }
+            let blocks = BlockSelection { trace, span, depth: options.depth, count: if count == 0 { u64::MAX } else { count } };
+            if options.json { write_json_blocks(&blocks, &threads, out) } else { write_text_blocks(&blocks, &threads, out) }
         }
     }
 }
 
-struct Blocks<'a> {
+struct BlockSelection<'a> {
     trace: &'a TraceFile,
     span: [Option<TraceLocation>; 2],
     depth: usize,
     count: u64,
 }
 
-impl Blocks<'_> {
-    /// Calls `visit` with the number of each selected block of a thread, the block's call depth, and the block. Returns the number of the
+impl BlockSelection<'_> {
+    /// Calls `visit` for each selected block of a thread, with the block's number, its call depth, and the block. Returns the number of the
     /// first block beyond the maximum, or `None` if there is none.
     fn for_each_block(&self, thread: ThreadNumber, mut visit: impl FnMut(u64, usize, TraceBlock) -> Result<()>) -> Result<Option<u64>> {
         let mut span = EventSpan::new(self.span.clone());
@@ -99,7 +99,7 @@ impl Blocks<'_> {
     }
 }
 
-fn text_blocks(blocks: &Blocks, threads: &[ThreadNumber], out: &mut impl Write) -> Result<Option<u64>> {
+fn write_text_blocks(blocks: &BlockSelection, threads: &[ThreadNumber], out: &mut impl Write) -> Result<Option<u64>> {
     let mut remaining = None;
     for thread in threads {
         if threads.len() > 1 {
@@ -117,10 +117,10 @@ fn text_blocks(blocks: &Blocks, threads: &[ThreadNumber], out: &mut impl Write) 
 struct ShownBlock<'a> {
     /// Number of the block within the thread, from 0.
     block: u64,
-    /// Number of calls around the function.
+    /// Number of active calls around the block's function.
     depth: usize,
     address: String,
-    /// The file; `None` if the trace has only one.
+    /// The file that contains the block; `None` if the trace has only one file.
     #[serde(skip_serializing_if = "Option::is_none")]
     image: Option<&'a str>,
     function: &'a str,
@@ -128,7 +128,7 @@ struct ShownBlock<'a> {
 }
 
 /// Writes the blocks of threads as a JSON document. Blocks are written one by one, since there may be millions.
-fn json_blocks(blocks: &Blocks, threads: &[ThreadNumber], out: &mut impl Write) -> Result<Option<u64>> {
+fn write_json_blocks(blocks: &BlockSelection, threads: &[ThreadNumber], out: &mut impl Write) -> Result<Option<u64>> {
     let (trace, about) = (blocks.trace, blocks.trace.description());
     let command = serde_json::to_string(&about.command)?;
     write!(out, r#"{{"schema_version":{SCHEMA_VERSION},"command":{command},"truncated":{},"threads":["#, trace.end().is_truncated)?;
@@ -175,7 +175,8 @@ impl EventSpan {
         Self { begun: from.is_none(), from, to, seen: [0; 2], over: false, blocks: 0 }
     }
 
-    /// Advances to the next event, and returns its position relative to the span. The block at the end of the span is part of the span.
+    /// Advances to the next event, and returns whether it is before, in or after the span. The block at which the span ends belongs to the
+    /// span.
     fn step(&mut self, event: TraceEvent, is_call: bool, trace: &TraceFile) -> SpanPosition {
         let number = self.blocks;
         self.blocks += u64::from(matches!(event, TraceEvent::Block(_)));
@@ -198,7 +199,7 @@ impl EventSpan {
     }
 }
 
-/// All calls of a function in one calling context.
+/// All calls of a function from the same calling context.
 #[derive(Default)]
 struct CalledFunction {
     function: Option<TraceFunction>,
@@ -215,19 +216,19 @@ struct ShownCall<'a> {
     callees: Vec<ShownCall<'a>>,
 }
 
-/// The calls of a thread by calling context.
-struct Tree {
+/// A thread's calls as a tree: a node represents all calls with the same calling context.
+struct CallTree {
     nodes: Vec<CalledFunction>,
     by_callee: HashMap<(usize, TraceFunction), usize>,
     depth: usize,
 }
 
-impl Tree {
+impl CallTree {
     fn from_thread(trace: &TraceFile, thread: ThreadNumber, span: [Option<TraceLocation>; 2], depth: usize) -> Result<Self> {
         let mut tree = Self { nodes: vec![CalledFunction::default()], by_callee: HashMap::new(), depth };
         let mut span = EventSpan::new(span);
         let mut frames = TraceFrames::default();
-        // The node of each open frame. Frames below the maximum depth have the node of the deepest shown frame.
+        // For each active frame, its node in the tree. Frames below the maximum depth share the node of the deepest shown frame.
         let mut stack: Vec<usize> = Vec::new();
         for event in trace.stream(thread) {
             let event = event?;
@@ -252,7 +253,7 @@ impl Tree {
         while stack.len() < frames.open.len() {
             let parent = stack.last().copied().unwrap_or(0);
             let function = frames.open[stack.len()].unwrap_or_else(|| trace.function_of(block));
-            let node = if stack.len() < self.depth { self.callee(parent, function) } else { parent };
+            let node = if stack.len() < self.depth { self.find_or_add_callee(parent, function) } else { parent };
             if stack.len() < self.depth && counts {
                 self.nodes[node].calls += 1;
             }
@@ -263,7 +264,7 @@ impl Tree {
         }
     }
 
-    fn callee(&mut self, parent: usize, function: TraceFunction) -> usize {
+    fn find_or_add_callee(&mut self, parent: usize, function: TraceFunction) -> usize {
         let next = self.nodes.len();
         let node = *self.by_callee.entry((parent, function)).or_insert(next);
         if node == next {
@@ -273,15 +274,15 @@ impl Tree {
         node
     }
 
-    /// Converts a node and its callees for output. `has_run` is the result of [`Tree::has_run`].
+    /// Converts a node and its callees to the JSON form. `has_run` is the result of [`CallTree::find_executed_nodes`].
     fn to_shown_call<'a>(&self, trace: &'a TraceFile, node: usize, has_run: &[bool]) -> ShownCall<'a> {
         let called = &self.nodes[node];
         let callees = called.callees.iter().filter(|c| has_run[**c]).map(|c| self.to_shown_call(trace, *c, has_run)).collect();
         ShownCall { function: called.function.map_or("", |f| trace.name(f)), calls: called.calls, blocks: called.blocks, callees }
     }
 
-    /// Determines for each node whether it or one of its callees executed a block. In `nodes`, callees come after their callers.
-    fn has_run(&self) -> Vec<bool> {
+    /// Determines for each node whether it or any node below it executed a block. `nodes` has callees after their callers.
+    fn find_executed_nodes(&self) -> Vec<bool> {
         let mut has_run: Vec<bool> = self.nodes.iter().map(|node| node.blocks > 0).collect();
         for (number, node) in self.nodes.iter().enumerate().rev() {
             has_run[number] |= node.callees.iter().any(|callee| has_run[*callee]);
@@ -299,9 +300,10 @@ fn write_tree(
 ) -> Result<()> {
     let mut all = Vec::new();
     for thread in threads {
-        all.push((thread.0, Tree::from_thread(trace, *thread, span.clone(), options.depth)?));
+        all.push((thread.0, CallTree::from_thread(trace, *thread, span.clone(), options.depth)?));
     }
-    let shown: Vec<(u32, ShownCall)> = all.iter().map(|(thread, tree)| (*thread, tree.to_shown_call(trace, 0, &tree.has_run()))).collect();
+    let shown: Vec<(u32, ShownCall)> =
+        all.iter().map(|(thread, tree)| (*thread, tree.to_shown_call(trace, 0, &tree.find_executed_nodes()))).collect();
     if options.json {
         let threads: Vec<_> = shown.iter().map(|(thread, root)| serde_json::json!({ "thread": thread, "calls": root.callees })).collect();
         let document = serde_json::json!({ "schema_version": SCHEMA_VERSION, "command": trace.description().command,

@@ -1,5 +1,5 @@
-//! The timeline as Chrome trace JSON (Trace Event Format), which Perfetto and chrome://tracing show. Each block, call and wait is a slice.
-//! An arrow leads from the location that released a wait to the end of the wait. `trodden report` can read the trace.
+//! The timeline of a waiting time report as Chrome trace JSON (Trace Event Format), which Perfetto and chrome://tracing show. Each block,
+//! call and wait is a slice. An arrow leads from the thread that ended a wait to the end of the wait. `trodden report` can read the trace.
 
 use serde_json::{Value, json};
 use trodden_waits_file::summary::WaitSummary;
@@ -17,16 +17,16 @@ pub fn chrome_trace(summary: &WaitSummary) -> Value {
         events.push(json!({"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": summary.location_name(location)}}));
     }
     for (number, bar) in summary.replayed.timeline.bars.iter().enumerate() {
-        events.extend(slice(summary, bar, number));
+        events.extend(slice_json(summary, bar, number));
     }
     json!({"displayTimeUnit": "ns", "traceEvents": events, "otherData": {"shortest_slice_ns": summary.replayed.timeline.min_bar_ns}})
 }
 
-fn microseconds(ns: u64) -> f64 {
+fn to_microseconds(ns: u64) -> f64 {
     ns as f64 / 1000.0
 }
 
-fn slice(summary: &WaitSummary, bar: &Bar, number: usize) -> Vec<Value> {
+fn slice_json(summary: &WaitSummary, bar: &Bar, number: usize) -> Vec<Value> {
     let code = summary.code(bar.code);
     let name = summary.location(bar.location);
     let (title, category) = match bar.activity {
@@ -35,13 +35,13 @@ fn slice(summary: &WaitSummary, bar: &Bar, number: usize) -> Vec<Value> {
         Activity::Waiting(_) => (format!("wait in {}", code.call.unwrap_or("call")), "waiting"),
     };
     let mut events = vec![json!({
-        "ph": "X", "name": title, "cat": category, "pid": name.process, "tid": name.thread, "ts": microseconds(bar.from_ns),
-            "dur": microseconds(bar.ns),
+        "ph": "X", "name": title, "cat": category, "pid": name.process, "tid": name.thread, "ts": to_microseconds(bar.from_ns),
+            "dur": to_microseconds(bar.ns),
         "args": {"function": code.function(), "file": code.file, "line": summary.line(bar.code)},
     })];
     if let Activity::Waiting(releaser) = bar.activity {
         let from = summary.location(releaser);
-        let end = microseconds(bar.from_ns + bar.ns);
+        let end = to_microseconds(bar.from_ns + bar.ns);
         events.push(
             json!({"ph": "s", "id": number, "name": "release", "cat": "release", "pid": from.process, "tid": from.thread, "ts": end}),
         );

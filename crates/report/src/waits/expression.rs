@@ -1,4 +1,5 @@
-//! Waits as the difference of two paths with named steps, in the notation of Carnival's authors: `(A1 + B3 + C3) - (A1 + A2)`.
+//! Formulas that express a wait as the difference of two paths with named steps, in the notation of the authors of Carnival: `(A1 + B3 +
+//! C3) - (A1 + A2)`.
 
 use super::text::format_time;
 use crate::escape;
@@ -13,18 +14,18 @@ use trodden_waits_file::summary::WaitSummary;
 
 const MAX_TERMS: usize = 12;
 
-/// A term's name, and its time in ns.
+/// A term's name, and its time in nanoseconds.
 type Term = (String, i128);
 
-/// Formats the expression of the first wait in a class.
+/// Formats the formula of a class of waits. `first` is the first wait in the class, which represents it.
 pub fn representative_formula(summary: &WaitSummary, first: &Representative) -> String {
     let part = |(id, ns): &(StepId, u64)| (PathPart::Step(*id), i128::from(*ns));
     let [plus, minus] = [&first.paths.plus, &first.paths.minus].map(|path| path.iter().map(part).collect());
     ExpressionNames::new(summary).format_formula(&WaitExpression { plus, minus })
 }
 
-/// Writes the expressions of the first `top` waits, each in up to three forms. The first form has the paths since the two locations last
-/// synchronised. In the second form, each wait on these paths is replaced by its own expression. In the third form, steps that both paths
+/// Writes the formulas of the first `top` waits, each in up to three forms. The first form has the paths since the two threads or processes
+/// last synchronised. In the second form, each wait on these paths is replaced by its own formula. In the third form, steps that both paths
 /// share are removed.
 pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Result<()> {
     let names = ExpressionNames::new(summary);
@@ -65,7 +66,7 @@ pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Res
     Ok(())
 }
 
-/// Returns the expressions of all waits as JSON.
+/// Returns the formulas of all waits as JSON.
 pub fn json(summary: &WaitSummary) -> Value {
     let names = ExpressionNames::new(summary);
     let waits = summary.replayed.outcome.expanded.iter().map(|wait| {
@@ -80,7 +81,8 @@ pub fn json(summary: &WaitSummary) -> Value {
     waits.collect()
 }
 
-/// Describes a wait's class and its distance from the first wait in the class. The class is identified by that first wait.
+/// Describes the class to which a wait belongs, and its distance from the first wait in that class. The class is identified by that first
+/// wait.
 fn describe_class(waits: &[ExpandedWait], number: usize) -> String {
     let placement = &waits[number].placement;
     let is_first = |wait: &ExpandedWait| (wait.location, wait.enter_ns) == (placement.location, placement.enter_ns);
@@ -104,7 +106,7 @@ fn reduce_wait(summary: &WaitSummary, wait: &ExpandedWait) -> WaitExpression {
     for (side, path) in [&wait.expanded.plus, &wait.expanded.minus].into_iter().enumerate() {
         for (part, ns) in path {
             let PathPart::Step(id) = part else { continue };
-            // A negative part of one path is a positive part of the other.
+            // A step with negative time in one path has positive time in the other.
             *paths[if *ns < 0 { 1 - side } else { side }].entry(*id).or_default() += ns.unsigned_abs() as u64;
         }
     }
@@ -118,7 +120,7 @@ fn reduce_wait(summary: &WaitSummary, wait: &ExpandedWait) -> WaitExpression {
     WaitExpression { plus: parts(&explanation.plus), minus: parts(&explanation.minus) }
 }
 
-/// Assigns short, unambiguous names to the parts of expressions.
+/// Assigns short, unambiguous names to the terms of formulas.
 struct ExpressionNames<'a> {
     summary: &'a WaitSummary,
     /// For each name, the number of waits that have it.
@@ -153,8 +155,8 @@ impl<'a> ExpressionNames<'a> {
         }
     }
 
-    /// Returns the terms of both paths. The location is appended to a name that occurs at several locations.
-    fn terms(&self, expression: &WaitExpression) -> [Vec<Term>; 2] {
+    /// Returns the named terms of both paths. If a name occurs in several threads or processes, its location is appended.
+    fn build_terms(&self, expression: &WaitExpression) -> [Vec<Term>; 2] {
         let steps = &self.summary.replayed.outcome.steps;
         let mut locations: HashMap<String, HashSet<_>> = HashMap::new();
         for (part, _) in expression.plus.iter().chain(&expression.minus) {
@@ -186,24 +188,24 @@ impl<'a> ExpressionNames<'a> {
     }
 
     fn format_formula(&self, expression: &WaitExpression) -> String {
-        let [plus, minus] = self.terms(expression).map(|terms| format_sum(&terms, |term| term.0.clone()));
+        let [plus, minus] = self.build_terms(expression).map(|terms| format_sum(&terms, |term| term.0.clone()));
         format!("{plus} - {minus}")
     }
 
     fn format_times(&self, expression: &WaitExpression) -> String {
-        let [plus, minus] = self.terms(expression).map(|terms| format_sum(&terms, |term| format_time(term.1.unsigned_abs() as u64)));
+        let [plus, minus] = self.build_terms(expression).map(|terms| format_sum(&terms, |term| format_time(term.1.unsigned_abs() as u64)));
         format!("{plus} - {minus}")
     }
 }
 
 fn call_name(summary: &WaitSummary, site: trodden_waits::CodeId) -> String {
     let code = summary.code(site);
-    // A slice of an imported trace is not a call, so it has the function's name.
+    // A slice of an imported trace is not a call, so the function's name is used.
     code.call.filter(|call| *call != SLICE_CALL).map_or_else(|| escape::escape_line(code.function()), str::to_owned)
 }
 
-/// Formats a path as a sum. An empty path is 0. A sum is in brackets if it has several terms or starts with a minus. Terms beyond
-/// [`MAX_TERMS`] are only counted.
+/// Formats a path as a sum, or as 0 if it is empty. The sum is in brackets if it has several terms or starts with a minus. Terms beyond
+/// [`MAX_TERMS`] are not listed but counted.
 fn format_sum(terms: &[Term], word: impl Fn(&Term) -> String) -> String {
     let mut sum = String::new();
     for (index, term) in terms.iter().take(MAX_TERMS).enumerate() {

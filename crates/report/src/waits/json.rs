@@ -1,9 +1,8 @@
 //! The waiting time report as JSON. All times are in nanoseconds.
 //!
-//! `causes` lists code that computes or sleeps, longest first, and `communication` lists calls that take long to complete. The times in
-//! both lists add up to `wait_ns`. `waits` lists wait sites with their classes. A class has a `representative`, which is its first wait
-//! (location, time, and the expression of its two paths). A class also has the mean and maximum `distance` of its waits from the
-//! representative.
+//! `causes` lists code that computes or sleeps while others wait, longest first, and `communication` lists calls that take long to
+//! complete. The times in both lists add up to `wait_ns`. `waits` lists wait sites with their classes. A class has a `representative`,
+//! which is its first wait (location, time, and the formula of its two paths), and the mean and maximum `distance` of its waits from it.
 
 use super::expression;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Reports on waiting time as text, JSON, an HTML page and Chrome trace JSON, and the paths of samples from the streams of the same run.
+//! Reports on waiting time as text, JSON, an HTML page and Chrome trace JSON. Samples are shown as paths if the same run recorded streams.
 
 pub mod chrome;
 pub mod expression;

@@ -1,5 +1,5 @@
-//! The waiting time report as a self-contained HTML page. It has wait sites with the two paths of each class, source with the waiting time
-//! that each line causes, and a timeline.
+//! The waiting time report as a self-contained HTML page. It shows wait sites with the two paths of each class, source annotated with the
+//! waiting time that each line causes, and a timeline.
 
 use super::{json, text};
 use crate::Sources;
@@ -23,7 +23,7 @@ pub fn page(summary: &WaitSummary, title: &str, sources: &Sources) -> String {
     data["calls"] = summary.replayed.calls.into();
     // The notes also mention threads that had to wait for a processor.
     data["notes"] = text::notes(summary).into();
-    // The data must not close the script element.
+    // Without these replacements, a string in the data could close the script element.
     let data = data.to_string().replace("</", "<\\/").replace("<!--", "<\\!--");
     PAGE.replace("/*STYLE*/", STYLE).replace("/*SCRIPT*/", SCRIPT).replace("/*DATA*/", &data)
 }
@@ -42,7 +42,7 @@ fn timeline_json(summary: &WaitSummary) -> Value {
     json!({"bars": bars.collect::<Vec<_>>(), "min_bar_ns": summary.replayed.timeline.min_bar_ns})
 }
 
-/// Returns the source lines that cause waits and the lines near them, by file.
+/// Returns the source lines that cause waits, with a few lines of context, by file.
 fn source_json(summary: &WaitSummary, sources: &Sources) -> Value {
     let mut files: BTreeMap<&str, BTreeMap<u32, u64>> = BTreeMap::new();
     for (file, line, ns) in &summary.lines {

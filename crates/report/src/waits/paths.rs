@@ -1,7 +1,8 @@
-//! Finds the paths that samples interrupted. With each sample, the recorder stored the current position in the thread's stream.
+//! Finds the paths that samples interrupted. A sample contains the position that its thread had reached in its recorded stream.
 //!
 //! If a program is built with `trodden build --stream`, its stream has an event whenever a path reaches a call or ends. So the first event
-//! after a sample belongs to the innermost instrumented frame. The path that this frame completes is the path that the sample interrupted.
+//! after a sample belongs to the innermost instrumented frame, and the path that this frame completes is the one that the sample
+//! interrupted.
 
 use crate::source_files;
 use crate::streams::EventNames;
@@ -17,7 +18,7 @@ use trodden_waits_file::process_file::ProcessFile;
 use trodden_waits_file::sample_paths::{SamplePaths, TimedPath};
 use trodden_wire::waits::SampleRecord;
 
-/// The streams of a run, in which the paths of samples are searched for.
+/// The streams of a run. The paths that samples interrupted are looked up in them.
 pub struct StreamPaths {
     logs: Vec<(StreamLog, StreamMaps)>,
     notes: BTreeSet<String>,
@@ -79,7 +80,7 @@ impl SamplePaths for StreamPaths {
     }
 }
 
-/// Finds the paths of samples in a thread's stream. Returns a note if some could not be found.
+/// Finds the paths of a thread's samples in the thread's stream. Returns a note if some could not be found.
 fn find_paths(
     log: &StreamLog,
     maps: &StreamMaps,
@@ -96,7 +97,7 @@ fn find_paths(
     let mut walk = SampleWalk { nesting: Nesting::new(&event_names.places), open: Vec::new(), found: Vec::new() };
     let (mut next, mut number, mut note) = (0, 0, None);
     log.visit(stream, 0, |symbol| {
-        // Unwinding writes events that have no symbol, so positions and symbol numbers differ from here on.
+        // An exception causes events that have no symbol. After it, stream positions can no longer be converted to symbol numbers.
         if matches!(symbol, Symbol::Unwound(_)) {
             note = Some("steps after the first exception of a thread are shown as functions, not paths".to_owned());
             return false;
@@ -118,12 +119,12 @@ fn find_paths(
     Ok(note)
 }
 
-/// Samples whose paths have not ended yet, and paths that were found.
+/// The state of a walk through a stream: samples whose paths have not ended yet, and paths that were found.
 struct SampleWalk<'p, 'a> {
     nesting: Nesting<'p, 'a>,
-    /// Samples with the depth of their frame; `None` until the first event after the sample.
+    /// Indices of samples, each with the call depth of its frame; `None` until the first event after the sample.
     open: Vec<(usize, Option<usize>)>,
-    /// Samples with the counters of their paths.
+    /// Indices of samples, each with the counter of its path.
     found: Vec<(usize, u32)>,
 }
 
@@ -136,7 +137,7 @@ impl SampleWalk<'_, '_> {
         for (_, frame) in &mut self.open {
             frame.get_or_insert(depth);
         }
-        // The path continues after a call, unless the call never returns.
+        // The path continues after the call.
         if role == PathRole::Call {
             return;
         }

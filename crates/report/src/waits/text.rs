@@ -85,7 +85,7 @@ fn write_causes(out: &mut impl Write, summary: &WaitSummary, causes: &[CodeCause
     Ok(())
 }
 
-/// Formats the callers of a cause. If there are several, each has its share of the waiting time.
+/// Formats the callers of a cause. If there are several, each is followed by its share of the waiting time.
 fn format_callers(cause: &CodeCause) -> String {
     let share = |(caller, ns): &(String, u64)| format!("{caller} ({:.0} %)", percent(*ns, cause.ns));
     match cause.callers.as_slice() {
@@ -221,7 +221,7 @@ fn write_overview(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io
     Ok(())
 }
 
-/// Lists what the report does not explain: unexplained time, inconsistent events, and threads that had to wait for a processor.
+/// Lists notes about the limits of the report: unexplained time, inconsistent events, and threads that had to wait for a processor.
 pub(super) fn notes(summary: &WaitSummary) -> Vec<String> {
     let outcome = &summary.replayed.outcome;
     let mut notes: Vec<String> = Vec::new();

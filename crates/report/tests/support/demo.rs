@@ -1,5 +1,5 @@
-//! A profile with everything that reports have to show: loops, inlined code, a switch, a call that did not return, a function whose paths
-//! are cut, a function without debug information, and a name with markup.
+//! A profile with everything that reports must be able to show: loops, inlined code, a switch, a call that did not return, a function whose
+//! paths are cut, a function without debug information, and a name with markup.
 
 use super::{FunctionBuilder, UnitBuilder, profile};
 use trodden_profile::Profile;
@@ -86,8 +86,8 @@ fn line(scope: u32, line: u32, column: u32) -> SourcePosition {
 }
 
 fn classify(unit: &mut UnitBuilder) {
-    let own = unit.scope("classify", 0, 5, None);
-    let inlined = unit.scope("smaller", 1, 2, Some(line(own, 9, 17)));
+    let own = unit.add_scope("classify", 0, 5, None);
+    let inlined = unit.add_scope("smaller", 1, 2, Some(line(own, 9, 17)));
     let at = |l, c| line(own, l, c);
     let inside = |l, c| SourcePosition { scope: inlined, file: 1, line: l, column: c };
     let function = FunctionBuilder::new("classify", Some(at(5, 0)))
@@ -116,7 +116,7 @@ fn classify(unit: &mut UnitBuilder) {
 }
 
 fn kind_of(unit: &mut UnitBuilder) {
-    let own = unit.scope("kind_of", 0, 18, None);
+    let own = unit.add_scope("kind_of", 0, 18, None);
     let at = |l, c| line(own, l, c);
     let function = FunctionBuilder::new("kind_of", Some(at(18, 0)))
         .block(2, &[at(20, 13)], Some(at(20, 5)))
@@ -140,13 +140,13 @@ fn kind_of(unit: &mut UnitBuilder) {
 }
 
 fn never(unit: &mut UnitBuilder) {
-    let own = unit.scope("never", 0, 31, None);
+    let own = unit.add_scope("never", 0, 31, None);
     let at = |l, c| line(own, l, c);
     unit.add(FunctionBuilder::new("never", Some(at(31, 0))).block(2, &[at(33, 12), at(33, 5)], None).edge(0, None, EdgeKind::Return));
 }
 
 fn push(unit: &mut UnitBuilder) {
-    let own = unit.scope("push", 0, 36, None);
+    let own = unit.add_scope("push", 0, 36, None);
     let at = |l, c| line(own, l, c);
     let function = FunctionBuilder::new("_ZN4demo5Queue4pushEi", Some(at(36, 0)))
         .block(3, &[at(38, 9)], Some(at(38, 9)))
@@ -172,7 +172,7 @@ fn blob(unit: &mut UnitBuilder) {
     unit.walk(&walker, &[0, 1, 2], true, 40);
 }
 
-/// A name that no C compiler emits but that an object file may contain.
+/// A function name that no C compiler emits but that an object file may contain.
 pub const HOSTILE: &str = "x</script><img src=y onerror=\"document.title='owned'\">&amp;\u{1b}[31m;";
 
 fn hostile(unit: &mut UnitBuilder) {
@@ -183,7 +183,7 @@ fn hostile(unit: &mut UnitBuilder) {
 /// A function with forty branches in a row. It has too many paths, so they are cut. Its source file is missing.
 fn function_with_cut_paths(unit: &mut UnitBuilder) {
     const BRANCHES: u32 = 40;
-    let own = unit.scope("table", 2, 10, None);
+    let own = unit.add_scope("table", 2, 10, None);
     let at = |l, c| SourcePosition { scope: own, file: 2, line: l, column: c };
     let mut function = FunctionBuilder::new("table", Some(at(10, 0)));
     for i in 0..BRANCHES {

@@ -1,6 +1,6 @@
-//! Builds profiles from functions that are described block by block, and from walks through them.
+//! Builds profiles from functions that are described block by block, and from walks through their blocks.
 //!
-//! A walk performs the actions of the function's [`Plan`]. So the counts are those that an instrumented program would write.
+//! A walk performs the counter updates of the function's [`Plan`], so the counts are those that an instrumented program would write.
 #![allow(dead_code)] // Each test file uses only a part.
 
 use std::collections::BTreeMap;
@@ -58,13 +58,14 @@ impl UnitBuilder {
         UnitBuilder { map, counts: BTreeMap::new() }
     }
 
-    /// Adds the scope of a function. `inlined_at` is the call if the function is inlined. Returns the scope's number.
-    pub fn scope(&mut self, name: &str, file: u32, line: u32, inlined_at: Option<SourcePosition>) -> u32 {
+    /// Adds the debug information scope of a function, and returns its number. `inlined_at` is the call that the function was inlined at,
+    /// if any.
+    pub fn add_scope(&mut self, name: &str, file: u32, line: u32, inlined_at: Option<SourcePosition>) -> u32 {
         self.map.scopes.push(Scope { name: name.into(), linkage_name: String::new(), file, line, inlined_at });
         self.map.scopes.len() as u32 - 1
     }
 
-    /// Adds a function, and numbers its paths as the plugin does.
+    /// Adds a function and numbers its paths as the compiler plugin does.
     pub fn add(&mut self, function: FunctionBuilder) -> Walker {
         let FunctionBuilder { name, position, blocks, edges } = function;
         let graph = FlowGraph::new(blocks.len(), edges).unwrap();
@@ -94,8 +95,8 @@ impl UnitBuilder {
         walker
     }
 
-    /// Counts `times` walks through blocks. After the last block, the walk leaves the function if `returns` is true, or else stops at a
-    /// call.
+    /// Counts `times` executions of a path through the given blocks. After the last block, the path leaves the function if `returns` is
+    /// true; otherwise it stops at a call.
     pub fn walk(&mut self, walker: &Walker, blocks: &[u32], returns: bool, times: u64) {
         let mut register = 0i64;
         for (at, &block) in blocks.iter().enumerate() {
@@ -137,7 +138,7 @@ impl FunctionBuilder {
         FunctionBuilder { name: name.into(), position, blocks: Vec::new(), edges: Vec::new() }
     }
 
-    /// Sets the index of the position at which the last block has a call that may not return.
+    /// Marks a call that may not return in the last block. `position` is its index among the block's source positions.
     pub fn call_at(mut self, position: u32) -> FunctionBuilder {
         self.blocks.last_mut().expect("a block").up_to_calls = position + 1;
         self
@@ -197,7 +198,7 @@ pub fn profile(images: Vec<(&str, Vec<UnitProfile>)>) -> Profile {
 }
 
 /// Compares a text with the file `tests/golden/NAME`, or updates the file if `TRODDEN_BLESS=1` is set.
-pub fn golden(name: &str, actual: &str) {
+pub fn compare_with_golden(name: &str, actual: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if std::env::var_os("TRODDEN_BLESS").is_some_and(|v| v == "1") {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();

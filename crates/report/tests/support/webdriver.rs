@@ -17,7 +17,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts a browser with `home` as its data folder. The folder is created, and removed when the browser is dropped.
+    /// Starts a browser that keeps its data in the folder `home`. The folder is created, and removed when the browser is dropped.
     pub fn start(home: &Path) -> Browser {
         std::fs::create_dir_all(home).unwrap();
         let (driver, port) = start_driver();
@@ -48,7 +48,7 @@ impl Browser {
         self.post("/url", json!({ "url": format!("file://{}", file.display()) }));
     }
 
-    /// Sets the width of the page. It may be less than the minimum width of a window.
+    /// Sets the width of the page, which may be less than the minimum width of a browser window.
     pub fn set_width(&self, width: u32) {
         self.command(
             "Emulation.setDeviceMetricsOverride",
@@ -94,7 +94,7 @@ impl Browser {
         self.post("/execute/sync", json!({ "script": script, "args": [] }))
     }
 
-    /// Clicks on an element as a user does, so the element must be visible.
+    /// Clicks on an element as a user would. The element must be visible.
     pub fn click(&self, selector: &str) {
         let element = self.find(selector);
         self.post(&format!("/element/{element}/click"), json!({}));
@@ -105,7 +105,7 @@ impl Browser {
         self.post(&format!("/element/{element}/value"), json!({ "text": text }));
     }
 
-    /// Presses a key without focusing an element.
+    /// Presses and releases a key without focusing an element first.
     pub fn press(&self, key: &str) {
         let actions = json!({ "actions": [{ "type": "key", "id": "keyboard", "actions": [{ "type": "keyDown", "value": key },
             { "type": "keyUp", "value": key }] }] });
@@ -171,7 +171,7 @@ impl Drop for Browser {
 fn start_driver() -> (Child, u16) {
     let driver = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let mut driver = driver.unwrap_or_else(|error| panic!("chromedriver cannot be started ({error}): {MISSING}"));
-    // The driver prints "ChromeDriver was started successfully on port 12345."
+    // Chromedriver prints "ChromeDriver was started successfully on port 12345."
     let lines = BufReader::new(driver.stdout.take().unwrap()).lines().map_while(Result::ok);
     let port = lines.filter_map(|l| l.split_once("successfully on port ")?.1.trim_end_matches('.').parse().ok()).next();
     if port.is_none() {

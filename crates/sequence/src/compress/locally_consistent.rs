@@ -1,42 +1,43 @@
-//! Locally consistent parsing: equal ranges become equal rules in any context, except near their ends.
+//! Locally consistent parsing: equal ranges of the sequence become equal rules, whatever surrounds them, except near the ranges' ends.
 //!
 //! On each level, a run of equal items becomes one item. Then a block begins at each item whose hash is smaller than its neighbours'
 //! hashes, and each block becomes one item of the next level, which has at most half the items. Equal blocks and runs share a rule. Hashes
-//! depend on symbols only, so different windows and runs are parsed alike. After K. Mehlhorn, R. Sundar and C. Uhrig, "Maintaining dynamic
-//! sequences under equality tests in polylogarithmic time" (Algorithmica 1997); with runs: A. Jeż, "Recompression" (J. ACM 2016).
+//! depend on symbols only, so equal parts of different windows and of different executions are parsed alike. After K. Mehlhorn, R. Sundar
+//! and C. Uhrig, "Maintaining dynamic sequences under equality tests in polylogarithmic time" (Algorithmica 1997); with runs: A. Jeż,
+//! "Recompression" (J. ACM 2016).
 
 use super::Compressor;
 use super::hashing::{BuildMixer, mix};
-use crate::grammar::{RULE, RawRules, Terminals};
+use crate::grammar::{RULE_BIT, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
 use std::collections::HashMap;
 
-/// Compressor by locally consistent parsing.
+/// Compresses a sequence by locally consistent parsing.
 #[derive(Default)]
 pub struct LocallyConsistent {
-    rules: Rules,
+    rules: RuleTable,
     levels: Vec<PendingLevel>,
 }
 
-/// Items that a level has not yet passed to the level above.
+/// One level of the parse, with the items that were not yet passed to the level above.
 #[derive(Default)]
 struct PendingLevel {
-    /// The current item, and how often it has been repeated so far.
+    /// The latest item, and how often it has been repeated so far.
     run: Option<(u32, u64)>,
-    /// Items of the open block. The last one may begin the next block.
+    /// Items of the block that is not yet complete. The last one may turn out to begin the next block.
     block: Vec<u32>,
     last_hash: u64,
-    /// Whether `last_hash` is smaller than the hash before it.
+    /// True if `last_hash` is smaller than the hash before it.
     is_falling: bool,
     pushed: u64,
 }
 
 #[derive(Default)]
-struct Rules {
+struct RuleTable {
     terminals: Terminals,
     starts: Vec<u32>,
     items: Vec<u32>,
-    /// Hashes of the rules' expansions.
+    /// For each rule, a hash of the symbols that the rule generates.
     hashes: Vec<u64>,
     numbers: HashMap<u64, u32, BuildMixer>,
 }
@@ -53,14 +54,14 @@ impl LocallyConsistent {
             Some((repeated, times)) if *repeated == item => *times += 1,
             run => {
                 if let Some((repeated, times)) = run.replace((item, 1)) {
-                    let item = self.rules.rule_for_run(repeated, times);
+                    let item = self.rules.find_or_add_run_rule(repeated, times);
                     self.extend_block(level, item);
                 }
             }
         }
     }
 
-    /// Pushes an item that differs from its predecessor to the block of a level.
+    /// Appends an item that differs from its predecessor to the current block of a level.
     fn extend_block(&mut self, level: usize, item: u32) {
         let hash = mix(self.rules.hash(item) ^ (level as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let here = &mut self.levels[level];
@@ -73,7 +74,7 @@ impl LocallyConsistent {
         here.last_hash = hash;
         here.block.push(item);
         if let Some(done) = done {
-            let item = self.rules.rule_for_block(&done);
+            let item = self.rules.find_or_add_block_rule(&done);
             self.push_item(level + 1, item);
         }
     }
@@ -81,12 +82,12 @@ impl LocallyConsistent {
     /// Passes the remaining items of a level to the level above.
     fn flush_level(&mut self, level: usize) {
         if let Some((item, times)) = self.levels[level].run.take() {
-            let item = self.rules.rule_for_run(item, times);
+            let item = self.rules.find_or_add_run_rule(item, times);
             self.extend_block(level, item);
         }
         let block = std::mem::take(&mut self.levels[level].block);
         if !block.is_empty() {
-            let item = self.rules.rule_for_block(&block);
+            let item = self.rules.find_or_add_block_rule(&block);
             self.push_item(level + 1, item);
         }
     }
@@ -104,7 +105,7 @@ impl Compressor for LocallyConsistent {
 
     fn close(mut self: Box<Self>) -> Result<Grammar, SequenceError> {
         let mut level = 0;
-        // The top level is the first that received only one item.
+        // The lowest level that received only one item is the top.
         while level < self.levels.len() && (self.levels[level].pushed > 1 || level + 1 < self.levels.len()) {
             self.flush_level(level);
             level += 1;
@@ -120,12 +121,12 @@ impl Compressor for LocallyConsistent {
     }
 }
 
-impl Rules {
+impl RuleTable {
     fn hash(&self, item: u32) -> u64 {
-        if item & RULE == 0 { mix(self.terminals.list[item as usize] ^ 1) } else { self.hashes[(item & !RULE) as usize] }
+        if item & RULE_BIT == 0 { mix(self.terminals.list[item as usize] ^ 1) } else { self.hashes[(item & !RULE_BIT) as usize] }
     }
 
-    fn rule_for_block(&mut self, block: &[u32]) -> u32 {
+    fn find_or_add_block_rule(&mut self, block: &[u32]) -> u32 {
         if let [item] = block {
             return *item;
         }
@@ -134,7 +135,7 @@ impl Rules {
         let mut place = hash;
         while let Some(&rule) = self.numbers.get(&place) {
             if self.body(rule) == block {
-                return RULE | rule;
+                return RULE_BIT | rule;
             }
             place = place.wrapping_add(1);
         }
@@ -143,11 +144,11 @@ impl Rules {
         self.starts.push(self.items.len() as u32);
         self.items.extend_from_slice(block);
         self.hashes.push(hash);
-        RULE | rule
+        RULE_BIT | rule
     }
 
     /// Returns the item for a run of equal items. Each rule doubles an item, and the binary digits of `times` select the doubled items.
-    fn rule_for_run(&mut self, item: u32, times: u64) -> u32 {
+    fn find_or_add_run_rule(&mut self, item: u32, times: u64) -> u32 {
         let mut powers = Vec::new();
         let (mut power, mut rest) = (item, times);
         loop {
@@ -157,9 +158,9 @@ impl Rules {
             rest >>= 1;
             if rest == 0 {
                 powers.reverse();
-                return self.rule_for_block(&powers);
+                return self.find_or_add_block_rule(&powers);
             }
-            power = self.rule_for_block(&[power, power]);
+            power = self.find_or_add_block_rule(&[power, power]);
         }
     }
 

@@ -1,29 +1,29 @@
-//! Phrases: the sequence is cut into phrases at positions that depend on its content, equal phrases become one symbol, and Sequitur
-//! compresses the sequence of phrases. Most symbols cost one multiplication and one comparison; Sequitur processes about one symbol in
-//! twenty.
+//! Compression by phrases: the sequence is cut into phrases at positions that depend on its content, equal phrases become one symbol, and
+//! Sequitur compresses the sequence of phrases. Most symbols cost one multiplication and one comparison; Sequitur processes about one
+//! symbol in twenty.
 //!
-//! A phrase ends where a hash of the last four symbols has a certain form. Equal ranges are therefore cut alike in any context, except near
-//! their start. Content-defined cuts are due to A. Muthitacharoen, B. Chen and D. Mazières, "A low-bandwidth network file system" (SOSP
-//! 2001); the hash of shifts and additions is due to W. Xia and others, "Ddelta" (2014). Equal phrases share a number. Phrases are
-//! compared, because their hashes may collide.
+//! A phrase ends where a hash of the last four symbols has a certain form. Equal ranges are therefore cut alike, whatever surrounds them,
+//! except near their start. Content-defined cuts are due to A. Muthitacharoen, B. Chen and D. Mazières, "A low-bandwidth network file
+//! system" (SOSP 2001); the hash of shifts and additions is due to W. Xia and others, "Ddelta" (2014). Equal phrases share a number. They
+//! are found by hash and then compared, because hashes may collide.
 
 use super::hashing::BuildMixer;
 use super::{Compressor, Sequitur};
-use crate::grammar::{GrammarItem, RULE, RawRules, Terminals};
+use crate::grammar::{GrammarItem, RULE_BIT, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
 use std::collections::HashMap;
 
-/// Minimum number of symbols in every phrase except the last.
+/// Minimum number of symbols in a phrase, except for the last phrase.
 const MIN_LENGTH: usize = 4;
-/// Maximum number of symbols in a phrase. It limits phrases in runs of equal symbols.
+/// Maximum number of symbols in a phrase. Without it, a run of equal symbols could form a phrase of any length.
 const MAX_LENGTH: usize = 256;
-/// A phrase ends where this many upper bits of the hash are 0, which is at one symbol in sixteen.
+/// Number of upper bits of the hash that are 0 where a phrase ends. With four bits, this happens at one symbol in sixteen.
 const CUT_BITS: u32 = 4;
-/// Arbitrary odd multipliers.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-const FOLD: u64 = 0xff51_afd7_ed55_8ccd;
+/// Arbitrary odd multipliers for the hashes.
+const SPREAD_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+const FOLD_MULTIPLIER: u64 = 0xff51_afd7_ed55_8ccd;
 
-/// Compressor of content-defined phrases.
+/// Compresses a sequence by phrases whose ends depend on the content.
 #[derive(Default)]
 pub struct Phrases {
     upper: Sequitur,
@@ -32,7 +32,7 @@ pub struct Phrases {
     window_hash: u64,
     open_hash: u64,
     symbols: Vec<u64>,
-    /// End of each phrase in `symbols`.
+    /// For each phrase, the index in `symbols` of its end.
     ends: Vec<u32>,
     numbers: HashMap<u64, u32, BuildMixer>,
 }
@@ -69,9 +69,9 @@ impl Compressor for Phrases {
     #[inline]
     fn push(&mut self, symbol: u64) {
         self.open_phrase.push(symbol);
-        let spread = symbol.wrapping_mul(SPREAD);
+        let spread = symbol.wrapping_mul(SPREAD_MULTIPLIER);
         self.window_hash = (self.window_hash << 16).wrapping_add(spread);
-        self.open_hash = (self.open_hash.rotate_left(23) ^ spread).wrapping_mul(FOLD);
+        self.open_hash = (self.open_hash.rotate_left(23) ^ spread).wrapping_mul(FOLD_MULTIPLIER);
         let length = self.open_phrase.len();
         if (self.window_hash >> (64 - CUT_BITS) == 0 && length >= MIN_LENGTH) || length >= MAX_LENGTH {
             self.close_phrase();
@@ -79,7 +79,7 @@ impl Compressor for Phrases {
     }
 
     fn items_in_memory(&self) -> usize {
-        // A symbol of a phrase takes at most half the memory of an item of Sequitur.
+        // A symbol takes at most half as much memory here as an item in Sequitur.
         self.upper.items_in_memory() + self.symbols.len() / 2 + self.ends.len()
     }
 
@@ -98,10 +98,10 @@ impl Compressor for Phrases {
             let mut body = Vec::with_capacity(upper.body(rule).len());
             for item in upper.body(rule) {
                 body.push(match item {
-                    GrammarItem::Rule(child) => RULE | (phrases + child.0),
+                    GrammarItem::Rule(child) => RULE_BIT | (phrases + child.0),
                     GrammarItem::Terminal(terminal) => match bodies[upper.terminals()[terminal.0 as usize] as usize][..] {
                         [single] => single,
-                        _ => RULE | upper.terminals()[terminal.0 as usize] as u32,
+                        _ => RULE_BIT | upper.terminals()[terminal.0 as usize] as u32,
                     },
                 });
             }

@@ -1,19 +1,19 @@
 //! Re-Pair: the most frequent pair of adjacent items becomes a rule, until no pair occurs twice.
 //!
-//! After N. J. Larsson and A. Moffat, "Off-line dictionary-based compression" (DCC 1999), but with a heap that may hold outdated entries
-//! instead of their buckets. Rules with only one use are inlined at the end. The algorithm needs the complete sequence, so it works window
-//! by window, in O(n log n) time and with about 50 bytes of memory per symbol.
+//! After N. J. Larsson and A. Moffat, "Off-line dictionary-based compression" (DCC 1999), but with a heap instead of their buckets. The
+//! heap may contain outdated entries. Rules with only one use are inlined at the end. The algorithm needs the complete sequence, so it
+//! works window by window, in O(n log n) time and with about 50 bytes of memory per symbol.
 
 use super::Compressor;
 use super::hashing::BuildMixer;
-use crate::grammar::{RULE, RawRules, Terminals};
+use crate::grammar::{RULE_BIT, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
 use std::collections::{BinaryHeap, HashMap};
 
 /// Represents a position, pair or item that does not exist.
 const NONE: u32 = u32::MAX;
 
-/// Re-Pair compressor, which collects the symbols of a window until the window is closed.
+/// Re-Pair compressor. It only collects the symbols, and compresses them when the window is closed.
 #[derive(Default)]
 pub struct RePair {
     terminals: Terminals,
@@ -34,7 +34,7 @@ impl Compressor for RePair {
         let mut pairs = PairedSequence::new(self.symbols);
         let mut bodies = Vec::new();
         while let Some((pair, occurrences)) = pairs.pop_most_frequent() {
-            let rule = RULE | bodies.len() as u32;
+            let rule = RULE_BIT | bodies.len() as u32;
             bodies.push(vec![pair.0, pair.1]);
             for place in occurrences {
                 pairs.replace_pair(place, pair, rule);
@@ -46,19 +46,19 @@ impl Compressor for RePair {
     }
 }
 
-/// The sequence after the replacements so far, and the list of each pair's positions.
+/// A sequence during the replacement of pairs. Each pair has a linked list of its positions.
 struct PairedSequence {
     items: Vec<u32>,
-    /// The next and previous position that still contains an item.
+    /// For each position, the next and the previous position that still contain an item.
     next: Vec<u32>,
     previous: Vec<u32>,
-    /// The pair in whose list each position is, and the position's neighbours in that list.
+    /// For each position, the pair in whose list it is, and its neighbours in that list.
     listed_at: Vec<u32>,
     next_listed: Vec<u32>,
     previous_listed: Vec<u32>,
     known: Vec<ItemPair>,
     numbers: HashMap<u64, u32, BuildMixer>,
-    /// Counts and pairs. An entry whose count differs from the pair's is outdated.
+    /// Pairs, ordered by their number of positions. An entry is outdated if its number differs from the pair's current number.
     queue: BinaryHeap<(u32, std::cmp::Reverse<u32>)>,
 }
 
@@ -86,7 +86,8 @@ impl PairedSequence {
         pairs
     }
 
-    /// Returns the most frequent pair, and at least two of its positions that do not overlap.
+    /// Removes the most frequent pair from the queue. Returns the pair and its positions that do not overlap, of which there are at least
+    /// two.
     fn pop_most_frequent(&mut self) -> Option<((u32, u32), Vec<u32>)> {
         while let Some((count, std::cmp::Reverse(number))) = self.queue.pop() {
             let pair = &self.known[number as usize];
@@ -100,7 +101,7 @@ impl PairedSequence {
                 place = self.next_listed[place as usize];
             }
             places.sort_unstable();
-            // Occurrences overlap in a run of equal items, so every second one is dropped.
+            // In a run of equal items, occurrences of the pair overlap, so every second one is dropped.
             let mut overlapped = NONE;
             places.retain(|place| {
                 let free = *place != overlapped;
@@ -133,7 +134,7 @@ impl PairedSequence {
         self.add_to_list(place);
     }
 
-    /// Adds a position to the list of the pair that begins there.
+    /// Adds a position to the list of the pair that begins at the position.
     fn add_to_list(&mut self, place: u32) {
         if place == NONE || self.next[place as usize] == NONE {
             return;

@@ -1,38 +1,38 @@
 //! Sequitur: a grammar in which no digram occurs twice and each rule is used at least twice.
 //!
 //! After C. G. Nevill-Manning and I. H. Witten, "Identifying hierarchical structure in sequences: a linear-time algorithm" (JAIR 1997), and
-//! for whole program paths after J. R. Larus, "Whole program paths" (PLDI 1999). Two invariants hold after each symbol. *Digram
-//! uniqueness*: two adjacent items occur at only one position, except for overlapping occurrences in a run of three equal items. *Rule
+//! for whole program paths after J. R. Larus, "Whole program paths" (PLDI 1999). A digram is a pair of adjacent items. Two invariants hold
+//! after each symbol. *Digram uniqueness*: no digram occurs twice, except for overlapping occurrences in a run of three equal items. *Rule
 //! utility*: each rule except the root is used at least twice. Time is amortised O(1) per symbol, and memory is proportional to the number
 //! of items in the grammar. The depth is not bounded.
 
 use super::Compressor;
 use super::hashing::BuildMixer;
-use crate::grammar::{RULE, RawRules, Terminals};
+use crate::grammar::{RULE_BIT, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
 use std::collections::HashMap;
 
-/// Index of a body item in the arena of nodes.
+/// An item of a rule's body, given as the index of its node in the arena.
 type BodyNode = u32;
 
-/// Marks the value of a guard node, which closes the ring of nodes that forms a rule's body.
-const GUARD: u32 = 1 << 30;
-/// Value of an unused node. It is in the range of guards, so that no digram includes it.
-const FREE: u32 = GUARD | (GUARD - 1);
+/// Bit in the value of a guard node. A rule's body is a ring of nodes that a guard node closes.
+const GUARD_BIT: u32 = 1 << 30;
+/// Value of an unused node. Like the values of guards, it is not part of any digram.
+const FREE_VALUE: u32 = GUARD_BIT | (GUARD_BIT - 1);
 
-/// Compressor that maintains a Sequitur grammar after every symbol.
+/// Compressor that maintains a complete Sequitur grammar after every symbol.
 pub struct Sequitur {
     terminals: Terminals,
-    /// Terminal, `RULE | rule` or `GUARD | rule`.
+    /// Value of each node: a terminal, `RULE_BIT | rule` or `GUARD_BIT | rule`.
     values: Vec<u32>,
     next: Vec<BodyNode>,
     previous: Vec<BodyNode>,
     free_nodes: Vec<BodyNode>,
     rules: Vec<SequiturRule>,
     free_rules: Vec<u32>,
-    /// The first node of each digram.
+    /// For each digram in the grammar, its first node.
     digrams: HashMap<u64, BodyNode, BuildMixer>,
-    /// Rules that lost uses, and may now have only one use.
+    /// Rules that have lost a use since the last check, and may now have only one.
     suspects: Vec<u32>,
 }
 
@@ -40,7 +40,7 @@ pub struct Sequitur {
 struct SequiturRule {
     guard: BodyNode,
     uses: u32,
-    /// Exclusive or of the nodes that use the rule. If only one node uses it, this is that node.
+    /// Exclusive or of all nodes that use the rule. If only one node uses the rule, this is that node.
     users: BodyNode,
 }
 
@@ -65,13 +65,13 @@ impl Default for Sequitur {
 impl Compressor for Sequitur {
     fn push(&mut self, symbol: u64) {
         let value = self.terminals.number(symbol);
-        let last = self.before(self.rules[0].guard);
+        let last = self.previous_node(self.rules[0].guard);
         self.insert(last, value);
         self.check_digram(last);
         while let Some(rule) = self.suspects.pop() {
             let SequiturRule { uses, users, .. } = self.rules[rule as usize];
             if uses == 1 {
-                self.expand(users);
+                self.inline_rule(users);
             }
         }
     }
@@ -85,8 +85,8 @@ impl Compressor for Sequitur {
         let mut open = vec![0];
         while let Some(rule) = open.pop() {
             let body = self.body(rule);
-            let fresh = |item: &&u32| **item & RULE != 0 && bodies[(**item & !RULE) as usize].is_empty();
-            open.extend(body.iter().filter(fresh).map(|item| item & !RULE));
+            let fresh = |item: &&u32| **item & RULE_BIT != 0 && bodies[(**item & !RULE_BIT) as usize].is_empty();
+            open.extend(body.iter().filter(fresh).map(|item| item & !RULE_BIT));
             bodies[rule as usize] = body;
         }
         RawRules { terminals: self.terminals.list, bodies, root: 0 }.grammar()
@@ -94,22 +94,23 @@ impl Compressor for Sequitur {
 }
 
 impl Sequitur {
-    /// Looks for a second occurrence of the digram at a node. If there is one, replaces both by a rule and returns true.
+    /// Looks for another occurrence of the digram at a node. If there is one, replaces both by a rule and returns true.
     fn check_digram(&mut self, node: BodyNode) -> bool {
-        let Some(key) = self.digram(node) else { return false };
+        let Some(key) = self.digram_key(node) else { return false };
         let Some(&known) = self.digrams.get(&key) else {
             self.digrams.insert(key, node);
             return false;
         };
-        if known == node || self.after(known) == node {
+        if known == node || self.next_node(known) == node {
             return false;
         }
         let mut known = known;
-        if self.after(node) == known {
-            // A run of equal items grew at its front. Its first digram is recorded, so that it is found when the run grows at its end.
+        if self.next_node(node) == known {
+            // A run of equal items has grown at its front. Its first digram is recorded instead, so that it is found when the run grows at
+            // its end.
             self.digrams.insert(key, node);
-            known = self.after(known);
-            if self.digram(known) != Some(key) {
+            known = self.next_node(known);
+            if self.digram_key(known) != Some(key) {
                 return false;
             }
         }
@@ -120,7 +121,7 @@ impl Sequitur {
                 self.substitute(known, rule);
             }
             (None, None) => self.make_rule(key, known, node),
-            // Impossible, because two rules with the same body would already have shared a digram.
+            // This cannot happen: two rules with the same body would have been merged when the second one was created.
             (Some(_), Some(_)) => return false,
         }
         true
@@ -128,62 +129,62 @@ impl Sequitur {
 
     /// Returns the rule whose body is exactly the digram at a node.
     fn rule_with_body(&self, node: BodyNode) -> Option<u32> {
-        let (left, right) = (self.before(node), self.after(self.after(node)));
-        (left == right && self.is_guard(left) && left != self.rules[0].guard).then(|| self.value(left) & !GUARD)
+        let (left, right) = (self.previous_node(node), self.next_node(self.next_node(node)));
+        (left == right && self.is_guard(left) && left != self.rules[0].guard).then(|| self.value(left) & !GUARD_BIT)
     }
 
     fn make_rule(&mut self, key: u64, known: BodyNode, node: BodyNode) {
         let rule = self.new_rule();
-        let (first, second) = (self.value(node), self.value(self.after(node)));
+        let (first, second) = (self.value(node), self.value(self.next_node(node)));
         let guard = self.rules[rule as usize].guard;
         let first = self.insert(guard, first);
         self.insert(first, second);
         self.digrams.insert(key, first);
-        // The rule is new, so the digrams that the substitutions create are also new.
+        // The rule is new, so the digrams that its uses form are new, too.
         self.substitute(known, rule);
         self.substitute(node, rule);
     }
 
     /// Replaces the digram at a node by a rule.
     fn substitute(&mut self, node: BodyNode, rule: u32) {
-        let (left, second) = (self.before(node), self.after(node));
-        let right = self.after(second);
+        let (left, second) = (self.previous_node(node), self.next_node(node));
+        let right = self.next_node(second);
         let in_run = (self.value(left) == self.value(node), self.value(second) == self.value(right));
         for gone in [left, node, second] {
             self.remove_digram(gone);
         }
-        self.remove(node);
-        self.remove(second);
+        self.free_node(node);
+        self.free_node(second);
         self.link(left, right);
-        // In a run of equal items only one of the overlapping digrams is recorded. If that one is removed, the other is recorded.
-        if in_run.0 && self.value(self.before(left)) == self.value(left) {
-            self.record_digram(self.before(left));
+        // Of the overlapping digrams in a run of equal items, only one is recorded. If that one is removed, another must be recorded.
+        if in_run.0 && self.value(self.previous_node(left)) == self.value(left) {
+            self.record_digram(self.previous_node(left));
         }
-        if in_run.1 && self.value(right) == self.value(self.after(right)) {
+        if in_run.1 && self.value(right) == self.value(self.next_node(right)) {
             self.record_digram(right);
         }
-        let inserted = self.insert(left, RULE | rule);
+        let inserted = self.insert(left, RULE_BIT | rule);
         if !self.check_digram(left) {
             self.check_digram(inserted);
         }
     }
 
-    /// Inlines the body of a rule at its only use.
-    fn expand(&mut self, node: BodyNode) {
-        let rule = self.value(node) & !RULE;
+    /// Replaces the only use of a rule, at `node`, by the rule's body.
+    fn inline_rule(&mut self, node: BodyNode) {
+        let rule = self.value(node) & !RULE_BIT;
         let guard = self.rules[rule as usize].guard;
-        let (left, right) = (self.before(node), self.after(node));
-        let (first, last) = (self.after(guard), self.before(guard));
+        let (left, right) = (self.previous_node(node), self.next_node(node));
+        let (first, last) = (self.next_node(guard), self.previous_node(guard));
         self.remove_digram(left);
         self.remove_digram(node);
-        self.remove(node);
+        self.free_node(node);
         self.link(left, first);
         self.link(last, right);
-        self.values[guard as usize] = FREE;
+        self.values[guard as usize] = FREE_VALUE;
         self.free_nodes.push(guard);
         self.free_rules.push(rule);
         self.check_digram(left);
-        // If the first check removed the last node, that node is free and has no digram.
+        // If the first check removed the last node, that node is now free, and this check does nothing.
         self.check_digram(last);
     }
 
@@ -195,8 +196,8 @@ impl Sequitur {
             self.values.len() as u32 - 1
         });
         self.values[node as usize] = value;
-        if value & RULE != 0 {
-            let rule = &mut self.rules[(value & !RULE) as usize];
+        if value & RULE_BIT != 0 {
+            let rule = &mut self.rules[(value & !RULE_BIT) as usize];
             rule.uses += 1;
             rule.users ^= node;
         }
@@ -205,7 +206,7 @@ impl Sequitur {
 
     fn new_rule(&mut self) -> u32 {
         let rule = self.free_rules.pop().unwrap_or(self.rules.len() as u32);
-        let guard = self.new_node(GUARD | rule);
+        let guard = self.new_node(GUARD_BIT | rule);
         self.link(guard, guard);
         let entry = SequiturRule { guard, uses: 0, users: 0 };
         match self.rules.get_mut(rule as usize) {
@@ -216,17 +217,17 @@ impl Sequitur {
     }
 
     fn insert(&mut self, left: BodyNode, value: u32) -> BodyNode {
-        let (node, right) = (self.new_node(value), self.after(left));
+        let (node, right) = (self.new_node(value), self.next_node(left));
         self.link(left, node);
         self.link(node, right);
         node
     }
 
-    /// Frees a node. The caller links its neighbours.
-    fn remove(&mut self, node: BodyNode) {
+    /// Frees a node. Linking the node's neighbours to each other is left to the caller.
+    fn free_node(&mut self, node: BodyNode) {
         let value = self.value(node);
-        if value & RULE != 0 {
-            let number = value & !RULE;
+        if value & RULE_BIT != 0 {
+            let number = value & !RULE_BIT;
             let rule = &mut self.rules[number as usize];
             rule.uses -= 1;
             rule.users ^= node;
@@ -234,7 +235,7 @@ impl Sequitur {
                 self.suspects.push(number);
             }
         }
-        self.values[node as usize] = FREE;
+        self.values[node as usize] = FREE_VALUE;
         self.free_nodes.push(node);
     }
 
@@ -247,28 +248,28 @@ impl Sequitur {
         self.values[node as usize]
     }
 
-    fn after(&self, node: BodyNode) -> BodyNode {
+    fn next_node(&self, node: BodyNode) -> BodyNode {
         self.next[node as usize]
     }
 
-    fn before(&self, node: BodyNode) -> BodyNode {
+    fn previous_node(&self, node: BodyNode) -> BodyNode {
         self.previous[node as usize]
     }
 
     fn is_guard(&self, node: BodyNode) -> bool {
-        self.value(node) & (GUARD | RULE) == GUARD
+        self.value(node) & (GUARD_BIT | RULE_BIT) == GUARD_BIT
     }
 
     /// Returns the key of the digram that begins at a node, or `None` at the end of a body.
-    fn digram(&self, node: BodyNode) -> Option<u64> {
-        let next = self.after(node);
+    fn digram_key(&self, node: BodyNode) -> Option<u64> {
+        let next = self.next_node(node);
         let is_digram = !self.is_guard(node) && !self.is_guard(next);
         is_digram.then(|| u64::from(self.value(node)) << 32 | u64::from(self.value(next)))
     }
 
     /// Removes the digram at a node from the index, if it is the recorded occurrence.
     fn remove_digram(&mut self, node: BodyNode) {
-        if let Some(key) = self.digram(node)
+        if let Some(key) = self.digram_key(node)
             && self.digrams.get(&key) == Some(&node)
         {
             self.digrams.remove(&key);
@@ -277,14 +278,14 @@ impl Sequitur {
 
     /// Records the digram at a node, unless another occurrence is recorded.
     fn record_digram(&mut self, node: BodyNode) {
-        if let Some(key) = self.digram(node) {
+        if let Some(key) = self.digram_key(node) {
             self.digrams.entry(key).or_insert(node);
         }
     }
 
     fn body(&self, rule: u32) -> Vec<u32> {
         let guard = self.rules[rule as usize].guard;
-        std::iter::successors(Some(self.after(guard)), |node| Some(self.after(*node)))
+        std::iter::successors(Some(self.next_node(guard)), |node| Some(self.next_node(*node)))
             .take_while(|node| *node != guard)
             .map(|node| self.value(node))
             .collect()

@@ -1,13 +1,13 @@
-//! Windows: a long sequence as several grammars, each closed before it exceeds the memory limit.
+//! Windows, which divide a long sequence among several grammars so that memory is bounded.
 //!
-//! A window is closed at [`WindowLimits::max_symbols`] symbols, or when its compressor holds [`WindowLimits::max_held`] items. Memory is
-//! therefore bounded for any sequence, and a sequence that compresses well has few windows. The concatenated windows are the sequence.
+//! A window is closed after [`WindowLimits::max_symbols`] symbols, or when its compressor holds [`WindowLimits::max_held`] items. A
+//! sequence that compresses well therefore has few windows. The concatenation of all windows is the sequence.
 
 use super::Compressor;
 use crate::grammar::Window;
 use crate::{CompressionMethod, SequenceError};
 
-/// Limits at which a window is closed.
+/// The limits at which a window is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowLimits {
     /// Maximum number of symbols.
@@ -16,10 +16,10 @@ pub struct WindowLimits {
     pub max_held: usize,
 }
 
-const MAX_HELD: usize = 1 << 28;
+const MAX_ITEMS_HELD: usize = 1 << 28;
 
 impl Default for WindowLimits {
-    /// At most 2^32 symbols and about 100 MB.
+    /// Returns limits of 2^32 symbols and about 100 MB of memory.
     fn default() -> Self {
         WindowLimits { max_symbols: 1 << 32, max_held: 1 << 20 }
     }
@@ -40,10 +40,10 @@ impl WindowWriter {
     /// Creates a writer for an empty sequence. Fails if a limit is zero or too large.
     pub fn new(method: CompressionMethod, limits: WindowLimits) -> Result<WindowWriter, SequenceError> {
         if limits.max_symbols == 0 {
-            return Err(SequenceError::parameter("symbols of a window", limits.max_symbols, "at least 1"));
+            return Err(SequenceError::invalid_parameter("symbols of a window", limits.max_symbols, "at least 1"));
         }
-        if limits.max_held == 0 || limits.max_held > MAX_HELD {
-            return Err(SequenceError::parameter("items held by a window", limits.max_held, "1 to 2^28"));
+        if limits.max_held == 0 || limits.max_held > MAX_ITEMS_HELD {
+            return Err(SequenceError::invalid_parameter("items held by a window", limits.max_held, "1 to 2^28"));
         }
         Ok(WindowWriter { method, limits, compressor: method.compressor(), first: 0, symbols: 0 })
     }

@@ -1,19 +1,20 @@
-//! Random access and expansion by a descent from the root, guided by the lengths of expansions.
+//! Random access to symbols, and expansion of ranges. A position is reached by a descent from the root, guided by the number of symbols
+//! that each item generates.
 //!
 //! Reaching a position takes O(depth x log(longest body)), each further symbol amortised O(1). In practice, the depth is logarithmic for
 //! Re-Pair and locally consistent grammars; for Sequitur, it can be the number of rules.
 
 use super::{Grammar, GrammarItem, RuleId, TerminalId};
 
-/// Iterator over the symbols from a position on.
+/// Iterator over the symbols of a sequence, starting at some position.
 #[derive(Clone, Debug)]
 pub struct SymbolsFrom<'a>(TerminalIds<'a>);
 
-/// Iterator over the terminal numbers from a position on.
+/// Iterator over the terminal numbers of a sequence, starting at some position.
 #[derive(Clone, Debug)]
 pub struct TerminalIds<'a> {
     grammar: &'a Grammar,
-    /// The rest of each open rule's body, outermost first.
+    /// For each rule that is being expanded, the rest of its body. The outermost rule comes first.
     pub(super) open: Vec<std::ops::Range<usize>>,
 }
 
@@ -23,27 +24,27 @@ impl Grammar {
         self.symbols_from(position).next()
     }
 
-    /// Iterates over the complete sequence.
+    /// Iterates over the symbols of the complete sequence.
     pub fn symbols(&self) -> SymbolsFrom<'_> {
         self.expanded(self.root())
     }
 
-    /// Iterates over the expansion of a rule.
+    /// Iterates over the symbols that a rule generates.
     pub fn expanded(&self, rule: RuleId) -> SymbolsFrom<'_> {
         SymbolsFrom(self.terminal_ids(rule, 0))
     }
 
-    /// Iterates over the symbols from a position on.
+    /// Iterates over the symbols of the sequence, starting at a position.
     pub fn symbols_from(&self, position: u64) -> SymbolsFrom<'_> {
         SymbolsFrom(self.terminal_ids(self.root(), position))
     }
 
-    /// Iterates over the terminal numbers in a rule's expansion, from a position on.
+    /// Iterates over the terminal numbers of the symbols that a rule generates, starting at a position.
     pub fn terminal_ids(&self, rule: RuleId, position: u64) -> TerminalIds<'_> {
         let mut open = Vec::new();
         let (mut rule, mut rest) = (rule, position);
         loop {
-            let places = self.places(rule);
+            let places = self.body_range(rule);
             let before = self.ends[places.clone()].partition_point(|end| *end <= rest);
             let place = places.start + before;
             if before > 0 {
@@ -52,7 +53,7 @@ impl Grammar {
             if place == places.end {
                 return TerminalIds { grammar: self, open };
             }
-            match self.item(self.items[place]) {
+            match self.decode_item(self.items[place]) {
                 GrammarItem::Rule(child) if rest > 0 => {
                     open.push(place + 1..places.end);
                     rule = child;
@@ -83,14 +84,14 @@ impl Iterator for TerminalIds<'_> {
                 self.open.pop();
                 continue;
             };
-            match self.grammar.item(self.grammar.items[place]) {
+            match self.grammar.decode_item(self.grammar.items[place]) {
                 GrammarItem::Terminal(terminal) => return Some(terminal),
                 GrammarItem::Rule(child) => {
-                    // Pop a finished body first, so that the stack is no deeper than the grammar.
+                    // A finished body is removed before the next one is added, so that the stack is never deeper than the grammar.
                     if rest.start == rest.end {
                         self.open.pop();
                     }
-                    self.open.push(self.grammar.places(child));
+                    self.open.push(self.grammar.body_range(child));
                 }
             }
         }

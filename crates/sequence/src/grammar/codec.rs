@@ -18,12 +18,12 @@ use std::collections::HashSet;
 use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: &[u8; 4] = b"TSEQ";
-const VERSION: u8 = 1;
-/// Size of the magic, version, method and length.
+const FORMAT_VERSION: u8 = 1;
+/// Size in bytes of everything before the payload: magic, version, method and length.
 const HEADER_SIZE: usize = 10;
 const CHECKSUM_SIZE: usize = 8;
 
-/// The grammar of a range of a longer sequence.
+/// The grammar of a window, which is a range of a longer sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Position of the window's first symbol in the sequence.
@@ -39,7 +39,7 @@ impl Window {
     pub fn write(&self, out: &mut Vec<u8>) -> Result<(), SequenceError> {
         let begin = out.len();
         out.extend_from_slice(MAGIC);
-        out.extend_from_slice(&[VERSION, self.method.code(), 0, 0, 0, 0]);
+        out.extend_from_slice(&[FORMAT_VERSION, self.method.code(), 0, 0, 0, 0]);
         self.write_payload(out);
         let payload = out.len() - begin - HEADER_SIZE;
         let size = u32::try_from(payload).map_err(|_| SequenceError::TooLarge { items: self.grammar.items.len(), max: MAX_ITEMS })?;
@@ -79,16 +79,16 @@ impl Window {
     }
 }
 
-/// Decodes the window at the start of `bytes`, and returns it with its encoded size. Returns [`SequenceError::Truncated`] if the bytes end
-/// within the window, for example because the writer was killed.
+/// Decodes the window at the start of `bytes`. Returns the window and its encoded size. Returns [`SequenceError::Truncated`] if the bytes
+/// end within the window, for example because the writer was killed.
 pub fn read_window(bytes: &[u8]) -> Result<(Window, usize), SequenceError> {
     let truncated = |needed| SequenceError::Truncated { needed, available: bytes.len() };
     let header = bytes.get(..HEADER_SIZE).ok_or_else(|| truncated(HEADER_SIZE))?;
     if &header[..4] != MAGIC {
         return Err(SequenceError::Malformed { offset: 0, what: "not a window" });
     }
-    if header[4] != VERSION {
-        return Err(SequenceError::Version { found: header[4], newest: VERSION });
+    if header[4] != FORMAT_VERSION {
+        return Err(SequenceError::Version { found: header[4], newest: FORMAT_VERSION });
     }
     let method =
         CompressionMethod::from_code(header[5]).ok_or(SequenceError::Malformed { offset: 5, what: "unknown compression method" })?;
@@ -138,7 +138,7 @@ impl GrammarReader<'_> {
         self.fail("a number has more than 64 bits")
     }
 
-    /// Reads the number of elements that follow. Each element takes at least one byte.
+    /// Reads a number of elements, and checks that the remaining bytes suffice for them. Each element takes at least one byte.
     fn read_count(&mut self) -> Result<usize, SequenceError> {
         let count = self.read_number()?;
         let rest = self.bytes.len() - self.offset;
@@ -177,7 +177,7 @@ impl GrammarReader<'_> {
         Ok(Grammar::from_parts(terminals, starts, items))
     }
 
-    /// Reads an item, and returns it with the length of its expansion.
+    /// Reads an item. Returns the item and the number of symbols that it generates.
     fn read_item(&mut self, terminals: &[u64], rule: usize, lengths: &[u64], used: &mut [bool]) -> Result<(u32, u64), SequenceError> {
         let code = self.read_number()?;
         let number = code >> 1;

@@ -1,10 +1,10 @@
-//! Fingerprints of ranges, which find equal ranges of two sequences without expanding them.
+//! Fingerprints (hashes) of ranges, by which equal ranges of two sequences are found without expanding them.
 //!
 //! A string s of n symbols has the fingerprint `s[0] B^(n-1) + ... + s[n-1]` modulo the prime 2^61 - 1, where symbols are mixed first (R.
 //! M. Karp and M. O. Rabin, "Efficient randomized pattern-matching algorithms", 1987). The base is fixed, so results are reproducible. Two
-//! different strings, not chosen to collide, have equal fingerprints with a probability of about n / 2^61; reported differences are always
-//! real. After O(items) preparation, a prefix takes O(depth x log n) time, and the longest common extension of two positions takes O(depth
-//! x log^2 n).
+//! different strings that were not constructed to collide have equal fingerprints with a probability of about n / 2^61. So a difference may
+//! be missed, but every reported difference is real. After O(items) preparation, a prefix takes O(depth x log n) time, and the longest
+//! common extension of two positions takes O(depth x log^2 n).
 
 use super::{Grammar, GrammarItem};
 use crate::compress::hashing::mix;
@@ -21,7 +21,7 @@ pub struct Fingerprint(u64);
 #[derive(Clone, Debug)]
 pub struct Fingerprints<'a> {
     grammar: &'a Grammar,
-    /// For each item, the fingerprint of its rule's body up to and including the item.
+    /// For each item, the fingerprint of the part of its rule's body that ends with the item.
     prefixes: Vec<u64>,
 }
 
@@ -54,14 +54,14 @@ impl<'a> Fingerprints<'a> {
     fn item_fingerprint(&self, item: GrammarItem) -> u64 {
         match item {
             GrammarItem::Terminal(terminal) => mix(self.grammar.terminals[terminal.0 as usize]) % PRIME,
-            GrammarItem::Rule(rule) => self.prefixes[self.grammar.places(rule).end - 1],
+            GrammarItem::Rule(rule) => self.prefixes[self.grammar.body_range(rule).end - 1],
         }
     }
 
     fn prefix_fingerprint(&self, length: u64) -> u64 {
         let (mut rule, mut rest, mut sum) = (self.grammar.root(), length, 0);
         loop {
-            let places = self.grammar.places(rule);
+            let places = self.grammar.body_range(rule);
             let before = self.grammar.ends[places.clone()].partition_point(|end| *end <= rest);
             let place = places.start + before;
             if before > 0 {
@@ -71,7 +71,7 @@ impl<'a> Fingerprints<'a> {
             if rest == 0 || place == places.end {
                 return sum;
             }
-            match self.grammar.item(self.grammar.items[place]) {
+            match self.grammar.decode_item(self.grammar.items[place]) {
                 GrammarItem::Rule(child) => rule = child,
                 GrammarItem::Terminal(_) => return sum,
             }
@@ -79,11 +79,11 @@ impl<'a> Fingerprints<'a> {
     }
 }
 
-/// Returns how many symbols from the two positions on are equal.
+/// Returns the number of symbols that are equal in two sequences, counted from a position in each.
 pub fn common_extension(left: &Fingerprints, left_start: u64, right: &Fingerprints, right_start: u64) -> u64 {
     let limit = left.grammar.len().saturating_sub(left_start).min(right.grammar.len().saturating_sub(right_start));
     let equal = |from: u64, to: u64| left.range(left_start + from, left_start + to) == right.range(right_start + from, right_start + to);
-    // Exponential, then binary search.
+    // The length is bounded by doubling steps and then found by binary search.
     let (mut known, mut step) = (0, 1);
     while known + step <= limit && equal(known, known + step) {
         known += step;

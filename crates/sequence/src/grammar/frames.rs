@@ -1,4 +1,4 @@
-//! Call frames: finds the ends of calls, and the open calls at a position, without expanding the sequence.
+//! Finds the end of a call, and the calls that are active at a position, without expanding the sequence.
 //!
 //! Each rule is summarised by the number of earlier frames that it closes and the calls that it leaves open, in O(items x open calls). A
 //! query takes time proportional to the items in the bodies on one path from the root to a terminal.
@@ -6,26 +6,26 @@
 use super::{Grammar, GrammarItem, TerminalId};
 use crate::events::{Classify, EventClass, classify_terminals};
 
-/// The effect of each rule on the call stack.
+/// For each rule of a grammar, its effect on the call stack.
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
     grammar: &'a Grammar,
-    /// Classes of terminals. Empty if created by [`Frames::from_frame_effects`].
+    /// The class of each terminal. Empty if this value was created by [`Frames::from_frame_effects`].
     classes: Vec<EventClass>,
     effects: Vec<FrameEffect>,
     rules: Vec<Brackets>,
 }
 
-/// The effect of a symbol on the call stack. The symbol closes frames, and then it may open one.
+/// The effect of a symbol on the call stack. A symbol may first close frames, and then open one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameEffect {
     /// Number of frames closed.
     pub closes: u64,
-    /// Whether a frame is opened.
+    /// True if the symbol opens a frame.
     pub opens: bool,
 }
 
-/// Frames that a range closes or opens without opening or closing them itself.
+/// The effect of a range on the call stack, without frames that the range both opens and closes.
 #[derive(Clone, Debug, Default)]
 struct Brackets {
     closes: u64,
@@ -42,7 +42,7 @@ impl Brackets {
 }
 
 impl<'a> Frames<'a> {
-    /// Computes the summaries from the classes of symbols.
+    /// Computes the effects of all rules from the classes of symbols.
     pub fn new(grammar: &'a Grammar, classify: &impl Classify) -> Frames<'a> {
         let classes = classify_terminals(grammar, classify);
         let effect = |class: &EventClass| match class {
@@ -54,7 +54,7 @@ impl<'a> Frames<'a> {
         Frames::from_classes_and_effects(grammar, classes, effects)
     }
 
-    /// Computes the summaries from effects, for symbols that may close any number of frames.
+    /// Computes the effects of all rules from the effects of symbols. Unlike with [`Frames::new`], a symbol may close any number of frames.
     pub fn from_frame_effects(grammar: &'a Grammar, effect: impl Fn(u64) -> FrameEffect) -> Frames<'a> {
         let effects = grammar.terminals().iter().map(|symbol| effect(*symbol)).collect();
         Frames::from_classes_and_effects(grammar, Vec::new(), effects)
@@ -64,18 +64,18 @@ impl<'a> Frames<'a> {
         let mut frames = Frames { grammar, classes, effects, rules: Vec::new() };
         for rule in grammar.rules() {
             let mut brackets = Brackets::default();
-            grammar.body(rule).for_each(|item| frames.apply(&mut brackets, item));
+            grammar.body(rule).for_each(|item| frames.apply_item(&mut brackets, item));
             frames.rules.push(brackets);
         }
         frames
     }
 
-    /// Returns the class of the symbol at a position, or `None` after the end or if the frames were created from effects.
+    /// Returns the class of the symbol at a position; `None` after the end, or if this value was created by [`Frames::from_frame_effects`].
     pub fn class_at(&self, position: u64) -> Option<EventClass> {
         self.grammar.terminal_ids(self.grammar.root(), position).next().and_then(|terminal| self.classes.get(terminal.0 as usize).copied())
     }
 
-    /// Returns the `Enter` symbols of the calls that are open before a position, outermost first.
+    /// Returns the `Enter` symbols of the calls that are active before a position, outermost first.
     pub fn open_calls(&self, position: u64) -> Vec<u64> {
         let (mut rule, mut rest) = (self.grammar.root(), position);
         let mut brackets = Brackets::default();
@@ -88,7 +88,7 @@ impl<'a> Frames<'a> {
                         continue 'descent;
                     }
                     _ if rest == 0 => break 'descent,
-                    _ => self.apply(&mut brackets, item),
+                    _ => self.apply_item(&mut brackets, item),
                 }
                 rest -= length;
             }
@@ -97,7 +97,8 @@ impl<'a> Frames<'a> {
         brackets.opens.iter().map(|terminal| self.grammar.terminals()[terminal.0 as usize]).collect()
     }
 
-    /// Returns the position of the `Leave` that ends the innermost frame at `position`, or the length of the sequence if there is none.
+    /// Returns the position of the `Leave` that ends the frame that is innermost at `position`, or the length of the sequence if there is
+    /// none.
     pub fn frame_end(&self, position: u64) -> u64 {
         let mut open = self.grammar.terminal_ids(self.grammar.root(), position).open;
         let (mut at, mut depth) = (position, 0_u64);
@@ -106,10 +107,10 @@ impl<'a> Frames<'a> {
                 open.pop();
                 continue;
             };
-            let item = self.grammar.item(self.grammar.items[place]);
+            let item = self.grammar.decode_item(self.grammar.items[place]);
             let (closes, opens) = self.brackets(item);
             match item {
-                GrammarItem::Rule(child) if closes > depth => open.push(self.grammar.places(child)),
+                GrammarItem::Rule(child) if closes > depth => open.push(self.grammar.body_range(child)),
                 _ if closes > depth => return at,
                 _ => {
                     depth = depth - closes + opens;
@@ -133,7 +134,7 @@ impl<'a> Frames<'a> {
         }
     }
 
-    fn apply(&self, brackets: &mut Brackets, item: GrammarItem) {
+    fn apply_item(&self, brackets: &mut Brackets, item: GrammarItem) {
         match item {
             GrammarItem::Rule(rule) => {
                 let next = &self.rules[rule.0 as usize];

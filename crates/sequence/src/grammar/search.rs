@@ -1,8 +1,9 @@
 //! Search for a string of symbols without expanding the sequence.
 //!
-//! The automaton of Knuth, Morris and Pratt (1977) runs over rules instead of symbols. For each rule and each state before the rule, the
-//! state after the rule and the number of matches that end in it are precomputed. Positions are enumerated by descending only into rules
-//! with matches. A pattern of m symbols takes O(items x m) time and O(rules x m) memory, and each listed match takes O(depth) time.
+//! The automaton of Knuth, Morris and Pratt (1977) processes whole rules instead of symbols. For each rule and each state before it, the
+//! state after the rule and the number of matches that end within the rule are precomputed. Positions of matches are enumerated by
+//! descending only into rules with matches. A pattern of m symbols takes O(items x m) time and O(rules x m) memory, and each listed match
+//! takes O(depth) time.
 
 use super::{Grammar, GrammarItem};
 
@@ -10,26 +11,28 @@ use super::{Grammar, GrammarItem};
 #[derive(Clone, Debug)]
 pub struct SearchPattern<'a> {
     grammar: &'a Grammar,
-    /// For each terminal of the pattern, the next state for each state. `None` for other terminals, which lead to state 0.
+    /// For each terminal, the next state for each current state. `None` for terminals that the pattern does not contain, which lead to
+    /// state 0.
     steps: Vec<Option<Box<[u32]>>>,
-    /// Length of the pattern, which is also the accepting state.
+    /// Length of the pattern, which is also the number of the accepting state.
     length: usize,
-    /// For each rule and state, the state after the rule and the number of matches in it.
+    /// For each rule and each state before it, the state after the rule and the number of matches that end within it.
     rules: Vec<(u32, u64)>,
 }
 
-/// Iterator over the positions of matches, in order.
+/// Iterator over the positions of matches, in ascending order.
 #[derive(Clone, Debug)]
 pub struct Occurrences<'a> {
     pattern: &'a SearchPattern<'a>,
-    /// The rest of each open rule's body.
+    /// For each rule that is being searched, the rest of its body.
     open: Vec<std::ops::Range<usize>>,
     state: u32,
     position: u64,
 }
 
 impl<'a> SearchPattern<'a> {
-    /// Prepares a search. Returns `None` if there cannot be a match, because the string is empty or has a symbol that does not occur.
+    /// Prepares a search for `symbols`. Returns `None` if there cannot be a match, because `symbols` is empty or has a symbol that the
+    /// sequence does not contain.
     pub fn new(grammar: &'a Grammar, symbols: &[u64]) -> Option<SearchPattern<'a>> {
         let string: Vec<u32> = symbols.iter().map(|symbol| grammar.terminal(*symbol).map(|t| t.0)).collect::<Option<_>>()?;
         if string.is_empty() {
@@ -58,10 +61,10 @@ impl<'a> SearchPattern<'a> {
 
     /// Iterates over the start positions of occurrences.
     pub fn positions(&self) -> Occurrences<'_> {
-        Occurrences { pattern: self, open: vec![self.grammar.places(self.grammar.root())], state: 0, position: 0 }
+        Occurrences { pattern: self, open: vec![self.grammar.body_range(self.grammar.root())], state: 0, position: 0 }
     }
 
-    /// Returns the state after an item, and the number of matches that end in it.
+    /// Returns the state after an item, and the number of matches that end within the item.
     fn step_over(&self, item: GrammarItem, state: u32) -> (u32, u64) {
         match item {
             GrammarItem::Terminal(terminal) => {
@@ -73,7 +76,7 @@ impl<'a> SearchPattern<'a> {
     }
 }
 
-/// Builds the automaton. In state n, the last n symbols read are the string's first n symbols.
+/// Builds the automaton. It is in state n if the last n symbols read are the first n symbols of the string.
 fn build_automaton(string: &[u32], terminals: usize) -> Vec<Option<Box<[u32]>>> {
     let mut steps: Vec<Option<Box<[u32]>>> = vec![None; terminals];
     for terminal in string {
@@ -106,10 +109,10 @@ impl Iterator for Occurrences<'_> {
                 self.open.pop();
                 continue;
             };
-            let item = grammar.item(grammar.items[place]);
+            let item = grammar.decode_item(grammar.items[place]);
             let (state_after, matches) = self.pattern.step_over(item, self.state);
             match item {
-                GrammarItem::Rule(rule) if matches > 0 => self.open.push(grammar.places(rule)),
+                GrammarItem::Rule(rule) if matches > 0 => self.open.push(grammar.body_range(rule)),
                 _ => {
                     self.state = state_after;
                     self.position += grammar.item_length(item);

@@ -1,5 +1,6 @@
-//! Call segments. They have at most 4 k + 1 symbols, so the strings at rule boundaries suffice. Each spanned call adds at most four
-//! symbols: `Enter`, the callee's first subpath, `Leave`, and the subpath after the call. Time and memory are O(items x k).
+//! Call segments. Each has at most 4 k + 1 symbols, because each call in it adds at most four: `Enter`, the callee's first subpath,
+//! `Leave`, and the subpath after the call. The segments are found among the short strings at boundaries between grammar items. Time and
+//! memory are O(items x k).
 
 use super::{MAX_DEPTH, StringCounts};
 use crate::SequenceError;
@@ -9,25 +10,25 @@ use crate::grammar::Grammar;
 use std::collections::HashMap;
 
 /// Counts the call segments of depth `k`, as defined by the example in Vaswani's section 3.4.2. Each executed call starts one segment. The
-/// segment begins with the subpath that ends at the call (or the call's `Enter`, if no subpath leads to the call) and the next event. It
+/// segment begins with the subpath that ends at the call, or with the call's `Enter` if there is no such subpath, and the next event. It
 /// ends before call k + 1, nested or not, after a subpath that ends at a back edge, or before its first frame is left. Calls of functions
 /// that record no events count towards `k`, but start no segment. `k` must be from 1 to [`MAX_DEPTH`].
 pub fn call_segments(grammar: &Grammar, classify: &impl Classify, convention: Convention, k: usize) -> Result<StringCounts, SequenceError> {
     if k == 0 || k > MAX_DEPTH {
-        return Err(SequenceError::parameter("depth of call segments", k, "1 to 100"));
+        return Err(SequenceError::invalid_parameter("depth of call segments", k, "1 to 100"));
     }
     let classes = classify_terminals(grammar, classify);
     let class = |terminal: u32| classes[terminal as usize];
-    // One symbol before the segment determines whether a subpath led to the call.
+    // One more symbol before the segment is needed, to determine whether a subpath led to the call.
     let length = 4 * k + 2;
     let mut counts: HashMap<Vec<u32>, u64> = HashMap::new();
     let mut count_segment = |before: Option<u32>, window: &[u32], occurrences: u64| {
-        if let Some(end) = segment_end(before, window, convention, k, &class) {
+        if let Some(end) = find_segment_end(before, window, convention, k, &class) {
             *counts.entry(window[..end].to_vec()).or_default() += occurrences;
         }
     };
     CrossingTexts::new(grammar, length).for_each(length, |text, occurrences| count_segment(Some(text[0]), &text[1..], occurrences));
-    // The first symbol has no predecessor, and the windows at the end of the sequence are shorter.
+    // The start and the end of the sequence need separate treatment: the first symbol has no predecessor, and the last windows are shorter.
     let head: Vec<u32> = grammar.terminal_ids(grammar.root(), 0).take(length - 1).map(|t| t.0).collect();
     count_segment(None, &head, 1);
     let first = grammar.len().saturating_sub(length as u64 - 1);
@@ -36,8 +37,9 @@ pub fn call_segments(grammar: &Grammar, classify: &impl Classify, convention: Co
     Ok(counts.into_iter().map(|(segment, count)| (segment.iter().map(|t| grammar.terminals()[*t as usize]).collect(), count)).collect())
 }
 
-/// Computes the call segments from the supergraph paths of the same depth. A call at depth 0 starts its segment within one path, which ends
-/// no earlier than the segment. The reverse is impossible, because the events before a segment's call are not part of it.
+/// Computes the call segments from the supergraph paths of the same depth. This is possible because the segment of a call that the root
+/// makes lies within one supergraph path. The converse does not hold, because the events before a segment's call are not part of the
+/// segment.
 pub fn call_segments_in_paths(paths: &StringCounts, classify: &impl Classify, convention: Convention, k: usize) -> StringCounts {
     let mut counts = StringCounts::new();
     for (path, count) in paths {
@@ -45,7 +47,7 @@ pub fn call_segments_in_paths(paths: &StringCounts, classify: &impl Classify, co
         for (start, symbol) in path.iter().enumerate() {
             let before = start.checked_sub(1).map(|before| &path[before]);
             if depth == 0
-                && let Some(end) = segment_end(before.copied(), &path[start..], convention, k, &|symbol| classify.class(symbol))
+                && let Some(end) = find_segment_end(before.copied(), &path[start..], convention, k, &|symbol| classify.class(symbol))
             {
                 *counts.entry(path[start..start + end].to_vec()).or_default() += count;
             }
@@ -72,8 +74,8 @@ fn depth_change(class: EventClass) -> i64 {
     }
 }
 
-/// Returns the length of the segment at the start of `window`, or `None` if no segment begins there.
-fn segment_end<T: Copy>(
+/// Returns the length of the segment at the start of `window`; `None` if no segment begins there. `before` is the preceding symbol.
+fn find_segment_end<T: Copy>(
     before: Option<T>,
     window: &[T],
     convention: Convention,
@@ -102,7 +104,7 @@ fn segment_end<T: Copy>(
             }
             EventClass::Leave if depth == 0 => break,
             EventClass::Leave => depth -= 1,
-            // Two consecutive subpaths without a bracket are a call that records no events.
+            // Two consecutive subpaths, without `Enter` and `Leave` between them, mean that the callee recorded no events.
             EventClass::Subpath { .. } if place > 0 && leads_to_call(place - 1) => calls += 1,
             EventClass::Subpath { .. } => {}
         }

@@ -1,4 +1,5 @@
-//! Supergraph paths, computed by summarising the effect of each rule on the frames around it.
+//! Supergraph paths, that is, paths through a function's graph in which calls are replaced by the callees' graphs. They are computed by
+//! summarising the effect of each grammar rule on the frames around it.
 //!
 //! Each frame that is open before a rule is the root of a supergraph; for that root, a summary has the events before the first cut and
 //! those after the last. For each frame that the rule leaves open, the summary has the events after the last cut. A range between two cuts
@@ -12,22 +13,23 @@ use crate::events::{Classify, EventClass, SubpathEnd, classify_terminals};
 use crate::grammar::{Grammar, GrammarItem, RuleId};
 use std::collections::HashMap;
 
-/// Supergraph paths of a sequence.
+/// The supergraph paths in a sequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SupergraphPaths {
     /// Number of executions of each complete path.
     pub counts: StringCounts,
-    /// The unfinished paths of the frames that are open when the sequence ends, outermost first.
+    /// The incomplete paths of the frames that are still open when the sequence ends, outermost first.
     pub unfinished: Vec<Vec<u64>>,
-    /// Number of paths of frames that the sequence leaves but does not enter. Such a path began before the sequence.
+    /// Number of paths that began before the sequence: those of frames that the sequence leaves but does not enter.
     pub unbegun: u64,
 }
 
-/// Consecutive events in the supergraph of a root.
+/// A range of events in the supergraph of a root frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct SupergraphPiece {
     terminals: Vec<u32>,
-    /// Whether an event belongs to the root's own frame: the event is in this frame, leaves it for a call, or returns to it.
+    /// True if at least one of the events belongs to the root's own frame: the event is in this frame, leaves it for a call, or returns to
+    /// it.
     is_own: bool,
 }
 
@@ -38,7 +40,7 @@ impl SupergraphPiece {
     }
 }
 
-/// The events of a rule in the supergraph of a frame that is open before it.
+/// The events of a rule, as seen in the supergraph of a frame that is open before the rule.
 #[derive(Clone, Default)]
 struct RootTrace {
     first: SupergraphPiece,
@@ -50,30 +52,30 @@ enum TraceState {
     /// There is no cut yet.
     #[default]
     Uncut,
-    /// The events after the last cut.
+    /// There was a cut. The value has the events after the last cut.
     Cut(SupergraphPiece),
     Closed,
 }
 
-/// The effect of a rule on the frames around the rule.
+/// The effect of a grammar rule on the call frames around it.
 #[derive(Clone, Default)]
-struct Summary {
+struct FrameSummary {
     /// Number of earlier frames that the rule leaves.
     closes: usize,
-    /// The earlier frames as roots, innermost first, up to the outermost frame with an event.
+    /// The traces of earlier frames as roots of supergraphs, innermost first, up to the outermost frame that has an event.
     outer: Vec<RootTrace>,
-    /// The unfinished path of each frame left open, outermost first.
+    /// For each frame that the rule opens and leaves open, its incomplete path. The outermost frame comes first.
     opens: Vec<SupergraphPiece>,
 }
 
-/// Counts the supergraph paths of depth `k`: the acyclic paths of a function's graph with calls replaced by their callees' graphs, to depth
-/// `k`. Each activation is the root of such a graph. Its execution is cut at back edges of frames at depths 0 to `k`, and at its own entry
-/// and return. Each range between two cuts that has an event of the root's own frame (a path, a call from it, a return to it) is one path.
-/// Paths may span siblings, or begin in a callee's loop and return into the root. Counts are sums over all activations, as counted in
-/// inlined code; with `k` = 0, they are the intraprocedural profile. `k` must be at most [`MAX_DEPTH`].
+/// Counts the supergraph paths of depth `k`. These are the acyclic paths of a function's graph in which calls, down to depth `k`, are
+/// replaced by the callees' graphs. Each activation is the root of such a graph. Its execution is cut at its own entry and return, and at
+/// back edges in frames at depths 0 to `k`. Each range between two cuts that has an event of the root's own frame (a path, a call from it,
+/// a return to it) is one path. Paths may span siblings, or begin in a callee's loop and return into the root. Counts are sums over all
+/// activations; with `k` = 0, they are the intraprocedural profile. `k` must be at most [`MAX_DEPTH`].
 pub fn supergraph_paths(grammar: &Grammar, classify: &impl Classify, k: usize) -> Result<SupergraphPaths, SequenceError> {
     if k > MAX_DEPTH {
-        return Err(SequenceError::parameter("depth of supergraph paths", k, "0 to 100"));
+        return Err(SequenceError::invalid_parameter("depth of supergraph paths", k, "0 to 100"));
     }
     let fold = SupergraphFold::new(grammar, classify, k);
     let mut counts = StringCounts::new();
@@ -87,27 +89,30 @@ pub fn supergraph_paths(grammar: &Grammar, classify: &impl Classify, k: usize) -
     Ok(SupergraphPaths { counts, unfinished, unbegun })
 }
 
-/// Marks a complete path of a frame that the rule itself opened.
-const OPENED: u32 = u32::MAX;
+/// Stands for a frame that the rule itself opened.
+const OPENED_BY_RULE: u32 = u32::MAX;
 
-/// Summaries of all rules, and the paths completed in each.
+/// The summaries of all rules, and the paths that are completed within each rule.
 struct SupergraphFold<'a> {
     grammar: &'a Grammar,
-    leaves: Vec<Summary>,
-    summaries: Vec<Summary>,
+    leaves: Vec<FrameSummary>,
+    summaries: Vec<FrameSummary>,
     paths: Vec<Vec<u32>>,
-    /// For each rule, pairs of a frame (its distance from the innermost frame before the rule, or [`OPENED`]) and a path.
+    /// For each rule, the paths that are completed in it, as pairs (frame, path). The frame is given by its distance from the innermost
+    /// frame before the rule, or is [`OPENED_BY_RULE`].
     complete: Vec<Vec<(u32, u32)>>,
 }
 
 impl<'a> SupergraphFold<'a> {
     fn new(grammar: &'a Grammar, classify: &impl Classify, k: usize) -> SupergraphFold<'a> {
-        let leaves =
-            (0..).zip(classify_terminals(grammar, classify)).map(|(terminal, class)| Summary::from_event(terminal, class, k)).collect();
+        let leaves = (0..)
+            .zip(classify_terminals(grammar, classify))
+            .map(|(terminal, class)| FrameSummary::from_event(terminal, class, k))
+            .collect();
         let mut fold = SupergraphFold { grammar, leaves, summaries: Vec::new(), paths: Vec::new(), complete: Vec::new() };
         let mut numbers: HashMap<Vec<u32>, u32> = HashMap::new();
         for rule in grammar.rules() {
-            let mut summary = fold.first_summary(rule);
+            let mut summary = fold.empty_summary(rule);
             let mut complete = Vec::new();
             let (leaves, summaries, paths) = (&fold.leaves, &fold.summaries, &mut fold.paths);
             for item in grammar.body(rule) {
@@ -128,29 +133,29 @@ impl<'a> SupergraphFold<'a> {
         fold
     }
 
-    /// Returns the summary before the first item of a rule. It has no frames, except that the root rule starts in the thread's own frame.
-    fn first_summary(&self, rule: RuleId) -> Summary {
+    /// Returns the summary of an empty part of a rule. It has no frames; only the root rule starts in a frame, which is the thread's own.
+    fn empty_summary(&self, rule: RuleId) -> FrameSummary {
         let opens = if rule == self.grammar.root() { vec![SupergraphPiece::default()] } else { Vec::new() };
-        Summary { opens, ..Summary::default() }
+        FrameSummary { opens, ..FrameSummary::default() }
     }
 
     fn path_counts(&self) -> Vec<u64> {
         let mut counts = vec![0; self.paths.len()];
         let occurrences = self.grammar.rule_occurrences();
-        // For each rule, the number of its occurrences before which a frame exists at each distance.
+        // For each rule and each distance, the number of the rule's occurrences before which a frame exists at this distance.
         let mut frame_counts: Vec<Vec<u64>> = self.summaries.iter().map(|summary| vec![0; summary.outer.len()]).collect();
         for rule in self.grammar.rules().rev() {
             let here = std::mem::take(&mut frame_counts[rule.0 as usize]);
-            let times = |frame: u32| if frame == OPENED { occurrences[rule.0 as usize] } else { here[frame as usize] };
+            let times = |frame: u32| if frame == OPENED_BY_RULE { occurrences[rule.0 as usize] } else { here[frame as usize] };
             for (frame, path) in &self.complete[rule.0 as usize] {
                 counts[*path as usize] += times(*frame);
             }
-            let (mut closes, mut opens) = (0, self.first_summary(rule).opens.len());
+            let (mut closes, mut opens) = (0, self.empty_summary(rule).opens.len());
             for item in self.grammar.body(rule) {
                 let next = summary_of(item, &self.leaves, &self.summaries);
                 if let GrammarItem::Rule(child) = item {
                     for (distance, frame_counts) in frame_counts[child.0 as usize].iter_mut().enumerate() {
-                        *frame_counts += times(if distance < opens { OPENED } else { (closes + distance - opens) as u32 });
+                        *frame_counts += times(if distance < opens { OPENED_BY_RULE } else { (closes + distance - opens) as u32 });
                     }
                 }
                 closes += next.closes.saturating_sub(opens);
@@ -161,18 +166,19 @@ impl<'a> SupergraphFold<'a> {
     }
 }
 
-fn summary_of<'s>(item: GrammarItem, leaves: &'s [Summary], summaries: &'s [Summary]) -> &'s Summary {
+fn summary_of<'s>(item: GrammarItem, leaves: &'s [FrameSummary], summaries: &'s [FrameSummary]) -> &'s FrameSummary {
     match item {
         GrammarItem::Terminal(terminal) => &leaves[terminal.0 as usize],
         GrammarItem::Rule(child) => &summaries[child.0 as usize],
     }
 }
 
-impl Summary {
-    /// Returns the summary of one event. For the frame that is n frames outside the innermost one, the event is at depth n.
-    fn from_event(terminal: u32, class: EventClass, k: usize) -> Summary {
+impl FrameSummary {
+    /// Returns the summary of a single event. The event is at depth n in the supergraph of the frame that is n frames outside the innermost
+    /// one.
+    fn from_event(terminal: u32, class: EventClass, k: usize) -> FrameSummary {
         let seen = |is_own| RootTrace { first: SupergraphPiece { terminals: vec![terminal], is_own }, state: TraceState::Uncut };
-        let mut summary = Summary::default();
+        let mut summary = FrameSummary::default();
         match class {
             EventClass::Subpath { end, .. } => {
                 let state = if end == SubpathEnd::BackEdge { TraceState::Cut(SupergraphPiece::default()) } else { TraceState::Uncut };
@@ -191,12 +197,12 @@ impl Summary {
         summary
     }
 
-    /// Appends the summary of the next events. Calls `complete` with each path that ends there and the path's frame.
-    fn join(&mut self, next: &Summary, complete: &mut impl FnMut(u32, SupergraphPiece)) {
+    /// Appends the summary of the events that follow. Calls `complete` with the frame and events of each path that is completed there.
+    fn join(&mut self, next: &FrameSummary, complete: &mut impl FnMut(u32, SupergraphPiece)) {
         let known = self.opens.len();
         for (distance, trace) in next.outer.iter().enumerate() {
             if distance < known {
-                extend_open_path(&mut self.opens[known - 1 - distance], trace, &mut |path| complete(OPENED, path));
+                extend_open_path(&mut self.opens[known - 1 - distance], trace, &mut |path| complete(OPENED_BY_RULE, path));
                 continue;
             }
             let root = self.closes + distance - known;
@@ -233,7 +239,7 @@ impl RootTrace {
                     self.state = TraceState::Closed;
                 }
             }
-            // No event is in a frame after it was left.
+            // After a frame was left, it has no events.
             TraceState::Closed => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Comparisons against expanded sequences.
+//! Tests comparisons of sequences against comparisons of the expanded sequences.
 
 use super::executions::{LEAVE, class, enter, random_execution, subpath};
 use super::sequences::random_sequence;
@@ -8,7 +8,7 @@ use crate::grammar::{Fingerprints, Frames, common_extension};
 use crate::{CompressionMethod, Grammar};
 use trodden_testkit::Random;
 
-fn grammar(symbols: &[u64], random: &mut Random) -> Grammar {
+fn compress_randomly(symbols: &[u64], random: &mut Random) -> Grammar {
     random.pick(&CompressionMethod::ALL).compress(symbols.iter().copied()).unwrap()
 }
 
@@ -22,7 +22,7 @@ fn common_extension_matches_expanded_sequences() {
             let place = random.index(right.len());
             right[place] = 99;
         }
-        let grammars = (grammar(&left, &mut random), grammar(&right, &mut random));
+        let grammars = (compress_randomly(&left, &mut random), compress_randomly(&right, &mut random));
         let (a, b) = (Fingerprints::new(&grammars.0), Fingerprints::new(&grammars.1));
         let differing = left.iter().zip(&right).position(|(x, y)| x != y).map(|place| place as u64);
         assert_eq!(first_difference(&a, &b), differing, "seed {seed}");
@@ -39,7 +39,7 @@ fn frames_match_a_simulated_call_stack() {
     for seed in 0..200 {
         let mut random = Random::new(seed);
         let events = random_execution(seed, 200);
-        let grammar = grammar(&events, &mut random);
+        let grammar = compress_randomly(&events, &mut random);
         let frames = Frames::new(&grammar, &class);
         let mut open: Vec<u64> = Vec::new();
         for (position, event) in events.iter().enumerate() {
@@ -69,7 +69,7 @@ fn additional_iteration_and_changed_call_are_two_small_differences() {
         events
     };
     let mut random = Random::new(1);
-    let (left, right) = (grammar(&execution(7, 60), &mut random), grammar(&execution(8, 61), &mut random));
+    let (left, right) = (compress_randomly(&execution(7, 60), &mut random), compress_randomly(&execution(8, 61), &mut random));
     let found = differences(&left, &right, &class, 10);
     let symbols = |grammar: &Grammar, range: &std::ops::Range<u64>| -> Vec<u64> {
         grammar.symbols_from(range.start).take((range.end - range.start) as usize).collect()
@@ -90,7 +90,7 @@ fn long_frames_are_aligned_piece_by_piece() {
     right.remove(25_000);
     right[14_000] = subpath(1, 9, BackEdge);
     right.insert(7, subpath(1, 8, BackEdge));
-    let (a, b) = (grammar(&left, &mut random), grammar(&right, &mut random));
+    let (a, b) = (compress_randomly(&left, &mut random), compress_randomly(&right, &mut random));
     let found = differences(&a, &b, &class, 10);
     assert_eq!(found.len(), 3, "{found:?}");
     assert!(found.iter().all(|difference| difference.aligned && difference.left.end - difference.left.start <= 1));
@@ -110,7 +110,7 @@ fn sequences_without_their_differences_are_equal() {
                 _ => right.insert(place, subpath(9, 9, BackEdge)),
             }
         }
-        let (a, b) = (grammar(&left, &mut random), grammar(&right, &mut random));
+        let (a, b) = (compress_randomly(&left, &mut random), compress_randomly(&right, &mut random));
         let found = differences(&a, &b, &class, usize::MAX);
         assert_eq!(found.is_empty(), left == right, "seed {seed}");
         let remains = |symbols: &[u64], range: fn(&SequenceDifference) -> &std::ops::Range<u64>| -> Vec<u64> {

@@ -1,4 +1,4 @@
-//! Grammars generate their sequences, keep their invariants, and answer queries as the expanded sequences do.
+//! Tests that grammars generate their sequences, keep their invariants, and answer queries as the expanded sequences do.
 
 use super::sequences::random_sequence;
 use crate::grammar::{Grammar, GrammarItem, SearchPattern, read_window};
@@ -6,18 +6,18 @@ use crate::{CompressionMethod, SequenceError, WindowLimits, WindowWriter};
 use std::collections::{HashMap, HashSet};
 use trodden_testkit::Random;
 
-fn letters(text: &str) -> Vec<u64> {
+fn letters_to_symbols(text: &str) -> Vec<u64> {
     text.bytes().map(u64::from).collect()
 }
 
-fn bodies(grammar: &Grammar) -> Vec<Vec<GrammarItem>> {
+fn rule_bodies(grammar: &Grammar) -> Vec<Vec<GrammarItem>> {
     grammar.rules().map(|rule| grammar.body(rule).collect()).collect()
 }
 
 fn count_repeated_digrams(grammar: &Grammar) -> usize {
     let mut seen: HashMap<(GrammarItem, GrammarItem), (usize, usize)> = HashMap::new();
     let mut repeated = 0;
-    for (rule, body) in bodies(grammar).iter().enumerate() {
+    for (rule, body) in rule_bodies(grammar).iter().enumerate() {
         for (index, pair) in body.windows(2).enumerate() {
             match seen.get(&(pair[0], pair[1])) {
                 Some(&(other, at)) if other == rule && at + 1 == index => {}
@@ -49,12 +49,12 @@ fn assert_invariants(grammar: &Grammar, seed: u64) {
 
 #[test]
 fn sequitur_reproduces_the_examples_of_its_paper() {
-    // Figure 1 of the paper: "abcdbc" is S -> aAdA, A -> bc; "abcdbcabcdbc" is S -> AA, A -> aBdB, B -> bc.
-    let grammar = CompressionMethod::Sequitur.compress(letters("abcdbc")).unwrap();
+    // The examples are from figure 1 of the paper: "abcdbc" is S -> aAdA, A -> bc; "abcdbcabcdbc" is S -> AA, A -> aBdB, B -> bc.
+    let grammar = CompressionMethod::Sequitur.compress(letters_to_symbols("abcdbc")).unwrap();
     assert_eq!((grammar.statistics().rules, grammar.statistics().items), (2, 6));
-    let grammar = CompressionMethod::Sequitur.compress(letters("abcdbcabcdbc")).unwrap();
+    let grammar = CompressionMethod::Sequitur.compress(letters_to_symbols("abcdbcabcdbc")).unwrap();
     assert_eq!((grammar.statistics().rules, grammar.statistics().items, grammar.statistics().depth), (3, 8, 3));
-    assert_eq!(grammar.symbols().collect::<Vec<_>>(), letters("abcdbcabcdbc"));
+    assert_eq!(grammar.symbols().collect::<Vec<_>>(), letters_to_symbols("abcdbcabcdbc"));
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn grammars_expand_to_their_sequences() {
             assert_eq!(grammar.len(), symbols.len() as u64);
             assert_invariants(&grammar, seed);
             if method == CompressionMethod::Sequitur {
-                assert_eq!(count_repeated_digrams(&grammar), 0, "seed {seed}, {}: {:?}", method.name(), bodies(&grammar));
+                assert_eq!(count_repeated_digrams(&grammar), 0, "seed {seed}, {}: {:?}", method.name(), rule_bodies(&grammar));
             }
         }
     }
@@ -158,7 +158,7 @@ fn truncated_and_corrupt_windows_are_errors() {
         corrupt[index] ^= 0x41;
         let error = read_window(&corrupt).unwrap_err();
         kinds.insert(std::mem::discriminant(&error));
-        // With a matching checksum, the content must still be validated.
+        // The checksum matches, so the content itself must be validated.
         let end = corrupt.len() - 8;
         let checksum = xxhash_rust::xxh3::xxh3_64(&corrupt[..end]).to_le_bytes();
         corrupt[end..].copy_from_slice(&checksum);
@@ -171,7 +171,7 @@ fn truncated_and_corrupt_windows_are_errors() {
 
 #[test]
 fn deep_grammars_need_no_deep_stack() {
-    // Each prefix is one symbol longer than the previous one, so its rule uses the rule of the previous prefix.
+    // The n-th part is one symbol longer than the previous one, so the rule for a part uses the rule for the previous part.
     let symbols: Vec<u64> = (1..1500_u64).flat_map(|length| (0..length).chain([1_000_000 + length])).collect();
     for method in CompressionMethod::ALL {
         let grammar = method.compress(symbols.iter().copied()).unwrap();

@@ -1,4 +1,4 @@
-//! Random executions as events in the subpaths convention: frames with loops and calls.
+//! Random executions with loops and calls, as events in the convention [`crate::events::Convention::Subpaths`].
 
 use crate::events::{EventClass, SubpathEnd};
 use trodden_testkit::Random;
@@ -35,30 +35,30 @@ pub fn random_execution(seed: u64, max_events: usize) -> Vec<u64> {
     let mut events = Vec::new();
     let max_depth = 1 + random.index(6);
     while events.len() < max_events && random.chance(80) {
-        call(&mut random, &mut events, max_depth, max_events);
+        push_call(&mut random, &mut events, max_depth, max_events);
     }
     events
 }
 
-fn call(random: &mut Random, events: &mut Vec<u64>, max_depth: usize, max_events: usize) {
+fn push_call(random: &mut Random, events: &mut Vec<u64>, max_depth: usize, max_events: usize) {
     let function = random.below(4) as u32;
     events.push(enter(function));
     if random.chance(90) {
-        frame(random, events, function, max_depth, max_events);
+        push_frame(random, events, function, max_depth, max_events);
     }
     events.push(LEAVE);
 }
 
-fn frame(random: &mut Random, events: &mut Vec<u64>, function: u32, max_depth: usize, max_events: usize) {
-    // There are only three different bodies, so that bodies repeat.
+fn push_frame(random: &mut Random, events: &mut Vec<u64>, function: u32, max_depth: usize, max_events: usize) {
+    // Bodies are taken from only three, so that they repeat.
     let mut body = Random::new(random.below(3));
     let iterations = random.index(4);
     for iteration in 0..=iterations {
         for _ in 0..body.index(3) {
             events.push(subpath(function, body.below(2), SubpathEnd::Call));
-            // Some calls record nothing.
+            // Some calls record no events.
             if max_depth > 0 && events.len() < max_events && !body.chance(15) {
-                call(random, events, max_depth - 1, max_events);
+                push_call(random, events, max_depth - 1, max_events);
             }
         }
         let end = if iteration == iterations { SubpathEnd::Return } else { SubpathEnd::BackEdge };

@@ -1,4 +1,4 @@
-//! Minimal hot subpaths against brute force over all strings of the sequence.
+//! Tests minimal hot subpaths against a brute-force search of all strings of the sequence.
 
 use super::sequences::random_sequence;
 use crate::CompressionMethod;
@@ -11,7 +11,7 @@ fn weight(symbol: u64) -> u64 {
 }
 
 /// Counts every string within the bounds, and drops hot strings that contain a shorter hot one.
-fn brute_force(symbols: &[u64], parameters: HotParameters) -> Vec<HotSubpath> {
+fn find_hot_by_brute_force(symbols: &[u64], parameters: HotParameters) -> Vec<HotSubpath> {
     let mut counts: HashMap<&[u64], u64> = HashMap::new();
     for length in parameters.shortest..=parameters.longest {
         symbols.windows(length).for_each(|string| *counts.entry(string).or_default() += 1);
@@ -38,7 +38,7 @@ fn hot_subpaths_match_brute_force() {
         for method in CompressionMethod::ALL {
             let grammar = method.compress(symbols.iter().copied()).unwrap();
             let hot = minimal_hot_subpaths(&grammar, parameters, weight).unwrap();
-            assert_eq!(hot, brute_force(&symbols, parameters), "seed {seed}, {}, {parameters:?}", method.name());
+            assert_eq!(hot, find_hot_by_brute_force(&symbols, parameters), "seed {seed}, {}, {parameters:?}", method.name());
             found += hot.len();
         }
     }

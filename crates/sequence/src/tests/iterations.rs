@@ -1,4 +1,4 @@
-//! Iteration paths and general paths against the strings of the sequence.
+//! Tests iteration paths and general paths against counts of all strings of the sequence.
 
 use super::executions::{LEAVE, class, enter, random_execution, subpath};
 use super::sequences::random_sequence;
@@ -31,7 +31,7 @@ fn forest_counts_all_strings_of_each_activation() {
     }
 }
 
-/// Counts the paths of each activation with an explicit stack.
+/// Counts the paths across iterations of each activation, by simulating the call stack.
 fn naive_profile(events: &[u64], k: usize) -> BTreeMap<(u32, Vec<Vec<u64>>), u64> {
     let mut counts = BTreeMap::new();
     let mut frames: Vec<(Vec<u64>, Vec<Vec<u64>>)> = vec![Default::default()];

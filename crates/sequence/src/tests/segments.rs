@@ -1,4 +1,4 @@
-//! Interprocedural segments: the example of section 3.4.2, and naive counts on random executions.
+//! Tests interprocedural segments with the example of section 3.4.2, and against naive counts on random executions.
 
 use super::executions::{LEAVE, class, enter, random_execution, subpath};
 use crate::CompressionMethod;
@@ -21,23 +21,23 @@ fn example_of_section_3_4_2_has_four_segments() {
         assert_eq!(call_segments(&grammar, &class, Subpaths, 1).unwrap(), expected);
         let paths = supergraph_paths(&grammar, &class, 1).unwrap();
         assert_eq!(call_segments_in_paths(&paths.counts, &class, Subpaths, 1), expected);
-        // In the graph of f3 with its callees, the rest of f4 and the events that follow in f3 are one path.
+        // In the supergraph of f3, the rest of f4 and the events that follow in f3 are one path.
         assert_eq!(paths.counts[&vec![p6, LEAVE, p7, open(5), p8, LEAVE, p9]], 1);
     }
 }
 
-fn ends(symbol: u64) -> Option<SubpathEnd> {
+fn subpath_end(symbol: u64) -> Option<SubpathEnd> {
     match class(symbol) {
         EventClass::Subpath { end, .. } => Some(end),
         _ => None,
     }
 }
 
-/// Follows the segment that begins at each call, event by event.
+/// Counts the segments by following the one that begins at each call, event by event.
 fn naive_call_segments(events: &[u64], convention: Convention, k: usize) -> StringCounts {
     let mut counts = StringCounts::new();
     for call in (0..events.len()).filter(|at| class(events[*at]) == EventClass::Enter) {
-        let led_to = call > 0 && ends(events[call - 1]) == Some(Call);
+        let led_to = call > 0 && subpath_end(events[call - 1]) == Some(Call);
         let start = match convention {
             Subpaths if !led_to => continue,
             Subpaths | Prefixes if led_to => call - 1,
@@ -46,7 +46,7 @@ fn naive_call_segments(events: &[u64], convention: Convention, k: usize) -> Stri
         let (mut frames, mut spanned) = (vec![()], 0);
         let mut segment = Vec::new();
         for (at, event) in events.iter().enumerate().skip(start) {
-            let silent_call = at > start && ends(events[at - 1]) == Some(Call) && ends(*event).is_some();
+            let silent_call = at > start && subpath_end(events[at - 1]) == Some(Call) && subpath_end(*event).is_some();
             spanned += usize::from(silent_call || class(*event) == EventClass::Enter);
             match class(*event) {
                 EventClass::Enter => frames.push(()),
@@ -57,7 +57,7 @@ fn naive_call_segments(events: &[u64], convention: Convention, k: usize) -> Stri
                 break;
             }
             segment.push(*event);
-            if ends(*event) == Some(BackEdge) {
+            if subpath_end(*event) == Some(BackEdge) {
                 break;
             }
         }
@@ -66,7 +66,7 @@ fn naive_call_segments(events: &[u64], convention: Convention, k: usize) -> Stri
     counts
 }
 
-/// Simulates all activations. Each activation sees its own events and those of up to k frames below it.
+/// Counts supergraph paths by simulating all activations. Each activation sees its own events and those of up to k frames below it.
 fn naive_supergraph_paths(events: &[u64], k: usize) -> (StringCounts, Vec<Vec<u64>>) {
     let mut counts = StringCounts::new();
     let mut roots: Vec<(Vec<u64>, bool)> = vec![Default::default()];
@@ -140,7 +140,7 @@ fn paths_that_began_before_the_sequence_are_counted_separately() {
     let events = [subpath(1, 1, Return), LEAVE, subpath(2, 2, Return), LEAVE];
     let grammar = CompressionMethod::Sequitur.compress(events).unwrap();
     let paths = supergraph_paths(&grammar, &class, 0).unwrap();
-    // The first frame that the events leave is assumed to be the thread's own frame.
+    // The first frame that the sequence leaves is taken for the thread's own frame.
     assert_eq!((paths.counts.len(), paths.unfinished.len(), paths.unbegun), (1, 0, 1));
     assert!(supergraph_paths(&grammar, &class, 1000).is_err());
     assert!(call_segments(&grammar, &class, Subpaths, 0).is_err());

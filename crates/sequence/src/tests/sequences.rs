@@ -1,4 +1,4 @@
-//! Random sequences with repetitions as in programs: nested loops, alternations, rare exceptions, long runs.
+//! Random sequences that repeat as programs do: nested loops, alternations, rare exceptions and long runs.
 
 use trodden_testkit::Random;
 
