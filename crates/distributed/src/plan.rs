@@ -35,9 +35,9 @@ pub struct DistributionPlan {
     pub distribution: Distribution,
     /// For each run, the addresses of its witnesses.
     pub sites: Vec<Vec<u64>>,
-    /// The machine of each run.
-    pub machine_of: Vec<usize>,
     /// For each run, the number of the machine that executes it.
+    pub machine_of: Vec<usize>,
+    /// For each run, the predicted number of executions of its witnesses. This is the cost of the run.
     pub predicted: Vec<f64>,
     /// Number of witnesses that the repair step added to distinguish all branches.
     pub repaired: usize,
@@ -105,9 +105,9 @@ pub struct DistributionPlanOptions {
     pub strategy: DistributionStrategy,
     /// A file with a distribution to use instead of a strategy.
     pub distribution: Option<PathBuf>,
-    /// Whether to check the conditions of the paper, too. They are sufficient, but not necessary.
+    /// Whether to trace only calls and returns.
     pub calls: bool,
-    /// Whether to check the conditions of the paper as well, which are sufficient but not necessary.
+    /// Whether to check the conditions of the paper, too. They are sufficient, but not necessary.
     pub checks_paper_conditions: bool,
 }
 
@@ -123,12 +123,16 @@ pub struct Planner<'a> {
     pub weights: &'a Weights,
     /// Maximum number of addresses that the collector can watch in a run.
     pub max_sites: Option<usize>,
-    /// The image's hash.
+    /// Hash of the traced files. Distribution files for another build are rejected.
     pub hash: u64,
 }
 
 impl Planner<'_> {
-    /// Hash of the traced files. Distribution files for another build are rejected.
+    /// Creates the plan, and checks that it determines the execution.
+    ///
+    /// # Errors
+    /// The distribution file is invalid or for a different build, a limit is too small, or the distribution does not determine the
+    /// execution.
     pub fn plan(&self) -> Result<DistributionPlan> {
         let structure = Structure::new(Pushdown::new(&self.model.program, KIND));
         let (distribution, repaired) = match &self.options.distribution {

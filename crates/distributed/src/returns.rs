@@ -1,4 +1,4 @@
-//! BlockCuts blocks after calls. A block of machine code usually continues after a call, but the call may not return: `longjmp`, an
+//! Cuts blocks after calls. A block of machine code usually continues after a call, but the call may not return: `longjmp`, an
 //! exception or the end of the program may leave the block there. Traces therefore treat the parts of a block as separate blocks, so that
 //! they contain only executed code.
 //!
@@ -13,7 +13,7 @@ use trodden_binary::graph::{
 };
 use trodden_witness::Opaque;
 
-/// BlockCuts the blocks of all functions after their calls and at the addresses in `further`. Returns the start addresses of the new
+/// Cuts the blocks of all functions after their calls and at the addresses in `further`. Returns the start addresses of the new
 /// blocks.
 /// `next` returns the address of the instruction after the one at an address.
 pub fn cut_blocks(graphs: &mut ProgramGraph, further: &BTreeSet<u64>, next: &dyn Fn(u64) -> Option<u64>) -> HashSet<u64> {

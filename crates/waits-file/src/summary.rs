@@ -49,10 +49,12 @@ pub struct SiteSummary {
 
 /// A class of equivalent waits.
 pub struct ClassSummary {
-    /// Steps on the path of the location that ended the wait, with their times in ns.
+    /// The class as the analysis has found it.
     pub waits: WaitClass,
-    /// Steps on the path of the location that waited, with their times in ns.
+    /// Steps on the path of the location that ended the wait, with their times in ns.
     pub plus: Vec<(Step, u64)>,
+    /// Steps on the path of the location that waited, with their times in ns.
+    pub minus: Vec<(Step, u64)>,
     /// Total time in ns of the steps that were removed because they are the same or similar on both paths: on the longer path, and on the
     /// shorter one.
     pub removed_ns: (u64, u64),

@@ -9,10 +9,10 @@ use libc::rlimit;
 
 /// Number of bytes by which the kernel's limits exceed the limits that the program has set.
 struct Allowance {
-    /// Added to the soft limit: the number of bytes that this library has mapped.
+    /// Number of bytes added to the soft limit. This is how much memory this library has mapped.
     soft: u64,
-    /// Added to the hard limit, which cannot be raised later: the number of bytes that this library may ever map. 0 until the program sets
-    /// a limit.
+    /// Number of bytes added to the hard limit, which cannot be raised later. This is how much memory this library may ever map; 0 until
+    /// the program sets a limit.
     hard: u64,
 }
 

@@ -86,7 +86,7 @@ extern "C" fn handle_signal(signal: c_int, information: *mut siginfo_t, context:
     forward_to_program(signal, information, context);
 }
 
-/// HandleTable an occurrence of the signal that the sampler did not cause, as the program has requested.
+/// Handles an occurrence of the signal that the sampler did not cause, as the program has requested.
 #[cold]
 fn forward_to_program(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
     let (handler, flags) = (PROGRAM_HANDLER.load(Ordering::Acquire), PROGRAM_FLAGS.load(Ordering::Acquire));
@@ -115,8 +115,8 @@ fn forward_to_program(signal: c_int, information: *mut siginfo_t, context: *mut 
     change_signal_mask(libc::SIG_SETMASK, &raw const before, null_mut());
 }
 
-/// Returns the set without the sampler's signal if the set contains all real-time signals. Otherwise returns `None`, because the program
-/// must then have added the signal explicitly, if at all.
+/// If the set contains all real-time signals, returns it without the sampler's signal. Otherwise returns `None`: if the set contains the
+/// sampler's signal, the program has added it explicitly.
 fn remove_sampler_signal(signals: &sigset_t) -> Option<sigset_t> {
     let signal = SAMPLER_SIGNAL.load(Ordering::Acquire);
     // SAFETY: the reference guarantees a valid set.

@@ -286,7 +286,7 @@ impl OpenRecord {
         unsafe { &mut *self.0 }
     }
 
-    /// Returns a record of a completed request, with the fields that this record of a wait determines. The caller fills in the others.
+    /// Returns a record for a request that this call has completed. Only the fields that both records have in common are filled in.
     pub fn completion_template(&mut self) -> CallRecord {
         let CallRecord { exit, function, stack, .. } = *self.record();
         CallRecord { enter: exit, exit, kind: kind::COMPLETED, function, stack, ..CallRecord::default() }

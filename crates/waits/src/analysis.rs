@@ -59,9 +59,9 @@ pub struct WaitOutcome {
     pub other_classes: Vec<(f64, usize)>,
     /// Gaps and contradictions in the trace.
     pub diagnostics: Diagnostics,
-    /// Time of the last event, in ns since the start of the run.
+    /// Steps of the critical path, which determines the run time, with their times in ns.
     pub critical_path: Vec<(StepId, u64)>,
-    /// Time of the last event in ns since the origin.
+    /// Time of the last event, in ns since the start of the run.
     pub run_ns: u64,
     /// Prediction of `run_ns` under [`AnalysisOptions::what_if`].
     pub what_if_ns: u64,

@@ -188,21 +188,21 @@ pub enum WaitKind {
     LateComplete,
     /// A member of a barrier waits for the others.
     Barrier,
-    /// In a reduction or gather operation, the root waits for a member.
+    /// A member of a collective operation such as an all-to-all operation waits for all others.
     AllToAll,
-    /// In a broadcast or scatter operation, a member waits for the root.
+    /// In a reduction or gather operation, the root waits for a member.
     EarlyReduce,
-    /// In a scan operation, a member waits for a member of lower rank.
+    /// In a broadcast or scatter operation, a member waits for the root.
     LateBroadcast,
-    /// A member waits for members of lower rank.
+    /// In a scan operation, a member waits for a member of lower rank.
     EarlyScan,
     /// A thread waits for a lock.
     LockContention,
     /// A thread waits for a condition variable.
     Condition,
-    /// A thread waits on a futex.
+    /// A thread waits for a semaphore.
     Semaphore,
-    /// A thread waits for a futex.
+    /// A thread waits on a futex.
     Futex,
     /// A thread waits at a barrier of threads.
     ThreadBarrier,

@@ -36,7 +36,7 @@ pub enum ClassRule {
 pub struct WaitSite {
     /// The call site.
     pub code: CodeId,
-    /// How the waits at this site are classified.
+    /// The kind of wait.
     pub kind: WaitKind,
 }
 

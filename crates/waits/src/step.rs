@@ -53,9 +53,9 @@ impl LocationState {
 pub struct Step {
     /// The location that executes the step.
     pub location: LocationId,
-    /// What the location does while it executes the code.
+    /// The code that the location executes.
     pub code: CodeId,
-    /// What the location does meanwhile.
+    /// What the location does while it executes the code.
     pub state: LocationState,
 }
 

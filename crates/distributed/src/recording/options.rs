@@ -69,13 +69,13 @@ pub struct RecordingHost<'a> {
 /// Other machines with the same configuration as this one.
 #[derive(Clone, Debug)]
 pub struct OtherMachines {
-    /// The command that executes the runs of a machine. The recording's folder and the number of the machine are appended to it.
+    /// How commands are executed on these machines.
     pub engine: Engine,
-    /// The command that executes a machine's runs; the recording's folder and the machine's number are appended.
+    /// The command that executes the runs of a machine. The recording's folder and the number of the machine are appended to it.
     pub worker: Vec<OsString>,
-    /// The environment variables of the runs.
+    /// The working folder, which all machines share.
     pub folder: PathBuf,
-    /// The environment of the runs.
+    /// The environment variables of the runs.
     pub environment: Vec<(OsString, OsString)>,
 }
 

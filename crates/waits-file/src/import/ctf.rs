@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The program that converts the Common Trace Format to text.
-const READER_PROGRAM: &str = "babeltrace2";
+const READER: &str = "babeltrace2";
 const NO_EVENTS: &str = "the trace has no events";
 
 /// Returns true if a folder contains a CTF trace: if it or a subfolder has a file `metadata`, which describes a trace.
@@ -36,12 +36,11 @@ pub(crate) fn read_trace(folder: &Path) -> Result<ImportedTrace> {
         // A trace without events is not passed to babeltrace2, which rejects the description that `perf data convert` writes for it.
         return Ok(ImportedTrace::empty_trace(NO_EVENTS));
     }
-    let out = Command::new(READER_PROGRAM).arg("--clock-seconds").arg(folder).output();
-    let out = out.with_context(|| {
-        format!("cannot run {READER_PROGRAM}, which is needed to read {}. Run `apt-get install {READER_PROGRAM}`", folder.display())
-    })?;
+    let out = Command::new(READER).arg("--clock-seconds").arg(folder).output();
+    let out =
+        out.with_context(|| format!("cannot run {READER}, which is needed to read {}. Run `apt-get install {READER}`", folder.display()))?;
     let stderr = String::from_utf8_lossy(&out.stderr);
-    ensure!(out.status.success(), "{READER_PROGRAM} cannot read {}: {}", folder.display(), stderr.trim());
+    ensure!(out.status.success(), "{READER} cannot read {}: {}", folder.display(), stderr.trim());
     match String::from_utf8_lossy(&out.stdout) {
         text if text.trim().is_empty() => Ok(ImportedTrace::empty_trace(NO_EVENTS)),
         text => parse(folder, &text),
@@ -68,7 +67,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<ImportedTrace> {
     let mut scheduler = Scheduler::new(wake_ups);
     let advice = match path.is_dir() {
         true => "Only scheduler events of LTTng and of `perf data convert --to-ctf` are supported".to_owned(),
-        false => format!("Write the text with `{READER_PROGRAM} --clock-seconds`"),
+        false => format!("Write the text with `{READER} --clock-seconds`"),
     };
     let mut running: HashMap<u32, u32> = HashMap::new();
     let (mut last_ns, mut events) = (0, 0);

@@ -1,6 +1,6 @@
 //! Global numbers of communicators, windows and files. All member processes compute the same number without exchanging messages.
 //!
-//! HandleTable cannot be recorded, because they differ between processes. Members create a communicator with the same collective call on
+//! Handles cannot be recorded, because they differ between processes. Members create a communicator with the same collective call on
 //! its parent, so its number is a hash of the parent's number and the count of such calls on the parent. The hash also includes the world
 //! rank of the first member, because one call of `MPI_Comm_split` creates several communicators.
 

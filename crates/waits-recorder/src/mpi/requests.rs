@@ -28,7 +28,7 @@ pub fn record_complete_one(mut call: MpiCall, status: usize, flag: Option<usize>
     result
 }
 
-/// HandleTable and statuses of a call on several requests. Up to [`MAX_ON_STACK`] are stored in the structure, more in mapped memory.
+/// Handles and statuses of a call on several requests. Up to [`MAX_ON_STACK`] are stored in the structure, more in mapped memory.
 struct RequestArray {
     handles: *mut u64,
     statuses: *mut i32,
