@@ -68,7 +68,8 @@ impl Unwinding {
     /// Collects these addresses from the graphs.
     pub fn from_graphs(graphs: &ProgramGraph) -> Self {
         let calls = || graphs.functions.iter().flat_map(|f| &f.calls);
-        let throws = |c: &&CallSite| matches!(&c.callee, CodeCallee::Import(name) if assumed_behaviour(unversioned(name), Assumption::Usual).unwinds);
+        let may_throw = |name: &str| assumed_behaviour(unversioned(name), Assumption::Usual).unwinds;
+        let throws = |c: &&CallSite| matches!(&c.callee, CodeCallee::Import(name) if may_throw(name));
         let of_functions = graphs.functions.iter().flat_map(|f| f.calls.iter().map(move |c| (f.entry, c)));
         let twice = of_functions.filter(|(_, c)| c.returns == Returns::Twice);
         let twice = twice.filter_map(|(entry, c)| Some((c.return_address?, (c.address, entry))));
