@@ -132,6 +132,7 @@ pub enum Call {
     Wait(Vec<CompletedRequest>),
     /// Frees a request.
     Free(RequestId),
+    /// A blocking collective operation.
     Collective(Collective),
     /// A nonblocking collective operation.
     BeginCollective(Collective, RequestId),
