@@ -12,7 +12,7 @@ pub type StepKey = (ReplayFrame, TraceBlock, EnterableFunctions, bool);
 
 const STEP_CACHE_SIZE: usize = 1 << 13;
 /// Marks an unused entry of the cache. No packed key has this value, because its bits for [`EnterableFunctions`] would be invalid.
-const UNUSED: u64 = u64::MAX;
+const UNUSED_ENTRY: u64 = u64::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ReplayFrame {
@@ -52,7 +52,7 @@ pub struct StepCache(Vec<Cell<(u64, ReplayStep)>>);
 
 impl StepCache {
     pub fn new() -> Self {
-        Self(vec![Cell::new((UNUSED, ReplayStep::None)); STEP_CACHE_SIZE])
+        Self(vec![Cell::new((UNUSED_ENTRY, ReplayStep::None)); STEP_CACHE_SIZE])
     }
 
     /// Returns the cached step for a key. If there is none, calls `compute` and caches its result.

@@ -149,7 +149,7 @@ fn attribute_to_callers(
     executed: &HashMap<&str, HashMap<LocationId, u64>>,
 ) {
     /// Minimum share in both conditions: of the caller in the helper's waiting, and of the location in the caller's time.
-    const MIN_SHARE: f64 = 0.8;
+    const MIN_CALLER_SHARE: f64 = 0.8;
     let path = |index: usize| &replayed.names.codes.get(found[index].step.code).path;
     let mut sums: HashMap<(&str, LocationId), HashMap<&str, u64>> = HashMap::new();
     for index in (0..found.len()).filter(|index| depth[*index] == level) {
@@ -166,8 +166,8 @@ fn attribute_to_callers(
         let is_helper = callers.get(function).is_some_and(|callers| callers.len() > 1);
         let times = executed.get(caller);
         let here = times.and_then(|times| times.get(&found[index].step.location)).copied().unwrap_or(0);
-        let is_special = here as f64 >= MIN_SHARE * times.map_or(0, |times| times.values().sum::<u64>()) as f64;
-        if is_helper && is_special && function != caller && own as f64 >= MIN_SHARE * all as f64 {
+        let is_special = here as f64 >= MIN_CALLER_SHARE * times.map_or(0, |times| times.values().sum::<u64>()) as f64;
+        if is_helper && is_special && function != caller && own as f64 >= MIN_CALLER_SHARE * all as f64 {
             depth[index] = level - 1;
         }
     }

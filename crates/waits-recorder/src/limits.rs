@@ -20,7 +20,7 @@ static ALLOWANCE: Lock<Allowance> = Lock::new(Allowance { soft: 0, hard: 0 });
 /// True once the program has set a limit.
 static IS_LIMITED: AtomicBool = AtomicBool::new(false);
 /// Maximum number of bytes that this library maps after the program has set a limit.
-const MAX_MAPPED: u64 = 1 << 30;
+const MAX_MAPPED_BYTES: u64 = 1 << 30;
 
 /// Returns true if the process was started with an address space limit. Such a limit leaves no extra room for this library.
 pub fn started_with_limit() -> bool {
@@ -69,7 +69,7 @@ pub fn exchange_program_limit(new: Option<rlimit>, mapped: u64) -> Result<rlimit
     let more = |limit: u64, by: u64| if limit == libc::RLIM_INFINITY { limit } else { limit.saturating_add(by) };
     ALLOWANCE.with(|allowance| {
         let next_allowance = match allowance.hard {
-            0 if new.is_some() => Allowance { soft: mapped, hard: MAX_MAPPED },
+            0 if new.is_some() => Allowance { soft: mapped, hard: MAX_MAPPED_BYTES },
             _ => Allowance { ..*allowance },
         };
         // The kernel rejects a soft limit above the hard limit. The soft limit becomes infinite here, so that it stays above the raised

@@ -14,7 +14,7 @@ use trodden_wire::stream::{
 /// Address of the function that returns the calling thread's stream; 0 if the program writes no streams.
 static STREAM_FUNCTION: AtomicUsize = AtomicUsize::new(0);
 
-/// SHT_SYMTAB.
+/// SHT_SYMTAB, the section type of symbol tables.
 const SYMBOL_TABLE: u32 = 2;
 /// ET_DYN, the file type of position-independent executables.
 const POSITION_INDEPENDENT: u16 = 3;

@@ -39,7 +39,7 @@ pub fn check_repeatable(first: &FirstRun) -> Result<()> {
 }
 
 /// Signals that the program's own instructions raise, so that they occur at the same point in each run.
-const FAULTS: [i32; 5] =
+const FAULT_SIGNALS: [i32; 5] =
     [Signal::SIGSEGV as i32, Signal::SIGBUS as i32, Signal::SIGILL as i32, Signal::SIGFPE as i32, Signal::SIGTRAP as i32];
 
 /// Checks that all runs behaved like the first run.
@@ -51,7 +51,7 @@ pub fn check_repetition(results: &[RunResult], first: FollowEnding) -> Result<()
         let ending = result.outcome.followed.ending;
         if let FollowEnding::Killed(signal) = ending
             && ending != first
-            && FAULTS.contains(&signal)
+            && FAULT_SIGNALS.contains(&signal)
         {
             bail!("signal {signal} ended run {number} but not the first run, and only equal runs can be merged. Pass `--runs 1`");
         }

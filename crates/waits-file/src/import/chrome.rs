@@ -39,7 +39,7 @@ struct ChromeThread {
 /// The name of the function that a waiting slice calls, for reports.
 pub const SLICE_CALL: &str = "slice";
 /// Maximum depth of a call stack, which limits memory. Slices that are nested more deeply count as part of the slice at this depth.
-const MAX_DEPTH: usize = 128;
+const MAX_STACK_DEPTH: usize = 128;
 
 #[derive(Default)]
 struct ChromeEvents {
@@ -79,7 +79,7 @@ pub fn read(path: &Path, text: &str) -> Result<ImportedTrace> {
         imported.locations.push(location);
     }
     if is_deep {
-        imported.notes.push(format!("slices nested deeper than {MAX_DEPTH} levels count as the slice at that level"));
+        imported.notes.push(format!("slices nested deeper than {MAX_STACK_DEPTH} levels count as the slice at that level"));
     }
     let waits = |e: &ImportedEvent| matches!(e.kind, EventKind::Enter(Call::Sleep(..), _));
     if imported.locations.is_empty() {
@@ -285,7 +285,7 @@ fn convert_thread(imported: &mut ImportedTrace, name: LocationName, mut thread: 
         match point {
             TimelinePoint::Begin(slice) => {
                 stack.insert(*slice);
-                *is_deep |= stack.len() > MAX_DEPTH;
+                *is_deep |= stack.len() > MAX_STACK_DEPTH;
                 if let Some(flow) = waits.get(slice) {
                     open_waits += 1;
                     if !is_waiting {
@@ -339,11 +339,11 @@ fn match_flow_ends(thread: &ChromeThread) -> HashMap<usize, u64> {
 }
 
 fn open_slice_names<'a>(thread: &'a ChromeThread, stack: &BTreeSet<usize>) -> Vec<&'a str> {
-    stack.iter().take(MAX_DEPTH).map(|slice| thread.slices[*slice].name.as_str()).collect()
+    stack.iter().take(MAX_STACK_DEPTH).map(|slice| thread.slices[*slice].name.as_str()).collect()
 }
 
 fn innermost_open_slice<'a>(thread: &'a ChromeThread, stack: &BTreeSet<usize>) -> Option<&'a ChromeSlice> {
-    let slice = if stack.len() > MAX_DEPTH { stack.iter().nth(MAX_DEPTH - 1) } else { stack.last() };
+    let slice = if stack.len() > MAX_STACK_DEPTH { stack.iter().nth(MAX_STACK_DEPTH - 1) } else { stack.last() };
     slice.map(|slice| &thread.slices[*slice])
 }
 

@@ -22,13 +22,13 @@ const NO_EVENTS: &str = "the trace has no events";
 
 /// Returns true if a folder contains a CTF trace: if it or a subfolder has a file `metadata`, which describes a trace.
 pub fn is_trace(folder: &Path) -> bool {
-    const MAX_DEPTH: usize = 4;
+    const MAX_FOLDER_DEPTH: usize = 4;
     fn has_metadata(folder: &Path, depth: usize) -> bool {
         folder.join("metadata").is_file()
             || depth > 0
                 && std::fs::read_dir(folder).is_ok_and(|all| all.flatten().any(|e| e.path().is_dir() && has_metadata(&e.path(), depth - 1)))
     }
-    has_metadata(folder, MAX_DEPTH)
+    has_metadata(folder, MAX_FOLDER_DEPTH)
 }
 
 pub(crate) fn read_trace(folder: &Path) -> Result<ImportedTrace> {
@@ -49,8 +49,8 @@ pub(crate) fn read_trace(folder: &Path) -> Result<ImportedTrace> {
 
 /// Returns true if a trace has a description but no events in any stream.
 fn has_no_events(folder: &Path) -> bool {
-    const MAGICS: [&[u8]; 3] = [b"/* CTF 1.", &0x75D1_1D57_u32.to_le_bytes(), &0x75D1_1D57_u32.to_be_bytes()];
-    let is_description = |bytes: &[u8]| MAGICS.iter().any(|magic| bytes.starts_with(magic));
+    const DESCRIPTION_MAGICS: [&[u8]; 3] = [b"/* CTF 1.", &0x75D1_1D57_u32.to_le_bytes(), &0x75D1_1D57_u32.to_be_bytes()];
+    let is_description = |bytes: &[u8]| DESCRIPTION_MAGICS.iter().any(|magic| bytes.starts_with(magic));
     let files: Vec<_> = std::fs::read_dir(folder).into_iter().flatten().flatten().collect();
     std::fs::read(folder.join("metadata")).is_ok_and(|bytes| is_description(&bytes))
         && files.iter().all(|file| file.file_name() == "metadata" || file.metadata().is_ok_and(|m| m.is_file() && m.len() == 0))
