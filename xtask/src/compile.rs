@@ -1,7 +1,7 @@
-//! `cargo xtask compile`: compares the processor time of `trodden cc` with clang's, for a generated file with many small functions and for
-//! given sources.
+//! `cargo xtask compile`: compares the processor time that `trodden cc` and clang need to compile a generated file with many small
+//! functions and the given sources.
 //!
-//! The two compilers alternate, so that a slowdown of the machine affects both. The shortest time of each compiler is reported.
+//! The compilers run alternately, so that a slowdown of the machine affects both. The shortest time of each is reported.
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -50,7 +50,7 @@ pub fn run(options: &CompileOptions) -> Result<()> {
     Ok(())
 }
 
-/// Returns the shortest processor times of clang and of trodden, in seconds.
+/// Compiles `source` `rounds` times with clang and with trodden. Returns the shortest processor time of each in seconds, clang's first.
 fn measure_shortest_times(trodden: &Path, rounds: u32, folder: &Path, source: &Path, level: &str) -> Result<[f64; 2]> {
     let mut best = [f64::INFINITY; 2];
     for _ in 0..rounds.max(1) {
@@ -78,7 +78,7 @@ fn child_processor_seconds() -> Result<f64> {
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
-/// Generates a C source with `count` functions of three paths each, all of which `main` calls.
+/// Returns a C program with `count` functions. Each function has three paths, and `main` calls them all.
 fn generate_functions(count: u32) -> String {
     let mut text = String::new();
     for i in 0..count {

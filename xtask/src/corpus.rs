@@ -1,4 +1,4 @@
-//! `cargo xtask corpus`: fetches, builds and runs the programs of `corpus/`.
+//! `cargo xtask corpus`: downloads, builds and runs the real-world programs of `corpus/`.
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
@@ -51,11 +51,11 @@ enum CorpusStep {
     Run,
 }
 
-/// Environment variable that names the clang that trodden compiles with. Plain builds always use clang 22.
+/// Environment variable with the name of the clang that trodden uses. Plain builds always use clang 22.
 pub const CLANG_VARIABLE: &str = "TRODDEN_CLANG";
 
-/// Returns a working folder in cargo's target folder. Each clang that [`CLANG_VARIABLE`] names has its own working folder. All of them
-/// share the sources, because builds work on copies of the sources.
+/// Returns the corpus (the test programs and their builds) in a folder below cargo's target folder. Each clang that [`CLANG_VARIABLE`]
+/// names has its own folder, but all folders share the downloaded sources, because builds work on copies of them.
 pub fn corpus_in_target() -> Result<Corpus> {
     let default = Corpus::in_target();
     let Some(clang) = std::env::var_os(CLANG_VARIABLE) else { return Ok(default) };
@@ -73,14 +73,14 @@ pub fn corpus_in_target() -> Result<Corpus> {
     Ok(Corpus::in_folder(&folder))
 }
 
-/// This program. The path is valid even if a build has replaced the program's file.
+/// Path to start this program again. It is valid even if a build has replaced the program's file.
 pub const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// Programs that `cargo xtask test` runs: two in C, of which one is configured by autoconf, and one in C++.
+/// The corpus programs that `cargo xtask test` runs: gzip and Lua in C (gzip is configured by autoconf), and MiniSat in C++.
 const SUITE_PROGRAMS: [&str; 3] = ["gzip", "lua", "minisat"];
 
-/// Runs the programs of [`SUITE_PROGRAMS`] in a separate process, with debug builds of trodden. If `clang` is given, trodden uses it. Fails
-/// if a program cannot be built or run, or its output differs from the plain build's output.
+/// Runs [`SUITE_PROGRAMS`] in a separate process with a debug build of trodden. If `clang` is given, trodden uses it. Fails if a program
+/// cannot be built or run, or if its output differs from that of its plain build.
 pub fn run_suite_programs(clang: Option<&str>) -> Result<()> {
     steps::log_headline(&format!("Programs of the corpus{}", clang.map(|clang| format!(" with {clang}")).unwrap_or_default()));
     let mut run = Command::new(OWN_PROGRAM);
@@ -92,7 +92,8 @@ pub fn run_suite_programs(clang: Option<&str>) -> Result<()> {
     steps::run(&mut run)
 }
 
-/// Drops Rust programs, with a message, if [`CLANG_VARIABLE`] is set: the named clang may be older than rustc's LLVM.
+/// Removes Rust programs from the list and prints which ones, if [`CLANG_VARIABLE`] is set: the clang that it names may be too old to read
+/// the bitcode of rustc's newer LLVM.
 pub fn drop_uncompilable(corpus: &Corpus, programs: Vec<String>) -> Result<Vec<String>> {
     let Some(clang) = std::env::var_os(CLANG_VARIABLE) else { return Ok(programs) };
     let mut kept = Vec::new();

@@ -1,7 +1,7 @@
-//! Finds cyclic dependencies between the files of a crate. Files in a cycle cannot be understood one at a time.
+//! Finds cyclic dependencies between the source files of a crate. Files in a cycle cannot be understood one at a time.
 //!
-//! A file depends on each file whose items it names, be it in a `use` declaration or in an expression, directly or through a re-export.
-//! Dependencies between a module and its submodules are allowed, and unit tests at the end of a file are ignored. A cycle is a strongly
+//! A file depends on each file that defines an item it names, in a `use` declaration or in an expression, directly or through a re-export.
+//! Dependencies between a module and its submodules are not counted, and unit tests at the end of a file are ignored. A cycle is a strongly
 //! connected component with more than one file.
 
 use anyhow::{Context, Result};
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use trodden_corpus::steps;
 
-/// Identifies a file by the path of its module; empty for the crate root.
+/// The path of a module inside its crate, which identifies the module's file. The crate root has the empty path.
 type ModulePath = Vec<String>;
 
 pub fn check() -> Result<Vec<String>> {
@@ -54,15 +54,15 @@ fn strip_comments_and_literals(text: &str) -> String {
     let mut out = String::with_capacity(code.len());
     let mut rest = code;
     while let Some(c) = rest.chars().next() {
-        let skipped = skipped_length(rest);
+        let skipped = measure_comment_or_literal(rest);
         out.push_str(if skipped > 0 { " " } else { &rest[..c.len_utf8()] });
         rest = &rest[skipped.max(c.len_utf8())..];
     }
     out
 }
 
-/// Returns the length in bytes of the comment or literal at the start of `rest`; 0 if `rest` starts with neither.
-fn skipped_length(rest: &str) -> usize {
+/// Returns the length in bytes of the comment or literal with which `rest` begins; 0 if it begins with neither.
+fn measure_comment_or_literal(rest: &str) -> usize {
     if rest.starts_with("//") {
         return rest.find('\n').unwrap_or(rest.len());
     }
@@ -73,7 +73,7 @@ fn skipped_length(rest: &str) -> usize {
         return rest[2 + hashes..].find(&end).map_or(rest.len(), |at| 2 + hashes + at + end.len());
     }
     let quote = rest.chars().next().filter(|c| *c == '"' || *c == '\'');
-    // An apostrophe can also start a lifetime.
+    // An apostrophe starts either a character literal or a lifetime.
     let is_lifetime = quote == Some('\'') && !rest[1..].starts_with('\\') && rest[1..].chars().nth(1) != Some('\'');
     let Some(quote) = quote.filter(|_| !is_lifetime) else { return 0 };
     let mut escaped = false;
@@ -89,7 +89,7 @@ fn skipped_length(rest: &str) -> usize {
 }
 
 struct UsedNames {
-    /// Paths in expressions and in `use` declarations.
+    /// All paths that occur in expressions and in `use` declarations.
     paths: Vec<ModulePath>,
     imported: BTreeMap<String, ModulePath>,
     reexported: BTreeMap<String, ModulePath>,
@@ -122,7 +122,7 @@ fn collect_used_names(code: &str) -> UsedNames {
     all
 }
 
-/// Returns the paths in a `use` tree. `a as b` counts as `a`.
+/// Returns all paths that a `use` tree imports. A renaming such as `a as b` is treated as `a`.
 fn parse_use_tree(tree: &str) -> Vec<ModulePath> {
     let tree = tree.trim();
     let segments = |text: &str| -> ModulePath {
@@ -148,14 +148,15 @@ fn parse_use_tree(tree: &str) -> Vec<ModulePath> {
     inner.map(|path| head.iter().cloned().chain(path.into_iter().filter(|s| s != "self")).collect()).collect()
 }
 
-/// Returns the paths in `code` that have at least two segments.
+/// Returns all paths with at least two segments in a piece of code.
 fn parse_paths(code: &str) -> Vec<ModulePath> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let words = code.split(|c: char| !is_part(c)).filter(|word| word.contains("::"));
     words.map(|word| word.split("::").filter(|s| !s.is_empty()).map(str::to_owned).collect()).collect()
 }
 
-/// Resolves a path in the file `from` to a file of the same crate. Follows at most [`MAX_DEPTH`] imports and re-exports.
+/// Returns the file of this crate that defines the item to which `path` refers in the file `from`; `None` if the path leads outside the
+/// crate. Imports and re-exports are followed, at most [`MAX_FOLLOWED_IMPORTS`] of them.
 fn resolve_path(sources: &BTreeMap<ModulePath, UsedNames>, from: &ModulePath, path: &[String], depth: usize) -> Option<ModulePath> {
     let first = path.first()?;
     let (mut base, mut rest) = match first.as_str() {
@@ -167,19 +168,19 @@ fn resolve_path(sources: &BTreeMap<ModulePath, UsedNames>, from: &ModulePath, pa
         }
         _ if sources.contains_key(&[from.as_slice(), std::slice::from_ref(first)].concat()) => (from.clone(), path),
         _ => {
-            let imported = sources[from].imported.get(first).filter(|i| i.first() != Some(first) && depth < MAX_DEPTH)?;
+            let imported = sources[from].imported.get(first).filter(|i| i.first() != Some(first) && depth < MAX_FOLLOWED_IMPORTS)?;
             return resolve_path(sources, from, &[imported, &path[1..]].concat(), depth + 1);
         }
     };
     while let Some(next) = rest.first().map(|s| [base.as_slice(), std::slice::from_ref(s)].concat()).filter(|n| sources.contains_key(n)) {
         (base, rest) = (next, &rest[1..]);
     }
-    let reexported = rest.first().and_then(|name| sources.get(&base)?.reexported.get(name)).filter(|_| depth < MAX_DEPTH);
+    let reexported = rest.first().and_then(|name| sources.get(&base)?.reexported.get(name)).filter(|_| depth < MAX_FOLLOWED_IMPORTS);
     let onward = reexported.and_then(|path| resolve_path(sources, &base, &[path, &rest[1..]].concat(), depth + 1));
     onward.or(Some(base))
 }
 
-const MAX_DEPTH: usize = 6;
+const MAX_FOLLOWED_IMPORTS: usize = 6;
 
 fn find_cycles(sources: &BTreeMap<ModulePath, String>) -> Vec<Vec<String>> {
     let sources: BTreeMap<ModulePath, UsedNames> =
@@ -196,11 +197,11 @@ fn find_cycles(sources: &BTreeMap<ModulePath, String>) -> Vec<Vec<String>> {
         names.sort();
         names
     };
-    strong_components(&graph).into_iter().filter(|part| part.len() > 1).map(names).collect()
+    find_strong_components(&graph).into_iter().filter(|part| part.len() > 1).map(names).collect()
 }
 
-/// Returns the strongly connected components. Computing the nodes reachable from every node is fast enough for such small graphs.
-fn strong_components(graph: &[BTreeSet<usize>]) -> Vec<Vec<usize>> {
+/// Returns the strongly connected components. It computes all nodes that each node reaches, which is fast enough for such small graphs.
+fn find_strong_components(graph: &[BTreeSet<usize>]) -> Vec<Vec<usize>> {
     let reached: Vec<BTreeSet<usize>> = (0..graph.len())
         .map(|from| {
             let (mut seen, mut open) = (BTreeSet::new(), vec![from]);

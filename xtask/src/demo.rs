@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: sets up a fresh machine and profiles a real program, with the commands that a user would type.
+//! `cargo xtask demo`: sets up trodden on a fresh machine and profiles bzip2 with the commands that a user would type.
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -9,11 +9,11 @@ use trodden_corpus::Corpus;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 
-/// The Debian source package to profile. It is built with its original Makefile.
+/// The Debian source package that the demonstration profiles, built with its original Makefile.
 const PACKAGE: &str = "bzip2";
 const INPUT_FILES: &[&str] = &["sample1.ref", "sample2.ref", "sample3.ref", "manual.xml"];
 
-/// The picture in the README, relative to the checkout.
+/// The README's picture of a report page. The path is relative to the checkout.
 const PICTURE_FILE: &str = "docs/report.webp";
 
 #[derive(Debug, Args)]
@@ -23,7 +23,7 @@ pub struct DemoOptions {
     picture: bool,
 }
 
-/// Runs the demonstration. A repeated run reuses what an earlier run installed and fetched.
+/// Runs the demonstration. Packages and sources from an earlier run are used again.
 pub fn run(options: &DemoOptions) -> Result<()> {
     let started = Instant::now();
     packages::ensure(PackagePurpose::Demo)?;
@@ -41,7 +41,7 @@ pub fn run(options: &DemoOptions) -> Result<()> {
 
     steps::log_headline("Building bzip2 with path counting");
     steps::run(in_sources("make").arg("clean"))?;
-    // The Makefile calls gcc. `trodden build` substitutes gcc, too.
+    // The Makefile calls gcc, which `trodden build` also replaces by trodden's compiler.
     steps::run(in_sources("trodden").args(["build", "--", "make", &format!("-j{}", steps::job_count()), "bzip2"]))?;
 
     steps::log_headline("Running bzip2");
@@ -65,7 +65,7 @@ fn take_picture(in_sources: &dyn Fn(&str) -> Command, sources: &Path, folder: &P
     steps::run(in_sources("trodden").args(["record", "--", "./bzip2", "--keep", "--force", "sample3.ref"]))?;
     steps::run(in_sources("trodden").args(["report", "--html"]).arg(&page))?;
     let text = std::fs::read_to_string(&page).with_context(|| format!("cannot read {}", page.display()))?;
-    // The picture must not show where the sources are on this machine.
+    // The path of the sources on this machine must not appear in the picture.
     let text = text.replace(&*sources.to_string_lossy(), "bzip2-1.0.8");
     std::fs::write(&page, text).with_context(|| format!("cannot write {}", page.display()))?;
     let mut browser = Command::new("chromium");
@@ -75,7 +75,7 @@ fn take_picture(in_sources: &dyn Fn(&str) -> Command, sources: &Path, folder: &P
     steps::run(&mut browser)
 }
 
-/// Checks that the instrumented program works: decompressing its output must give its input.
+/// Checks that the instrumented program works: each input file must be equal to the result of compressing and then decompressing it.
 fn check_output(in_sources: &dyn Fn(&str) -> Command, sources: &Path) -> Result<()> {
     for name in INPUT_FILES {
         let unpacked =

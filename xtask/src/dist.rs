@@ -1,19 +1,20 @@
 //! `cargo xtask dist`: makes the Debian package, the rpm package and the relocatable archive that users install.
 //!
-//! All three contain the same tree with `bin`, `lib` and `share`: the programs, links for their other names, the plugins for clang and
-//! QEMU, the recorder for waiting times, manual pages, completions and licences. The runtime's object files are embedded in the command.
+//! All three contain the same files in `bin`, `lib` and `share`: the programs and the links that give them additional names, the plugins
+//! for clang and QEMU, the recorder for waiting times, manual pages, shell completions and licences. The runtime's object files are
+//! embedded in the program `trodden`.
 //!
 //! | file | what |
 //! |---|---|
-//! | `dist/compile.rs` | compiling the programs, without this machine's paths |
-//! | `dist/tree.rs` | the tree |
+//! | `dist/compile.rs` | compiling the programs without leaving paths of this machine in them |
+//! | `dist/tree.rs` | the folder of files to pack |
 //! | `dist/notices.rs` | licences of third-party crates, and the bill of materials |
-//! | `dist/package.rs` | packages and archive of a tree |
-//! | `dist/check.rs` | installing and running packages and archive in minimal Debian systems, and publishing the crates |
+//! | `dist/package.rs` | making packages and the archive from the folder |
+//! | `dist/check.rs` | installing and running the packages and the archive in minimal Debian systems; publishing of the crates |
 //! | `dist/image.rs` | the container image |
 //!
-//! Invariant: builds are reproducible. All times in packages and archives are the commit's time (or `SOURCE_DATE_EPOCH`), all files belong
-//! to root, and files are sorted by name.
+//! Invariant: builds are reproducible. All files in packages and archives have the commit's time (or `SOURCE_DATE_EPOCH`), belong to root
+//! and are sorted by name.
 
 mod check;
 mod compile;
@@ -56,13 +57,13 @@ pub struct Packages {
     archive: PathBuf,
 }
 
-/// Makes the packages and the archive. With `--check`, also checks them. Fails if cargo, a packaging tool or a check failed. The message
+/// Makes the packages and the archive, and checks them if `--check` is given. Fails if cargo, a packaging tool or a check fails; the error
 /// names the step.
 pub fn run(options: &DistOptions) -> Result<()> {
     let output = options.output.clone().unwrap_or_else(|| steps::target_folder().join("packages"));
     let work = steps::target_folder().join("dist-work");
     if options.check {
-        check::prepare()?;
+        check::install_requirements()?;
     }
     std::fs::create_dir_all(&output).with_context(|| format!("cannot create the folder {}", output.display()))?;
     if !options.compiled {
@@ -71,7 +72,7 @@ pub fn run(options: &DistOptions) -> Result<()> {
         compile::run()?;
     }
     steps::log_headline("Packing");
-    let seconds = source_time()?;
+    let seconds = source_date_seconds()?;
     let made = Packages {
         package: package::make_debian_package(&work, &output, &seconds)?,
         archive: package::make_archive(&work, &output, &seconds)?,
@@ -102,8 +103,8 @@ fn write_checksums(output: &Path, files: &[PathBuf]) -> Result<PathBuf> {
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Returns the time that all files in packages and archives get, in seconds since 1970.
-fn source_time() -> Result<String> {
+/// Returns the modification time for all files in packages and archives, in seconds since 1970.
+fn source_date_seconds() -> Result<String> {
     match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(seconds) => Ok(seconds),
         Err(_) => Ok(steps::output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(steps::checkout_root()))?

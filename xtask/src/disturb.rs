@@ -1,4 +1,4 @@
-//! `cargo xtask disturb`: kills trace recorders and traced programs at random moments.
+//! `cargo xtask disturb`: tests trace recording while recorders and traced programs are killed at random moments.
 
 use anyhow::Result;
 use clap::Args;
@@ -14,8 +14,8 @@ pub struct DisturbOptions {
     seed: u64,
 }
 
-/// Runs the test. Fails if a traced program behaved differently than without a recorder, or a recorder hung or left temporary files. The
-/// test's output names the round.
+/// Runs the test, which prints the number of each round. Fails if a traced program behaves differently than without a recorder, if a
+/// recorder hangs, or if it leaves temporary files.
 pub fn run(options: &DisturbOptions) -> Result<()> {
     let mut command = steps::cargo();
     command.args(["test", "--workspace", "--test", "trace_disturbed", "--", "--ignored", "--nocapture"]);

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: feeds mutated inputs to the file format readers, starting from the corpora in `crates/fuzz/corpus`.
+//! `cargo xtask fuzz`: feeds mutated inputs to all readers of file formats. The mutations start from the files in `crates/fuzz/corpus`.
 
 use anyhow::Result;
 use clap::Args;
@@ -16,14 +16,14 @@ pub struct FuzzOptions {
     seed: u64,
 }
 
-/// Builds and runs the fuzz targets. Fails if an input makes a reader panic, or use too much time or memory. The fuzzer's message says
-/// where this input is saved.
+/// Builds the workspace and runs the fuzz targets. Fails if an input makes a reader panic, or use too much time or memory. The fuzzer then
+/// prints where it has saved this input.
 pub fn run(options: &FuzzOptions) -> Result<()> {
     steps::run(steps::cargo().args(["build", "--workspace", "--all-targets"]))?;
     run_targets(options.target.as_deref(), options.seconds, options.seed)
 }
 
-/// Runs the fuzz targets, which must have been built.
+/// Runs the fuzz targets. The workspace must have been built.
 pub fn run_targets(target: Option<&str>, seconds: u64, seed: u64) -> Result<()> {
     let mut command = std::process::Command::new(steps::target_folder().join("debug/trodden-fuzz"));
     steps::run(command.args(target).args(["--seconds", &seconds.to_string(), "--seed", &seed.to_string()]))

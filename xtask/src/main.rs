@@ -5,13 +5,13 @@
 //! | `demo.rs` | from a fresh machine to the report of a real program |
 //! | `suite.rs` | all checks before a change is merged |
 //! | `release_check.rs` | all checks before a release |
-//! | `fuzz.rs` | mutated inputs for every reader |
-//! | `disturb.rs` | killing recorders of traces at random moments |
-//! | `tidy.rs`, `cycles.rs`, `pages.rs`, `pages/` | checks of sources and documentation |
-//! | `corpus.rs` | fetching, building and running real programs (by the crate `corpus`) |
+//! | `fuzz.rs` | mutated inputs for every reader of a file format |
+//! | `disturb.rs` | trace recording while processes are killed at random moments |
+//! | `tidy.rs`, `tidy/`, `cycles.rs`, `pages.rs`, `pages/` | checks of sources and documentation |
+//! | `corpus.rs` | fetching, building and running real programs, by means of the crate `corpus` |
 //! | `compile.rs` | compile times compared with clang |
-//! | `oracle.rs` | checking path profiles against independent oracles |
-//! | `dist.rs`, `dist/` | the Debian package and the archive |
+//! | `oracle.rs`, `oracle/` | checking path profiles against profiles obtained in other ways |
+//! | `dist.rs`, `dist/` | the Debian package, the rpm package and the archive |
 #![forbid(unsafe_code)]
 
 mod compile;
@@ -99,8 +99,8 @@ fn run(task: MaintenanceTask) -> Result<ExitCode> {
         MaintenanceTask::Demo(options) => demo::run(&options)?,
         MaintenanceTask::Test(options) => suite::run(&options)?,
         MaintenanceTask::ReleaseCheck => release_check::run()?,
-        MaintenanceTask::Tidy => suite::tidy()?,
-        MaintenanceTask::Sessions(options) => suite::sessions(&options)?,
+        MaintenanceTask::Tidy => suite::run_tidy()?,
+        MaintenanceTask::Sessions(options) => suite::run_sessions(&options)?,
         MaintenanceTask::Fuzz(options) => fuzz::run(&options)?,
         MaintenanceTask::Disturb(options) => disturb::run(&options)?,
         MaintenanceTask::Corpus(options) => corpus::run(&options)?,

@@ -1,7 +1,8 @@
-//! `cargo xtask oracle`: checks path profiles against independent oracles (`crates/oracle`).
+//! `cargo xtask oracle`: checks path profiles against independent oracles (`crates/oracle`), which are other ways to count executions.
 //!
-//! Each program is rebuilt from its bitcode with a counter in every block, and again with LLVM's edge counters. Then all block counts and
-//! all edge counts are compared. Random programs are also checked against a log of every step.
+//! Each program is rebuilt from its bitcode, once with a counter in every basic block and once with LLVM's edge counters. All counts of
+//! blocks and edges are then compared with those that follow from the path profile. Random programs are also compared with a log of every
+//! block that they execute.
 
 mod interesting;
 
@@ -13,7 +14,7 @@ use trodden_corpus::oracle::{build_oracle, check_run, has_differences};
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::{Corpus, Input, Variant, steps};
 
-/// The programs to check by default. They are written in C, C++ and Rust, and one of them is multi-threaded.
+/// The programs to check if none are named. They are written in C, C++ and Rust, and one of them is multi-threaded.
 const DEFAULT_PROGRAMS: &[&str] = &["gzip", "bzip2", "lua", "sqlite", "minisat", "pbzip2", "oxipng"];
 
 #[derive(Debug, Args)]
@@ -47,7 +48,7 @@ pub struct OracleOptions {
     first: u64,
 }
 
-/// Checks the programs and prints the results. Fails if a tool is missing or fails, or counts differ.
+/// Checks the programs and prints the results. Fails if a tool is missing or fails, or if counts differ.
 pub fn run(options: &OracleOptions) -> Result<()> {
     packages::ensure(PackagePurpose::Bench)?;
     let oracle = build_oracle()?;
@@ -82,7 +83,7 @@ pub fn run(options: &OracleOptions) -> Result<()> {
     }
 }
 
-/// Checks one run of a program. Returns true if all counts are equal.
+/// Runs a program on an input and compares all counts. Returns true if they are equal.
 fn check_program(corpus: &Corpus, program: &str, input: Input, oracle: &Path) -> Result<bool> {
     corpus.fetch(program)?;
     let variant = Variant::trodden();

@@ -1,5 +1,5 @@
-//! Checks the documentation: links work, quoted messages exist, each book's summary lists all pages, the guide is short, commands in shell
-//! blocks exist, and sessions print what the pages show.
+//! Checks the documentation: links work, quoted messages exist, each book's summary lists all of its pages, the guide is not too long,
+//! commands in shell blocks exist, and console sessions print what the pages show.
 
 pub mod sessions;
 
@@ -12,21 +12,21 @@ use trodden_corpus::steps;
 
 const GUIDE_FOLDER: &str = "docs/guide/src";
 const HANDBOOK_FOLDER: &str = "docs/handbook/src";
-/// Maximum number of pages in the guide, not counting its summary.
+/// Maximum number of pages in the guide. The summary does not count.
 const MAX_GUIDE_PAGES: usize = 18;
 const MAX_GUIDE_WORDS: usize = 25_000;
 const MESSAGES_FILE: &str = "docs/messages.txt";
 const COMMANDS_WITH_SUBCOMMANDS: &[&str] = &["coverage", "experiment", "fleet", "graph", "runs", "sequence", "suite", "trace", "waits"];
 const PROGRAMS: [&str; 2] = ["trodden", "trodden-lab"];
 
-/// Returns a finding for each broken link, each page that a summary lacks, and each other fault of the pages.
+/// Returns a message for each broken link, for each page that its book's summary lacks, and for each other fault in the pages.
 pub fn check() -> Result<Vec<String>> {
     let pages = read_pages()?;
     let anchors: BTreeMap<&str, BTreeSet<String>> = pages.iter().map(|(file, text)| (file.as_str(), heading_anchors(text))).collect();
     let mut findings = Vec::new();
     for (file, text) in &pages {
         for (line, link) in parse_links(text) {
-            if let Some(problem) = link_problem(file, &link, &anchors) {
+            if let Some(problem) = find_link_problem(file, &link, &anchors) {
                 findings.push(format!("{file}:{line}: {problem}"));
             }
         }
@@ -41,13 +41,14 @@ pub fn check() -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Returns a finding for each unknown command and option in the pages' shell blocks. `trodden` is the path of the built command;
+/// Returns a message for each unknown command or option in the pages' shell blocks. `trodden` is the path of the built program;
 /// `trodden-lab` must be in the same folder.
 pub fn check_commands(trodden: &Path) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     let mut help: BTreeMap<String, Option<String>> = BTreeMap::new();
     for (file, text) in read_pages()? {
-        for (line, words) in shell_lines(&text).into_iter().flat_map(|(line, text)| invocations(&text).into_iter().map(move |w| (line, w)))
+        for (line, words) in
+            parse_shell_lines(&text).into_iter().flat_map(|(line, text)| parse_invocations(&text).into_iter().map(move |w| (line, w)))
         {
             let [program, words @ ..] = &words[..] else { continue };
             let has_subcommand =
@@ -59,7 +60,7 @@ pub fn check_commands(trodden: &Path) -> Result<Vec<String>> {
                 findings.push(format!("{file}:{line}: unknown command `{named}`"));
                 continue;
             };
-            // Arguments after `--` belong to the program that trodden runs, and the options of `cc` and `c++` are clang's.
+            // Arguments after `--` belong to the program that trodden starts, and the options of `cc` and `c++` are clang's.
             let own = words[1..].iter().take_while(|w| *w != "--").filter(|w| w.starts_with("--") && verb != "cc" && verb != "c++");
             let unknown = own.map(|w| w.split('=').next().unwrap_or(w)).filter(|w| !known.contains(*w));
             findings.extend(unknown.map(|option| format!("{file}:{line}: `{named}` has no option {option}")));
@@ -87,7 +88,7 @@ fn read_pages() -> Result<Vec<(String, String)>> {
     Ok(pages)
 }
 
-/// Returns the lines outside of fenced blocks, with their line numbers.
+/// Returns all lines that are not in a fenced block, with their line numbers.
 fn lines_outside_blocks(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut is_code = false;
     (1..).zip(text.lines()).filter(move |(_, line)| {
@@ -100,7 +101,7 @@ fn lines_outside_blocks(text: &str) -> impl Iterator<Item = (usize, &str)> {
 fn parse_links(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in lines_outside_blocks(text) {
-        // Text in backquotes contains no links.
+        // `](` between backquotes is code and not a link.
         let outside: String = line.split('`').step_by(2).collect::<Vec<_>>().join("``");
         for rest in outside.split("](").skip(1) {
             found.extend(rest.split_once(')').map(|(link, _)| (number, link.to_owned())));
@@ -109,7 +110,7 @@ fn parse_links(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns the anchors that Markdown renderers generate for headings.
+/// Returns the anchors by which links refer to the page's headings, as Markdown renderers generate them.
 fn heading_anchors(text: &str) -> BTreeSet<String> {
     let headings = lines_outside_blocks(text).filter(|(_, line)| line.starts_with('#'));
     headings.map(|(_, line)| heading_anchor(line.trim_start_matches('#').trim())).collect()
@@ -120,12 +121,12 @@ fn heading_anchor(heading: &str) -> String {
     kept.replace(' ', "-")
 }
 
-fn link_problem(file: &str, link: &str, anchors: &BTreeMap<&str, BTreeSet<String>>) -> Option<String> {
+fn find_link_problem(file: &str, link: &str, anchors: &BTreeMap<&str, BTreeSet<String>>) -> Option<String> {
     if link.contains("://") || link.starts_with("mailto:") {
         return None;
     }
     let (path, anchor) = link.split_once('#').map_or((link, None), |(path, anchor)| (path, Some(anchor)));
-    let target = if path.is_empty() { file.to_owned() } else { resolve(Path::new(file).parent().unwrap_or(Path::new("")), path) };
+    let target = if path.is_empty() { file.to_owned() } else { resolve_link(Path::new(file).parent().unwrap_or(Path::new("")), path) };
     if !steps::checkout_root().join(&target).exists() {
         return Some(format!("broken link {link}: {target} does not exist"));
     }
@@ -133,7 +134,7 @@ fn link_problem(file: &str, link: &str, anchors: &BTreeMap<&str, BTreeSet<String
     is_missing.then(|| format!("broken link {link}: {target} does not have this heading"))
 }
 
-fn resolve(folder: &Path, link: &str) -> String {
+fn resolve_link(folder: &Path, link: &str) -> String {
     let mut out = PathBuf::new();
     for part in folder.join(link).components() {
         match part {
@@ -163,8 +164,8 @@ fn check_guide_size(pages: &[(String, String)]) -> Vec<String> {
     findings
 }
 
-/// Checks tables whose first column is "message": each quoted text, apart from numbers and `...`, must be part of one of the project's
-/// messages. Messages of other programs are exempt; their rows name the program: "(from the linker)".
+/// Checks the messages that the guide quotes in tables whose first column is "message": some message of the project must contain each part
+/// between numbers and `...` of the quoted text. Rows that name another program, such as "(from the linker)", are exempt.
 fn check_messages(pages: &[(String, String)], messages: &str) -> Vec<String> {
     let mut findings = Vec::new();
     for (file, text) in pages.iter().filter(|(file, _)| file.starts_with(GUIDE_FOLDER)) {
@@ -188,13 +189,13 @@ fn check_summary(book: &str, pages: &[(String, String)]) -> Vec<String> {
     let Some((_, summary)) = pages.iter().find(|(file, _)| *file == summary_file) else {
         return vec![format!("{summary_file} is missing")];
     };
-    let listed: BTreeSet<String> = parse_links(summary).into_iter().map(|(_, link)| resolve(Path::new(book), &link)).collect();
+    let listed: BTreeSet<String> = parse_links(summary).into_iter().map(|(_, link)| resolve_link(Path::new(book), &link)).collect();
     let own = pages.iter().map(|(file, _)| file).filter(|file| file.starts_with(book) && **file != summary_file);
     own.filter(|file| !listed.contains(*file)).map(|file| format!("{file}: SUMMARY.md does not list it")).collect()
 }
 
-/// Returns the command lines in blocks marked `sh`, and the lines after `$ ` in blocks marked `console`.
-fn shell_lines(text: &str) -> Vec<(usize, String)> {
+/// Returns the lines in blocks marked `sh` and the commands in blocks marked `console`, with their line numbers.
+fn parse_shell_lines(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut kind = "";
     for (number, line) in (1..).zip(text.lines()) {
@@ -212,9 +213,9 @@ fn shell_lines(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Splits the invocations of `trodden` and `trodden-lab` in a command line into words. `cargo trodden` is ignored, because its options are
-/// cargo's.
-fn invocations(line: &str) -> Vec<Vec<String>> {
+/// Finds the calls of `trodden` and `trodden-lab` in a command line, and splits each into words. Calls of `cargo trodden` are ignored,
+/// because their options are cargo's.
+fn parse_invocations(line: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     for part in line.split(['&', ';', '|', '"', '(', ')']) {
         let words: Vec<&str> = part.split_whitespace().collect();
@@ -236,7 +237,7 @@ mod tests {
     fn links_in_code_are_ignored() {
         assert_eq!(parse_links("a [b](c.md#d) `[x](y)`\n```\n[e](f)\n```\n"), [(1, "c.md#d".to_owned())]);
         assert_eq!(heading_anchors("# Two words: `x`\n"), BTreeSet::from(["two-words-x".to_owned()]));
-        assert_eq!(resolve(Path::new("docs/guide/src"), "../../commands.md"), "docs/commands.md");
+        assert_eq!(resolve_link(Path::new("docs/guide/src"), "../../commands.md"), "docs/commands.md");
     }
 
     #[test]
@@ -267,17 +268,17 @@ mod tests {
     #[test]
     fn broken_links_are_found() {
         let anchors = BTreeMap::from([("ARCHITECTURE.md", BTreeSet::from(["limits".to_owned()]))]);
-        assert_eq!(link_problem("ARCHITECTURE.md", "#limits", &anchors), None);
-        assert!(link_problem("ARCHITECTURE.md", "#others", &anchors).is_some());
-        assert!(link_problem("ARCHITECTURE.md", "no/such/page.md", &anchors).is_some());
-        assert_eq!(link_problem("ARCHITECTURE.md", "https://example.org", &anchors), None);
+        assert_eq!(find_link_problem("ARCHITECTURE.md", "#limits", &anchors), None);
+        assert!(find_link_problem("ARCHITECTURE.md", "#others", &anchors).is_some());
+        assert!(find_link_problem("ARCHITECTURE.md", "no/such/page.md", &anchors).is_some());
+        assert_eq!(find_link_problem("ARCHITECTURE.md", "https://example.org", &anchors), None);
     }
 
     #[test]
     fn commands_are_read_from_shell_blocks() {
         let page = "```sh\nCC=\"trodden cc\" make\ntrodden record --name a -- ./x --y  # runs it\ncargo trodden build \
             --release\n```\n```console\n$ trodden report\nno command\n```\n";
-        let found: Vec<Vec<String>> = shell_lines(page).iter().flat_map(|(_, line)| invocations(line)).collect();
+        let found: Vec<Vec<String>> = parse_shell_lines(page).iter().flat_map(|(_, line)| parse_invocations(line)).collect();
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(found, [words("trodden cc"), words("trodden record --name a -- ./x --y"), words("trodden report")]);
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask release-check`: runs all checks that a release must pass, including those that take too long to run for every change.
+//! `cargo xtask release-check`: runs all checks that a release must pass, including those that take too long for every change.
 
 use crate::corpus::{CLANG_VARIABLE, OWN_PROGRAM};
 use crate::suite::{self, OLDEST_CLANG};
@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Instant;
 use trodden_corpus::steps;
 
-/// Arguments of the `cargo xtask` commands to run.
+/// The `cargo xtask` commands to run, as lists of arguments.
 const RELEASE_TASKS: &[&[&str]] = &[
     &["test"],
     &["sessions", "--slow"],
@@ -19,16 +19,17 @@ const RELEASE_TASKS: &[&[&str]] = &[
     &["dist", "--check"],
 ];
 
-/// Commands that are run again with the oldest clang that trodden supports.
+/// `cargo xtask` commands to run again with [`OLDEST_CLANG`].
 const OLDEST_CLANG_TASKS: &[&[&str]] = &[&["corpus", "run", "all"], &["oracle"]];
 
-/// More random programs for the tests of `trodden-oracle`: the variable that selects them, and their seeds.
+/// The environment variable that selects the random programs for the tests of `trodden-oracle`, and the seeds of these programs. They are
+/// more than in `cargo xtask test`.
 const ORACLE_SEEDS: (&str, &str) = ("TRODDEN_ORACLE_SEEDS", "0-19");
 
-/// Runs all commands, even after one has failed. Fails if a command failed. The message names all commands that failed.
+/// Runs all tasks, even after one of them has failed. Fails if any task has failed; the error names all that did.
 pub fn run() -> Result<()> {
     let mut failed = Vec::new();
-    for (name, mut task) in tasks() {
+    for (name, mut task) in list_tasks() {
         let started = Instant::now();
         let result = steps::run(&mut task);
         eprintln!("\n== {name}: {}, {} s", if result.is_ok() { "passed" } else { "failed" }, started.elapsed().as_secs());
@@ -42,8 +43,8 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// All tasks in order, with their names.
-fn tasks() -> Vec<(String, Command)> {
+/// Returns all tasks in the order of running, each with its name.
+fn list_tasks() -> Vec<(String, Command)> {
     let own = |arguments: &[&str]| {
         let mut command = Command::new(OWN_PROGRAM);
         command.args(arguments);

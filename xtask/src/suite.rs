@@ -14,14 +14,15 @@ use std::time::Instant;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 
-/// Fuzzing time per target, in seconds.
+/// How long each fuzz target runs, in seconds.
 const FUZZ_SECONDS: u64 = 5;
 
-/// Environment variable that tells tests not to build the plugin, because it is already in the command's folder.
+/// An environment variable with its value. It tells tests not to build the clang plugin, because the plugin is already in the folder of the
+/// built programs.
 const PLUGIN_IS_BUILT: (&str, &str) = ("TRODDEN_TEST_PLUGIN", "built");
 
 pub const OLDEST_CLANG: &str = "clang-19";
-/// Test files that are also run with the oldest clang. Some of them compare trodden's counts with those of LLVM's own passes.
+/// Test files that are also run with the oldest clang. Some of them compare trodden's counts with those of LLVM's own instrumentation.
 const OLDEST_CLANG_TESTS: [&str; 4] = ["lines", "pgo", "oracles", "random"];
 
 #[derive(Debug, Args)]
@@ -41,19 +42,19 @@ pub fn run(options: &SuiteOptions) -> Result<()> {
         steps::log_headline("Format");
         steps::run(steps::cargo().args(["fmt", "--all", "--check"]))?;
     }
-    tidy()?;
+    run_tidy()?;
     if !options.fast {
         steps::log_headline("Lints");
         steps::run(steps::cargo().args(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
     }
     steps::log_headline("Build");
-    // The complete workspace is built because cargo does not know that tests need the plugin. All targets are built because without the
-    // tests, the dependencies would have different features and would be compiled twice.
+    // The complete workspace is built because cargo does not know that tests need the plugin. `--all-targets` makes cargo build the tests
+    // as well: without them, dependencies would have fewer features, and would be compiled again for the tests.
     steps::run(steps::cargo().args(["build", "--workspace", "--all-targets"]))?;
     steps::log_headline("Commands in the documentation");
     fail_on_findings(&pages::check_commands(&steps::target_folder().join("debug/trodden"))?)?;
     if !options.fast {
-        sessions(&pages::sessions::SessionOptions::fast())?;
+        run_sessions(&pages::sessions::SessionOptions::fast_sessions())?;
     }
     steps::log_headline("Tests");
     run_tests(options)?;
@@ -72,7 +73,7 @@ pub fn run(options: &SuiteOptions) -> Result<()> {
     Ok(())
 }
 
-pub fn tidy() -> Result<()> {
+pub fn run_tidy() -> Result<()> {
     steps::log_headline("Sources and documentation");
     let mut findings = tidy::check()?;
     findings.extend(cycles::check()?);
@@ -80,7 +81,7 @@ pub fn tidy() -> Result<()> {
     fail_on_findings(&findings)
 }
 
-pub fn sessions(options: &pages::sessions::SessionOptions) -> Result<()> {
+pub fn run_sessions(options: &pages::sessions::SessionOptions) -> Result<()> {
     steps::log_headline("Console sessions in the documentation");
     fail_on_findings(&pages::sessions::check(options)?)
 }
@@ -102,7 +103,7 @@ fn run_tests(options: &SuiteOptions) -> Result<()> {
         return steps::run(steps::cargo().args(["test", "--workspace", "--no-fail-fast"]).args(filter).envs([PLUGIN_IS_BUILT]));
     }
     if !options.fast {
-        // nextest skips documentation tests.
+        // nextest does not run documentation tests.
         let packages = documented_packages()?;
         ensure!(!packages.is_empty(), "no package has documentation tests. Mend how they are found");
         steps::run(steps::cargo().args(["test", "--doc"]).args(packages.iter().flat_map(|name| ["--package", name])).args(filter))?;
@@ -110,8 +111,8 @@ fn run_tests(options: &SuiteOptions) -> Result<()> {
     steps::run(steps::cargo().args(["nextest", "run", "--workspace", "--no-fail-fast"]).args(filter).envs([PLUGIN_IS_BUILT]))
 }
 
-/// Returns the packages that have documentation tests. Testing the complete workspace instead would change the features of some
-/// dependencies, and cargo would compile all crates again.
+/// Returns the packages that have documentation tests. Only these are tested, because with the complete workspace, some dependencies would
+/// have different features, and cargo would compile all crates again.
 fn documented_packages() -> Result<BTreeSet<String>> {
     let mut packages = BTreeSet::new();
     for file in tidy::tracked_files()?.iter().filter(|file| file.ends_with(".rs")) {
@@ -124,10 +125,10 @@ fn documented_packages() -> Result<BTreeSet<String>> {
     Ok(packages)
 }
 
-/// Returns true if a doc comment in a source file contains a code block that rustdoc would compile.
+/// Returns true if the doc comments in a source file contain a code block that rustdoc compiles.
 fn has_documentation_test(text: &str) -> bool {
     let comments = text.lines().filter_map(|line| line.trim_start().strip_prefix("///").or_else(|| line.trim_start().strip_prefix("//!")));
-    // Fences alternate: one opens a block, the next one closes it.
+    // Fences alternate between opening and closing a block, so that every second one opens a block.
     let openings = comments.filter_map(|line| line.trim_start().strip_prefix("```")).step_by(2);
     openings
         .into_iter()
@@ -140,16 +141,17 @@ fn test_with_oldest_clang() -> Result<()> {
         eprintln!("skipped: {OLDEST_CLANG} is not installed (`cargo xtask test` without --fast installs it)");
         return Ok(());
     }
-    // Code from rustc needs a newer LLVM.
+    // The oldest clang cannot read code from rustc's newer LLVM.
     let mut tests = test_files(&OLDEST_CLANG_TESTS);
     steps::run(tests.args(["--", "--skip", "rust", "--skip", "cargo"]).env(CLANG_VARIABLE, OLDEST_CLANG))
 }
 
-/// Returns a command that runs the tests in all test files with these names, after the workspace was built.
+/// Returns a command that runs all test files with the given names. The workspace must have been built.
 pub fn test_files(names: &[&str]) -> Command {
     let mut tests = steps::cargo();
     if has_nextest() {
-        // `--test` would select other features of dependencies, and compile most crates again.
+        // A filter is used because the option `--test` would select different features of dependencies, and most crates would be compiled
+        // again.
         let filter = names.iter().map(|name| format!("binary({name})")).collect::<Vec<_>>().join(" + ");
         tests.args(["nextest", "run", "--workspace", "--no-fail-fast", "--filterset", &filter]);
     } else {

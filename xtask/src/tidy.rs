@@ -1,7 +1,8 @@
-//! Checks sources for rules that the compiler does not know: module comments, lengths, names of types, unfinished work, purity of the core,
-//! and dependencies between crates.
+//! Checks sources for rules that the compiler does not know: module comments, lengths of files and functions, unique type names, no
+//! unfinished work, no input or output in pure code, and dependencies between crates.
 //!
-//! The map in ARCHITECTURE.md assigns each crate to a room. A crate may depend only on crates in its own room and in rooms above it.
+//! The map in ARCHITECTURE.md assigns each crate to a room, as it calls a group of crates. A crate may depend only on crates in its own
+//! room and in the rooms above it.
 
 mod functions;
 mod messages;
@@ -14,23 +15,24 @@ use std::path::Path;
 use std::process::Command;
 use trodden_corpus::steps;
 
-/// Maximum number of lines in a file without a stated reason for more. The reason is a leading comment that starts with [`REASON_PREFIX`].
+/// Maximum number of lines in a file that states no reason for more. A file states a reason in a leading comment that starts with
+/// [`REASON_PREFIX`].
 const MAX_FILE_LINES_WITHOUT_REASON: usize = 500;
 const MAX_FILE_LINES: usize = 700;
-/// Maximum number of lines in a function without a comment that states a reason. Comments and empty lines do not count.
+/// Maximum number of lines in a function that contains no comment with a reason for more. Comments and empty lines do not count.
 const MAX_FUNCTION_LINES_WITHOUT_REASON: usize = 50;
 /// Maximum number of lines in any function. Comments and empty lines do not count.
 const MAX_FUNCTION_LINES: usize = 80;
-/// Start of a comment that states why a file or function is long.
+/// Start of a comment with the reason why a file or a function is long.
 const REASON_PREFIX: &str = "// Length: ";
 const MAX_COLUMNS: usize = 140;
-/// Maximum number of columns in Markdown prose. Tables are exempt.
+/// Maximum width of Markdown prose in columns. Tables are exempt.
 const MAX_PROSE_COLUMNS: usize = 160;
 /// Documents that newcomers read first. Each must fit on two screens.
 const NEWCOMER_DOCUMENTS: [&str; 2] = ["README.md", "ARCHITECTURE.md"];
-/// Maximum number of lines in such a document, including tables.
+/// Maximum number of lines in such a document, tables included.
 const MAX_NEWCOMER_DOCUMENT_LINES: usize = 110;
-/// Marks of unfinished work. They are split in two, so that this file does not contain them.
+/// Words that mark unfinished work. Each is written in two parts here, so that this file does not contain it.
 const UNFINISHED_MARKS: &[&str] = &[
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -39,9 +41,9 @@ const UNFINISHED_MARKS: &[&str] = &[
     concat!("unimplemented", "!("),
     concat!("dbg", "!("),
 ];
-/// Prefixes of paths that exist only on one machine.
+/// Starts of paths that exist on only one machine.
 const PRIVATE_PATHS: &[&str] = &[concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/Us", "ers/")];
-/// Extensions of files that are checked for trailing white space because no formatter removes it there.
+/// Extensions of files that are checked for trailing white space. No formatter removes it from these files.
 const TRAILING_SPACE_EXTENSIONS: &[&str] = &[".sh", ".toml", ".c", ".js", ".css"];
 const PURE_SOURCES: &[&str] = &[
     "crates/flow/src/",
@@ -88,26 +90,27 @@ pub fn check() -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Returns the files that git tracks, and untracked files that git does not ignore.
+/// Returns the paths of all files that git tracks, and of all untracked files that it does not ignore.
 pub fn tracked_files() -> Result<Vec<String>> {
     let mut command = Command::new("git");
-    // The checkout may belong to a different user.
+    // git would refuse to read a checkout that belongs to a different user.
     command.current_dir(steps::checkout_root()).args(["-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard"]);
     Ok(steps::output(&mut command)?.lines().map(str::to_owned).collect())
 }
 
 const COMMAND_SOURCES: &str = "crates/trodden/src/";
-/// Files of the command that may write directly to standard output. The names they print cannot contain control sequences.
+/// Files of the crate `trodden` that may write directly to standard output. The names that they print cannot contain control sequences.
 const DIRECT_OUTPUT_FILES: [&str; 3] = ["commands/manual.rs", "commands/trace/record.rs", "commands/copies.rs"];
 
-/// Crates that may print and read the environment: programs, code that runs inside the subject or the compiler, and maintenance tools.
+/// Crates that may print and read environment variables: programs, code that runs inside the profiled program or the compiler, and
+/// maintenance tools.
 const OUTER_CRATES: &[&str] =
     &["console", "corpus", "fuzz", "instrument", "lab", "oracle", "qemu-plugin", "runtime", "testkit", "trodden", "waits-recorder"];
-/// Functions and macros that all other crates must not use. Those crates return values, write to a given writer, report through `log`, and
-/// take values of environment variables as arguments.
+/// Functions and macros that all other crates must not use. Instead, they return values, write to a writer that the caller passes, report
+/// through the crate `log`, and take the values of environment variables as arguments.
 const OUTER_ONLY_FUNCTIONS: &[&str] =
     &["println!", " print!(", "io::stdout()", "io::stderr()", "env::var", "env::temp_dir", "env::current_dir", "env::args"];
-/// Library files that may read the temporary folder or `PATH` from the environment, as exceptions.
+/// Files of other crates that may, as an exception, read `PATH` or the path of the temporary folder from the environment.
 const ENVIRONMENT_READERS: &[&str] = &[
     "crates/profile/src/store.rs",
     "crates/profile/src/private.rs",
@@ -115,10 +118,11 @@ const ENVIRONMENT_READERS: &[&str] = &[
     "crates/analysis/src/field/aggregate.rs",
 ];
 
-/// Crates that work in temporary folders. There, `create_dir_all` could re-create a folder that was removed.
+/// Crates whose temporary folders may be removed while they work. They must not call `create_dir_all`, which would create such a folder
+/// again.
 const TEMPORARY_FOLDER_CRATES: &[&str] = &["analysis", "coverage", "distributed", "driver", "recording", "trace"];
 
-/// For each folder of the command's sources, the modules that it must not use.
+/// Modules that the sources of the command must not use, for each of its folders.
 const FORBIDDEN_MODULES: [(&str, &[&str]); 1] = [("cli/", &["commands"])];
 
 fn check_text(file: &str, text: &str) -> Vec<String> {
@@ -156,7 +160,7 @@ fn check_text(file: &str, text: &str) -> Vec<String> {
     findings
 }
 
-/// Returns the numbers of lines that are too wide. Tables and fenced blocks in Markdown are exempt.
+/// Returns the line numbers of prose that is too wide. Tables and fenced blocks are exempt.
 fn find_wide_prose(text: &str) -> Vec<usize> {
     let mut quoted = false;
     let mut found = Vec::new();
@@ -228,13 +232,13 @@ fn check_crates() -> Result<Vec<String>> {
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let name = package["name"].as_str().unwrap_or_default();
         findings.extend(check_dependencies(name, package, &rooms));
-        findings.extend(check_roots(name, package)?);
+        findings.extend(check_unsafe_code(name, package)?);
     }
     Ok(findings)
 }
 
-/// Reads the map of ARCHITECTURE.md and returns the number of each crate's room. Rows have the form `| room | `crate` | what |`. Only the
-/// first row of a room names the room.
+/// Reads the map in ARCHITECTURE.md and returns the number of each crate's room. The map is a table with rows of the form `| room | `crate`
+/// | what |`, in which only the first row of a room contains its name.
 fn parse_rooms(architecture: &str) -> BTreeMap<String, usize> {
     let mut rooms = BTreeMap::new();
     let mut room = 0;
@@ -249,11 +253,11 @@ fn parse_rooms(architecture: &str) -> BTreeMap<String, usize> {
     rooms
 }
 
-/// Checks that a crate depends only on crates in its own room and in rooms above it.
+/// Returns a message for each dependency of a crate that is in a room below the crate's own, and for other forbidden dependencies.
 fn check_dependencies(name: &str, package: &Value, rooms: &BTreeMap<String, usize>) -> Vec<String> {
     let short = |name: &str| name.strip_prefix("trodden-").unwrap_or(name).to_owned();
     let mut findings = Vec::new();
-    // Dependencies for tests and build scripts are not restricted.
+    // Dependencies of tests and build scripts are not checked.
     let normal = package["dependencies"].as_array().into_iter().flatten().filter(|d| d["kind"].is_null());
     for dependency in normal.filter_map(|d| d["name"].as_str()) {
         if dependency == "anyhow" && !ANYHOW_CRATES.contains(&name) {
@@ -271,8 +275,8 @@ fn check_dependencies(name: &str, package: &Value, rooms: &BTreeMap<String, usiz
     findings
 }
 
-/// Checks that a crate forbids unsafe code unless it is listed as needing unsafe code.
-fn check_roots(name: &str, package: &Value) -> Result<Vec<String>> {
+/// Checks that each target of a package forbids unsafe code, except in the packages that need it.
+fn check_unsafe_code(name: &str, package: &Value) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     if UNSAFE_CRATES.contains(&name) {
         return Ok(findings);

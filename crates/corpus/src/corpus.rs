@@ -1,4 +1,4 @@
-//! Fetches, builds and runs the programs of `corpus/` by calling their shell recipes.
+//! Fetches, builds and runs the real-world programs of `corpus/`. Each program has a recipe, which is a shell script.
 
 use crate::input::Input;
 use crate::packages;
@@ -9,25 +9,25 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A folder in which programs of the corpus are fetched, built and run.
+/// The corpus of real-world programs, with a working folder in which they are fetched, built and run.
 #[derive(Debug)]
 pub struct Corpus {
     folder: PathBuf,
 }
 
 impl Corpus {
-    /// Uses the folder `corpus` in cargo's target folder.
+    /// Returns the corpus whose working folder is `corpus` in cargo's target folder.
     pub fn in_target() -> Corpus {
         Corpus { folder: steps::target_folder().join("corpus") }
     }
 
-    /// Uses the folder at this path.
+    /// Returns the corpus with this working folder.
     pub fn in_folder(folder: &Path) -> Corpus {
         Corpus { folder: folder.to_owned() }
     }
 
-    /// Resolves program names and installs the Debian packages that the builds need. Without names, uses the `default` programs. Fails if a
-    /// name is unknown, or a package cannot be installed.
+    /// Returns the programs with these names, or the `default` programs if no names are given. Also installs the Debian packages that
+    /// building them requires. Fails if a name is unknown, or if a package cannot be installed.
     pub fn prepare(&self, named: &[String], default: &[&str]) -> Result<Vec<String>> {
         let default: Vec<String> = default.iter().map(|p| (*p).to_owned()).collect();
         let programs = self.programs(if named.is_empty() { &default } else { named })?;
@@ -35,7 +35,8 @@ impl Corpus {
         Ok(programs)
     }
 
-    /// Expands `all` in a list of program names to the complete corpus. Fails if a name is unknown. The message lists all programs.
+    /// Checks a list of program names and returns it. The name `all` stands for all programs of the corpus. Fails if a name is unknown; the
+    /// error lists all programs.
     pub fn programs(&self, named: &[String]) -> Result<Vec<String>> {
         let all: Vec<String> = steps::output(Command::new("bash").arg(script()).arg("list"))?.lines().map(str::to_owned).collect();
         if named.iter().any(|n| n == "all") {
@@ -47,7 +48,7 @@ impl Corpus {
         }
     }
 
-    /// Returns a listing that describes each program in one line.
+    /// Returns a text with one line about each program.
     pub fn describe_programs(&self) -> Result<String> {
         steps::output(self.recipe_command("about", "all").env("BUILD", "plain"))
     }
@@ -63,23 +64,23 @@ impl Corpus {
         packages::ensure_packages(&packages)
     }
 
-    /// Fetches the Debian source package with this name and returns the folder of its sources.
+    /// Fetches the sources of a Debian source package. Returns their folder.
     pub fn fetch_source(&self, package: &str) -> Result<PathBuf> {
         self.run_recipe(&mut self.recipe_command("source", package))?;
         Ok(self.folder.join("src").join(package))
     }
 
-    /// Fetches a program's sources unless they are present.
+    /// Fetches the sources of a program, unless this has been done before.
     pub fn fetch(&self, program: &str) -> Result<()> {
         self.run_recipe(&mut self.recipe_command("fetch", program))
     }
 
-    /// Creates a program's input files if they are missing.
+    /// Creates the input files of a program, unless they exist.
     pub fn create_inputs(&self, program: &str) -> Result<()> {
         self.run_recipe(&mut self.recipe_command("inputs", program))
     }
 
-    /// Builds a variant of a program, even if it is up to date.
+    /// Builds a variant of a program, even if its executable is up to date.
     pub fn build(&self, program: &str, variant: &Variant) -> Result<()> {
         if let Some(scheme) = variant.scheme() {
             return self.build_with_scheme(program, variant, scheme);
@@ -90,13 +91,14 @@ impl Corpus {
         if let Some(trained) = variant.training_runs() {
             let file = self.export_known_paths(program, trained)?;
             let options = variables.iter_mut().filter(|(name, _)| *name == "TRODDEN_INSTRUMENT");
-            options.for_each(|(_, text)| text.push(format!(" {}={}", trained.name(), percent_encode_path(&file))));
+            options.for_each(|(_, text)| text.push(format!(" {}={}", trained.export_format(), percent_encode_path(&file))));
         }
         command.envs(variables).env("BUILD", variant.folder());
         self.run_recipe(&mut command)
     }
 
-    /// Re-instruments the default build so that it counts only the paths that the short run executes. `scheme` numbers these paths.
+    /// Builds a variant that counts only those paths that the program's short run executes. It is made from the default build by
+    /// instrumenting that again. `scheme` is the way to number these paths.
     fn build_with_scheme(&self, program: &str, variant: &Variant, scheme: &str) -> Result<()> {
         let stored = self.full_profile(program, Input::Train)?;
         log::info!("building {program} ({})", variant.name());
@@ -110,29 +112,30 @@ impl Corpus {
         steps::output(instrument.arg("--interesting").arg(&stored)).map(drop)
     }
 
-    /// Exports the paths of the runs that a variant is trained on, for use by its build. Returns the exported file.
+    /// Exports the paths of a program's training runs to a file that the instrumentation reads. Returns the file.
     fn export_known_paths(&self, program: &str, trained: TrainingRuns) -> Result<PathBuf> {
         let stored = match trained {
             TrainingRuns::TrainAndSuite if self.suite_runs(program)? == 0 => {
                 bail!("{program} has no test suite, which this variant needs. Add one to corpus/programs/{program}.sh, or omit the variant")
             }
-            TrainingRuns::TrainAndSuite => self.profile_runs(program, &[Input::Train, Input::Suite], trained.runs())?,
-            TrainingRuns::Train => self.profile_runs(program, &[Input::Train], trained.runs())?,
+            TrainingRuns::TrainAndSuite => self.profile_inputs(program, &[Input::Train, Input::Suite], trained.file_name_part())?,
+            TrainingRuns::Train => self.profile_inputs(program, &[Input::Train], trained.file_name_part())?,
         };
-        let file = stored.with_extension(trained.name());
+        let file = stored.with_extension(trained.export_format());
         let mut export = Command::new(steps::programs_folder().join("trodden"));
-        steps::output(export.args(["export", trained.name()]).arg(&stored).arg("-o").arg(&file))?;
+        steps::output(export.args(["export", trained.export_format()]).arg(&stored).arg("-o").arg(&file))?;
         Ok(file)
     }
 
     /// Builds a program with trodden's default settings, runs it, and returns the file with the run's profile. Fails if the program cannot
-    /// be built or run, or nothing was counted.
+    /// be built or run, or if the run wrote no counts.
     pub fn full_profile(&self, program: &str, input: Input) -> Result<PathBuf> {
-        self.profile_runs(program, &[input], input.name())
+        self.profile_inputs(program, &[input], input.name())
     }
 
-    /// Like [`Corpus::full_profile`], but runs the program once per input and merges the profiles.
-    fn profile_runs(&self, program: &str, inputs: &[Input], name: &str) -> Result<PathBuf> {
+    /// Builds a program with trodden's default settings, runs it on each of the inputs, and returns the file with the sum of the profiles.
+    /// The file's name contains `name`.
+    fn profile_inputs(&self, program: &str, inputs: &[Input], name: &str) -> Result<PathBuf> {
         let trodden = Variant::trodden();
         self.create_inputs(program)?;
         self.build_once(program, &trodden)?;
@@ -153,7 +156,7 @@ impl Corpus {
         self.folder.join("profiles").join(format!("{program}.{runs}.trodden"))
     }
 
-    /// Builds a variant if its executable is missing, or older than the tools that build it.
+    /// Builds a variant of a program if its executable is missing, or is older than trodden's own programs with which it was built.
     pub fn build_once(&self, program: &str, variant: &Variant) -> Result<()> {
         let changed = |path: PathBuf| std::fs::metadata(path).and_then(|m| m.modified()).ok();
         let tools = variant.tools().into_iter().filter_map(changed).max();
@@ -161,12 +164,14 @@ impl Corpus {
         if is_up_to_date { Ok(()) } else { self.build(program, variant) }
     }
 
-    /// Runs a variant under the command `runner` (empty for none) and returns a checksum of the variant's output.
+    /// Runs a variant of a program and returns a checksum of the program's output. `runner` is a command that runs the program, such as
+    /// `perf stat`; if it is empty, the program is run directly.
     pub fn run(&self, program: &str, variant: &Variant, input: Input, runner: &str) -> Result<String> {
         self.run_build(&variant.folder(), program, variant, input, runner)
     }
 
-    /// Like [`Corpus::run`], but without debug information, for runners that cannot read clang's debug information.
+    /// Runs a variant of a program like [`Corpus::run`], but removes its debug information before. It is meant for runners that cannot read
+    /// clang's debug information.
     pub fn run_stripped(&self, program: &str, variant: &Variant, input: Input, runner: &str) -> Result<String> {
         let build = format!("{}-stripped", variant.folder());
         let folder = self.folder.join("bin").join(&build);
@@ -179,7 +184,7 @@ impl Corpus {
 
     fn run_build(&self, build: &str, program: &str, variant: &Variant, input: Input, runner: &str) -> Result<String> {
         let counts = self.counts_folder(program, variant, input);
-        // The instrumented program adds its counts to existing files.
+        // Old counts must be removed, because the instrumented program would add its own counts to them.
         if counts.exists() {
             std::fs::remove_dir_all(&counts).with_context(|| format!("cannot remove {}", counts.display()))?;
         }
@@ -196,51 +201,53 @@ impl Corpus {
         self.folder.join("counts").join(variant.folder()).join(format!("{program}.{}", input.name()))
     }
 
-    /// The profile that `trodden record` wrote during the last run of a sampled variant. It covers all processes of that run.
+    /// Returns the path of the profile that `trodden record` wrote during the last run of a sampled variant. The profile covers all
+    /// processes of the run.
     pub fn sampled_profile(&self, program: &str, variant: &Variant, input: Input) -> PathBuf {
         self.counts_folder(program, variant, input).join("sampled.trodden")
     }
 
-    /// Builds a program with these environment variables. The executable goes into the folder `bin/BUILD`.
+    /// Builds a program with the given environment variables. The executable is written to `bin/BUILD/PROGRAM` in the working folder.
     pub fn build_as(&self, build: &str, program: &str, variables: &[(&str, OsString)]) -> Result<()> {
         log::info!("building {program} (build {build})");
         self.run_recipe(self.recipe_command("build", program).envs(variables.iter().map(|(k, v)| (k, v))).env("BUILD", build))
     }
 
-    /// Runs a program that [`Corpus::build_as`] built, and returns a checksum of the program's output.
+    /// Runs a program that [`Corpus::build_as`] has built, with the given environment variables. Returns a checksum of the program's
+    /// output.
     pub fn run_as(&self, build: &str, program: &str, input: Input, runner: &str, variables: &[(&str, OsString)]) -> Result<String> {
         let mut command = self.recipe_command(input.name(), program);
         command.envs(variables.iter().map(|(k, v)| (k, v))).env("BUILD", build).env("RUNNER", runner);
         Ok(steps::output(&mut command)?.trim().to_owned())
     }
 
-    /// The number of runs in a program's test suite; 0 if the program has no test suite.
+    /// Returns the number of runs in a program's test suite; 0 if the program has no test suite.
     pub fn suite_runs(&self, program: &str) -> Result<usize> {
         Ok(steps::output(&mut self.recipe_command("suite-lines", program))?.lines().count())
     }
 
-    /// The working folder. The executables are at `bin/BUILD/PROGRAM`.
+    /// Returns the working folder. It contains the executables at `bin/BUILD/PROGRAM`, where BUILD is the name of a build.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The path of a variant's executable.
+    /// Returns the path of the executable of a program's variant.
     pub fn program(&self, program: &str, variant: &Variant) -> PathBuf {
         self.folder.join("bin").join(variant.folder()).join(program)
     }
 
-    /// Returns true if cargo builds the program.
+    /// Returns true if the program is a Rust crate, which cargo builds.
     pub fn is_rust(&self, program: &str) -> Result<bool> {
         let about = steps::output(&mut self.recipe_command("about", program))?;
         Ok(about.strip_prefix(program).is_some_and(|rest| rest.starts_with(": crate ")))
     }
 
-    /// The path of the log that a variant's build writes.
+    /// Returns the path of the log of a variant's last build.
     pub fn build_log(&self, program: &str, variant: &Variant) -> PathBuf {
         self.folder.join("build").join(variant.folder()).join(format!("{program}.log"))
     }
 
-    /// The duration of a variant's build in seconds; `None` if the build was not measured.
+    /// Returns how long the last build of a variant took, in seconds; `None` if this was not measured.
     pub fn build_seconds(&self, program: &str, variant: &Variant) -> Option<f64> {
         let file = self.folder.join("build").join(variant.folder()).join(format!("{program}.seconds"));
         std::fs::read_to_string(file).ok()?.trim().parse().ok()
@@ -252,7 +259,7 @@ impl Corpus {
         recipe
     }
 
-    /// Runs a recipe. The recipe itself prints progress and errors.
+    /// Runs the command of a recipe. The recipe itself prints its progress and errors.
     fn run_recipe(&self, command: &mut Command) -> Result<()> {
         let status = command.stdin(std::process::Stdio::null()).status().context("cannot run bash")?;
         if !status.success() {
@@ -269,12 +276,12 @@ fn wrap_in_recorder(command: &Command, profile: &Path) -> Command {
     recorder
 }
 
-/// The path of the script that executes the recipes.
+/// Returns the path of the script that runs the programs' recipes.
 pub fn script() -> PathBuf {
     steps::checkout_root().join("corpus/recipe.sh")
 }
 
-/// Percent-encodes a path, so that it can be the value of an instrumentation setting.
+/// Percent-encodes a path. A setting of the instrumentation cannot contain spaces and some other characters directly.
 fn percent_encode_path(file: &Path) -> percent_encoding::PercentEncode<'_> {
     percent_encoding::percent_encode(file.as_os_str().as_encoded_bytes(), percent_encoding::NON_ALPHANUMERIC)
 }

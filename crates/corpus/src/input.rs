@@ -1,20 +1,20 @@
-//! Inputs for the programs of the corpus.
+//! The inputs on which programs of the corpus can be run.
 
 use clap::ValueEnum;
 
-/// An input that a program is run on.
+/// An input for the programs of the corpus. Each program has its own files for the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Input {
-    /// The short run: about half a second.
+    /// An input that takes about half a second.
     Train,
-    /// The long run: about two seconds.
+    /// An input that takes about two seconds.
     Ref,
-    /// The test suite: many short runs on small inputs. Only some programs have a test suite.
+    /// The program's test suite, which runs the program many times on small inputs. Only some programs have one.
     Suite,
 }
 
 impl Input {
-    /// The name that recipes use for the input.
+    /// Returns the name by which recipes call the input.
     pub fn name(self) -> &'static str {
         match self {
             Input::Train => "train",

@@ -1,4 +1,4 @@
-//! Builds a corpus program so that it counts all paths, and again so that it counts only interesting paths.
+//! Builds a corpus program twice: so that it counts all paths, and so that it counts only the interesting paths, which are given.
 
 use crate::corpus::Corpus;
 use crate::input::Input;
@@ -8,17 +8,17 @@ use crate::variant::Variant;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
-/// A program that counts all paths, and the profile of its run. Builds that count only interesting paths are derived from both.
+/// A corpus program that counts all paths, and a profile of it. From both, builds can be made that count only interesting paths.
 pub struct InterestingBuilds {
     program: String,
     input: Input,
-    /// The profile in which all paths are counted.
+    /// The file with the profile of the program that counts all paths.
     pub full: PathBuf,
     folder: PathBuf,
 }
 
 impl InterestingBuilds {
-    /// Builds the program that counts all paths, and runs it.
+    /// Builds a program so that it counts all paths, and runs it on an input.
     pub fn prepare(corpus: &Corpus, program: &str, input: Input) -> Result<InterestingBuilds> {
         let variant = Variant::trodden();
         corpus.fetch(program)?;
@@ -33,15 +33,15 @@ impl InterestingBuilds {
         Ok(builds)
     }
 
-    /// Runs the program that counts all paths a second time. Returns the file with the second profile.
+    /// Runs the program that counts all paths a second time. Returns the file with the new profile.
     pub fn run_full_again(&self, corpus: &Corpus) -> Result<PathBuf> {
         let stored = self.folder.join(format!("{}.{}.again.trodden", self.program, self.input.name()));
         self.record_profile(corpus, &Variant::trodden().folder(), &stored)?;
         Ok(stored)
     }
 
-    /// Re-instruments the program so that it counts the interesting paths that `set` selects, numbered by `scheme`. Runs it and returns the
-    /// file with its profile.
+    /// Instruments the program again, so that it counts only the interesting paths, and runs it. `set` says which paths these are, and
+    /// `scheme` how they are numbered. Returns the file with the profile.
     pub fn run(&self, corpus: &Corpus, scheme: &str, set: &str) -> Result<PathBuf> {
         let build = format!("interesting-{scheme}");
         let place = corpus.folder().join("bin").join(&build);
@@ -56,8 +56,8 @@ impl InterestingBuilds {
         Ok(stored)
     }
 
-    /// Re-instruments the program so that it counts all paths in hash tables and truncates none. Runs it and writes its profile to
-    /// `stored`.
+    /// Instruments the program again, so that it counts all paths in hash tables that are large enough for the paths' complete lengths, and
+    /// runs it. Writes the profile to `stored`.
     pub fn run_in_tables(&self, corpus: &Corpus, stored: &Path) -> Result<()> {
         let build = "interesting-table";
         let place = corpus.folder().join("bin").join(build);

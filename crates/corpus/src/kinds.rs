@@ -1,58 +1,60 @@
-//! A table of the ways to build a program of the corpus.
+//! The table of all ways to build a program of the corpus. Most entries measure a profiler.
 
 use crate::input::Input;
 
 #[derive(Debug)]
 pub struct BuildKind {
     pub name: &'static str,
-    /// Description in tables of results.
+    /// Description of the variant in tables of results.
     pub about: &'static str,
     pub compiler: BenchCompiler,
-    /// Flags for compiling and linking C and C++, in addition to the flags that all variants share.
+    /// Flags for compiling and linking C and C++ programs, in addition to the flags that all variants have.
     pub flags: &'static str,
-    /// Settings for trodden's instrumentation.
+    /// Settings for trodden's instrumentation, separated by spaces.
     pub options: &'static str,
-    /// Runs whose profile the build uses.
-    pub trained: Option<TrainingRuns>,
-    /// If set, the default build is re-instrumented to count only the paths that the short run executes; this scheme numbers the paths.
+    /// The runs whose profile is available to the build; `None` if the build uses no profile.
+    pub training_runs: Option<TrainingRuns>,
+    /// If set, the variant is made from trodden's default build, and counts only the paths that the short run executes. The value is the
+    /// name of the scheme that numbers these paths.
     pub scheme: Option<&'static str>,
-    /// Name of the variant that serves as the baseline.
+    /// Name of the variant with which this variant is compared; `None` if it is itself such a baseline.
     pub base: Option<&'static str>,
     pub rust: RustSupport,
-    /// Source file with callbacks that the instrumented code calls.
+    /// C source file with the functions that the instrumented code calls.
     pub callbacks: Option<&'static str>,
-    pub build: &'static [(&'static str, &'static str)],
-    /// Environment variables for runs. Each value is a file name in the folder for the run's counts; an empty value means the folder
+    pub build_variables: &'static [(&'static str, &'static str)],
+    /// Environment variables for a run. Each value is the name of a file in the folder for the run's counts, or empty for the folder
     /// itself.
-    pub counts: &'static [(&'static str, &'static str)],
-    /// Name of the variant whose executable is run, if this variant has no build of its own.
+    pub run_variables: &'static [(&'static str, &'static str)],
+    /// Name of the variant whose executable this variant runs; `None` if this variant has an executable of its own.
     pub build_of: Option<&'static str>,
-    /// Command line of a simulator. The program runs under it once, on the short input.
+    /// Command line of a simulator. The program is run only once in it, on the short input.
     pub simulator: Option<&'static str>,
     pub sampled: bool,
-    /// Debian packages that provide the variant's tools.
+    /// Debian packages that contain the tools that the variant needs.
     pub packages: &'static [&'static str],
 }
 
-/// The runs that a build is trained on: their paths are known when the program is built.
+/// Runs whose profile is available when a program is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrainingRuns {
     /// The short run.
     Train,
-    /// The short run and the program's test suite.
+    /// The short run, and all runs of the program's test suite.
     TrainAndSuite,
 }
 
 impl TrainingRuns {
-    /// The name of the export format and of the setting for the exported file; both are the same.
-    pub fn name(self) -> &'static str {
+    /// Returns the name of the format to which the runs' profile is exported. The setting of the instrumentation that reads the exported
+    /// file has the same name.
+    pub fn export_format(self) -> &'static str {
         match self {
             TrainingRuns::Train | TrainingRuns::TrainAndSuite => "known",
         }
     }
 
-    /// The part of the profile's file name that identifies these runs.
-    pub fn runs(self) -> &'static str {
+    /// Returns the part that names these runs in the file name of their profile.
+    pub fn file_name_part(self) -> &'static str {
         match self {
             TrainingRuns::Train => Input::Train.name(),
             TrainingRuns::TrainAndSuite => "tests",
@@ -64,9 +66,9 @@ impl TrainingRuns {
 pub enum BenchCompiler {
     Clang,
     Trodden,
-    /// A C compiler and a C++ compiler with these names.
+    /// Names of a C compiler and a C++ compiler, in this order.
     Named(&'static str, &'static str),
-    /// The clang that AFL++ was built with.
+    /// The version of clang that AFL++ was built with.
     AflClang,
 }
 
@@ -74,121 +76,126 @@ pub enum BenchCompiler {
 pub enum RustSupport {
     Flags(&'static str),
     Trodden,
-    /// Rust programs are not supported. The text states the reason.
+    /// Rust programs are not supported, for this reason.
     No(&'static str),
 }
 
-const NOT_RUST: &str = "not available for Rust programs";
+const NO_RUST_REASON: &str = "not available for Rust programs";
 
-const PLAIN: BuildKind = BuildKind {
+const PLAIN_BUILD: BuildKind = BuildKind {
     name: "plain",
     about: "clang -O2 or rustc, nothing counted",
     compiler: BenchCompiler::Clang,
     flags: "",
     options: "",
-    trained: None,
+    training_runs: None,
     scheme: None,
     base: None,
     rust: RustSupport::Flags(""),
     callbacks: None,
-    build: &[],
-    counts: &[],
+    build_variables: &[],
+    run_variables: &[],
     build_of: None,
     simulator: None,
     sampled: false,
     packages: &[],
 };
 
-/// Base of the entries for other profilers. They do not support Rust, and are compared with the plain build by clang.
-const OTHER_PROFILER: BuildKind = BuildKind { base: Some("plain"), rust: RustSupport::No(NOT_RUST), ..PLAIN };
+/// The common values for other profilers: they do not support Rust, and are compared with the plain build.
+const OTHER_PROFILER_BUILD: BuildKind = BuildKind { base: Some("plain"), rust: RustSupport::No(NO_RUST_REASON), ..PLAIN_BUILD };
 
-const TRODDEN: BuildKind = BuildKind {
+const TRODDEN_BUILD: BuildKind = BuildKind {
     name: "trodden",
     about: "trodden: every path, exactly",
     compiler: BenchCompiler::Trodden,
     rust: RustSupport::Trodden,
-    counts: &[("TRODDEN_OUTPUT", "%m.raw")],
-    ..OTHER_PROFILER
+    run_variables: &[("TRODDEN_OUTPUT", "%m.raw")],
+    ..OTHER_PROFILER_BUILD
 };
 
-/// All ways to build a program. [`crate::Variant`] relies on the order of the first two.
+/// All ways to build a program. [`crate::Variant`] expects the plain build first and trodden's default build second.
 pub static BUILD_KINDS: &[BuildKind] = &[
-    PLAIN,
-    TRODDEN,
+    PLAIN_BUILD,
+    TRODDEN_BUILD,
     BuildKind {
         name: "thesis",
         about: "arrays up to 2,500 paths, else tables of 700 slots (Vaswani)",
         options: "array-paths=2500 table-slots=700",
-        ..TRODDEN
+        ..TRODDEN_BUILD
     },
-    BuildKind { name: "table", about: "tables of 262,144 slots instead of cutting paths", options: "table-slots=262144", ..TRODDEN },
-    BuildKind { name: "atomic", about: "one region for all threads, atomic increments", options: "threads=atomic", ..TRODDEN },
+    BuildKind { name: "table", about: "tables of 262,144 slots instead of cutting paths", options: "table-slots=262144", ..TRODDEN_BUILD },
+    BuildKind { name: "atomic", about: "one region for all threads, atomic increments", options: "threads=atomic", ..TRODDEN_BUILD },
     BuildKind {
         name: "ppp",
         about: "the short run's paths, preferentially numbered; all others in one counter",
         scheme: Some("ppp"),
-        ..TRODDEN
+        ..TRODDEN_BUILD
     },
     BuildKind {
         name: "known-table",
         about: "the short run's paths, looked up in tables; all others in one counter",
         scheme: Some("known-table"),
-        ..TRODDEN
+        ..TRODDEN_BUILD
     },
     BuildKind {
         name: "pspp",
         about: "paths over the short run's edges, exactly; all others in one counter",
         scheme: Some("pspp"),
-        ..TRODDEN
+        ..TRODDEN_BUILD
     },
-    BuildKind { name: "sample-off", about: "built for sampling, while sampling is off", options: "when=bursts", ..TRODDEN },
+    BuildKind { name: "sample-off", about: "built for sampling, while sampling is off", options: "when=bursts", ..TRODDEN_BUILD },
     BuildKind {
         name: "sample",
         about: "the same program, sampled by `trodden record`; the recorder's own time is not included",
         options: "when=bursts",
         build_of: Some("sample-off"),
         sampled: true,
-        counts: &[],
-        ..TRODDEN
+        run_variables: &[],
+        ..TRODDEN_BUILD
     },
-    BuildKind { name: "residual", about: "only paths that the short run did not take", trained: Some(TrainingRuns::Train), ..TRODDEN },
+    BuildKind {
+        name: "residual",
+        about: "only paths that the short run did not take",
+        training_runs: Some(TrainingRuns::Train),
+        ..TRODDEN_BUILD
+    },
     BuildKind {
         name: "residual-suite",
         about: "only paths that neither the short run nor the suite of tests took",
-        trained: Some(TrainingRuns::TrainAndSuite),
-        ..TRODDEN
+        training_runs: Some(TrainingRuns::TrainAndSuite),
+        ..TRODDEN_BUILD
     },
     BuildKind {
         name: "clang-edges",
         about: "clang -fprofile-generate: edges, counted by the optimiser",
         flags: "-fprofile-generate",
         rust: RustSupport::Flags("-Cprofile-generate"),
-        // Discards the profiles of instrumented programs that the build itself runs.
-        build: &[("LLVM_PROFILE_FILE", "/dev/null")],
-        counts: &[("LLVM_PROFILE_FILE", "%m.profraw")],
-        ..OTHER_PROFILER
+        // The build runs instrumented programs itself; their profiles are discarded.
+        build_variables: &[("LLVM_PROFILE_FILE", "/dev/null")],
+        run_variables: &[("LLVM_PROFILE_FILE", "%m.profraw")],
+        ..OTHER_PROFILER_BUILD
     },
     BuildKind {
         name: "clang-regions",
         about: "clang -fprofile-instr-generate: regions of the source, counted by the front end",
         flags: "-fprofile-instr-generate",
-        build: &[("LLVM_PROFILE_FILE", "/dev/null")],
-        counts: &[("LLVM_PROFILE_FILE", "%m.profraw")],
-        ..OTHER_PROFILER
+        build_variables: &[("LLVM_PROFILE_FILE", "/dev/null")],
+        run_variables: &[("LLVM_PROFILE_FILE", "%m.profraw")],
+        ..OTHER_PROFILER_BUILD
     },
     BuildKind {
         name: "sancov-guard",
         about: "clang -fsanitize-coverage=trace-pc-guard, with a callback that counts in a table",
         flags: "-fsanitize-coverage=trace-pc-guard",
         callbacks: Some("guard.c"),
-        ..OTHER_PROFILER
+        ..OTHER_PROFILER_BUILD
     },
     BuildKind {
         name: "sancov-counters",
         about: "clang -fsanitize-coverage=inline-8bit-counters",
         flags: "-fsanitize-coverage=inline-8bit-counters",
         callbacks: Some("counters.c"),
-        ..OTHER_PROFILER
+        ..OTHER_PROFILER_BUILD
     },
     BuildKind {
         name: "gcc",
@@ -196,7 +203,7 @@ pub static BUILD_KINDS: &[BuildKind] = &[
         compiler: BenchCompiler::Named("gcc", "g++"),
         base: None,
         packages: &["gcc", "g++"],
-        ..OTHER_PROFILER
+        ..OTHER_PROFILER_BUILD
     },
     BuildKind {
         name: "gcc-coverage",
@@ -204,9 +211,9 @@ pub static BUILD_KINDS: &[BuildKind] = &[
         compiler: BenchCompiler::Named("gcc", "g++"),
         flags: "--coverage",
         base: Some("gcc"),
-        counts: &[("GCOV_PREFIX", "")],
+        run_variables: &[("GCOV_PREFIX", "")],
         packages: &["gcc", "g++"],
-        ..OTHER_PROFILER
+        ..OTHER_PROFILER_BUILD
     },
     BuildKind {
         name: "gcc-15",
@@ -214,7 +221,7 @@ pub static BUILD_KINDS: &[BuildKind] = &[
         compiler: BenchCompiler::Named("gcc-15", "g++-15"),
         base: None,
         packages: &["gcc-15", "g++-15"],
-        ..OTHER_PROFILER
+        ..OTHER_PROFILER_BUILD
     },
     BuildKind {
         name: "gcc-15-paths",
@@ -222,9 +229,9 @@ pub static BUILD_KINDS: &[BuildKind] = &[
         compiler: BenchCompiler::Named("gcc-15", "g++-15"),
         flags: "-fpath-coverage --coverage",
         base: Some("gcc-15"),
-        counts: &[("GCOV_PREFIX", "")],
+        run_variables: &[("GCOV_PREFIX", "")],
         packages: &["gcc-15", "g++-15"],
-        ..OTHER_PROFILER
+        ..OTHER_PROFILER_BUILD
     },
     BuildKind {
         name: "afl-base",
@@ -232,17 +239,17 @@ pub static BUILD_KINDS: &[BuildKind] = &[
         compiler: BenchCompiler::AflClang,
         base: None,
         packages: &["afl++"],
-        ..OTHER_PROFILER
+        ..OTHER_PROFILER_BUILD
     },
     BuildKind {
         name: "afl",
         about: "AFL++'s afl-clang-fast: 8-bit edge counters; compared with afl-base",
         compiler: BenchCompiler::Named("afl-clang-fast", "afl-clang-fast++"),
         base: Some("afl-base"),
-        // Keeps the optimisation level that all variants share.
-        build: &[("AFL_DONT_OPTIMIZE", "1"), ("AFL_QUIET", "1")],
+        // Without this variable, AFL++ would replace the optimisation level that all variants have.
+        build_variables: &[("AFL_DONT_OPTIMIZE", "1"), ("AFL_QUIET", "1")],
         packages: &["afl++"],
-        ..OTHER_PROFILER
+        ..OTHER_PROFILER_BUILD
     },
     BuildKind {
         name: "callgrind",
@@ -251,6 +258,6 @@ pub static BUILD_KINDS: &[BuildKind] = &[
         build_of: Some("plain"),
         simulator: Some("valgrind --quiet --tool=callgrind --callgrind-out-file=/dev/null"),
         packages: &["valgrind"],
-        ..OTHER_PROFILER
+        ..OTHER_PROFILER_BUILD
     },
 ];

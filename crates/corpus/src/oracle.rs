@@ -1,4 +1,4 @@
-//! Checks programs of the corpus with the oracles (`crates/oracle`).
+//! Checks profiles of corpus programs with the oracles (`crates/oracle`), which count executions in other ways.
 
 use crate::corpus::Corpus;
 use crate::input::Input;
@@ -7,20 +7,20 @@ use crate::variant::Variant;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
-/// Builds trodden and the oracles, and returns the path of `trodden-oracle`.
+/// Builds trodden and its oracles. Returns the path of `trodden-oracle`.
 pub fn build_oracle() -> Result<PathBuf> {
     let release = build_trodden()?;
     steps::run(steps::cargo().args(["build", "--release", "--package", "trodden-oracle"]))?;
     Ok(release.join("trodden-oracle"))
 }
 
-/// The command `trodden` of the release build.
+/// Returns the command `trodden` of the current build, without arguments.
 pub fn trodden() -> std::process::Command {
     std::process::Command::new(steps::programs_folder().join("trodden"))
 }
 
-/// Runs a program built by trodden, checks the run with the oracles, and returns the oracles' report: one line per oracle and process, each
-/// followed by details. Fails if the run or an oracle failed, and no difference in the report explains the failure.
+/// Runs a program that trodden has built, and compares its counts with those of the oracles. Returns the report, in which details follow
+/// the line for each oracle and process. Fails if the run or an oracle fails and the report contains no difference that explains it.
 pub fn check_run(corpus: &Corpus, program: &str, variant: &Variant, input: Input, oracle: &Path) -> Result<String> {
     let report = corpus.folder().join(format!("{program}.{}.{}.verdict", variant.folder(), input.name()));
     if report.exists() {
@@ -36,7 +36,7 @@ pub fn check_run(corpus: &Corpus, program: &str, variant: &Variant, input: Input
     }
 }
 
-/// Returns true if the oracles' report contains a difference.
+/// Returns true if the report of the oracles contains a difference.
 pub fn has_differences(verdict: &str) -> bool {
     verdict.lines().any(|line| line.starts_with("  differs: "))
 }

@@ -1,14 +1,15 @@
 //! Installs the Debian packages that the project needs besides Rust.
 //!
-//! A package counts as installed if a particular program or file of the package exists. The package manager is therefore called only if a
-//! package is missing, and other distributions work if the same programs are installed manually.
+//! A package is regarded as installed if one particular program or file of it exists. Therefore, the package manager is called only if
+//! something is missing, and other distributions work if the same programs have been installed by hand.
 
 use crate::steps;
 use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::Command;
 
-/// A Debian package, and a program or absolute file path by which the package is recognised.
+/// A Debian package that may be needed. It is regarded as installed if `provided` exists, which is a program on the search path or an
+/// absolute path.
 #[derive(Clone, Copy, Debug)]
 pub struct RequiredPackage {
     package: &'static str,
@@ -19,7 +20,7 @@ const fn required_package(package: &'static str, provided: &'static str) -> Requ
     RequiredPackage { package, provided }
 }
 
-/// Packages for building and using trodden.
+/// Packages that are needed to build and use trodden.
 const TOOLCHAIN_PACKAGES: &[RequiredPackage] = &[
     required_package("gcc", "gcc"),
     required_package("libc6-dev", "/usr/include/stdio.h"),
@@ -33,7 +34,7 @@ const TOOLCHAIN_PACKAGES: &[RequiredPackage] = &[
     required_package("llvm-22", "llvm-ar-22"),
 ];
 
-/// Packages for fetching and unpacking Debian source packages.
+/// Packages that are needed to fetch and unpack Debian source packages.
 const FETCHING_PACKAGES: &[RequiredPackage] = &[
     required_package("dpkg-dev", "dpkg-source"),
     required_package("patch", "patch"),
@@ -42,7 +43,7 @@ const FETCHING_PACKAGES: &[RequiredPackage] = &[
     required_package("ca-certificates", "/etc/ssl/certs/ca-certificates.crt"),
 ];
 
-/// Packages that the tests need, in addition to the toolchain.
+/// Packages that the tests need in addition to [`TOOLCHAIN_PACKAGES`].
 const TEST_PACKAGES: &[RequiredPackage] = &[
     required_package("libclang-rt-22-dev", "/usr/lib/llvm-22/lib/clang/22/lib/linux/libclang_rt.profile-x86_64.a"),
     required_package("clang-19", "clang-19"),
@@ -69,14 +70,14 @@ const TEST_PACKAGES: &[RequiredPackage] = &[
     required_package("zstd", "zstd"),
 ];
 
-/// Packages that the benchmark needs, in addition to the toolchain.
+/// Packages that experiments with corpus programs need in addition to [`TOOLCHAIN_PACKAGES`] and [`FETCHING_PACKAGES`].
 const BENCHMARK_PACKAGES: &[RequiredPackage] = &[
     required_package("libclang-rt-22-dev", "/usr/lib/llvm-22/lib/clang/22/lib/linux/libclang_rt.profile-x86_64.a"),
     required_package("g++", "g++"),
     required_package("valgrind", "valgrind"),
 ];
 
-/// Packages that the benchmark of waiting times needs, in addition to the toolchain.
+/// Packages that `trodden-lab experiment waits` needs in addition to [`TOOLCHAIN_PACKAGES`].
 const WAIT_BENCHMARK_PACKAGES: &[RequiredPackage] = &[
     required_package("openmpi-bin", "mpirun.openmpi"),
     required_package("libopenmpi-dev", "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h"),
@@ -84,24 +85,25 @@ const WAIT_BENCHMARK_PACKAGES: &[RequiredPackage] = &[
     required_package("python3-venv", "python3"),
 ];
 
-/// Packages for testing trodden's own packages in minimal systems, in addition to the toolchain.
+/// Packages that `cargo xtask dist --check` needs in addition to [`TOOLCHAIN_PACKAGES`]. It creates minimal Debian systems and an rpm
+/// package.
 const PACKAGE_CHECK_PACKAGES: &[RequiredPackage] =
     &[required_package("mmdebstrap", "mmdebstrap"), required_package("zstd", "zstd"), required_package("rpm", "rpmbuild")];
 
-/// A task that needs Debian packages.
+/// A command for which Debian packages must be installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PackagePurpose {
-    /// `cargo xtask demo`
+    /// For `cargo xtask demo` and `cargo xtask dist`.
     Demo,
-    /// `cargo xtask test`
+    /// For `cargo xtask test`.
     Test,
-    /// `cargo xtask corpus`
+    /// For `cargo xtask corpus` and `trodden-lab experiment copies`.
     Corpus,
-    /// `trodden-lab experiment bench`
+    /// For `trodden-lab experiment bench` and other experiments with corpus programs, and for `cargo xtask oracle`.
     Bench,
-    /// `trodden-lab experiment waits`
+    /// For `trodden-lab experiment waits`.
     Waits,
-    /// `cargo xtask dist --check`
+    /// For `cargo xtask dist --check`.
     Dist,
 }
 
@@ -118,15 +120,15 @@ impl PackagePurpose {
     }
 }
 
-/// Installs the packages that a task needs and that are missing. Logs their names first. Fails if a package cannot be installed. The
-/// message names all missing packages.
+/// Installs the packages that a command needs, unless they are installed. First logs their names. Fails if a package cannot be installed;
+/// the error names all missing packages.
 pub fn ensure(purpose: PackagePurpose) -> Result<()> {
-    let missing: Vec<&str> = purpose.required_packages().iter().filter(|n| !is_present(n.provided)).map(|n| n.package).collect();
-    install(&missing)
+    let missing: Vec<&str> = purpose.required_packages().iter().filter(|n| !is_provided(n.provided)).map(|n| n.package).collect();
+    install_packages(&missing)
 }
 
-/// Installs those of the given Debian packages that are missing. On systems other than Debian, only logs their names. Fails if a package
-/// cannot be installed. The message names all missing packages.
+/// Installs those of the given Debian packages that are missing. On other systems than Debian, only logs all names. Fails if a package
+/// cannot be installed; the error names all missing packages.
 pub fn ensure_packages(packages: &[String]) -> Result<()> {
     if !steps::is_on_search_path("dpkg-query") {
         log::info!(
@@ -139,10 +141,10 @@ pub fn ensure_packages(packages: &[String]) -> Result<()> {
         steps::output(Command::new("dpkg-query").args(["-W", "-f=${db:Status-Status}"]).arg(package)).is_ok_and(|s| s == "installed")
     };
     let missing: Vec<&str> = packages.iter().filter(|p| !has(p)).map(String::as_str).collect();
-    install(&missing)
+    install_packages(&missing)
 }
 
-/// Returns true if `packages` is not empty and the system's package lists offer all of them.
+/// Returns true if `packages` is not empty and apt could install all of them.
 pub fn are_offered(packages: &[String]) -> bool {
     let offers = |package: &String| {
         let shown = Command::new("apt-cache").args(["policy", package]).output();
@@ -151,12 +153,12 @@ pub fn are_offered(packages: &[String]) -> bool {
     !packages.is_empty() && packages.iter().all(offers)
 }
 
-/// Extracts the version that apt would install from the output of `apt-cache policy`.
+/// Returns the version that apt would install. `policy` is the output of `apt-cache policy` for the package.
 fn candidate_version(policy: &str) -> Option<&str> {
     policy.lines().find_map(|line| line.trim().strip_prefix("Candidate: ")).filter(|version| *version != "(none)")
 }
 
-fn install(packages: &[&str]) -> Result<()> {
+fn install_packages(packages: &[&str]) -> Result<()> {
     if packages.is_empty() {
         return Ok(());
     }
@@ -172,7 +174,7 @@ fn install(packages: &[&str]) -> Result<()> {
         bail!("these packages are not installed: {list}. Run `apt-get install {list}` as root, and repeat this command");
     }
     steps::log_headline(&format!("Installing {} Debian package{}: {list}", packages.len(), if packages.len() == 1 { "" } else { "s" }));
-    // Updating the package lists takes time, so the present lists are tried first.
+    // Packages are first installed from the present package lists, because it takes time to update these.
     if steps::run(apt_command(is_root, "install").args(packages)).is_err() {
         steps::run(&mut apt_command(is_root, "update"))?;
         if let Err(error) = steps::run(apt_command(is_root, "install").args(packages)) {
@@ -194,7 +196,7 @@ fn apt_command(is_root: bool, what: &str) -> Command {
     command
 }
 
-fn is_present(provided: &str) -> bool {
+fn is_provided(provided: &str) -> bool {
     if provided.starts_with('/') { Path::new(provided).exists() } else { steps::is_on_search_path(provided) }
 }
 

@@ -1,4 +1,4 @@
-//! Runs commands and locates the repository. Each function that runs a command logs the command first, unless its comment says otherwise.
+//! Runs commands and locates the repository. [`run`] and the functions that build programs log each command before running it.
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
@@ -9,8 +9,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
-/// The root of the checkout that contains the package that cargo runs (or, outside of cargo, the current directory). If no checkout
-/// contains it, the start folder itself; [`require_checkout`] detects this case.
+/// Returns the root of the checkout that contains the package of which cargo runs a program. If cargo runs none, the checkout that contains
+/// the current directory is meant. If there is no such checkout, the folder from which the search started is returned; [`require_checkout`]
+/// detects this.
 pub fn checkout_root() -> PathBuf {
     let start = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).or_else(|| std::env::current_dir().ok()).unwrap_or_default();
     start.ancestors().find(|folder| is_checkout(folder)).map_or_else(|| start.clone(), Path::to_path_buf)
@@ -20,7 +21,7 @@ fn is_checkout(folder: &Path) -> bool {
     folder.join("xtask/Cargo.toml").is_file() && folder.join("corpus").is_dir()
 }
 
-/// Fails if [`checkout_root`] is not a checkout of the sources.
+/// Fails if [`checkout_root`] found no checkout of the sources.
 pub fn require_checkout() -> Result<()> {
     anyhow::ensure!(
         is_checkout(&checkout_root()),
@@ -29,29 +30,30 @@ pub fn require_checkout() -> Result<()> {
     Ok(())
 }
 
-/// Removes the path of this checkout from a text that will be published.
+/// Removes the path of this checkout wherever it occurs in a text that will be published.
 pub fn strip_root(text: &str) -> String {
     text.replace(&format!("{}/", checkout_root().display()), "")
 }
 
-/// The folder for cargo's output.
+/// Returns cargo's target folder.
 pub fn target_folder() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| checkout_root().join("target"), |folder| checkout_root().join(folder))
 }
 
-/// The path of a file in cargo's target folder. The file name contains the process ID, so that no other process uses the same file.
+/// Returns a path in cargo's target folder for a file of this process. The file name contains the process ID, so that other processes use
+/// different files.
 pub fn process_file(name: &str, extension: &str) -> PathBuf {
     target_folder().join(format!("{name}-{}.{extension}", std::process::id()))
 }
 
-/// Creates a cargo command that runs at the root of the checkout.
+/// Returns the command `cargo`, which will run in the root of the checkout.
 pub fn cargo() -> Command {
     let mut command = Command::new("cargo");
     command.current_dir(checkout_root());
     command
 }
 
-/// Logs a headline, with the time since the first one.
+/// Logs a headline, with the time since the first headline.
 pub fn log_headline(text: &str) {
     static STARTED: OnceLock<Instant> = OnceLock::new();
     match STARTED.get_or_init(Instant::now).elapsed().as_secs() {
@@ -60,7 +62,7 @@ pub fn log_headline(text: &str) {
     }
 }
 
-/// Logs a command and runs it with empty standard input. Fails if its exit status is not 0.
+/// Logs a command and runs it with empty standard input. Fails if the command's exit status is not 0.
 pub fn run(command: &mut Command) -> Result<()> {
     let line = command_line(command);
     log::info!("+ {line}");
@@ -71,14 +73,14 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command without logging it and returns its standard output. Fails if the command cannot be started or fails. The message contains
-/// the last line of its standard error output.
+/// Runs a command without logging it. Returns its standard output. Fails if the command cannot be started or fails; the error contains the
+/// last line that it wrote to standard error.
 pub fn output(command: &mut Command) -> Result<String> {
     Ok(run_captured(command)?.0)
 }
 
-/// Runs a command without logging it and returns its standard error output. Fails if the command cannot be started or fails. The message
-/// contains the last line of its standard error output.
+/// Runs a command without logging it. Returns its standard error. Fails if the command cannot be started or fails; the error contains the
+/// last line that it wrote to standard error.
 pub fn error_output(command: &mut Command) -> Result<String> {
     Ok(run_captured(command)?.1)
 }
@@ -94,24 +96,24 @@ fn run_captured(command: &mut Command) -> Result<(String, String)> {
     Ok((text(&out.stdout), text(&out.stderr)))
 }
 
-/// Returns the search path (`PATH`) with these folders prepended.
+/// Returns the value of `PATH` with these folders added at its beginning.
 pub fn search_path_with(folders: &[PathBuf]) -> Result<std::ffi::OsString> {
     let old = std::env::var_os("PATH").unwrap_or_default();
     let all = folders.iter().cloned().chain(std::env::split_paths(&old));
     std::env::join_paths(all).context("cannot add a folder to PATH, because its name contains a colon. Rename the folder")
 }
 
-/// Returns true if the search path (`PATH`) leads to a file with this name.
+/// Returns true if a folder in `PATH` contains a file with this name.
 pub fn is_on_search_path(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
-/// Renders a command as a user would type it, including the environment variables that are set for it.
+/// Returns a command line as a user would type it, including the environment variables that are set for the command.
 fn command_line(command: &Command) -> String {
     let mut line = String::new();
     for (name, value) in command.get_envs() {
-        // `PATH` is long and not informative.
+        // `PATH` is left out because it is long and not informative.
         if let Some(value) = value.filter(|_| name != "PATH") {
             let _ = write!(line, "{}={} ", name.display(), quote_for_shell(value));
         }
@@ -128,25 +130,27 @@ fn quote_for_shell(word: &OsStr) -> String {
     shlex::try_quote(&text).map_or_else(|_| text.to_string(), |quoted| quoted.into_owned())
 }
 
-/// Environment variable with laboratory options for `trodden`, in the syntax of `trodden-lab with`.
+/// Environment variable with experimental options for `trodden`, in the syntax that `trodden-lab with` accepts.
 pub const LABORATORY_VARIABLE: &str = "TRODDEN_LABORATORY";
 
-static USES_DEBUG: AtomicBool = AtomicBool::new(false);
+static USES_DEBUG_BUILDS: AtomicBool = AtomicBool::new(false);
 
-/// From now on, uses trodden's debug builds. They compile faster, run slower, and check assertions.
+/// Makes all functions of this module use debug builds of trodden. These compile faster, run slower, and check assertions.
 pub fn use_debug_builds() {
-    USES_DEBUG.store(true, Relaxed);
+    USES_DEBUG_BUILDS.store(true, Relaxed);
 }
 
-/// The folder with trodden's own programs.
+/// Returns the folder with trodden's own programs.
 pub fn programs_folder() -> PathBuf {
-    target_folder().join(if USES_DEBUG.load(Relaxed) { "debug" } else { "release" })
+    target_folder().join(if USES_DEBUG_BUILDS.load(Relaxed) { "debug" } else { "release" })
 }
 
-/// Builds the command `trodden` and the clang plugin, and links the command's other names to it. Returns the folder with all of them.
+/// Builds the program `trodden` and the clang plugin, and creates the links by which `trodden` is called as a compiler. Returns the folder
+/// of all these files.
 pub fn build_trodden() -> Result<PathBuf> {
-    match USES_DEBUG.load(Relaxed) {
-        // Building only some targets would select different features, and thus compile the dependencies again.
+    match USES_DEBUG_BUILDS.load(Relaxed) {
+        // The complete workspace is built, because dependencies would have different features if only some targets were built, and would be
+        // compiled again.
         true => run(cargo().args(["build", "--workspace", "--all-targets"]))?,
         false => run(cargo().args(["build", "--release", "--package", "trodden", "--package", "trodden-instrument"]))?,
     }
@@ -155,20 +159,20 @@ pub fn build_trodden() -> Result<PathBuf> {
     Ok(programs)
 }
 
-/// Like [`build_trodden`], but builds the laboratory too. Returns the laboratory's executable.
+/// Builds `trodden-lab` in addition to what [`build_trodden`] builds. Returns the path of `trodden-lab`.
 pub fn build_laboratory() -> Result<PathBuf> {
     let programs = build_trodden()?;
     run(cargo().args(["build", "--release", "--package", "trodden-lab"]))?;
     Ok(programs.join("trodden-lab"))
 }
 
-/// The checked-out commit as `git describe --always --dirty` prints it; empty if git fails.
+/// Returns the name of the current commit, as printed by `git describe --always --dirty`. It is empty if git fails.
 pub fn describe_commit() -> String {
     let said = output(Command::new("git").args(["describe", "--always", "--dirty"]).current_dir(checkout_root()));
     said.unwrap_or_default().trim().to_owned()
 }
 
-/// The number of compilations to run at the same time.
+/// Returns the number of jobs to run in parallel, such as compilations.
 pub fn job_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

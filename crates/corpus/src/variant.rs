@@ -1,7 +1,8 @@
-//! A variant of a corpus program: an entry of the [table](crate::kinds), with further settings if trodden builds the variant.
+//! A variant of a corpus program is one of the [ways to build it](crate::kinds). If trodden builds the variant, it may have additional
+//! settings.
 //!
-//! The name `trodden:OPTIONS` passes the options to `TRODDEN_INSTRUMENT`, for example `trodden:max-paths=64+chords=off`. Any setting that
-//! the compiler drivers know can thus be measured.
+//! The variant `trodden:OPTIONS` has these settings for the instrumentation, for example `trodden:max-paths=64+chords=off`. Any setting
+//! that trodden's compilers accept can thus be measured.
 
 use crate::kinds::{BUILD_KINDS, BenchCompiler, BuildKind, RustSupport};
 use crate::packages;
@@ -15,7 +16,7 @@ pub use crate::kinds::TrainingRuns;
 
 const SHARED_FLAGS: &str = "-O2 -g";
 
-/// A way to build and run a program.
+/// A way to build and run a program of the corpus.
 #[derive(Clone, Debug)]
 pub struct Variant {
     kind: &'static BuildKind,
@@ -29,8 +30,8 @@ impl PartialEq for Variant {
 }
 
 impl Variant {
-    /// Parses `NAME` or, for entries that trodden builds, `NAME:OPTIONS`, where `+` joins the options. Fails if the name is unknown (the
-    /// message lists all names), or the variant does not accept options.
+    /// Parses the name of a variant. For variants that trodden builds, `:` and settings joined by `+` may follow. Fails if the name is
+    /// unknown, in which case the error lists all names, or if the variant cannot have settings.
     pub fn parse(text: &str) -> Result<Variant> {
         let (name, options) = text.split_once(':').unwrap_or((text, ""));
         let Some(kind) = BUILD_KINDS.iter().find(|k| k.name == name) else {
@@ -42,78 +43,80 @@ impl Variant {
         Ok(Variant { kind, options: options.replace('+', " ") })
     }
 
-    /// The plain build: no instrumentation.
+    /// Returns the variant without instrumentation.
     pub fn plain() -> Variant {
         Variant { kind: &BUILD_KINDS[0], options: String::new() }
     }
 
-    /// The build by trodden with default settings.
+    /// Returns the variant that trodden builds with default settings.
     pub fn trodden() -> Variant {
         Variant { kind: &BUILD_KINDS[1], options: String::new() }
     }
 
-    /// The names of all table entries.
+    /// Returns the names of all variants without additional settings.
     pub fn names() -> Vec<&'static str> {
         BUILD_KINDS.iter().map(|k| k.name).collect()
     }
 
-    /// The variant's name in the syntax that [`Variant::parse`] accepts.
+    /// Returns the name of the variant in the syntax that [`Variant::parse`] accepts.
     pub fn name(&self) -> String {
         if self.options.is_empty() { self.kind.name.to_owned() } else { format!("{}:{}", self.kind.name, self.options.replace(' ', "+")) }
     }
 
-    /// Describes the variant in tables of results.
+    /// Returns a description of the variant for tables of results.
     pub fn about(&self) -> String {
         if self.options.is_empty() { self.kind.about.to_owned() } else { format!("{} with {}", self.kind.name, self.options) }
     }
 
-    /// The folder name of the variant's build, without characters that confuse build systems. Variants that differ only in how they run
-    /// share a build.
+    /// Returns the name of the folder for the variant's build. It contains no characters that confuse build systems. Variants that differ
+    /// only in how the program is run have the same folder.
     pub fn folder(&self) -> String {
         let builder = self.kind.build_of.and_then(|name| BUILD_KINDS.iter().find(|k| k.name == name)).unwrap_or(self.kind);
         let built = Variant { kind: builder, options: self.options.clone() };
         built.name().chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' }).collect()
     }
 
-    /// The baseline that the variant is compared with; `None` for a baseline.
+    /// Returns the variant with which this variant is compared; `None` if it is itself such a baseline.
     pub fn base(&self) -> Option<Variant> {
         self.kind.base.and_then(|name| Variant::parse(name).ok())
     }
 
-    /// Returns true if trodden's drivers build the variant.
+    /// Returns true if trodden's compilers build the variant.
     pub fn is_trodden(&self) -> bool {
         self.kind.compiler == BenchCompiler::Trodden
     }
 
-    /// The runs whose profile the build uses.
+    /// Returns the runs whose profile is available to the build; `None` if the build uses no profile.
     pub fn training_runs(&self) -> Option<TrainingRuns> {
-        self.kind.trained
+        self.kind.training_runs
     }
 
-    /// If set, the default build is re-instrumented to count only the paths that the short run executes; this scheme numbers the paths.
+    /// If the variant counts only the paths that the short run executes, returns the name of the scheme that numbers these paths. Such a
+    /// variant is made from trodden's default build.
     pub fn scheme(&self) -> Option<&'static str> {
         self.kind.scheme
     }
 
-    /// Returns true if the variant counts every execution of every path. Only such counts can be checked by the oracles.
+    /// Returns true if the variant counts all executions of all paths. The oracles can only check variants that do.
     pub fn is_exact(&self) -> bool {
         const INEXACT_OPTIONS: [&str; 2] = ["when=bursts", "table-slots=700"];
         let options = format!("{} {}", self.kind.options, self.options);
-        let knows = matches!(self.kind.trained, Some(TrainingRuns::Train | TrainingRuns::TrainAndSuite));
+        let knows = matches!(self.kind.training_runs, Some(TrainingRuns::Train | TrainingRuns::TrainAndSuite));
         self.is_trodden() && !knows && self.kind.scheme.is_none() && !options.split_whitespace().any(|w| INEXACT_OPTIONS.contains(&w))
     }
 
-    /// The simulator that runs the program, if any.
+    /// Returns the command line of the simulator in which the program is run, if there is one.
     pub fn simulator(&self) -> Option<&'static str> {
         self.kind.simulator
     }
 
-    /// Returns true if `trodden record` samples the runs. Sampling makes the number of executed instructions vary between runs.
+    /// Returns true if `trodden record` samples the program's runs. The number of instructions that are executed then varies from run to
+    /// run.
     pub fn is_sampled(&self) -> bool {
         self.kind.sampled
     }
 
-    /// Fails with the reason if the variant cannot build Rust programs.
+    /// Fails if the variant cannot build Rust programs. The error gives the reason.
     pub fn check_rust_support(&self) -> Result<()> {
         match self.kind.rust {
             RustSupport::No(reason) => bail!(reason),
@@ -121,10 +124,10 @@ impl Variant {
         }
     }
 
-    /// Installs the packages with the variant's compiler or simulator if that tool is missing. Fails if the tool is missing and cannot be
+    /// Installs the Debian packages with the variant's compiler or simulator, unless it is installed. Fails if it is missing and cannot be
     /// installed.
     pub fn ensure(&self) -> Result<()> {
-        let Some(tool) = self.tool() else { return Ok(()) };
+        let Some(tool) = self.required_tool() else { return Ok(()) };
         if steps::is_on_search_path(tool) {
             return Ok(());
         }
@@ -144,7 +147,7 @@ impl Variant {
         }
     }
 
-    fn tool(&self) -> Option<&'static str> {
+    fn required_tool(&self) -> Option<&'static str> {
         match (self.kind.simulator, self.kind.compiler) {
             (Some(under), _) => under.split(' ').next(),
             (None, BenchCompiler::Named(cc, _)) => Some(cc),
@@ -153,17 +156,17 @@ impl Variant {
         }
     }
 
-    /// This project's programs and libraries that the build uses.
+    /// Returns the paths of those of trodden's own programs and libraries that build the variant.
     pub fn tools(&self) -> Vec<PathBuf> {
         let programs = steps::programs_folder();
         if self.is_trodden() { vec![programs.join("trodden"), programs.join("libtrodden_instrument.so")] } else { Vec::new() }
     }
 
-    /// Environment variables that the recipes read during the build. Fails if the compiler is missing, the callbacks do not compile, or the
-    /// path of the target folder cannot be used in `PATH`.
+    /// Returns the environment variables that the programs' recipes read when they build the variant. Fails if the compiler is missing, the
+    /// callbacks do not compile, or the target folder's path cannot be part of `PATH`.
     pub fn build_environment(&self) -> Result<Vec<(&'static str, OsString)>> {
         let kind = self.kind;
-        let (cc, cxx) = compiler_names(kind.compiler)?;
+        let (cc, cxx) = find_compilers(kind.compiler)?;
         let mut link = OsString::from(kind.flags);
         if let Some(source) = kind.callbacks {
             link.push(" ");
@@ -181,17 +184,17 @@ impl Variant {
             variables.push(("PATH", steps::search_path_with(&[steps::programs_folder()])?));
             variables.push(("TRODDEN_INSTRUMENT", format!("{} {}", kind.options, self.options).trim().into()));
         }
-        variables.extend(kind.build.iter().map(|(name, value)| (*name, OsString::from(value))));
+        variables.extend(kind.build_variables.iter().map(|(name, value)| (*name, OsString::from(value))));
         Ok(variables)
     }
 
-    /// Environment variables for a run that writes its counts to the folder `counts`.
+    /// Returns the environment variables for a run that writes its counts to the folder `counts`.
     pub fn run_environment(&self, counts: &Path) -> Vec<(&'static str, OsString)> {
-        self.kind.counts.iter().map(|(name, file)| (*name, counts.join(file).into())).collect()
+        self.kind.run_variables.iter().map(|(name, file)| (*name, counts.join(file).into())).collect()
     }
 }
 
-fn compiler_names(compiler: BenchCompiler) -> Result<(String, String)> {
+fn find_compilers(compiler: BenchCompiler) -> Result<(String, String)> {
     let pair = |cc: &str, cxx: &str| (cc.to_owned(), cxx.to_owned());
     Ok(match compiler {
         BenchCompiler::Clang => pair("clang-22", "clang++-22"),
@@ -212,7 +215,7 @@ fn clang_version(output: &str) -> Option<u32> {
     rest.split('.').next()?.parse().ok()
 }
 
-/// Folder with the callbacks that clang's sanitizer coverage calls.
+/// Folder with C sources of the functions that are called by code compiled with clang's sanitizer coverage.
 const CALLBACKS_FOLDER: &str = "crates/lab/src/experiments/bench/callbacks";
 
 fn compile_callbacks(name: &str) -> Result<PathBuf> {
@@ -233,7 +236,7 @@ mod tests {
         }
     }
 
-    fn variables(name: &str) -> Vec<(&'static str, String)> {
+    fn build_variables(name: &str) -> Vec<(&'static str, String)> {
         let environment = Variant::parse(name).unwrap().build_environment().unwrap();
         environment.into_iter().map(|(n, v)| (n, v.into_string().unwrap())).collect()
     }
@@ -255,18 +258,18 @@ mod tests {
         let variant = Variant::parse("trodden:max-paths=64+chords=off").unwrap();
         assert_eq!(variant.name(), "trodden:max-paths=64+chords=off");
         assert_eq!(variant.folder(), "trodden-max-paths-64-chords-off");
-        assert!(variables("trodden:max-paths=64+chords=off").contains(&("TRODDEN_INSTRUMENT", "max-paths=64 chords=off".into())));
+        assert!(build_variables("trodden:max-paths=64+chords=off").contains(&("TRODDEN_INSTRUMENT", "max-paths=64 chords=off".into())));
         assert_ne!(variant, Variant::trodden());
         assert!(Variant::parse("gcc:x=1").is_err());
     }
 
     #[test]
     fn variants_set_compiler_and_flags() {
-        assert!(variables("plain").contains(&("CFLAGS", "-O2 -g".into())));
-        let regions = variables("clang-regions");
+        assert!(build_variables("plain").contains(&("CFLAGS", "-O2 -g".into())));
+        let regions = build_variables("clang-regions");
         assert!(regions.contains(&("CFLAGS", "-O2 -g -fprofile-instr-generate".into())));
         assert!(regions.contains(&("LDFLAGS", "-fprofile-instr-generate".into())));
-        assert!(variables("gcc-coverage").contains(&("CC", "gcc".into())));
+        assert!(build_variables("gcc-coverage").contains(&("CC", "gcc".into())));
         assert!(Variant::parse("gcc").unwrap().check_rust_support().is_err());
         assert!(Variant::trodden().check_rust_support().is_ok());
     }
@@ -283,7 +286,7 @@ mod tests {
         let (off, on) = (Variant::parse("sample-off:max-paths=64").unwrap(), Variant::parse("sample:max-paths=64").unwrap());
         assert_eq!((off.folder(), off.is_sampled()), ("sample-off-max-paths-64".into(), false));
         assert_eq!((on.folder(), on.is_sampled()), (off.folder(), true));
-        assert_eq!(variables("sample"), variables("sample-off"));
+        assert_eq!(build_variables("sample"), build_variables("sample-off"));
         assert!(!on.is_exact() && !off.is_exact());
     }
 

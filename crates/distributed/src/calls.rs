@@ -1,7 +1,7 @@
-//! A thread's calls in execution order, without ignored functions, for exports.
+//! Iterates over the function calls of a thread in execution order, for exporters. Functions that the user ignores are left out.
 //!
-//! Time is measured in executed blocks of the thread. Ignoring a function also ignores all functions that it calls, but their blocks
-//! still count. Memory is bounded by the call depth.
+//! Time is measured in basic blocks that the thread has executed. Functions that an ignored function calls are left out as well, but their
+//! blocks still count as time. Memory is bounded by the call depth.
 
 use crate::place;
 use anyhow::{Result, ensure};
@@ -14,7 +14,7 @@ pub(crate) fn check_thread(trace: &TraceFile, thread: Option<u32>) -> Result<()>
     Ok(())
 }
 
-/// The threads to export, and the functions to ignore.
+/// Selects the threads to export, and the functions to leave out.
 #[derive(Clone, Debug, Default)]
 pub struct TraceFilter {
     functions: HashSet<TraceFunction>,
@@ -22,7 +22,8 @@ pub struct TraceFilter {
 }
 
 impl TraceFilter {
-    /// Ignores functions given by name or source file. If `thread` is given, ignores all other threads.
+    /// Creates a filter that leaves out the functions with the given names or from the given source files. If `thread` is given, selects
+    /// only this thread.
     ///
     /// # Errors
     /// The trace has no such function, file or thread.
@@ -38,26 +39,27 @@ impl TraceFilter {
     }
 }
 
-/// A step in the calls of a thread.
+/// A step of a thread through its function calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallStep {
-    /// A call has reached its first block.
+    /// A function was called, and executes its first block.
     Open(TraceFunction),
-    /// The innermost open call executes a block.
+    /// The innermost function that has not returned executes this block.
     Block(TraceBlock),
-    /// The innermost open call has ended.
+    /// The innermost function returned or was unwound.
     Close,
 }
 
-/// Calls `see` with each step of a thread and the number of the thread's blocks before the step. Calls that are still open at the end of
-/// the trace are closed there.
+/// Calls `see` with each step of a thread, and with the number of blocks that the thread executed before the step. Calls that have not
+/// returned at the end of the trace are closed there.
 pub fn walk_calls(
     trace: &TraceFile,
     thread: ThreadNumber,
     left_out: &TraceFilter,
     mut see: impl FnMut(CallStep, u64) -> Result<()>,
 ) -> Result<()> {
-    // Whether each open call is shown; `None` until the call reaches its first block.
+    // For each call that has not returned: whether it is shown. `None` until the call executes its first block, which identifies the
+    // function.
     let mut open: Vec<Option<bool>> = Vec::new();
     let mut number = 0;
     for event in trace.stream(thread) {

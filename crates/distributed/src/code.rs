@@ -1,4 +1,4 @@
-//! An image's code as a trace describes it: functions and blocks by address, with source lines.
+//! The functions and basic blocks of the traced code, with the source lines that the trace stores for them.
 
 use crate::files::TracedFiles;
 use anyhow::Result;
@@ -8,16 +8,16 @@ use trodden_binary::linked::split_address;
 use trodden_binary::{Binary, SourceLocations, demangle};
 use trodden_trace::{BlockInfo, FunctionInfo, TraceBlock, TraceFunction};
 
-/// The functions and the traced blocks of an image.
+/// The functions of the traced files, and those of their blocks that are traced.
 pub struct TracedCode {
     graphs: ProgramGraph,
     names: Vec<String>,
-    /// For each block in order of address: its address, its function, and its index in that function.
+    /// The traced blocks in order of address: each block's address, its function, and its index in that function.
     blocks: Vec<(u64, usize, u32)>,
 }
 
 impl TracedCode {
-    /// Collects the blocks of all functions for which `is_traced`, given the function's index in the graphs, returns true.
+    /// Collects the blocks of all functions for which `is_traced` returns true. Its argument is the function's index in `graphs`.
     pub fn new(graphs: ProgramGraph, is_traced: impl Fn(usize) -> bool) -> Self {
         let names = graphs.functions.iter().map(|f| demangle(&f.name)).collect();
         let mut blocks = Vec::new();
@@ -29,57 +29,59 @@ impl TracedCode {
         Self { graphs, names, blocks }
     }
 
-    /// Keeps only the blocks for whose start address `is_kept` returns true.
+    /// Removes all blocks for whose start address `is_kept` returns false.
     pub fn retain_blocks(mut self, is_kept: impl Fn(u64) -> bool) -> Self {
         self.blocks.retain(|(address, ..)| is_kept(*address));
         self
     }
 
-    /// A function's demangled name, given its index in the graphs.
+    /// Returns the demangled name of the function with this index in the graphs.
     pub fn name(&self, function: usize) -> &str {
         &self.names[function]
     }
 
-    /// The entry address of a traced function, given its demangled or linkage name; `None` if no traced function has this name.
+    /// Returns the entry address of a traced function. `name` is demangled or a linkage name. Returns `None` if no traced function has this
+    /// name.
     pub fn entry_of(&self, name: &str) -> Option<u64> {
         let named = |number: usize| self.names[number] == name || self.graphs.functions[number].name == name;
         let entry = |number: usize| self.graphs.functions[number].entry;
         (0..self.names.len()).filter(|n| named(*n)).map(entry).find(|entry| self.block_at(*entry).is_some())
     }
 
-    /// The name of the function that contains an address.
+    /// Returns the demangled name of the function that contains an address; `None` if no function contains it.
     pub fn function_containing(&self, address: u64) -> Option<&str> {
         self.graphs.function_containing(address).map(|function| self.name(function.0 as usize))
     }
 
-    /// The block that starts at exactly this address.
+    /// Returns the traced block that starts at this address.
     pub fn block_at(&self, address: u64) -> Option<TraceBlock> {
         self.blocks.binary_search_by_key(&address, |b| b.0).ok().map(|at| TraceBlock(at as u32))
     }
 
-    /// All blocks, in the order of their addresses.
+    /// Returns all traced blocks in order of address.
     pub fn blocks(&self) -> impl Iterator<Item = TraceBlock> {
         (0..self.blocks.len()).map(|number| TraceBlock(number as u32))
     }
 
-    /// The addresses of all blocks, in ascending order.
+    /// Returns the start addresses of all traced blocks in ascending order.
     pub fn addresses(&self) -> Vec<u64> {
         self.blocks.iter().map(|b| b.0).collect()
     }
 
-    /// The graph of the function that contains a block, and the block's index in that graph.
+    /// Returns the graph of the function that contains a block, and the block's index in that graph.
     pub fn graph_of(&self, block: TraceBlock) -> (&FunctionGraph, trodden_binary::graph::BlockIndex) {
         let (_, function, place) = self.blocks[block.0 as usize];
         (&self.graphs.functions[function], trodden_binary::graph::BlockIndex(place))
     }
 
-    /// The function that a block belongs to.
+    /// Returns the index in the graphs of the function that contains a block.
     pub fn function_of(&self, block: TraceBlock) -> usize {
         self.blocks[block.0 as usize].1
     }
 
-    /// Descriptions of all functions, for the trace. If several traced files use the same name, the file's name is appended: `NAME@FILE`.
-    pub fn functions_about(&self, traced: &TracedFiles) -> Vec<FunctionInfo> {
+    /// Returns descriptions of all functions, as the trace stores them. If several traced files have a function with the same name, the
+    /// name is followed by that of the file: `NAME@FILE`.
+    pub fn describe_functions(&self, traced: &TracedFiles) -> Vec<FunctionInfo> {
         let functions = || self.graphs.functions.iter().zip(&self.names);
         let mut file_of: HashMap<&str, usize> = HashMap::new();
         let mut ambiguous: HashSet<&str> = HashSet::new();
@@ -96,8 +98,8 @@ impl TracedCode {
         functions().map(|(f, name)| FunctionInfo { name: shown(f, name), address: f.entry }).collect()
     }
 
-    /// Descriptions of all blocks, for the trace, and the source files that their lines refer to.
-    pub fn blocks_about(&self, traced: &TracedFiles) -> Result<(Vec<BlockInfo>, Vec<String>)> {
+    /// Returns descriptions of all traced blocks, as the trace stores them, and the source files to which their lines refer.
+    pub fn describe_blocks(&self, traced: &TracedFiles) -> Result<(Vec<BlockInfo>, Vec<String>)> {
         let sources = traced.sources()?;
         let mut files: HashMap<String, u32> = HashMap::new();
         let mut names = Vec::new();
@@ -121,8 +123,8 @@ impl TracedCode {
         Ok((blocks, names))
     }
 
-    /// The edges within functions, for the trace.
-    pub fn edges_about(&self) -> Vec<(TraceBlock, TraceBlock)> {
+    /// Returns the edges between traced blocks of the same function, as the trace stores them.
+    pub fn collect_edges(&self) -> Vec<(TraceBlock, TraceBlock)> {
         let mut edges = Vec::new();
         for (at, (_, function, place)) in (0u32..).zip(&self.blocks) {
             let graph = &self.graphs.functions[*function];

@@ -1,10 +1,11 @@
-//! Finds the points at which two executions diverge, and describes what each execution does after them.
+//! Finds the points at which two executions diverge, and describes what each does next.
 //!
-//! The traces are compared step by step. Where they diverge, both have the same open frames, and the first difference is a different block,
-//! call or return in the innermost frame. Each trace is followed to the end of that frame, where the comparison resumes. Traces are thus
-//! aligned by their call structure. The comparison takes one pass over each trace; memory is bounded by the call depth.
-//! Blocks of the same build are equal if their addresses are equal. Blocks of different builds are compared by function name and source
-//! line, or, without lines, by their position in the function.
+//! The traces are compared step by step. At a difference, both executions are inside the same calls, and the innermost function of one
+//! executes another block, call or return than that of the other. Each trace is then followed to the end of this function's call, where the
+//! comparison resumes, so the traces stay aligned by their calls. Each trace is read once, and memory is bounded by the call depth.
+//!
+//! In traces of the same build, blocks are the same if their addresses are equal. In traces of different builds, they are the same if they
+//! have the same function name and source line or, without line information, the same position in the function.
 
 use crate::place::{describe_block, has_calls_only, ignored_functions, require_all_blocks};
 use anyhow::{Result, ensure};
@@ -17,7 +18,7 @@ const MAX_LISTED_CALLS: usize = 12;
 struct TraceCursor<'a> {
     trace: &'a TraceFile,
     events: Box<dyn Iterator<Item = Result<TraceEvent, trodden_trace::block_file::TraceFileError>> + 'a>,
-    /// Buffered events up to and including the next block.
+    /// Events that were read in advance, up to and including the next block.
     ahead: VecDeque<TraceEvent>,
     frames: TraceFrames,
     keys: &'a [BlockKey],
@@ -26,7 +27,7 @@ struct TraceCursor<'a> {
     last: Option<TraceBlock>,
 }
 
-/// A key that is equal for blocks considered equal.
+/// A number that is the same for two blocks if the comparison treats them as the same block.
 type BlockKey = u64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +41,7 @@ enum AlignmentStep {
 /// Options of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct TraceDiffOptions {
-    /// Functions to ignore, along with all their callees: names of functions or source files.
+    /// Names of functions or source files. These functions, and everything that they call, are ignored.
     pub ignore: Vec<String>,
     /// The thread to compare; `None` means all.
     pub thread: Option<u32>,
@@ -53,7 +54,7 @@ pub struct TraceDiffOptions {
 pub struct TraceDifferences {
     /// Whether both traces were recorded from the same files.
     pub same_build: bool,
-    /// The differences, in order within each thread.
+    /// The differences, thread by thread, in execution order.
     pub differences: Vec<TraceDifference>,
 }
 
@@ -62,33 +63,33 @@ pub struct TraceDifferences {
 pub struct TraceDifference {
     /// The thread.
     pub thread: u32,
-    /// Names of the open functions, outermost first.
+    /// Names of the functions that had been called and had not returned, outermost first.
     pub calls: Vec<String>,
-    /// The last block that both traces executed; `None` if the traces differ from the start.
+    /// Description of the last block that both traces executed; `None` if the traces differ from the start.
     pub last_common_block: Option<String>,
-    /// The next steps in the first trace.
+    /// How the first trace continues after the difference.
     pub left: AfterDifference,
-    /// The next steps in the second trace.
+    /// How the second trace continues after the difference.
     pub right: AfterDifference,
 }
 
-/// The steps of one trace from a difference to the end of the frame.
+/// What one trace does between a difference and the end of the function call in which it occurs.
 #[derive(Debug, Serialize)]
 pub struct AfterDifference {
-    /// Number of the thread's blocks before the difference.
+    /// Number of blocks that the thread executed before the difference.
     pub block_number: u64,
-    /// Description of the first step.
+    /// Description of the first step after the difference.
     pub first: String,
-    /// Number of blocks executed.
+    /// Number of blocks executed until the function call ends, including those of callees.
     pub blocks: u64,
-    /// Functions called by the frame, each with its number of consecutive calls.
+    /// Functions that the innermost function calls, each with the number of consecutive calls. Further functions are not listed.
     pub called: Vec<(String, u64)>,
 }
 
 /// Compares two traces.
 ///
 /// # Errors
-/// A trace cannot be read, or lacks an ignored function or the selected thread.
+/// A trace cannot be read or lacks an ignored function, or neither trace has the selected thread.
 pub fn differences(left: &TraceFile, right: &TraceFile, options: &TraceDiffOptions) -> Result<TraceDifferences> {
     if has_calls_only(left) != has_calls_only(right) {
         [left, right].into_iter().try_for_each(|trace| require_all_blocks(trace, "a comparison with the other trace"))?;
@@ -115,7 +116,7 @@ pub fn differences(left: &TraceFile, right: &TraceFile, options: &TraceDiffOptio
     Ok(TraceDifferences { same_build, differences })
 }
 
-/// Advances both traces to the next difference, and then to the end of the frame that contains the difference.
+/// Advances both traces to the next difference, and from there to the end of the function call in which they differ.
 fn next_difference(a: &mut TraceCursor, b: &mut TraceCursor, thread: u32) -> Result<Option<TraceDifference>> {
     loop {
         let (calls, behind) = (a.frames.clone(), a.last);
@@ -130,8 +131,8 @@ fn next_difference(a: &mut TraceCursor, b: &mut TraceCursor, thread: u32) -> Res
         let names = calls.open.iter().flatten().map(|f| a.trace.name(*f).to_owned()).collect();
         let last_common_block = behind.map(|block| describe_block(a.trace, block));
         let depth = calls.open.len();
-        let left = a.follow_to_end_of(depth, left, number_a)?;
-        let right = b.follow_to_end_of(depth, right, number_b)?;
+        let left = a.follow_to_end_of_call(depth, left, number_a)?;
+        let right = b.follow_to_end_of_call(depth, right, number_b)?;
         return Ok(Some(TraceDifference { thread, calls: names, last_common_block, left, right }));
     }
 }
@@ -142,7 +143,8 @@ impl<'a> TraceCursor<'a> {
         Self { trace, events, ahead: VecDeque::new(), frames: TraceFrames::default(), keys, ignored, blocks: 0, last: None }
     }
 
-    /// The next event. Return events after the last block are dropped, since not every collector records them.
+    /// Returns the next event; `None` at the end. Returns of functions after the last block are dropped, because not every collector
+    /// records them.
     fn next_event(&mut self) -> Result<Option<TraceEvent>> {
         while self.ahead.back().is_none_or(|last| !matches!(last, TraceEvent::Block(_))) {
             match self.events.next() {
@@ -166,7 +168,8 @@ impl<'a> TraceCursor<'a> {
                 self.last = Some(block);
                 return Ok(Some((event, AlignmentStep::Block(self.keys[block.0 as usize]))));
             }
-            // A call becomes a step only at its first block, so that calls of ignored functions are not steps.
+            // A call counts as a step only when it executes its first block, because before that it is not known whether the function is
+            // ignored.
             if was_ignored || matches!(event, TraceEvent::Call { .. }) {
                 continue;
             }
@@ -184,8 +187,14 @@ impl<'a> TraceCursor<'a> {
         !self.ignored.is_empty() && self.frames.open[..depth].iter().flatten().any(|f| self.ignored.contains(f))
     }
 
-    /// Follows the trace to the end of the frame at `depth` (the number of open frames). `first` is a step that was already consumed.
-    fn follow_to_end_of(&mut self, depth: usize, first: Option<(TraceEvent, AlignmentStep)>, block_number: u64) -> Result<AfterDifference> {
+    /// Follows the trace until the number of calls that have not returned is less than `depth`. `first` is the step at which the traces
+    /// differ, which was already read.
+    fn follow_to_end_of_call(
+        &mut self,
+        depth: usize,
+        first: Option<(TraceEvent, AlignmentStep)>,
+        block_number: u64,
+    ) -> Result<AfterDifference> {
         let described = match first.map(|f| f.0) {
             None => "the trace ends".to_owned(),
             Some(TraceEvent::Block(block)) => describe_block(self.trace, block),
@@ -201,7 +210,7 @@ impl<'a> TraceCursor<'a> {
             if let TraceEvent::Block(block) = event {
                 after.blocks += 1;
                 if now == depth + 1 && before <= depth {
-                    list_call(&mut after.called, self.trace.name(self.trace.function_of(block)));
+                    add_call_to_list(&mut after.called, self.trace.name(self.trace.function_of(block)));
                 }
             }
             if now < depth {
@@ -214,7 +223,7 @@ impl<'a> TraceCursor<'a> {
     }
 }
 
-fn list_call(called: &mut Vec<(String, u64)>, name: &str) {
+fn add_call_to_list(called: &mut Vec<(String, u64)>, name: &str) {
     let full = called.len() >= MAX_LISTED_CALLS;
     match called.last_mut() {
         Some((last, times)) if last == name => *times += 1,
@@ -227,11 +236,12 @@ fn address_keys(trace: &TraceFile) -> Vec<BlockKey> {
     trace.description().blocks.iter().map(|b| b.address).collect()
 }
 
-/// Identifies a block across builds: the function's name, a source line, and the block's number among the function's blocks for that line.
-type NamedPlace = (String, Option<(String, u32)>, u32);
+/// Identifies the same block in different builds: the function's name, a source line, and the block's number among the function's blocks
+/// for that line.
+type BlockIdentity = (String, Option<(String, u32)>, u32);
 
 fn keys_across_builds(left: &TraceFile, right: &TraceFile) -> (Vec<BlockKey>, Vec<BlockKey>) {
-    let mut numbers: HashMap<NamedPlace, BlockKey> = HashMap::new();
+    let mut numbers: HashMap<BlockIdentity, BlockKey> = HashMap::new();
     let mut of = |trace: &TraceFile| {
         let about = trace.description();
         let mut times: HashMap<(u32, Option<(u32, u32)>), u32> = HashMap::new();

@@ -1,5 +1,8 @@
-//! Finds the first step of an execution that the model lacks; merging alone can only report that something is wrong. The search follows the
-//! blocks of a run that watched every block through the model's pushdown automaton, and considers all of the automaton's choices at once.
+//! Finds the first step of an execution that is missing from the model. Merging partial traces only shows that the model is wrong
+//! somewhere.
+//!
+//! The input is the sequence of blocks from a run that recorded every block. The search follows it through the model's pushdown automaton,
+//! and tracks all states in which the automaton may be.
 
 use crate::model::WitnessModel;
 use std::collections::HashSet;
@@ -10,29 +13,29 @@ use trodden_witness::pushdown::Pushdown;
 
 struct ExplainedFrame {
     call: AutomatonState,
-    parent: Stack,
+    parent: AutomatonStack,
 }
 
-type Stack = Option<Rc<ExplainedFrame>>;
+type AutomatonStack = Option<Rc<ExplainedFrame>>;
 
 const MAX_CONFIGURATIONS: usize = 4096;
 
-/// A step that the model lacks.
+/// A step of an execution that the model does not permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingStep {
-    /// Number of blocks before the step.
+    /// Number of blocks that the execution entered before the step.
     pub position: u64,
-    /// The previous block; `None` at the beginning.
+    /// Address of the block before the step; `None` at the beginning.
     pub from: Option<u64>,
-    /// The block that the execution entered.
+    /// Address of the block that the execution entered.
     pub to: u64,
 }
 
-/// Returns the first step, in an execution, that is missing from the model; `None` if the model has every step. `addresses` are the
-/// addresses of the executed blocks.
+/// Returns the first step of an execution that is missing from the model; `None` if the model has every step. `addresses` are those of the
+/// executed blocks.
 pub fn first_missing_step(model: &WitnessModel, addresses: impl Iterator<Item = u64>) -> Option<MissingStep> {
     let pushdown = Pushdown::new(&model.program, WitnessKind::Nodes);
-    let mut possible: Vec<(AutomatonState, Stack)> = vec![(pushdown.root(), None)];
+    let mut possible: Vec<(AutomatonState, AutomatonStack)> = vec![(pushdown.root(), None)];
     let mut from = None;
     for (position, to) in (0..).zip(addresses) {
         let next = configurations_entering(model, &pushdown, &possible, to);
@@ -47,14 +50,14 @@ pub fn first_missing_step(model: &WitnessModel, addresses: impl Iterator<Item = 
 fn configurations_entering(
     model: &WitnessModel,
     pushdown: &Pushdown,
-    possible: &[(AutomatonState, Stack)],
+    possible: &[(AutomatonState, AutomatonStack)],
     to: u64,
-) -> Vec<(AutomatonState, Stack)> {
-    let mut work: Vec<(AutomatonState, Stack)> = Vec::new();
+) -> Vec<(AutomatonState, AutomatonStack)> {
+    let mut work: Vec<(AutomatonState, AutomatonStack)> = Vec::new();
     let mut seen: HashSet<(AutomatonState, usize)> = HashSet::new();
     possible.iter().for_each(|(state, stack)| push_successors(pushdown, *state, stack, &mut work));
-    // Stacks are compared by address, so every stack stays allocated until the end.
-    let mut kept: Vec<Stack> = Vec::new();
+    // Stacks are compared by their addresses in memory, so none of them may be freed before the search ends.
+    let mut kept: Vec<AutomatonStack> = Vec::new();
     let mut found = Vec::new();
     while let Some((state, stack)) = work.pop() {
         kept.push(stack.clone());
@@ -71,7 +74,7 @@ fn configurations_entering(
     found
 }
 
-fn push_successors(pushdown: &Pushdown, state: AutomatonState, stack: &Stack, work: &mut Vec<(AutomatonState, Stack)>) {
+fn push_successors(pushdown: &Pushdown, state: AutomatonState, stack: &AutomatonStack, work: &mut Vec<(AutomatonState, AutomatonStack)>) {
     match &pushdown.state(state).action {
         StateAction::Choose(next) => work.extend(next.iter().map(|s| (*s, stack.clone()))),
         StateAction::Call { callee, .. } => {

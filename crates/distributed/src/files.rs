@@ -1,4 +1,4 @@
-//! The traced files: the program and the selected shared libraries.
+//! The traced binary files: the program, and the shared libraries that the user has selected.
 
 use crate::imports::ImportingImage;
 use anyhow::Result;
@@ -19,13 +19,13 @@ struct TracedFile {
 }
 
 impl TracedFiles {
-    /// Reads the files that a trace was recorded from.
+    /// Reads the files from which a trace was recorded.
     pub fn from_trace(trace: &TraceFile) -> Result<TracedFiles> {
         let about = trace.description();
         TracedFiles::read([&about.image].into_iter().chain(&about.libraries).map(Path::new))
     }
 
-    /// Reads files, the program first.
+    /// Reads binary files. The first is the program.
     pub fn read<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<Self> {
         let read = |path: &Path| {
             let binary = Binary::read(path)?;
@@ -35,11 +35,11 @@ impl TracedFiles {
         Ok(Self(paths.map(read).collect::<Result<_>>()?))
     }
 
-    /// The graphs of all files, linked into one, with the observed jumps added.
+    /// Returns the graphs of all files as one program. Jumps that runs have `observed` are added to the graphs.
     pub fn graphs(&self, image: &ImportingImage, observed: &[GraphObservation]) -> Result<ProgramGraph> {
         let mut graphs = Vec::new();
         for (number, file) in self.0.iter().enumerate() {
-            // A jump to another file adds nothing to this file's graph.
+            // A jump into another file is not an edge of this file's graph.
             let own = observed.iter().filter(|o| split_address(o.from).0 == number && split_address(o.to).0 == number);
             let own: Vec<GraphObservation> =
                 own.map(|o| GraphObservation { from: split_address(o.from).1, to: split_address(o.to).1 }).collect();
@@ -51,19 +51,19 @@ impl TracedFiles {
         Ok(ProgramGraph::linked(graphs, &image.exports))
     }
 
-    /// A file's name without its folders.
+    /// Returns the file name of a file, without its folders.
     pub fn name(&self, number: usize) -> String {
         let path = self.0.get(number).map_or(Path::new(""), |file| file.binary.path());
         path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// The combined entry points and exports of all files, and whether any of them raises exceptions or leaves frames by `longjmp`.
+    /// Returns the entry points and exports of all files together, and whether any file raises exceptions or leaves functions by `longjmp`.
     pub fn image(&self) -> Result<ImportingImage> {
         let mut all = ImportingImage::default();
         for (number, file) in self.0.iter().enumerate() {
             let image = ImportingImage::read(&file.binary)?;
             let moved = |address: u64| address + base_address(number);
-            // Libraries have no entry point; object files store 0.
+            // A library has no entry point, and its header contains 0.
             all.starts.extend(image.starts.into_iter().filter(|s| *s != 0).map(moved));
             for (name, address) in image.exports {
                 all.exports.entry(name).or_insert(moved(address));
@@ -74,7 +74,7 @@ impl TracedFiles {
         Ok(all)
     }
 
-    /// A hash of the contents of all files, which identifies the build.
+    /// Returns a hash of the contents of all files. Traces with the same hash are of the same build.
     pub fn hash(&self) -> u64 {
         let hashes: Vec<u64> = self.0.iter().map(|f| trodden_trace::block_file::hash(f.binary.data())).collect();
         match hashes.as_slice() {
@@ -83,39 +83,40 @@ impl TracedFiles {
         }
     }
 
-    /// Each file's source locations; `None` for a file without line information.
+    /// Returns a table of source locations for each file; `None` for a file without line information.
     pub fn sources(&self) -> Result<Vec<Option<SourceLocations>>> {
         self.0.iter().map(|file| Ok(SourceLocations::read(&file.binary)?)).collect()
     }
 
-    /// Whether the traced code includes code that uses the vDSO: the C library, or a static program.
+    /// Returns true if the traced code may call the vDSO: if it includes the C library, or is a static program.
     pub fn use_vdso(&self) -> bool {
         let is_static = self.0.first().is_some_and(|program| program.binary.section(".interp").is_none());
         let names = self.0.iter().skip(1).filter_map(|file| file.binary.path().file_name()?.to_str());
         is_static || names.into_iter().any(|name| name.starts_with("libc.so") || name.starts_with("ld-"))
     }
 
-    /// Addresses of instructions that follow a byte sequence which looks like a call of the next instruction. Position-independent code
-    /// obtains its own address with such a call. The call never returns, so it is treated as a jump.
+    /// Returns the return addresses of calls whose target is the next instruction. Position-independent code finds its own address with
+    /// such a call, which never returns and is therefore a jump. The calls are found by their encoding.
     pub fn return_addresses_of_calls_to_next(&self, graphs: &ProgramGraph) -> BTreeSet<u64> {
-        const CALL_OF_NEXT: [u8; 5] = [0xe8, 0, 0, 0, 0];
+        const CALL_OF_NEXT_INSTRUCTION: [u8; 5] = [0xe8, 0, 0, 0, 0];
         let mut found = BTreeSet::new();
         for block in graphs.functions.iter().flat_map(|f| &f.blocks) {
             let (binary, at) = self.locate(block.start);
             let bytes = binary.code_at(at).and_then(|bytes| bytes.get(..block.size as usize)).unwrap_or_default();
-            let places = (block.start..).zip(bytes.windows(CALL_OF_NEXT.len())).filter(|(_, bytes)| *bytes == CALL_OF_NEXT);
-            found.extend(places.map(|(place, _)| place + CALL_OF_NEXT.len() as u64));
+            let places =
+                (block.start..).zip(bytes.windows(CALL_OF_NEXT_INSTRUCTION.len())).filter(|(_, bytes)| *bytes == CALL_OF_NEXT_INSTRUCTION);
+            found.extend(places.map(|(place, _)| place + CALL_OF_NEXT_INSTRUCTION.len() as u64));
         }
         found
     }
 
-    /// The address of the instruction after the one at `address`.
+    /// Returns the address of the instruction that follows the one at `address`.
     pub fn next_instruction(&self, address: u64) -> Option<u64> {
         let (binary, at) = self.locate(address);
         Some(address + decode(binary.code_at(at)?, at)?.len() as u64)
     }
 
-    /// The file that contains a linked address, and the address within it.
+    /// Splits an address of the linked program into the file that contains it, and the address within that file.
     pub fn locate(&self, address: u64) -> (&Binary, u64) {
         let (file, at) = split_address(address);
         (&self.0[file].binary, at)

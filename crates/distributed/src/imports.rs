@@ -1,27 +1,27 @@
-//! The assumed behaviour of functions in other files, based on their names: whether they call back, throw, or end the program.
+//! Assumptions about functions in files that are not traced, based on the functions' names: whether they call back, throw, or end the
+//! program.
 //!
-//! Almost all such functions simply return, and watching the code after each of their calls would be expensive. So the first assumption is
-//! that functions behave as their names suggest. If an execution contradicts this assumption, the runs are repeated with weaker
-//! assumptions.
+//! Almost all such functions simply return, and it would be expensive to watch the code after each of their calls. Therefore functions are
+//! first assumed to behave as their names suggest. If an execution contradicts this, the runs are repeated with a weaker assumption.
 
 use anyhow::Result;
 use std::collections::BTreeMap;
 use trodden_binary::Binary;
 use trodden_witness::Opaque;
 
-/// An assumption about functions in other files.
+/// What is assumed about functions in files that are not traced. Each variant assumes less than the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Assumption {
-    /// Functions behave as their names suggest.
+    /// Functions do only what their names suggest.
     Usual,
-    /// Every function may also call back.
+    /// Every function may also call functions of the traced code.
     CallBack,
-    /// Every function may also call back, throw, and end the program.
+    /// Every function may also call functions of the traced code, throw, and end the program.
     Anything,
 }
 
-/// Functions that call functions passed to them or registered earlier.
-const CALL_BACK: &[&str] = &[
+/// Functions that call functions which they received as arguments, or which were registered earlier.
+const CALLING_BACK_FUNCTIONS: &[&str] = &[
     "__libc_start_main",
     "__libc_start_call_main",
     "qsort",
@@ -98,8 +98,8 @@ const CALL_BACK: &[&str] = &[
     "__cxa_vec_cleanup",
 ];
 
-/// Functions that never return but throw.
-const THROW: &[&str] = &[
+/// Functions that throw an exception and never return.
+const THROWING_FUNCTIONS: &[&str] = &[
     "__cxa_throw",
     "__cxa_rethrow",
     "_Unwind_Resume",
@@ -113,8 +113,8 @@ const THROW: &[&str] = &[
     "__cxa_throw_bad_array_new_length",
 ];
 
-/// Functions that leave frames in ways other than exceptions.
-const JUMP: &[&str] = &[
+/// Functions that abandon the calls of their callers without an exception.
+const FRAME_ABANDONING_FUNCTIONS: &[&str] = &[
     "longjmp",
     "_longjmp",
     "siglongjmp",
@@ -128,7 +128,7 @@ const JUMP: &[&str] = &[
 ];
 
 /// Functions that may end the program.
-const END: &[&str] = &[
+const PROGRAM_ENDING_FUNCTIONS: &[&str] = &[
     "exit",
     "_exit",
     "_Exit",
@@ -160,25 +160,25 @@ const END: &[&str] = &[
     "thrd_exit",
 ];
 
-/// Functions that an image can replace for all files, so that outside code calls the image's version.
-const ALLOCATE: &[&str] = &["malloc", "free", "calloc", "realloc", "memalign", "posix_memalign", "aligned_alloc"];
+/// Functions that a program may define itself. Other files then call the program's version.
+const ALLOCATION_FUNCTIONS: &[&str] = &["malloc", "free", "calloc", "realloc", "memalign", "posix_memalign", "aligned_alloc"];
 
-/// How an image interacts with other files.
+/// How traced files interact with files that are not traced.
 #[derive(Clone, Debug, Default)]
 pub struct ImportingImage {
-    /// Addresses at which outside code enters the image: the entry point, `.init` and `.fini`.
+    /// Addresses at which code of other files enters the traced files: the entry point, `.init` and `.fini`.
     pub starts: Vec<u64>,
-    /// Functions that other files can call by name.
+    /// Entry addresses of the functions that other files can call by name.
     pub exports: BTreeMap<String, u64>,
-    /// Whether the image itself raises exceptions through the unwinder, as language runtimes do. The unwinder then calls the image's
+    /// Whether the traced files themselves raise exceptions through the unwinder, as language runtimes do. The unwinder then calls their
     /// personality function.
     pub raises: bool,
-    /// Whether the image may leave frames and bypass landing pads or handlers, by `longjmp` or by ending a thread.
+    /// Whether the traced files may abandon calls without executing landing pads, by `longjmp` or by ending a thread.
     pub jumps: bool,
 }
 
 impl ImportingImage {
-    /// Reads the symbol tables of an image.
+    /// Reads the entry points, exports and imports of a binary file.
     pub fn read(binary: &Binary) -> Result<Self> {
         use object::{Object, ObjectSymbol};
         let section = |name: &str| binary.section(name).map(|(range, _)| range.start);
@@ -189,16 +189,16 @@ impl ImportingImage {
         let imported: Vec<&str> =
             file.dynamic_symbols().filter(|s| s.is_undefined()).filter_map(|s| Some(unversioned(s.name().ok()?))).collect();
         let imports = |names: &[&str]| imported.iter().any(|i| names.contains(i));
-        // A static image imports nothing, so the names of the functions it calls are unknown.
-        let jumps = imported.is_empty() || imports(JUMP);
+        // A static program imports nothing, so functions like `longjmp` cannot be recognised by name.
+        let jumps = imported.is_empty() || imports(FRAME_ABANDONING_FUNCTIONS);
         Ok(Self { starts, exports, raises: imports(&["_Unwind_RaiseException"]), jumps })
     }
 
-    /// The possible behaviour of an imported function.
-    pub fn import(&self, name: &str, assumption: Assumption) -> Opaque {
-        let usual = opaque(name, assumption);
+    /// Returns how an imported function may behave under an assumption.
+    pub fn behaviour_of_import(&self, name: &str, assumption: Assumption) -> Opaque {
+        let usual = assumed_behaviour(name, assumption);
         let replaces = |prefix: &[&str]| self.exports.keys().any(|e| prefix.iter().any(|p| e.starts_with(p)));
-        let allocates = self.exports.keys().any(|e| ALLOCATE.contains(&e.as_str()));
+        let allocates = self.exports.keys().any(|e| ALLOCATION_FUNCTIONS.contains(&e.as_str()));
         let of_cxx = name.starts_with("_Z") || name.starts_with("__cxa");
         let asks = self.raises && unversioned(name).starts_with("_Unwind_") && usual.unwinds;
         let calls_back = usual.calls_back || allocates || asks || (of_cxx && replaces(&["_Zn", "_Zd"]));
@@ -206,35 +206,35 @@ impl ImportingImage {
     }
 }
 
-/// Whether a function unwinds or abandons the frames of its callers: by an exception, `longjmp`, a context switch, or ending the thread.
-pub fn leaves_frames(name: &str) -> bool {
-    JUMP.contains(&unversioned(name)) || opaque(name, Assumption::Usual).unwinds
+/// Returns true if a function may abandon the calls of its callers: by an exception, `longjmp`, a context switch, or the end of the thread.
+pub fn abandons_frames(name: &str) -> bool {
+    FRAME_ABANDONING_FUNCTIONS.contains(&unversioned(name)) || assumed_behaviour(name, Assumption::Usual).unwinds
 }
 
-/// Whether a function in another file may switch to a different stack, as coroutine libraries do. Functions of the C and C++ runtimes are
-/// recognised by their symbol versions; among them, only the context functions switch stacks.
+/// Returns true if an imported function may switch to another stack, as coroutine libraries do. Functions of the C and C++ runtimes are
+/// recognised by their symbol versions; of these, only `swapcontext` and `setcontext` switch stacks.
 pub fn import_switches_stacks(name: &str) -> bool {
     const RUNTIME_VERSIONS: &[&str] = &["@GLIBC_", "@GLIBCXX_", "@CXXABI_", "@GCC_"];
     matches!(unversioned(name), "swapcontext" | "setcontext") || !RUNTIME_VERSIONS.iter().any(|version| name.contains(version))
 }
 
-/// A symbol name without its version.
+/// Removes the version from a symbol name.
 pub fn unversioned(name: &str) -> &str {
     name.split('@').next().unwrap_or(name)
 }
 
-/// The assumed behaviour of a function. An empty name means an unknown function.
-pub fn opaque(name: &str, assumption: Assumption) -> Opaque {
+/// Returns the assumed behaviour of a function that is not traced. An empty name means that the function is unknown.
+pub fn assumed_behaviour(name: &str, assumption: Assumption) -> Opaque {
     let name = unversioned(name);
     let is = |list: &[&str]| list.contains(&name);
-    let throws = is(THROW) || name.starts_with("_ZSt") && name.contains("__throw_");
+    let throws = is(THROWING_FUNCTIONS) || name.starts_with("_ZSt") && name.contains("__throw_");
     if throws {
         let ends_run = assumption == Assumption::Anything;
         return Opaque { calls_back: name == "__cxa_rethrow" || assumption != Assumption::Usual, ends_run, ..Opaque::UNWINDS };
     }
     let executes = name.starts_with("exec") || matches!(name, "fexecve" | "error" | "error_at_line");
-    let returns = !is(END) || executes || matches!(name, "__libc_start_main");
-    let usual = Opaque { returns, ends_run: is(END), unwinds: false, calls_back: is(CALL_BACK) };
+    let returns = !is(PROGRAM_ENDING_FUNCTIONS) || executes || matches!(name, "__libc_start_main");
+    let usual = Opaque { returns, ends_run: is(PROGRAM_ENDING_FUNCTIONS), unwinds: false, calls_back: is(CALLING_BACK_FUNCTIONS) };
     match assumption {
         Assumption::Usual => usual,
         Assumption::CallBack => Opaque { calls_back: true, ..usual },
@@ -248,10 +248,10 @@ mod tests {
 
     #[test]
     fn behaviour_follows_from_names() {
-        assert_eq!(opaque("strlen@GLIBC_2.2.5", Assumption::Usual), Opaque::RETURNS);
-        assert!(opaque("qsort", Assumption::Usual).calls_back);
-        assert_eq!(opaque("_ZSt17__throw_bad_allocv", Assumption::Usual), Opaque::UNWINDS);
-        assert!(opaque("strlen", Assumption::CallBack).calls_back);
-        assert!(!opaque("abort", Assumption::Usual).returns);
+        assert_eq!(assumed_behaviour("strlen@GLIBC_2.2.5", Assumption::Usual), Opaque::RETURNS);
+        assert!(assumed_behaviour("qsort", Assumption::Usual).calls_back);
+        assert_eq!(assumed_behaviour("_ZSt17__throw_bad_allocv", Assumption::Usual), Opaque::UNWINDS);
+        assert!(assumed_behaviour("strlen", Assumption::CallBack).calls_back);
+        assert!(!assumed_behaviour("abort", Assumption::Usual).returns);
     }
 }

@@ -1,8 +1,8 @@
-//! Indirect jumps with uncertain targets, and the code that trampolines may nevertheless replace.
+//! Finds indirect jumps whose targets are uncertain, and the code that a trampoline may still replace.
 
 use crate::code::TracedCode;
 use crate::files::TracedFiles;
-use crate::imports::{Assumption, ImportingImage, import_switches_stacks, opaque, unversioned};
+use crate::imports::{Assumption, ImportingImage, assumed_behaviour, import_switches_stacks, unversioned};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use trodden_binary::graph::{BlockEnd, CallKind, CodeCallee, Doubt, GraphObservation, ProgramGraph};
@@ -10,7 +10,7 @@ use trodden_binary::instruction::{Instruction, decode, switches_stack};
 use trodden_binary::linked::split_address;
 use trodden_trace::TraceBlock;
 
-/// Returns true if a doubt concerns the targets of an indirect jump.
+/// Returns true if the doubt is about the targets of an indirect jump.
 pub fn is_uncertain_jump(doubt: &Doubt) -> bool {
     matches!(
         doubt,
@@ -18,8 +18,8 @@ pub fn is_uncertain_jump(doubt: &Doubt) -> bool {
     )
 }
 
-/// Addresses of indirect jumps with uncertain targets, and of indirect calls in files with code that appears unreachable, in ascending
-/// order.
+/// Returns the addresses of indirect jumps with uncertain targets in ascending order. In files with code that seems unreachable, the result
+/// includes indirect calls, because they may lead there.
 pub fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
     let calls = graphs.functions.iter().flat_map(|f| &f.calls).filter(|c| c.kind == CallKind::Call && c.callee == CodeCallee::Indirect);
     let unknown: HashSet<usize> = graphs.unknown_ranges.iter().map(|range| split_address(range.start).0).collect();
@@ -31,9 +31,11 @@ pub fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
     jumps.into_iter().collect()
 }
 
-/// Returns the blocks in which trampolines may replace code, in ascending order. A block includes the `pieces` (parts that start after
-/// calls) that continue it. Also returns the starts of blocks in which only one byte may be replaced: an indirect jump in the same function
-/// may lead to the middle of the block (`leads_elsewhere`, given its address), or unreached bytes of the function could hold such a jump.
+/// Returns two sets of blocks: all blocks, in ascending order, as ranges of code that a trampoline may replace; and the starts of those in
+/// which only one byte may be replaced, because a jump might lead into their middle.
+///
+/// A range includes the `pieces` (parts of a block after a call) that continue a block. Blocks are in the second set if their function
+/// contains a jump for which `leads_elsewhere` returns true, or bytes that no known path reaches and that could contain such a jump.
 pub fn replaceable_blocks(
     graphs: &ProgramGraph,
     pieces: &HashSet<u64>,
@@ -43,7 +45,7 @@ pub fn replaceable_blocks(
     for function in &graphs.functions {
         let mut own: Vec<Range<u64>> = Vec::with_capacity(function.blocks.len());
         for block in &function.blocks {
-            // With overlapping blocks, the block that a piece continues is among the last few.
+            // Blocks may overlap, so the block that a piece continues is not always the last one.
             let before = own.iter_mut().rev().take(4).find(|b| b.end == block.start && pieces.contains(&block.start));
             match before {
                 Some(before) => before.end = block.end_address(),
@@ -60,7 +62,8 @@ pub fn replaceable_blocks(
     (blocks, guarded)
 }
 
-/// Blocks that switch stacks by loading the stack pointer from memory or an argument, as coroutines, goroutines and `longjmp` do.
+/// Returns the blocks that switch to another stack, as coroutines, goroutines and `longjmp` do. They load the stack pointer from memory or
+/// from an argument.
 pub fn stack_switching_blocks(code: &TracedCode, files: &TracedFiles) -> HashSet<TraceBlock> {
     code.blocks().filter(|block| has_stack_switch(code, files, *block)).collect()
 }
@@ -75,9 +78,9 @@ fn has_stack_switch(code: &TracedCode, files: &TracedFiles, block: TraceBlock) -
     switches_stack(std::iter::successors(at(start), |last| at(next(last)?)), leaves)
 }
 
-/// Returns the graph indices of functions that may call, directly or indirectly, code that switches stacks. After a switch, the callers'
-/// frames are unknown, so later blocks cannot show that a call of one of these functions has returned. `switching` contains the blocks that
-/// load the stack pointer.
+/// Returns the functions, as indices in the graphs, that may call code that switches stacks, directly or through other functions. Later
+/// blocks do not show whether a call of such a function has returned, because the callers on the new stack are unknown. `switching`
+/// contains the blocks that load the stack pointer.
 pub fn functions_that_may_switch_stacks(
     graphs: &ProgramGraph,
     image: &ImportingImage,
@@ -85,7 +88,7 @@ pub fn functions_that_may_switch_stacks(
     switching: &HashSet<TraceBlock>,
 ) -> HashSet<usize> {
     let mut callers: HashMap<u64, Vec<usize>> = HashMap::new();
-    // Functions whose address is taken, and functions that may call one of them.
+    // Functions whose address is taken, and functions that may call any of these.
     let (mut of_any, mut callers_of_any) = (HashSet::new(), Vec::new());
     let mut found: HashSet<usize> = switching.iter().map(|block| code.function_of(*block)).collect();
     for (number, function) in graphs.functions.iter().enumerate() {
@@ -100,7 +103,7 @@ pub fn functions_that_may_switch_stacks(
                         callers.entry(*entry).or_default().push(number);
                     }
                     found.extend(import_switches_stacks(name).then_some(number));
-                    if opaque(name, Assumption::Usual).calls_back {
+                    if assumed_behaviour(name, Assumption::Usual).calls_back {
                         callers_of_any.push(number);
                     }
                 }
@@ -116,7 +119,8 @@ pub fn functions_that_may_switch_stacks(
     found
 }
 
-/// [`uncertain_jumps`] and indirect tail calls, whose targets determine where calls return.
+/// Returns the addresses of [`uncertain_jumps`] and of indirect tail calls. The target of a tail call must be known, because it determines
+/// where the call returns.
 pub fn observed_jumps(graphs: &ProgramGraph) -> Vec<u64> {
     let calls = graphs.functions.iter().flat_map(|f| &f.calls);
     let tails = calls.filter(|c| c.kind != CallKind::Call && c.callee == CodeCallee::Indirect).map(|c| c.address);
@@ -124,8 +128,8 @@ pub fn observed_jumps(graphs: &ProgramGraph) -> Vec<u64> {
     all.into_iter().collect()
 }
 
-/// Returns true if the graphs contain the jump's target as a successor: a block in the same function, the entry of a different function (a
-/// tail call), or the instruction after a call (`longjmp`).
+/// Returns true if the graphs contain a step from the jump to the target: an edge within the function, a tail call, or an observed landing
+/// in another function, as `longjmp` causes it.
 pub fn has_edge(graphs: &ProgramGraph, (jump, target): (u64, u64)) -> bool {
     let Some(function) = graphs.function_containing(jump).map(|f| graphs.function(f)) else { return false };
     let to_block = function.edges.iter().any(|e| function.block(e.from).last == jump && function.block(e.to).start == target);
@@ -139,7 +143,7 @@ pub fn has_edge(graphs: &ProgramGraph, (jump, target): (u64, u64)) -> bool {
     to_block || (leaves && function.calls.iter().any(|c| c.address == jump)) || is_landing()
 }
 
-/// Whether an address is in a code section other than the procedure linkage table.
+/// Returns true if an address is in a code section other than the procedure linkage table.
 fn is_code(graphs: &ProgramGraph, address: u64) -> bool {
     graphs.code_ranges.iter().any(|range| range.contains(&address))
 }

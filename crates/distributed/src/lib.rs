@@ -1,9 +1,10 @@
-//! Distributed program tracing: a witness program built from machine code, plans that assign watched blocks to runs, and exact traces
-//! merged from the partial traces of all runs. A *witness* is a block whose executions a run records. [`trodden_witness`] contains the
-//! theory and cites the paper; `trodden-trace` contains the collectors.
+//! Distributed program tracing. Each of several runs of a program records only some basic blocks, its *witnesses*, so that it is slowed
+//! down less. The partial traces of all runs together determine the execution, and are merged to an exact trace.
 //!
-//! `model`, `plan` and `merge` are the pipeline for several runs and `recording` drives it; `replay` handles a single run that watches all
-//! blocks; `place`, `calls`, `occurrences`, `differences` and `path_profile` answer questions about a trace.
+//! [`trodden_witness`] contains the theory and cites the paper, and `trodden-trace` contains the collectors. For several runs, `model`
+//! describes the machine code, `plan` distributes the witnesses and `merge` merges the partial traces; `recording` executes these steps.
+//! `replay` handles a single run that watches all blocks. `place`, `calls`, `occurrences`, `differences` and `path_profile` answer
+//! questions about a trace.
 #![forbid(unsafe_code)]
 
 pub mod calls;

@@ -1,4 +1,4 @@
-//! Lookup of shared libraries by name, among the libraries that a program's loader would load or that a process has mapped.
+//! Finds shared libraries by name, among those that the dynamic linker would load for a program, or those that a process has mapped.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub fn find_libraries(names: &[String], program: &Path, process: Option<i32>) ->
     (1..).zip(&paths).map(read).collect()
 }
 
-/// Finds a library by its full name, such as `libz.so.1`, or its stem, such as `libz`.
+/// Finds a library by its file name, such as `libz.so.1`, or by its stem, such as `libz`.
 fn find_library(process: Option<i32>, program: &Path, name: &str) -> Result<PathBuf> {
     let loaded = match process {
         Some(process) => libraries_of_process(process)?,

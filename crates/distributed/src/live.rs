@@ -1,37 +1,38 @@
-//! A sink that forwards hits to a receiver during a recording, so that the trace is nearly complete when the recording ends.
+//! Forwards recorded block executions (*hits*) to a receiver while a program is still running, so that the trace is almost complete when
+//! the program ends.
 //!
-//! Invariant: the recording blocks once it is a fixed number of hits ahead of the receiver, so the work that remains at the end does not
-//! grow with the length of the recording.
+//! Invariant: the recording blocks when it is a fixed number of hits ahead of the receiver. The work that remains at the end therefore does
+//! not grow with the length of the recording.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use trodden_trace::{Sink, SinkFlow, Symbols, ThreadNumber};
 
-/// Number of hits in a chunk; the last chunk of a thread may be shorter.
+/// Number of hits in a chunk. Only the last chunk of a thread may be shorter.
 const CHUNK_SIZE: usize = 1 << 16;
 const MAX_QUEUED_CHUNKS: usize = 8;
 
-/// Chunks of hits, in order within each thread.
+/// The receiving end: chunks of hits, which are in order within each thread.
 pub struct LiveHits {
     chunks: Receiver<(ThreadNumber, Symbols)>,
-    /// Returns chunks to the sender, which reuses their memory: fresh memory costs page faults.
+    /// Sends used chunks back to be filled again, because newly allocated memory costs page faults.
     used: Sender<Symbols>,
 }
 
 impl LiveHits {
-    /// Passes each chunk to `process`, until the recording ends or `process` fails.
+    /// Passes each chunk to `process` until the recording ends or `process` returns an error.
     pub fn try_for_each<E>(self, mut process: impl FnMut(ThreadNumber, &Symbols) -> Result<(), E>) -> Result<(), E> {
         for (thread, mut chunk) in self.chunks {
             process(thread, &chunk)?;
             chunk.clear();
-            // This fails if the recording has ended.
+            // Sending fails only if the recording has ended, and then the chunk is no longer needed.
             let _ = self.used.send(chunk);
         }
         Ok(())
     }
 }
 
-/// A sink that stores hits in another sink and sends them to a receiver.
+/// A sink that stores hits in another sink and also sends them to a receiver.
 pub struct LiveSink<S> {
     /// The sink that stores the hits.
     pub sink: S,
@@ -47,7 +48,7 @@ pub fn live_sink<S: Sink>(sink: S) -> (LiveSink<S>, LiveHits) {
 }
 
 impl<S: Sink> LiveSink<S> {
-    /// Sends the remaining hits.
+    /// Sends the remaining hits and returns the inner sink.
     ///
     /// # Errors
     /// The receiver was dropped.
@@ -67,7 +68,7 @@ impl<S: Sink> LiveSink<S> {
     fn send_chunk(&mut self, thread: usize) -> io::Result<()> {
         let next = self.used.try_recv().unwrap_or_default();
         let chunk = std::mem::replace(&mut self.chunks_by_thread[thread], next);
-        // The receiver's own error is more specific.
+        // The receiver reports its own error, which is more specific than this one.
         self.sender.send((ThreadNumber(thread as u32), chunk)).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
     }
 
@@ -127,7 +128,7 @@ mod tests {
             let sites: Vec<u32> = (0..CHUNK_SIZE as u32).collect();
             for recorded in (1..).map(|n| n * CHUNK_SIZE).take_while(|recorded| *recorded <= ALL) {
                 sink.record_sites(ThreadNumber(0), &sites).unwrap();
-                // The receiver holds one more chunk.
+                // Besides the queued chunks, the receiver holds one.
                 assert!(recorded - taken.load(Ordering::SeqCst) <= (MAX_QUEUED_CHUNKS + 1) * CHUNK_SIZE);
             }
             sink.record(ThreadNumber(0), 7).unwrap();

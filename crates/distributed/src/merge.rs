@@ -1,4 +1,4 @@
-//! Conversion of partial traces to a complete trace: reconstruction from several runs, or replay of a single run that watched every block.
+//! Converts partial traces to a complete trace: merges those of several runs, or replays that of a single run that watched every block.
 
 use crate::code::TracedCode;
 use crate::live::LiveHits;
@@ -21,7 +21,7 @@ use trodden_witness::{ExecutionEvent, ReconstructError, Reconstruction, TraceEnd
 /// The reason why partial traces could not be merged.
 #[derive(Debug)]
 pub enum MergeError {
-    /// The traces contradict the model.
+    /// The partial traces show an execution that the model does not permit.
     Contradiction(ReconstructError),
     /// A file cannot be read or written.
     File(anyhow::Error),
@@ -33,18 +33,18 @@ impl<E: Into<anyhow::Error>> From<E> for MergeError {
     }
 }
 
-/// The state at the end of a merged trace.
+/// What is known about a merged trace besides its events.
 pub struct MergedTrace {
     /// Whether the execution continued after the end of the trace.
     pub truncated: bool,
-    /// Open functions at the end, outermost first.
+    /// Names of the functions that had not returned at the end, outermost first.
     pub open: Vec<String>,
 }
 
 impl MergedTrace {
     /// Describes how the trace ended; `None` if the program exited.
     pub fn ending_note(&self, ending: FollowEnding) -> Option<String> {
-        // The function of the last certain step; this step may be long before the end.
+        // The function of the last step that the partial traces determine. The program may have ended much later.
         let place = self.open.last().map(|f| format!(", in {f}")).unwrap_or_default();
         match ending {
             FollowEnding::Exited(_) => None,
@@ -57,7 +57,7 @@ impl MergedTrace {
     }
 }
 
-/// Merges the runs of a distribution. `sites` contains the addresses that each run watched.
+/// Merges the partial traces of several runs. `sites` contains, for each run, the addresses that it watched.
 pub fn merge(
     model: &WitnessModel,
     code: &TracedCode,
@@ -67,7 +67,7 @@ pub fn merge(
     writer: &mut TraceWriter,
 ) -> Result<MergedTrace, MergeError> {
     let traces = partials.iter().map(|p| PartialTrace::open(p)).collect::<Result<Vec<_>, _>>()?;
-    // If the program executes another program, it does so with a call that is known to end the run.
+    // If the program executes another program, the trace is complete too, because the model knows that the call ends the run.
     let ends = |e: FollowEnding| matches!(e, FollowEnding::Exited(_) | FollowEnding::Executed);
     let whole = traces.iter().all(|t| t.end().is_some_and(|e| ends(e.ending)));
     let ending = if whole { TraceEnding::Complete } else { TraceEnding::Truncated };
@@ -90,7 +90,7 @@ pub fn merge(
     Ok(MergedTrace { truncated: !whole, open })
 }
 
-/// The witnesses that a run recorded. A read error ends the iterator and is stored in `read_error`.
+/// Returns the witnesses that a run recorded. A read error ends the iterator and is stored in `read_error`.
 fn recorded_witnesses<'a>(
     trace: &'a PartialTrace,
     sites: &'a [u64],
@@ -106,7 +106,7 @@ fn recorded_witnesses<'a>(
     })
 }
 
-/// Converts the model's events to trace events, leaving out the dispatcher.
+/// Converts events of the model to events of the trace. Calls and returns of the dispatcher, which exists only in the model, are left out.
 struct MergedEvents<'a> {
     model: &'a WitnessModel,
     code: &'a TracedCode,
@@ -138,7 +138,7 @@ impl MergedEvents<'_> {
     }
 }
 
-/// Describes a witness for messages.
+/// Describes a watched block for messages.
 pub fn describe_witness(model: &WitnessModel, code: &TracedCode, witness: Witness) -> String {
     match model.program.site(WitnessKind::Nodes, witness) {
         WitnessSite::Node(function, _) => {
@@ -149,28 +149,28 @@ pub fn describe_witness(model: &WitnessModel, code: &TracedCode, witness: Witnes
     }
 }
 
-/// The input for replaying a single run that watched every block of every thread, or every instruction.
-pub struct RunHits<'a> {
+/// What a single run recorded: every block of every thread, or every instruction if it was single-stepped.
+pub struct ReplayInput<'a> {
     /// The replayed code.
     pub code: &'a ReplayedCode<'a>,
     /// The sites of the run.
     pub sites: &'a [u64],
-    /// The number of sites that are blocks. The others are jumps; the hit of a jump is followed by the jump's target.
+    /// Number of sites that are blocks. The other sites are jumps; each of their hits is followed by the target of the jump.
     pub blocks: usize,
-    /// Whether the run recorded addresses of instructions instead of sites.
+    /// Whether the run was single-stepped, so that it recorded instruction addresses instead of sites.
     pub steps: bool,
 }
 
-/// The results of a replay besides the trace.
+/// What a replay finds out besides the trace.
 pub struct ReplayResults {
     /// Pairs of a jump and a target that it took.
     pub targets: BTreeSet<(u64, u64)>,
-    /// How often threads switched to a different stack.
+    /// Number of times that threads switched to another stack.
     pub switches: u64,
 }
 
-impl<'a> RunHits<'a> {
-    /// Writes the trace. `stacks` holds each thread's call stack at the time it ended, where known.
+impl<'a> ReplayInput<'a> {
+    /// Writes the trace. `stacks` contains the call stack of each thread when it ended, as far as it is known.
     pub fn replay(&self, partial: &PartialTrace, stacks: &BTreeMap<u32, Vec<u64>>, writer: &mut TraceWriter) -> Result<ReplayResults> {
         let mut replay = self.begin();
         for thread in (0..partial.threads()).map(ThreadNumber) {
@@ -181,7 +181,8 @@ impl<'a> RunHits<'a> {
         replay.finish(stacks, writer)
     }
 
-    /// Writes a trace again from what was written while it was recorded, `first`, and the jumps that were recorded then.
+    /// Replays the run once more. Its input is `first`, the trace that was written during the recording, and the jumps that were recorded
+    /// then.
     pub fn replay_again(
         &self,
         first: &TraceFile,
@@ -191,7 +192,7 @@ impl<'a> RunHits<'a> {
     ) -> Result<ReplayResults> {
         let mut replay = self.begin();
         replay.targets = jumps.targets;
-        // Other blocks were not recorded, but concluded.
+        // Other blocks of the first trace were not recorded but inferred, so they are inferred again.
         let watched = &self.sites[..self.blocks];
         let is_recorded = |block: &BlockInfo| watched.binary_search(&block.address).is_ok();
         let recorded = |block: &BlockInfo| if is_recorded(block) { self.code.code.block_at(block.address) } else { None };
@@ -206,7 +207,7 @@ impl<'a> RunHits<'a> {
                 if let TraceEvent::Block(block) = event?
                     && let Some(block) = blocks[block.0 as usize]
                 {
-                    replay.see_block(thread, block, writer)?;
+                    replay.replay_block(thread, block, writer)?;
                 }
             }
             for jump in jumps {
@@ -216,7 +217,7 @@ impl<'a> RunHits<'a> {
         replay.finish(stacks, writer)
     }
 
-    /// Writes the trace while it is recorded, except for its end, which depends on the final call stacks.
+    /// Writes the trace while it is recorded. Its end is left out, because it depends on the final call stacks.
     pub fn replay_live(&self, hits: LiveHits, writer: &mut TraceWriter) -> Result<HitReplay<'a>> {
         let mut replay = self.begin();
         hits.try_for_each(|thread, symbols| replay.process_chunk(thread, symbols, writer))?;
@@ -225,50 +226,51 @@ impl<'a> RunHits<'a> {
 
     fn begin(&self) -> HitReplay<'a> {
         let (blocks, jumps) = if self.steps { (&[][..], &[][..]) } else { self.sites.split_at(self.blocks) };
-        let block_at = |at: &u64| self.code.code.block_at(*at).map_or(NOT_PLAIN, |block| block.0);
-        let plain = blocks.iter().map(block_at).chain(jumps.iter().map(|_| NOT_PLAIN)).collect();
+        let block_at = |at: &u64| self.code.code.block_at(*at).map_or(NOT_A_BLOCK, |block| block.0);
+        let block_of_site = blocks.iter().map(block_at).chain(jumps.iter().map(|_| NOT_A_BLOCK)).collect();
         let jumps = jumps.iter().map(|at| JumpSite { address: *at, last_target: NOWHERE, target_block: None, is_watched: false }).collect();
-        let RunHits { code, blocks, steps, sites } = *self;
+        let ReplayInput { code, blocks, steps, sites } = *self;
         let watched = &sites[..blocks];
         let successors = SuccessorCache::new(code.code.blocks().count());
-        HitReplay { code, watched, steps, plain, jumps, successors, threads: Vec::new(), targets: BTreeSet::new() }
+        HitReplay { code, watched, steps, block_of_site, jumps, successors, threads: Vec::new(), targets: BTreeSet::new() }
     }
 }
 
-/// The jumps to targets that do not record themselves, in a replay.
+/// The jumps in a replay whose targets are not watched blocks.
 pub struct RecordedJumps {
     targets: BTreeSet<(u64, u64)>,
     by_thread: Vec<Vec<RecordedJump>>,
 }
 
 struct RecordedJump {
-    /// The number of the thread's events before it.
+    /// Number of the thread's events before the jump.
     events: u64,
     /// The index of the jump among the sites that are jumps.
     site: usize,
     target: u64,
 }
 
-/// In [`HitReplay::plain`]: the site is a jump, or is not a block.
-const NOT_PLAIN: u32 = u32::MAX;
+/// Marks a site in [`HitReplay::block_of_site`] that is not a known block, so that its hits need special treatment.
+const NOT_A_BLOCK: u32 = u32::MAX;
 
 struct JumpSite {
     address: u64,
     last_target: u64,
-    /// The block at `last_target` if it is an unwatched piece after a call. Only the jump's target shows that such a block was entered.
+    /// The block at `last_target`, if it is a piece after a call that is not watched. Only the jump's target shows that this block was
+    /// entered.
     target_block: Option<TraceBlock>,
-    /// Whether the target is a watched block, which is recorded itself.
+    /// Whether the last target is a watched block, whose own hit follows.
     is_watched: bool,
 }
 
 /// A replay in progress.
 pub struct HitReplay<'a> {
     code: &'a ReplayedCode<'a>,
-    /// The sites that are blocks, ascending.
+    /// Addresses of the sites that are blocks, in ascending order.
     watched: &'a [u64],
     steps: bool,
-    /// The block of each site, or [`NOT_PLAIN`].
-    plain: Vec<u32>,
+    /// For each site, the number of its block, or [`NOT_A_BLOCK`].
+    block_of_site: Vec<u32>,
     jumps: Vec<JumpSite>,
     successors: SuccessorCache,
     threads: Vec<ThreadHits<'a>>,
@@ -278,13 +280,13 @@ pub struct HitReplay<'a> {
 /// The replay of one thread.
 struct ThreadHits<'a> {
     replay: ThreadReplay<'a>,
-    /// The index of the jump whose target is the next hit.
+    /// After the hit of a jump: the index of the jump, whose target is the next hit.
     jump: Option<usize>,
     recorded: Vec<RecordedJump>,
 }
 
 impl HitReplay<'_> {
-    /// Processes a chunk of hits. Consecutive hits at blocks are processed together, which is fastest; other hits are processed one by one.
+    /// Processes a chunk of hits. Runs of hits at known blocks are processed together, which is fastest.
     fn process_chunk(&mut self, thread: ThreadNumber, symbols: &Symbols, writer: &mut TraceWriter) -> Result<()> {
         let Some(mut words) = symbols.as_words() else { return self.process_hits(thread, symbols.iter(), writer) };
         self.begin_thread(thread);
@@ -293,11 +295,11 @@ impl HitReplay<'_> {
             let mut seen = 0;
             if jump.is_none() {
                 let mut writer = writer.thread(thread);
-                let blocks = words.iter().map(|site| self.plain[*site as usize]).take_while(|block| *block != NOT_PLAIN);
+                let blocks = words.iter().map(|site| self.block_of_site[*site as usize]).take_while(|block| *block != NOT_A_BLOCK);
                 let blocks = blocks.map(TraceBlock).inspect(|_| seen += 1);
-                replay.see_blocks(blocks, &mut self.successors, &mut |event| writer.push(event))?;
+                replay.replay_blocks(blocks, &mut self.successors, &mut |event| writer.push(event))?;
             }
-            // A jump is followed by its target.
+            // If the next hit is a jump, its target must be processed with it.
             let others = words[seen..].len().min(if jump.is_none() { 2 } else { 1 });
             let (now, rest) = words[seen..].split_at(others);
             self.process_hits(thread, now.iter().map(|word| u64::from(*word)), writer)?;
@@ -317,7 +319,7 @@ impl HitReplay<'_> {
         self.begin_thread(thread);
         let ThreadHits { replay, jump, recorded } = &mut self.threads[thread.0 as usize];
         let mut writer = writer.thread(thread);
-        let mut see = |block: TraceBlock, writer: &mut ThreadWriter| replay.see_block(block, &mut |event| writer.push(event));
+        let mut see = |block: TraceBlock, writer: &mut ThreadWriter| replay.replay_block(block, &mut |event| writer.push(event));
         for symbol in hits {
             if self.steps {
                 if let Some(block) = self.code.code.block_at(symbol & !(TRANSFER | RESUMED)) {
@@ -341,32 +343,32 @@ impl HitReplay<'_> {
                 }
             } else if symbol as usize >= self.watched.len() {
                 *jump = Some(symbol as usize - self.watched.len());
-            } else if let Some(block) = Some(self.plain[symbol as usize]).filter(|block| *block != NOT_PLAIN) {
+            } else if let Some(block) = Some(self.block_of_site[symbol as usize]).filter(|block| *block != NOT_A_BLOCK) {
                 see(TraceBlock(block), &mut writer)?;
             }
         }
         Ok(())
     }
 
-    fn see_block(&mut self, thread: ThreadNumber, block: TraceBlock, writer: &mut TraceWriter) -> Result<()> {
+    fn replay_block(&mut self, thread: ThreadNumber, block: TraceBlock, writer: &mut TraceWriter) -> Result<()> {
         self.begin_thread(thread);
         let mut writer = writer.thread(thread);
-        self.threads[thread.0 as usize].replay.see_block(block, &mut |event| writer.push(event))
+        self.threads[thread.0 as usize].replay.replay_block(block, &mut |event| writer.push(event))
     }
 
-    /// Ends the replay, whose trace is to be written again.
+    /// Returns the recorded jumps and drops the rest of the replay, because the trace will be written again.
     pub fn into_jumps(self) -> RecordedJumps {
         RecordedJumps { targets: self.targets, by_thread: self.threads.into_iter().map(|thread| thread.recorded).collect() }
     }
 
-    /// Writes the ends of all threads, and returns the replay's results.
+    /// Writes the end of each thread, and returns the other results of the replay.
     pub fn finish(self, stacks: &BTreeMap<u32, Vec<u64>>, writer: &mut TraceWriter) -> Result<ReplayResults> {
         let mut switches = 0;
         for (number, ThreadHits { mut replay, .. }) in (0..).zip(self.threads) {
             let mut writer = writer.thread(ThreadNumber(number));
             let mut push = |event| writer.push(event);
             if let Some(stack) = stacks.get(&number).filter(|_| !self.steps) {
-                replay.end(stack, &mut push)?;
+                replay.end_thread(stack, &mut push)?;
             }
             switches += replay.switches;
         }

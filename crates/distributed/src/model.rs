@@ -1,16 +1,16 @@
-//! Construction of a [`trodden_witness`] program from machine code: its nodes are the blocks that can be watched, and its edges the
-//! possible steps between them.
+//! Builds a [`trodden_witness`] program, the model of an execution, from machine code. Its nodes are the blocks that can be watched, and
+//! its edges the possible steps between them.
 //!
-//! Each block is a node. After a call with several possible outcomes (it may call back, unwind, or enter one of several functions), a
-//! continuation node begins, unless a block starts there anyway. A conditional tail call gets a separate virtual node.
+//! Each block is a node. After a call with several possible outcomes (it may call back, unwind, or enter one of several functions), a new
+//! node begins. A conditional tail call has a virtual node of its own.
 //!
-//! Indirect calls go to one artificial function, the *dispatcher*, which calls every function whose address is taken, so that the callees
-//! are listed once instead of at each call. Its frames do not appear in the trace. A function that is not traced inside is *opaque*; see
-//! [`imports`](crate::imports).
+//! Indirect calls go to an artificial function, the *dispatcher*, which calls every function whose address is taken. Thus the possible
+//! callees are listed once instead of for each call. The dispatcher does not appear in the trace. A function whose inside is not traced is
+//! *opaque*; see [`imports`](crate::imports).
 
 mod callees;
 
-use crate::imports::{Assumption, ImportingImage, opaque, unversioned};
+use crate::imports::{Assumption, ImportingImage, assumed_behaviour, unversioned};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use trodden_binary::graph::{self, BlockEnd, CallKind, CallSite, CodeCallee, Doubt, FunctionGraph, ProgramGraph, Returns};
@@ -21,54 +21,55 @@ use trodden_witness::{
     WitnessProgram,
 };
 
-/// Machine code as a witness program, with the mapping back to addresses.
+/// Machine code as a witness program, with the address of each node.
 pub struct WitnessModel {
     /// The witness program.
     pub program: WitnessProgram,
-    /// For each function of the program, its index in the graphs; `None` for the dispatcher.
+    /// For each function of `program`, its index in the graphs; `None` for the dispatcher.
     pub functions: Vec<Option<usize>>,
-    /// The address of each of the program's nodes, indexed by witness number; `None` for virtual nodes.
+    /// For each node of `program`, by its witness number, its address; `None` for virtual nodes.
     pub addresses: Vec<Option<u64>>,
     /// The node at each address.
     pub witnesses: HashMap<u64, Witness>,
-    /// Names of the functions that are not traced inside, each with the reason.
+    /// Names of opaque functions, whose inside is not traced, each with the reason.
     pub opaque: Vec<(String, String)>,
-    /// For a model that was reduced to calls and returns, the original model and the reduction.
+    /// If the model was reduced to calls and returns: the original model, and the reduction.
     pub reduced_from: Option<Box<(WitnessModel, CallProgram)>>,
 }
 
-/// Facts about the execution that an earlier run has shown.
+/// Facts about the execution, which an earlier run has shown.
 #[derive(Clone, Debug, Default)]
 pub struct ObservedCalls {
-    /// Pairs of an uncertain jump or indirect tail call and a target it took.
+    /// Pairs of an indirect jump or tail call and a target that it took.
     pub targets: BTreeSet<(u64, u64)>,
-    /// Executed calls of functions that throw.
+    /// Addresses of executed calls to functions that throw.
     pub throws: BTreeSet<u64>,
-    /// Addresses at which unwinding landed.
+    /// Addresses at which execution resumed after unwinding.
     pub landed: BTreeSet<u64>,
-    /// The innermost traced frame's return address at the time the run ended.
+    /// Address at which the innermost traced function would have continued after its current call when the run ended.
     pub ended_before: Option<u64>,
-    /// The only address at which unwinding landed, if it follows a `setjmp` in a function that was entered once, so that no other frame can
-    /// be the target.
+    /// The only address at which execution resumed after unwinding. `None` unless it follows a `setjmp` in a function that was entered
+    /// once, because otherwise it is not certain to which call of the function the execution returned.
     pub only_landing: Option<u64>,
 }
 
-/// Sites that are watched to observe where unwinding starts and lands.
+/// Addresses that a run watches to find out where unwinding starts and where execution resumes.
 #[derive(Clone, Debug, Default)]
 pub struct Unwinding {
     /// Landing pads.
     pub pads: BTreeSet<u64>,
-    /// Calls of functions that throw.
+    /// Addresses of calls to functions that throw.
     pub throws: BTreeSet<u64>,
-    /// For the return address of each call that returns twice, such as `setjmp`: the call, and the entry of its function.
+    /// For each call that may return twice, such as `setjmp`: its return address, its own address, and the entry of its function.
     pub twice: BTreeMap<u64, (u64, u64)>,
 }
 
 impl Unwinding {
-    /// Collects the unwinding sites of an image.
+    /// Collects these addresses from the graphs.
     pub fn from_graphs(graphs: &ProgramGraph) -> Self {
         let calls = || graphs.functions.iter().flat_map(|f| &f.calls);
-        let throws = |c: &&CallSite| matches!(&c.callee, CodeCallee::Import(name) if opaque(unversioned(name), Assumption::Usual).unwinds);
+        let may_throw = |name: &str| assumed_behaviour(unversioned(name), Assumption::Usual).unwinds;
+        let throws = |c: &&CallSite| matches!(&c.callee, CodeCallee::Import(name) if may_throw(name));
         let of_functions = graphs.functions.iter().flat_map(|f| f.calls.iter().map(move |c| (f.entry, c)));
         let twice = of_functions.filter(|(_, c)| c.returns == Returns::Twice);
         let twice = twice.filter_map(|(entry, c)| Some((c.return_address?, (c.address, entry))));
@@ -79,7 +80,7 @@ impl Unwinding {
         }
     }
 
-    /// All sites, in ascending order.
+    /// Returns all addresses to watch, in ascending order.
     pub fn sites(&self) -> Vec<u64> {
         let twice = self.twice.iter().flat_map(|(after, (call, entry))| [*after, *call, *entry]);
         let all: BTreeSet<u64> = self.pads.iter().chain(&self.throws).copied().chain(twice).collect();
@@ -87,11 +88,11 @@ impl Unwinding {
     }
 }
 
-/// Builds the model. Functions named in `excluded` are opaque. Uncertain jumps and tail calls with targets that are not in `observed` are
-/// assumed never to execute.
+/// Builds the model. Functions named in `excluded` are opaque. If `observed` is given, indirect jumps and tail calls with uncertain targets
+/// lead only to the targets that were observed.
 ///
 /// # Errors
-/// A function named in `excluded` does not exist, or the program has no function.
+/// There is no function with a name in `excluded`, or the program has no functions.
 pub fn build_model(
     graphs: &ProgramGraph,
     image: &ImportingImage,
@@ -119,7 +120,7 @@ pub fn build_model(
         unwinds: observed.is_none_or(|o| !o.throws.is_empty() || !o.landed.is_empty()),
         assumption,
     };
-    builder.find_branching();
+    builder.find_branching_functions();
     let mut functions = Vec::new();
     let mut places: Vec<Option<u64>> = Vec::new();
     for f in &known {
@@ -159,9 +160,9 @@ impl WitnessModel {
         })
     }
 
-    /// Returns the nodes to watch so that every entry from outside code is noticed: entries of functions that outside code may call or that
-    /// have no known caller, and blocks without a known predecessor.
-    pub fn entries(&self) -> Vec<Witness> {
+    /// Returns the nodes to watch so that no entry from untraced code is missed: entries of functions that untraced code may call or that
+    /// have no known caller, and blocks that cannot be reached from the entry of their function.
+    pub fn entry_witnesses(&self) -> Vec<Witness> {
         let calls = self.program.functions().iter().zip(&self.functions).filter(|(_, known)| known.is_some()).flat_map(|(f, _)| &f.calls);
         let called: HashSet<WitnessFunctionId> = calls.flat_map(|(_, call)| call.callees.iter().copied()).collect();
         let external: HashSet<WitnessFunctionId> = self.program.external().iter().copied().collect();
@@ -184,7 +185,7 @@ impl WitnessModel {
     }
 }
 
-/// Returns the functions that cannot be traced inside, by graph index, each with the reason.
+/// Returns the opaque functions, as indices in the graphs, each with the reason why its inside cannot be traced.
 fn opaque_functions(graphs: &ProgramGraph, excluded: &[String], observed: bool) -> HashMap<usize, String> {
     let mut opaque: HashMap<usize, String> = HashMap::new();
     let mut owners: HashMap<u64, usize> = HashMap::new();
@@ -213,8 +214,8 @@ fn opaque_functions(graphs: &ProgramGraph, excluded: &[String], observed: bool) 
     opaque
 }
 
-/// Returns the functions that outside code may call: entry points of the program, callees of opaque functions, and functions whose address
-/// is taken.
+/// Returns the functions that untraced code may call: entry points and exports, callees of opaque functions, and functions whose address is
+/// taken.
 fn functions_callable_from_outside(
     graphs: &ProgramGraph,
     image: &ImportingImage,
@@ -233,9 +234,8 @@ fn functions_callable_from_outside(
     all.into_iter().filter_map(|entry| ids.get(&entry).copied()).collect()
 }
 
-/// Returns the entries of functions that may end in a tail call of outside code that calls back, either directly or through further tail
-/// calls. A callback from the tail-called code cannot be distinguished from a callback by the caller, so the model places it after the
-/// function's return.
+/// Returns the entries of functions that may end in a tail call to untraced code that calls back, directly or through further tail calls.
+/// Such a callback looks as if the caller of the function had made it, so the model places it after the function's return.
 fn ending_in_outside_callbacks(graphs: &ProgramGraph, image: &ImportingImage, assumption: Assumption) -> HashSet<u64> {
     let mut leaves: HashSet<u64> = HashSet::new();
     loop {
@@ -245,7 +245,7 @@ fn ending_in_outside_callbacks(graphs: &ProgramGraph, image: &ImportingImage, as
             let leaves_by = |c: &CallSite| match &c.callee {
                 CodeCallee::Import(name) => match image.exports.get(unversioned(name)) {
                     Some(entry) => leaves.contains(entry),
-                    None => image.import(name, assumption).calls_back,
+                    None => image.behaviour_of_import(name, assumption).calls_back,
                 },
                 CodeCallee::Indirect => false,
                 CodeCallee::Function(entry) => leaves.contains(entry),
@@ -278,9 +278,9 @@ struct ModelBuilder<'a> {
     /// The result of [`ending_in_outside_callbacks`].
     leaves: HashSet<u64>,
     observed: Option<&'a ObservedCalls>,
-    /// Entries of functions that may end in a tail call with several outcomes, either directly or through further tail calls.
+    /// Entries of functions that may end in a tail call with several outcomes, directly or through further tail calls.
     branching: HashSet<u64>,
-    /// Whether the program may throw exceptions or call `longjmp`.
+    /// Whether exceptions or `longjmp` are possible.
     unwinds: bool,
     assumption: Assumption,
 }
@@ -296,18 +296,18 @@ struct FunctionModel {
 }
 
 impl FunctionModel {
-    fn node(&mut self, kind: NodeKind, address: Option<u64>) -> Node {
+    fn add_node(&mut self, kind: NodeKind, address: Option<u64>) -> Node {
         self.nodes.push((kind, address));
         Node(self.nodes.len() as u32 - 1)
     }
 
-    fn edge(&mut self, from: Node, to: Node, kind: WitnessEdgeKind) {
+    fn add_edge(&mut self, from: Node, to: Node, kind: WitnessEdgeKind) {
         self.edges.push((from, to, kind));
     }
 }
 
 impl ModelBuilder<'_> {
-    /// Converts a function. Also returns the address of each node.
+    /// Converts a function to a function of the model. Also returns the address of each node.
     fn build_function(&self, graph: &FunctionGraph) -> Result<(WitnessFunction, Vec<Option<u64>>)> {
         let mut nodes: Vec<(NodeKind, Option<u64>)> = graph.blocks.iter().map(|b| (NodeKind::Block, Some(b.start))).collect();
         nodes.push((NodeKind::Virtual, None));
@@ -317,7 +317,7 @@ impl ModelBuilder<'_> {
         for block in 0..graph.blocks.len() {
             self.add_block(graph, block as u32, &mut parts);
         }
-        // `longjmp` may lead from any call in the function to each `setjmp` in the function.
+        // `longjmp` may lead from any call in the function to each `setjmp` in it, which then returns a second time.
         for (from, to) in parts.unwinding.iter().flat_map(|f| parts.second_returns.iter().map(move |t| (*f, *t))) {
             let place = parts.nodes[to.index()].1;
             let only = place.is_some() && self.observed.is_some_and(|o| o.only_landing == place);
@@ -345,25 +345,25 @@ impl ModelBuilder<'_> {
                 },
                 CallKind::TailCall => {
                     parts.calls.push((at, self.model_call(call)));
-                    parts.edge(at, parts.exit, WitnessEdgeKind::Flow);
+                    parts.add_edge(at, parts.exit, WitnessEdgeKind::Flow);
                 }
                 CallKind::ConditionalTailCall => {
-                    let tail = parts.node(NodeKind::Virtual, None);
-                    parts.edge(at, tail, WitnessEdgeKind::Flow);
+                    let tail = parts.add_node(NodeKind::Virtual, None);
+                    parts.add_edge(at, tail, WitnessEdgeKind::Flow);
                     parts.calls.push((tail, self.model_call(call)));
-                    parts.edge(tail, parts.exit, WitnessEdgeKind::Flow);
+                    parts.add_edge(tail, parts.exit, WitnessEdgeKind::Flow);
                 }
             }
         }
         if block.end == BlockEnd::Return {
-            parts.edge(at, parts.exit, WitnessEdgeKind::Flow);
+            parts.add_edge(at, parts.exit, WitnessEdgeKind::Flow);
         }
         for edge in graph.successors(index).iter().filter(|e| e.kind != graph::CodeEdgeKind::Unwind) {
-            parts.edge(at, Node(edge.to.0), WitnessEdgeKind::Flow);
+            parts.add_edge(at, Node(edge.to.0), WitnessEdgeKind::Flow);
         }
     }
 
-    /// Adds a call. Returns the node that follows the call, or `None` if the call does not return.
+    /// Adds a call to the node `at`. Returns the node after the call, or `None` if the call does not return.
     fn add_call(&self, graph: &FunctionGraph, call: &CallSite, at: Node, parts: &mut FunctionModel) -> Option<Node> {
         let callee = self.model_call(call);
         let is_branch =
@@ -371,11 +371,11 @@ impl ModelBuilder<'_> {
         let lands = call.always_lands && !self.image.jumps;
         let pad =
             call.landing_pad.filter(|pad| self.unwinds && (lands || self.may_land_at(*pad))).and_then(|pad| graph.block_starting_at(pad));
-        // The unwind edge of this call must not apply to earlier calls of the same node, which have no landing pad.
+        // Earlier calls of the same node have no landing pad, so this call gets a node of its own, with its own unwind edge.
         let at = match pad.is_some() && parts.calls.last().is_some_and(|(node, _)| *node == at) {
             true => {
-                let own = parts.node(NodeKind::Virtual, None);
-                parts.edge(at, own, WitnessEdgeKind::Flow);
+                let own = parts.add_node(NodeKind::Virtual, None);
+                parts.add_edge(at, own, WitnessEdgeKind::Flow);
                 own
             }
             false => at,
@@ -391,13 +391,13 @@ impl ModelBuilder<'_> {
         let branching = matches!(self.resolve_callee(call), CodeCallee::Function(entry) if self.branching.contains(&entry));
         let is_branch = is_branch || leaves || branching;
         if let Some(pad) = pad {
-            parts.edge(at, Node(pad.0), if lands { WitnessEdgeKind::AlwaysCaught } else { WitnessEdgeKind::Unwind });
+            parts.add_edge(at, Node(pad.0), if lands { WitnessEdgeKind::AlwaysCaught } else { WitnessEdgeKind::Unwind });
         }
         if self.unwinds {
             parts.unwinding.push(at);
         }
         let after = call.return_address.filter(|_| call.returns != Returns::Never)?;
-        // If a block starts at the return address, the successor list provides the edge.
+        // If a block starts at the return address, the function's graph contains the edge to it.
         let starts_block = graph.block_starting_at(after).is_some();
         let twice = call.returns == Returns::Twice && self.unwinds && self.may_land_at(after);
         if twice && let Some(block) = graph.block_starting_at(after) {
@@ -405,8 +405,8 @@ impl ModelBuilder<'_> {
         }
         match (is_branch || twice || pad.is_some()) && !starts_block {
             true => {
-                let next = parts.node(NodeKind::Continuation, Some(after));
-                parts.edge(at, next, WitnessEdgeKind::Flow);
+                let next = parts.add_node(NodeKind::Continuation, Some(after));
+                parts.add_edge(at, next, WitnessEdgeKind::Flow);
                 if twice {
                     parts.second_returns.push(next);
                 }
@@ -416,8 +416,9 @@ impl ModelBuilder<'_> {
         }
     }
 
-    /// Finds the functions that end in a tail call with several outcomes. A caller must observe when such a function has returned.
-    fn find_branching(&mut self) {
+    /// Finds the functions that end in a tail call with several outcomes. A caller must be able to observe when such a function has
+    /// returned.
+    fn find_branching_functions(&mut self) {
         loop {
             let before = self.branching.len();
             for function in &self.graphs.functions {

@@ -1,4 +1,4 @@
-//! Occurrences of a place in a trace: calls of a function, or executions of a line.
+//! Finds occurrences of a place in a trace: calls of a function, or executions of a line.
 
 use crate::calls::check_thread;
 use crate::place::{TraceLocation, describe_block, follow_event};
@@ -11,13 +11,13 @@ use trodden_trace::{ThreadNumber, TraceEvent, TraceFile, TraceFrames};
 pub struct Occurrence {
     /// The thread.
     pub thread: u32,
-    /// Number of the thread's blocks before this execution.
+    /// Number of blocks that the thread executed before this occurrence.
     pub block: u64,
-    /// Number of this execution among all executions in the searched threads (thread by thread), from 1.
+    /// Number of this occurrence among all occurrences in the searched threads, counted from 1, thread by thread.
     pub nth: u64,
     /// The executed block.
     pub place: String,
-    /// Names of the open functions, outermost first.
+    /// Names of the functions that had not returned, outermost first.
     pub calls: Vec<String>,
 }
 
@@ -26,23 +26,23 @@ pub struct Occurrence {
 pub struct PlaceOccurrences {
     /// The number of executions.
     pub seen: u64,
-    /// The first executions; if the user requested the nth execution, only that one.
+    /// Descriptions of the first occurrences. If the user asked for the nth occurrence, only that one.
     pub found: Vec<Occurrence>,
 }
 
-/// Finds the executions of a place in one thread or in all threads, and describes the first `top` of them.
+/// Finds the occurrences of a place in one thread or in all threads, and describes the first `top` of them.
 pub fn occurrences(trace: &TraceFile, place: &TraceLocation, thread: Option<u32>, top: usize) -> Result<PlaceOccurrences> {
     check_thread(trace, thread)?;
     let (mut found, mut seen) = (Vec::new(), 0);
     let threads = (0..trace.threads()).filter(|t| thread.is_none_or(|wanted| wanted == *t)).map(ThreadNumber);
     for thread in threads {
-        find_in_thread(trace, thread, place, top, &mut found, &mut seen)?;
+        find_occurrences_in_thread(trace, thread, place, top, &mut found, &mut seen)?;
     }
     Ok(PlaceOccurrences { seen, found })
 }
 
-/// Searches only those pieces of the thread's trace that contain one of the place's functions.
-fn find_in_thread(
+/// Searches one thread. Parts of its trace in which none of the place's functions are executed are skipped.
+fn find_occurrences_in_thread(
     trace: &TraceFile,
     thread: ThreadNumber,
     place: &TraceLocation,
@@ -61,7 +61,7 @@ fn find_in_thread(
             if place.matches(event, block, is_call, trace) {
                 *seen += 1;
                 if found.len() < top && place.nth.is_none_or(|nth| nth == *seen) {
-                    found.push(describe(trace, thread, event, block, *seen, &frames));
+                    found.push(describe_occurrence(trace, thread, event, block, *seen, &frames));
                 }
             }
             block += u64::from(matches!(event, TraceEvent::Block(_)));
@@ -70,7 +70,14 @@ fn find_in_thread(
     Ok(())
 }
 
-fn describe(trace: &TraceFile, thread: ThreadNumber, event: TraceEvent, block: u64, nth: u64, frames: &TraceFrames) -> Occurrence {
+fn describe_occurrence(
+    trace: &TraceFile,
+    thread: ThreadNumber,
+    event: TraceEvent,
+    block: u64,
+    nth: u64,
+    frames: &TraceFrames,
+) -> Occurrence {
     let place = match event {
         TraceEvent::Block(at) => describe_block(trace, at),
         _ => String::new(),

@@ -1,8 +1,9 @@
-//! Conversion of a trace's acyclic paths to an ordinary path profile, for reports, comparisons and residual builds.
+//! Converts the acyclic paths in a trace to a path profile, like that of an instrumented build, for reports, comparisons and residual
+//! builds (which count only paths that earlier runs have not taken).
 //!
-//! The graphs in the trace are converted to unit maps like those of a build: one unit per traced file, and for each function its blocks
-//! (entry first), edges and Ball-Larus numbering. A first pass over the trace collects exits of functions, and edges that the graphs lack.
-//! A second pass counts every path whose beginning is in the trace. Memory is bounded by the call depth and the number of paths.
+//! The graphs in the trace are converted to unit maps: one unit per traced file, and for each function its blocks (the entry first), edges
+//! and Ball-Larus numbering. A first pass over the trace collects exits of functions, and edges that the graphs lack. A second pass counts
+//! every path whose beginning is in the trace. Memory is bounded by the call depth and the number of paths.
 
 use crate::place::{name_in_file, require_all_blocks};
 use anyhow::{Context, Result, ensure};
@@ -21,10 +22,10 @@ use trodden_unit::{
     UnitMap, code_hash, graph_hash,
 };
 
-/// Maximum number of paths in a function; functions with more paths are cut.
+/// Maximum number of paths in a function. If a function has more, its paths are split at some edges.
 const MAX_PATHS: u64 = 1 << 24;
 
-/// Creates the path profile of a trace. `run` contains the metadata of the traced run.
+/// Creates the path profile of a trace. `run` is the description of the traced run that the profile stores.
 ///
 /// # Errors
 /// The trace cannot be read, or has no complete path.
@@ -43,7 +44,7 @@ pub fn path_profile(trace: &TraceFile, run: Run) -> Result<Profile> {
     Ok(Profile { run, images: build_images(trace, functions, counts), sampling: None })
 }
 
-/// Creates one image for each file with executed functions, since function names are unique only within a file.
+/// Creates a profile for each file with executed functions, because function names are unique only within a file.
 fn build_images(trace: &TraceFile, functions: Vec<NumberedGraph>, mut counts: PathCounts) -> Vec<ImageProfile> {
     let about = trace.description();
     let mut files: BTreeMap<usize, Vec<FunctionMap>> = BTreeMap::new();
@@ -76,7 +77,7 @@ enum PathStep {
     Leave(TraceBlock, EdgeKind),
 }
 
-/// Calls `see` with each step of a thread, and with the depth of the step's frame.
+/// Calls `see` with each step of a thread through the graphs, and with the depth in the call stack of the function that makes the step.
 fn for_each_step(trace: &TraceFile, thread: ThreadNumber, see: &mut dyn FnMut(usize, PathStep)) -> Result<()> {
     let mut frames: Vec<Option<TraceBlock>> = Vec::new();
     for event in trace.stream(thread) {
@@ -135,10 +136,10 @@ impl TraceFlow {
 
 struct NumberedGraph {
     map: FunctionMap,
-    /// Index of the function's file; counters are numbered per file.
+    /// Index of the file that contains the function. Counters are numbered separately in each file.
     file: usize,
     dag: Dag,
-    /// Graph edges by their blocks; the target `None` is the exit.
+    /// The edge between each pair of blocks. The target `None` stands for the function's exit.
     edges: HashMap<(TraceBlock, Option<TraceBlock>), Edge>,
     entry: TraceBlock,
     function: TraceFunction,
@@ -180,7 +181,7 @@ fn number_function(
         for (place, to) in (0i64..).zip(&next) {
             let kind = match next.len() {
                 1 => EdgeKind::Always,
-                // The block that follows in memory is reached by falling through.
+                // The branch is not taken if execution continues with the next block in memory.
                 2 if to.0 == block.0 + 1 => EdgeKind::False,
                 2 => EdgeKind::True,
                 _ => EdgeKind::Case(place),
@@ -221,7 +222,7 @@ fn build_unit_block(trace: &TraceFile, block: TraceBlock) -> UnitBlock {
     let data = trace.block(block);
     let position = |(file, line): &(u32, u32)| SourcePosition { scope: data.function.0, file: *file, line: *line, column: 0 };
     let positions: Vec<SourcePosition> = data.lines.iter().map(position).collect();
-    // The trace has no instruction counts; the mean instruction length is about four bytes.
+    // The trace does not contain the number of instructions in a block. It is estimated from an average instruction length of four bytes.
     let up_to_calls = positions.len() as u32;
     UnitBlock { instructions: (data.size / 4).max(1), branch: positions.last().copied(), positions, up_to_calls, kind: BlockKind::Code }
 }
@@ -263,7 +264,8 @@ fn count_paths(trace: &TraceFile, functions: &[NumberedGraph]) -> Result<PathCou
     let by_function: HashMap<TraceFunction, &NumberedGraph> = functions.iter().map(|f| (f.function, f)).collect();
     let mut counts = PathCounts::new();
     for thread in (0..trace.threads()).map(ThreadNumber) {
-        // The path sum of each open frame; `None` if the beginning of its path was not seen.
+        // For each open call, the sum of the edge values on its current path; `None` if the trace does not contain the beginning of the
+        // path.
         let mut sums: Vec<Option<i64>> = Vec::new();
         for_each_step(trace, thread, &mut |depth, step| {
             sums.resize(sums.len().max(depth + 1), None);
@@ -287,7 +289,8 @@ fn count_paths(trace: &TraceFile, functions: &[NumberedGraph]) -> Result<PathCou
     Ok(counts)
 }
 
-/// Adds an edge to a frame's path. At a cut, counts the path and begins a new path. If `ends` is true, counts the last path as well.
+/// Adds an edge to the current path of a call. At a split, counts the path and begins a new one. If `ends` is true, counts the last path as
+/// well.
 fn add_edge_to_path(function: &NumberedGraph, edge: Edge, sum: &mut Option<i64>, ends: bool, counts: &mut PathCounts) {
     let value = |id: trodden_flow::dag::DagEdgeId| function.map.values[id.index()];
     let mut finish = |sum: Option<i64>| {

@@ -1,4 +1,5 @@
-//! Places in a trace: `FUNCTION`, `FILE:LINE`, `0xADDRESS` or `#NUMBER`, optionally followed by a number for the nth occurrence.
+//! Parses and matches places in a trace: `FUNCTION`, `FILE:LINE`, `0xADDRESS` or `#NUMBER`, optionally followed by a number for the nth
+//! occurrence.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashSet;
@@ -6,10 +7,10 @@ use trodden_binary::linked::split_address;
 use trodden_text::escape;
 use trodden_trace::{BlockInfo, FunctionInfo, TraceBlock, TraceEvent, TraceFile, TraceFrames, TraceFunction};
 
-/// Suffix that marks a trace of calls and returns only, in the collector's name.
+/// Suffix of the collector's name in a trace that contains only calls and returns.
 const CALLS_ONLY: &str = ", calls only";
 
-/// Adds the suffix that marks a trace of calls and returns only to a collector's name.
+/// Adds the suffix by which a trace with calls and returns only is recognised to a collector's name.
 pub(crate) fn add_calls_only_suffix(collector: &str) -> String {
     format!("{collector}{CALLS_ONLY}")
 }
@@ -18,7 +19,7 @@ pub(crate) fn has_calls_only(trace: &TraceFile) -> bool {
     trace.description().collector.ends_with(CALLS_ONLY)
 }
 
-/// Fails if a trace contains only calls and returns. `what` is the operation that needs all blocks, for the message.
+/// Returns an error if a trace contains only calls and returns. `what` names the operation that needs all blocks, for the message.
 pub(crate) fn require_all_blocks(trace: &TraceFile, what: &str) -> Result<()> {
     ensure!(
         !has_calls_only(trace),
@@ -31,7 +32,7 @@ pub(crate) fn require_all_blocks(trace: &TraceFile, what: &str) -> Result<()> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceLocation {
     what: LocationKind,
-    /// Selects only the nth execution, from 1; `None` selects all.
+    /// If given, selects only the nth occurrence, counted from 1.
     pub nth: Option<u64>,
 }
 
@@ -41,12 +42,12 @@ enum LocationKind {
     Calls(Vec<TraceFunction>),
     /// Executions of blocks.
     Blocks(Vec<TraceBlock>),
-    /// The block with this number in a thread.
+    /// The block with this number in a thread, counted in execution order.
     Number(u64),
 }
 
 impl TraceLocation {
-    /// Parses a place and resolves it in the trace.
+    /// Parses a place that the user has given, and looks it up in the trace.
     ///
     /// # Errors
     /// The text is not a place, or the trace has no such function, line or address.
@@ -85,13 +86,13 @@ impl TraceLocation {
         }
     }
 
-    /// The block number; `None` if the place is not a block number.
+    /// Returns the block number if the place is one.
     pub fn number(&self) -> Option<u64> {
         if let LocationKind::Number(number) = self.what { Some(number) } else { None }
     }
 
-    /// Returns true if a thread's event is at the place, regardless of `nth`. `number` is the number of blocks before the event; `is_call`
-    /// is true for the first block of a call.
+    /// Returns true if an event of a thread is at the place, whatever `nth` selects. `number` is the number of blocks before the event, and
+    /// `is_call` is true for the first block of a call.
     pub fn matches(&self, event: TraceEvent, number: u64, is_call: bool, trace: &TraceFile) -> bool {
         let TraceEvent::Block(block) = event else { return false };
         match &self.what {
@@ -101,7 +102,7 @@ impl TraceLocation {
         }
     }
 
-    /// The functions that contain the place; empty for a block number, which may belong to any function.
+    /// Returns the functions that contain the place. For a block number, the result is empty, because it does not determine the function.
     pub fn functions(&self, trace: &TraceFile) -> Vec<TraceFunction> {
         match &self.what {
             LocationKind::Calls(functions) => functions.clone(),
@@ -111,7 +112,7 @@ impl TraceLocation {
     }
 }
 
-/// Returns the functions with a name. If no function matches exactly, arguments, namespaces and files are ignored.
+/// Returns the functions with a name. If no name matches exactly, names are compared without arguments, namespaces and files.
 pub fn functions_named(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
     let all = &trace.description().functions;
     let chosen = |test: &dyn Fn(&str) -> bool| -> Vec<TraceFunction> {
@@ -126,11 +127,11 @@ pub fn functions_named(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
     }
 }
 
-/// Returns the functions to ignore: for each name, the functions with this name or, if there are none, all functions in the source file
+/// Returns the functions to ignore: for each name, the functions with this name or, if there are none, all functions from the source file
 /// with this name.
 ///
 /// # Errors
-/// The trace has neither a function nor a source file of a name.
+/// The trace has neither a function nor a source file with one of the names.
 pub fn ignored_functions(trace: &TraceFile, names: &[String]) -> Result<HashSet<TraceFunction>> {
     let mut left_out = HashSet::new();
     for name in names {
@@ -175,7 +176,8 @@ fn blocks_of_line(trace: &TraceFile, file: &str, line: u32) -> Result<Vec<TraceB
     Ok(found.iter().copied().filter(|block| !continues(block)).collect())
 }
 
-/// Returns the block before `block` in memory if it is the only predecessor and has no other successor, as after a call.
+/// Returns the block before `block` in memory if it is the only predecessor of `block` and has no other successor. This is usual after a
+/// call.
 fn sole_predecessor(trace: &TraceFile, block: TraceBlock) -> Option<TraceBlock> {
     let edges = &trace.description().edges;
     let mut to_it = edges.iter().filter(|(_, to)| *to == block).map(|(from, _)| *from);
@@ -185,7 +187,7 @@ fn sole_predecessor(trace: &TraceFile, block: TraceBlock) -> Option<TraceBlock> 
     (is_only && data.address + u64::from(data.size) == trace.block(block).address).then_some(before)
 }
 
-/// Formats an address as its offset in its file, followed by the file's name if several files are traced.
+/// Formats an address as its offset in the file that contains it, followed by the file's name if several files are traced.
 pub fn format_address(trace: &TraceFile, address: u64) -> String {
     match address_in_file(trace, address) {
         (at, None) => format!("{at:#x}"),
@@ -193,7 +195,7 @@ pub fn format_address(trace: &TraceFile, address: u64) -> String {
     }
 }
 
-/// An address within its file, and the file's name if several files are traced.
+/// Returns an address within the file that contains it, and the file's name if several files are traced.
 pub fn address_in_file(trace: &TraceFile, address: u64) -> (u64, Option<&str>) {
     (split_address(address).1, (!trace.description().libraries.is_empty()).then(|| file_of(trace, address)))
 }
@@ -203,13 +205,13 @@ fn file_of(trace: &TraceFile, address: u64) -> &str {
     base_name(split_address(address).0.checked_sub(1).and_then(|n| about.libraries.get(n)).unwrap_or(&about.image))
 }
 
-/// A function's name without the suffix `@FILE`, which distinguishes functions with the same name in several files.
+/// Returns a function's name without the suffix `@FILE`, which is present if several files have a function with this name.
 pub fn name_in_file<'a>(trace: &TraceFile, function: &'a FunctionInfo) -> &'a str {
     let of_file = format!("@{}", file_of(trace, function.address));
     function.name.strip_suffix(of_file.as_str()).filter(|_| !trace.description().libraries.is_empty()).unwrap_or(&function.name)
 }
 
-/// Describes a block by its address, function, offset and line.
+/// Describes a block by its address, its function, its offset in the function, and its line.
 pub fn describe_block(trace: &TraceFile, block: TraceBlock) -> String {
     let about = trace.description();
     let data = trace.block(block);
@@ -231,7 +233,7 @@ fn base_name(file: &str) -> &str {
     file.rsplit('/').next().unwrap_or(file)
 }
 
-/// Applies an event to its thread's frames. Returns true if the event is the first block of a call.
+/// Updates the thread's call stack for an event. Returns true if the event is the first block of a call.
 pub fn follow_event(frames: &mut TraceFrames, event: TraceEvent, trace: &TraceFile) -> bool {
     let opens = frames.open.last().is_none_or(Option::is_none);
     frames.follow(event, |block| trace.function_of(block));

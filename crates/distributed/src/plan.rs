@@ -1,8 +1,8 @@
-//! Plans which witnesses each run watches. A strategy or the user's file determines their placement and distribution, which are checked
-//! before anything runs.
+//! Decides which blocks each run watches (its *witnesses*). A strategy places and distributes them, or the user provides a file with the
+//! distribution. The result is checked before anything runs.
 //!
-//! A distribution that does not determine the execution is rejected. The message names a branch with two of its targets and, if a search
-//! finds them, two executions with the same partial traces.
+//! A distribution is rejected if it does not determine the execution. The message then names a branch with two successors that cannot be
+//! told apart and, if a search finds them, two executions with the same partial traces.
 
 use crate::code::TracedCode;
 use crate::merge::describe_witness;
@@ -22,29 +22,30 @@ use trodden_witness::{
     WitnessKind, check_paper,
 };
 
-/// The kind of witness that runs record: blocks.
+/// Runs record nodes of the model, which are blocks, rather than edges.
 pub const KIND: WitnessKind = WitnessKind::Nodes;
 const LOOKAHEAD: Lookahead = Lookahead::OwnComponent;
 const MAX_SEARCHED_PAIRS: usize = 100_000;
 const MAX_NAMED_BLOCKS: usize = 12;
 const MAX_SEARCHED_VIOLATIONS: usize = 20;
 
-/// A distribution with its addresses and costs.
+/// A distribution of witnesses over runs, with their addresses and the predicted costs.
 pub struct DistributionPlan {
     /// The witnesses that each run watches.
     pub distribution: Distribution,
-    /// The addresses of each run's witnesses.
+    /// For each run, the addresses of its witnesses.
     pub sites: Vec<Vec<u64>>,
-    /// The machine of each run.
+    /// For each run, the number of the machine that executes it.
     pub machine_of: Vec<usize>,
-    /// For each run, the predicted number of executions of its witnesses.
+    /// For each run, the predicted number of executions of its witnesses. This is the cost of the run.
     pub predicted: Vec<f64>,
     /// Number of witnesses that the repair step added to distinguish all branches.
     pub repaired: usize,
 }
 
 impl DistributionPlan {
-    /// The runs of each machine, which are executed one after another. Unless machines are `shared`, each run gets a separate machine.
+    /// Returns for each machine the runs that it executes one after another. If machines are not `shared`, each run gets a machine of its
+    /// own.
     pub fn runs_by_machine(&self, shared: bool) -> Vec<Vec<usize>> {
         if !shared {
             return (0..self.sites.len()).map(|run| vec![run]).collect();
@@ -54,7 +55,7 @@ impl DistributionPlan {
         (0..count).map(of).filter(|runs| !runs.is_empty()).collect()
     }
 
-    /// A plan with one run that watches every block.
+    /// Creates a plan with a single run, which watches every block.
     pub fn watch_all_blocks(model: &WitnessModel, code: &TracedCode, weights: &Weights) -> Self {
         let sites = code.addresses();
         let witnesses: Vec<Witness> = sites.iter().filter_map(|a| model.witnesses.get(a).copied()).collect();
@@ -67,10 +68,10 @@ impl DistributionPlan {
 /// The error for a distribution that does not determine the execution.
 #[derive(Debug)]
 pub struct UnrealizablePlan {
-    /// The branch, its targets, and executions with equal partial traces.
+    /// Describes a branch whose successors the distribution does not distinguish, and two executions with the same partial traces.
     pub what: String,
     advice: &'static str,
-    /// Whether a run that watches every block may replace the distribution, since the user neither wrote it nor set a limit.
+    /// Whether a single run that watches every block may be used instead. False if the user wrote the distribution or set a limit.
     pub replaceable: bool,
 }
 
@@ -87,14 +88,14 @@ impl std::error::Error for UnrealizablePlan {}
 struct DistributionFile {
     schema_version: Option<u32>,
     hash: Option<String>,
-    /// For each run, its blocks: `0xADDRESS`, or a function's name for its entry block.
+    /// For each run, its blocks, as `0xADDRESS` or, for the entry of a function, as the function's name.
     profiles: Vec<Vec<String>>,
 }
 
 /// Options for planning.
 #[derive(Clone, Debug)]
 pub struct DistributionPlanOptions {
-    /// Number of runs to distribute witnesses over.
+    /// Number of runs over which witnesses are distributed.
     pub runs: usize,
     /// Maximum number of witnesses per run.
     pub limit: Option<usize>,
@@ -104,9 +105,9 @@ pub struct DistributionPlanOptions {
     pub strategy: DistributionStrategy,
     /// A file with a distribution to use instead of a strategy.
     pub distribution: Option<PathBuf>,
-    /// Whether to trace calls and returns only.
+    /// Whether to trace only calls and returns.
     pub calls: bool,
-    /// Whether to check the conditions of the paper as well, which are sufficient but not necessary.
+    /// Whether to check the conditions of the paper, too. They are sufficient, but not necessary.
     pub checks_paper_conditions: bool,
 }
 
@@ -114,20 +115,20 @@ pub struct DistributionPlanOptions {
 pub struct Planner<'a> {
     /// The planning options.
     pub options: &'a DistributionPlanOptions,
-    /// The program in which witnesses are placed.
+    /// The model in which witnesses are placed.
     pub model: &'a WitnessModel,
-    /// Names of functions and blocks.
+    /// Functions and blocks of the program, for messages.
     pub code: &'a TracedCode,
-    /// Execution frequencies of the blocks.
+    /// Execution frequencies, which determine where witnesses are cheap.
     pub weights: &'a Weights,
-    /// Maximum number of sites that the collector supports in a run.
+    /// Maximum number of addresses that the collector can watch in a run.
     pub max_sites: Option<usize>,
-    /// The image's hash.
+    /// Hash of the traced files. Distribution files for another build are rejected.
     pub hash: u64,
 }
 
 impl Planner<'_> {
-    /// Creates and checks the plan.
+    /// Creates the plan, and checks that it determines the execution.
     ///
     /// # Errors
     /// The distribution file is invalid or for a different build, a limit is too small, or the distribution does not determine the
@@ -147,30 +148,30 @@ impl Planner<'_> {
         Ok(DistributionPlan { distribution, sites, machine_of, predicted, repaired })
     }
 
-    fn limit(&self) -> Option<usize> {
+    fn site_limit(&self) -> Option<usize> {
         [self.options.limit, self.max_sites].into_iter().flatten().min()
     }
 
-    /// Distributes witnesses over the runs by the strategy, and adds the blocks at which outside code enters, so that every call from
-    /// outside is noticed. Also returns the number of witnesses that the repair step added.
+    /// Distributes witnesses over the runs by the strategy. They include the blocks at which untraced code enters, so that no call from it
+    /// is missed. Also returns the number of witnesses that were added to distinguish all branches.
     fn distribute(&self) -> Result<(Distribution, usize)> {
         let options = DistributionOptions {
             profiles: self.options.runs,
             strategy: self.options.strategy,
             order: WitnessJobOrder::LongestFirst,
-            limit: self.limit(),
+            limit: self.site_limit(),
             machines: self.options.machines,
             lookahead: LOOKAHEAD,
         };
-        let planned = plan_with_entries(&self.model.program, KIND, self.weights, &options, &self.model.entries());
-        let planned = planned.map_err(|error| self.explained(&error))?;
+        let planned = plan_with_entries(&self.model.program, KIND, self.weights, &options, &self.model.entry_witnesses());
+        let planned = planned.map_err(|error| self.explain_plan_error(&error))?;
         Ok((Distribution::new(&self.model.program, KIND, planned.distribution.profiles)?, planned.repaired))
     }
 
-    fn explained(&self, error: &PlanError) -> anyhow::Error {
+    fn explain_plan_error(&self, error: &PlanError) -> anyhow::Error {
         match error {
             PlanError::LimitTooSmall { function, needs, limit } => {
-                let name = self.function(*function);
+                let name = self.function_name(*function);
                 let option = if self.options.limit == Some(*limit) {
                     format!("Raise --limit from {limit} to {needs}")
                 } else {
@@ -179,7 +180,7 @@ impl Planner<'_> {
                 anyhow!("function `{name}` needs {needs} witnesses in one run, which exceeds the limit. {option}")
             }
             PlanError::LimitNotMet { function, limit, enough } => {
-                let name = self.function(*function);
+                let name = self.function_name(*function);
                 anyhow!(
                     "found no set of {limit} witnesses that distinguishes two successors of a branch in `{name}`. Allow {enough} \
                      witnesses in a run"
@@ -204,10 +205,10 @@ impl Planner<'_> {
                 "witness distribution {name} is for a different build (hash {hash} instead of {own}). Create it again with `--plan=json`"
             );
         }
-        let profile = |words: &Vec<String>| words.iter().map(|w| self.witness(w)).collect::<Result<Vec<Witness>>>();
+        let profile = |words: &Vec<String>| words.iter().map(|w| self.parse_witness(w)).collect::<Result<Vec<Witness>>>();
         let profiles = file.profiles.iter().map(profile).collect::<Result<Vec<_>>>().with_context(|| format!("in {name}"))?;
         let distribution = Distribution::new(&self.model.program, KIND, profiles)?;
-        let most = self.limit().unwrap_or(usize::MAX);
+        let most = self.site_limit().unwrap_or(usize::MAX);
         if let Some(at) = distribution.profiles.iter().position(|p| p.len() > most) {
             bail!(
                 "profile {} of {name} has {} witnesses, which exceeds the limit of {most}. Remove some, or raise --limit",
@@ -218,8 +219,8 @@ impl Planner<'_> {
         Ok(distribution)
     }
 
-    /// Converts a word of a distribution file (an address or a function's name) to a witness.
-    fn witness(&self, word: &str) -> Result<Witness> {
+    /// Converts a word of a distribution file, which is an address or a function's name, to a witness.
+    fn parse_witness(&self, word: &str) -> Result<Witness> {
         let address = match word.strip_prefix("0x") {
             Some(digits) => u64::from_str_radix(digits, 16)
                 .with_context(|| format!("invalid address `{word}`: expected a hexadecimal number, such as 0x401a2c"))?,
@@ -239,7 +240,7 @@ impl Planner<'_> {
                 &pairwise.violations[..pairwise.violations.len().min(MAX_SEARCHED_VIOLATIONS)],
                 MAX_SEARCHED_PAIRS,
             );
-            return Err(self.refused(&pairwise.violations, &found));
+            return Err(self.describe_violations(&pairwise.violations, &found));
         }
         if self.options.checks_paper_conditions {
             let paper = check_paper(&self.model.program, distribution)?;
@@ -254,49 +255,49 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn refused(&self, violations: &[Violation], found: &[Option<[BlockSequence; 2]>]) -> anyhow::Error {
+    fn describe_violations(&self, violations: &[Violation], found: &[Option<[BlockSequence; 2]>]) -> anyhow::Error {
         let shown = found.iter().position(Option::is_some).unwrap_or(0);
         let mut text = format!("no run distinguishes {}", self.describe_targets(&violations[shown]));
         if violations.len() > 1 {
             text.push_str(&format!(" ({} pairs of targets in all)", violations.len()));
         }
         if let Some(Some([one, other])) = found.get(shown) {
-            let (one, other) = (self.execution(one), self.execution(other));
+            let (one, other) = (self.describe_execution(one), self.describe_execution(other));
             text.push_str(&format!("; these two executions leave the same partial traces:\n  {one}\n  {other}\nRemedy"));
         }
         let advice = match &self.options.distribution {
             Some(_) => "add a block after one of the targets to a profile",
-            None if self.limit().is_some() => {
+            None if self.site_limit().is_some() => {
                 "allow more witnesses in a run (another --collector, a greater --limit of `trodden-lab with`), or exclude the \
                     function with `--opaque`"
             }
             None => "exclude the function with `--opaque`, or pass `--runs 1`",
         };
-        let replaceable = self.options.distribution.is_none() && self.limit().is_none();
+        let replaceable = self.options.distribution.is_none() && self.site_limit().is_none();
         UnrealizablePlan { what: text, advice, replaceable }.into()
     }
 
     fn describe_targets(&self, violation: &Violation) -> String {
-        let [one, other] = violation.targets.map(|t| self.target(violation.branch, t));
+        let [one, other] = violation.targets.map(|t| self.describe_target(violation.branch, t));
         format!("where {} goes: {one} or {other}", describe_branch(self.model, self.code, violation.branch))
     }
 
-    fn function(&self, f: WitnessFunctionId) -> &str {
-        // The last index represents outside code.
+    fn function_name(&self, f: WitnessFunctionId) -> &str {
+        // The index after the last function stands for code of other files.
         self.model.functions.get(f.index()).map_or("code of other files", |f| f.map_or("an indirect call", |f| self.code.name(f)))
     }
 
-    fn node(&self, f: WitnessFunctionId, node: Node) -> String {
+    fn describe_node(&self, f: WitnessFunctionId, node: Node) -> String {
         describe_witness(self.model, self.code, self.model.program.node_witness(f, node))
     }
 
-    fn target(&self, branch: BranchNode, target: BranchTarget) -> String {
+    fn describe_target(&self, branch: BranchNode, target: BranchTarget) -> String {
         match (target, branch) {
             (
                 BranchTarget::Node(node, _),
                 BranchNode::Node(f, _) | BranchNode::Call(f, _) | BranchNode::Opaque(f, _) | BranchNode::Unwinding(f, _),
-            ) => self.node(f, node),
-            (BranchTarget::Function(callee), _) => format!("into {}", self.function(callee)),
+            ) => self.describe_node(f, node),
+            (BranchTarget::Function(callee), _) => format!("into {}", self.function_name(callee)),
             (BranchTarget::Returns, _) => "back to its caller".to_owned(),
             (BranchTarget::Unwinds, _) => "out of the function by unwinding".to_owned(),
             (BranchTarget::Ends, _) => "to the program's end".to_owned(),
@@ -304,7 +305,7 @@ impl Planner<'_> {
         }
     }
 
-    fn execution(&self, blocks: &BlockSequence) -> String {
+    fn describe_execution(&self, blocks: &BlockSequence) -> String {
         let address = |(f, n): &(WitnessFunctionId, Node)| match self.model.addresses[self.model.program.node_witness(*f, *n).index()] {
             Some(address) => format!("{address:#x}"),
             None => "-".to_owned(),

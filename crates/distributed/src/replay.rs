@@ -17,46 +17,46 @@ use trodden_binary::graph::{BlockEnd, BlockIndex, CallKind, CodeCallee, CodeEdge
 use trodden_trace::block_file::TraceFileError;
 use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent};
 
-/// The code of a replayed run, and facts about the run.
+/// The code that a run executed, and what is known about the run.
 pub struct ReplayedCode<'a> {
     /// The traced functions and blocks.
     pub code: &'a TracedCode,
-    /// Blocks that were not watched: pieces after cuts.
+    /// Blocks that the run did not watch. They are parts of longer blocks, after a cut.
     pub unwatched: HashSet<TraceBlock>,
-    /// For each block, whether it loads the stack pointer.
+    /// For each block, whether it loads the stack pointer, so that it may switch to another stack.
     pub switching: Vec<bool>,
-    /// The instructions that signal handlers interrupted, in order, each with its thread.
+    /// The instructions that signal handlers interrupted, each with its thread, in the order of the interruptions.
     pub interrupted: Vec<(u32, u64)>,
-    /// Address ranges of code that the program changed. Calls of this code may be missing.
+    /// Address ranges of code that the program changed. Calls of functions in these ranges may be missing.
     pub changed: Vec<Range<u64>>,
 }
 
-/// The call stack of one thread during a replay.
+/// Replays the blocks of one thread, and keeps track of its call stack.
 pub struct ThreadReplay<'a> {
     replayed: &'a ReplayedCode<'a>,
     code: &'a TracedCode,
     frames: Vec<ReplayFrame>,
-    /// Stack depths at which a frame was entered from outside code or by a signal.
+    /// Stack depths of the functions that were entered from untraced code or by a signal.
     outermost: Vec<usize>,
     known: StepCache,
-    /// Buffer for the implied steps of a route, reused to avoid allocations.
+    /// A buffer for the implied steps of a route, which is reused to avoid allocations.
     scratch: Cell<Vec<ImpliedStep>>,
-    /// The thread's interruptions by signal handlers that have not executed a traced block yet.
+    /// Instructions that signal handlers interrupted. An entry is removed when its handler executes a traced block.
     interrupted: VecDeque<u64>,
-    /// How often the thread switched to a different stack.
+    /// Number of times that the thread switched to another stack.
     pub switches: u64,
 }
 
-/// A step that was not recorded but follows from the next block.
+/// A step that was not recorded, but must have happened before the next recorded block.
 enum ImpliedStep {
     Return,
     Block(TraceBlock),
 }
 
-/// The implied steps, and then the recorded one, that lead from the current stack to a block.
+/// How a thread gets from its current call stack to a recorded block: implied steps, and then the step to the block.
 struct Route {
     before: Vec<ImpliedStep>,
-    /// The number of remaining frames, and the innermost remaining frame.
+    /// The number of functions on the stack after the implied steps, and the innermost of them.
     depth: usize,
     top: ReplayFrame,
     step: ReplayStep,
@@ -65,7 +65,7 @@ struct Route {
 type Push<'p> = &'p mut dyn FnMut(TraceEvent) -> Result<(), TraceFileError>;
 
 impl<'a> ThreadReplay<'a> {
-    /// A thread whose first block is entered from outside code.
+    /// Creates the replay of a thread. Its first block counts as entered from untraced code.
     pub fn new(replayed: &'a ReplayedCode<'a>, thread: ThreadNumber) -> Self {
         let interrupted = replayed.interrupted.iter().filter(|(of, _)| *of == thread.0).map(|(_, place)| *place).collect();
         Self {
@@ -80,13 +80,13 @@ impl<'a> ThreadReplay<'a> {
         }
     }
 
-    /// Explains the next block, and writes it with the calls and returns before it.
+    /// Finds out how the thread got to its next block, and writes the block and the calls and returns before it.
     #[inline]
-    pub fn see_block(&mut self, block: TraceBlock, push: &mut impl FnMut(TraceEvent) -> Result<(), TraceFileError>) -> Result<()> {
+    pub fn replay_block(&mut self, block: TraceBlock, push: &mut impl FnMut(TraceEvent) -> Result<(), TraceFileError>) -> Result<()> {
         let depth = self.frames.len();
         if let Some(top) = self.frames.last().copied() {
-            // Most blocks are successors, entries of called functions, or follow a call that has returned, perhaps after an unwatched
-            // piece.
+            // These fast paths cover most blocks: successors, entries of called functions, and blocks after a call that has returned, with
+            // at most one unwatched block in between.
             match self.cached_step((top, block, EnterableFunctions::Usual, false)) {
                 ReplayStep::Next => {
                     self.frames[depth - 1] = ReplayFrame { block, calls: 0 };
@@ -113,28 +113,28 @@ impl<'a> ThreadReplay<'a> {
                     {
                         push(TraceEvent::Return)?;
                         self.frames.pop();
-                        return self.leave_piece(piece, &step, block, push);
+                        return self.write_unwatched_piece(piece, &step, block, push);
                     }
                 }
                 ReplayStep::Unwatched(piece) => {
                     if let Some(step) = self.step_from_piece(piece, block) {
-                        return self.leave_piece(piece, &step, block, push);
+                        return self.write_unwatched_piece(piece, &step, block, push);
                     }
                 }
                 _ => {}
             }
         }
-        self.see_rare_block(block, push)
+        self.replay_unusual_block(block, push)
     }
 
-    /// The step from the start of an unwatched piece to a block, if it is a successor or a call.
+    /// Returns the step from the start of an unwatched block to `block`, if that is a successor or a call.
     fn step_from_piece(&self, piece: TraceBlock, block: TraceBlock) -> Option<ReplayStep> {
         let step = self.cached_step((ReplayFrame { block: piece, calls: 0 }, block, EnterableFunctions::Usual, false));
         matches!(step, ReplayStep::Next | ReplayStep::Call { .. }).then_some(step)
     }
 
-    /// Writes an unwatched piece that the innermost frame has executed, and the step from there to a block.
-    fn leave_piece(
+    /// Writes an unwatched block that the innermost function has executed, and the step from there to `block`.
+    fn write_unwatched_piece(
         &mut self,
         piece: TraceBlock,
         step: &ReplayStep,
@@ -148,24 +148,24 @@ impl<'a> ThreadReplay<'a> {
         Ok(())
     }
 
-    /// Like [`Self::see_block`], for several blocks in turn. `successors` belongs to the same code.
-    pub fn see_blocks(
+    /// Like [`Self::replay_block`], but for several consecutive blocks. `successors` must always be the same cache for this code.
+    pub fn replay_blocks(
         &mut self,
         blocks: impl Iterator<Item = TraceBlock>,
         successors: &mut SuccessorCache,
         push: &mut impl FnMut(TraceEvent) -> Result<(), TraceFileError>,
     ) -> Result<()> {
-        // After each block, the innermost frame is at its start. The frame is updated only when it is needed, so that successive steps
-        // do not depend on each other.
+        // While blocks follow each other within a function, only `last` is updated, not the frame on the stack. This makes the iterations
+        // independent of each other.
         let mut last: Option<TraceBlock> = None;
         for block in blocks {
             if let Some(last) = last
-                && (successors.contains(last, block) || self.is_next(last, block, successors))
+                && (successors.contains(last, block) || self.continues_with(last, block, successors))
             {
                 push(TraceEvent::Block(block))?;
             } else {
                 self.set_innermost(last);
-                self.see_block(block, push)?;
+                self.replay_block(block, push)?;
             }
             last = Some(block);
         }
@@ -173,8 +173,8 @@ impl<'a> ThreadReplay<'a> {
         Ok(())
     }
 
-    /// Whether a frame continues from the start of `last` with `block`. If so, the cache learns it.
-    fn is_next(&self, last: TraceBlock, block: TraceBlock, successors: &mut SuccessorCache) -> bool {
+    /// Returns true if execution may continue from the start of `last` directly to `block`. If so, adds the pair to the cache.
+    fn continues_with(&self, last: TraceBlock, block: TraceBlock, successors: &mut SuccessorCache) -> bool {
         let step = self.cached_step((ReplayFrame { block: last, calls: 0 }, block, EnterableFunctions::Usual, false));
         let is_next = matches!(step, ReplayStep::Next);
         if is_next {
@@ -189,13 +189,14 @@ impl<'a> ThreadReplay<'a> {
         }
     }
 
-    /// Explains a block that the fast paths of [`Self::see_block`] do not cover.
-    fn see_rare_block(&mut self, block: TraceBlock, push: Push) -> Result<()> {
+    /// Handles a block that the fast paths of [`Self::replay_block`] do not cover.
+    fn replay_unusual_block(&mut self, block: TraceBlock, push: Push) -> Result<()> {
         let depth = self.frames.len();
         let switches = self.frames.last().is_some_and(|f| self.replayed.switching[f.block.0 as usize]);
-        // Any function in another file may call back a function that no call is known to enter.
+        // If the usual callees do not explain the block, any function may have been called back from another file.
         let route = self.find_route(depth, block, EnterableFunctions::Usual);
-        let route = route.or_else(|| if self.is_handler(block) { None } else { self.find_route(depth, block, EnterableFunctions::Any) });
+        let route =
+            route.or_else(|| if self.may_begin_handler(block) { None } else { self.find_route(depth, block, EnterableFunctions::Any) });
         match route {
             Some(route) if switches && route.before.is_empty() && matches!(route.step, ReplayStep::Call { .. }) => {
                 self.switch_stack(block, push)?
@@ -207,9 +208,9 @@ impl<'a> ThreadReplay<'a> {
         Ok(())
     }
 
-    /// Ends the thread. `stack` is the known part of its call stack at that moment, innermost first: the current instruction if it is
-    /// traced code, then return addresses. If it is empty, the thread has returned from all traced functions.
-    pub fn end(&mut self, stack: &[u64], push: Push) -> Result<()> {
+    /// Ends the replay of the thread. `stack` is the known part of its call stack at that moment, from the innermost element on: the
+    /// current instruction if it is traced, followed by return addresses. If it is empty, the thread has returned from all traced functions.
+    pub fn end_thread(&mut self, stack: &[u64], push: Push) -> Result<()> {
         let route = match stack.first() {
             Some(&innermost) => self.implied_steps_to(|_, graph, index| {
                 graph.block(index).contains(innermost) || graph.calls_in(index).any(|c| c.return_address == Some(innermost))
@@ -219,8 +220,8 @@ impl<'a> ThreadReplay<'a> {
         self.apply_implied(route, push)
     }
 
-    /// Returns the implied steps to the nearest frame whose depth (1 for the outermost frame) and block satisfy `is_place`, with the
-    /// resulting depth and innermost frame.
+    /// Returns the steps that are implied if the nearest frame whose depth (1 for the outermost frame) and block satisfy `is_place` has
+    /// become the innermost one. Also returns its depth and frame.
     fn implied_steps_to(
         &self,
         is_place: impl Fn(usize, &FunctionGraph, BlockIndex) -> bool,
@@ -258,14 +259,14 @@ impl<'a> ThreadReplay<'a> {
         Ok(())
     }
 
-    /// Returns true if a block may begin the signal handler of the thread's next known interruption.
-    fn is_handler(&self, block: TraceBlock) -> bool {
+    /// Returns true if `block` may be the beginning of the signal handler that caused the thread's next known interruption.
+    fn may_begin_handler(&self, block: TraceBlock) -> bool {
         let (to, at) = self.code.graph_of(block);
         let is_entry = to.block(at).start == to.entry && to.is_address_taken;
         is_entry && self.interrupted.front().is_some_and(|place| self.implied_steps_to(contains_instruction(*place)).is_some())
     }
 
-    /// The route to a block from the innermost `depth` frames. `None` if no step explains the block.
+    /// Returns a route to `block` from the innermost of the first `depth` frames; `None` if no steps lead there.
     fn find_route(&self, depth: usize, block: TraceBlock, enters: EnterableFunctions) -> Option<Route> {
         let (mut before, mut depth) = (self.scratch.take(), depth);
         before.clear();
@@ -335,12 +336,13 @@ impl<'a> ThreadReplay<'a> {
     #[inline]
     fn cached_step(&self, key: StepKey) -> ReplayStep {
         let (frame, block, enters, has_returned) = key;
-        self.known.step(key, || self.step(frame, block, enters, has_returned))
+        self.known.get_or_compute(key, || self.find_step(frame, block, enters, has_returned))
     }
 
-    /// The step that leads from a frame to a block. A call that has returned has not thrown, so its unwind edge is excluded.
+    /// Returns the step that leads from a frame to a block. If a call of the frame has just returned, its unwind edge is excluded, because
+    /// a function that returns has not thrown.
     #[cold]
-    fn step(&self, frame: ReplayFrame, block: TraceBlock, enters: EnterableFunctions, has_returned: bool) -> ReplayStep {
+    fn find_step(&self, frame: ReplayFrame, block: TraceBlock, enters: EnterableFunctions, has_returned: bool) -> ReplayStep {
         let (graph, index) = self.code.graph_of(frame.block);
         let (to, at) = self.code.graph_of(block);
         let start = to.block(at).start;
@@ -351,7 +353,8 @@ impl<'a> ThreadReplay<'a> {
                 let repeats = outside || matches!(call.callee, CodeCallee::Indirect);
                 return ReplayStep::Call { number, repeats, outside, tail: call.kind != CallKind::Call };
             }
-            // A direct call of traced code must be seen before any step after it.
+            // If this call were executed, the first block of its callee would have been recorded, so no later step of the frame is possible
+            // yet.
             if matches!(call.callee, CodeCallee::Function(entry) if self.is_seen(entry)) && call.kind == CallKind::Call {
                 return ReplayStep::None;
             }
@@ -371,12 +374,12 @@ impl<'a> ThreadReplay<'a> {
         }
     }
 
-    /// Returns true if every execution of the function with this entry is seen.
+    /// Returns true if each execution of the function with this entry is recorded.
     fn is_seen(&self, entry: u64) -> bool {
         self.code.block_at(entry).is_some() && !self.replayed.changed.iter().any(|changed| changed.contains(&entry))
     }
 
-    /// The unwatched block that a frame's block falls through to.
+    /// Returns the unwatched block into which a frame's block falls through.
     fn unwatched_successor(&self, frame: ReplayFrame) -> Option<TraceBlock> {
         let (graph, index) = self.code.graph_of(frame.block);
         if graph.block(index).end != BlockEnd::FallThrough || self.replayed.unwatched.is_empty() {
@@ -386,14 +389,15 @@ impl<'a> ThreadReplay<'a> {
         self.replayed.unwatched.contains(&next).then_some(next)
     }
 
-    /// Handles a block that no step explains: a call from outside, unwinding, a different stack, or an edge that the graph lacks.
+    /// Handles a block to which no steps lead: a call from untraced code, unwinding, a switch of stacks, or an edge that is missing from
+    /// the graph.
     fn handle_unexplained(&mut self, block: TraceBlock, switches: bool, push: Push) -> Result<()> {
         let (to, index) = self.code.graph_of(block);
         let is_entry = to.block(index).start == to.entry;
         if !is_entry && self.unwind(block, push)? {
             return Ok(());
         }
-        // The outermost traced function has returned to outside code.
+        // All traced functions can have returned to untraced code, which then made a call.
         if !self.frames.is_empty() && self.frames.iter().all(|frame| self.has_returned(*frame)) {
             let before = self.implied_returns();
             self.write_implied(&before, push)?;
@@ -402,9 +406,10 @@ impl<'a> ThreadReplay<'a> {
         if switches && !self.frames.is_empty() {
             return self.switch_stack(block, push);
         }
-        // Otherwise a signal handler begins, outside code calls, or the trace starts or resumes in the middle of a function.
+        // The remaining cases are the start of a signal handler, a call from untraced code, and a trace that starts or resumes in the
+        // middle of a function.
         if is_entry && to.is_address_taken {
-            // A handler outside the traced code has executed no traced block, so its interruption is skipped.
+            // Interruptions before the one that matches are dropped. Their handlers executed no traced block.
             let found =
                 (0..self.interrupted.len()).find_map(|n| Some((n, self.implied_steps_to(contains_instruction(self.interrupted[n]))?)));
             if let Some((number, route)) = found {
@@ -420,8 +425,8 @@ impl<'a> ThreadReplay<'a> {
         self.enter_from_outside(block, push)
     }
 
-    /// The implied steps by which the innermost frames return to the outside code that then enters a block. For example, a handler returns
-    /// to the code that resumes the thread.
+    /// Returns the steps by which the innermost functions return to untraced code, which then enters `block`. For example, a signal handler
+    /// returns to code that resumes the thread.
     fn implied_steps_to_outside(&self, block: TraceBlock) -> Option<(Vec<ImpliedStep>, usize, ReplayFrame)> {
         let mut depth = self.frames.len();
         let outermost = self.outermost.iter().rev().copied().find(|outermost| *outermost <= depth)?;
@@ -446,7 +451,8 @@ impl<'a> ThreadReplay<'a> {
         }
     }
 
-    /// Unwinds the stack to a frame that continues with a block, or else to the innermost frame of the block's function.
+    /// Unwinds the stack to a function that can continue with `block`, or else to the innermost call of the function that contains `block`.
+    /// Returns false if the stack has no call of this function.
     fn unwind(&mut self, block: TraceBlock, push: Push) -> Result<bool> {
         let function = self.code.function_of(block);
         let is_own = |depth: &usize| self.code.function_of(self.frames[*depth - 1].block) == function;
@@ -468,7 +474,7 @@ impl<'a> ThreadReplay<'a> {
         Ok(true)
     }
 
-    /// Returns true if the frame's only possible next step is a return.
+    /// Returns true if the frame can only return next.
     fn has_returned(&self, frame: ReplayFrame) -> bool {
         let mut frame = frame;
         while let Some(next) = self.unwatched_successor(frame) {
@@ -499,14 +505,14 @@ impl<'a> ThreadReplay<'a> {
         Ok(())
     }
 
-    /// Removes depths of frames that have been popped, before new frames reuse them.
+    /// Removes depths above the current one, because their frames have been popped and new frames may get the same depths.
     fn drop_stale_outermost(&mut self) {
         while self.outermost.last().is_some_and(|outermost| *outermost > self.frames.len()) {
             self.outermost.pop();
         }
     }
 
-    /// Continues on a different stack. The frames of the old stack are unwound, since they are unknown when that stack is resumed.
+    /// Continues on another stack. All functions on the old stack are unwound, because it is not known which stack a later switch resumes.
     fn switch_stack(&mut self, block: TraceBlock, push: Push) -> Result<()> {
         self.switches += 1;
         for _ in 0..self.frames.len() {

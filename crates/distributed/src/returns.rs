@@ -1,10 +1,11 @@
-//! Splitting of blocks at calls. A block of machine code continues after a call, but the call need not return: `longjmp`, an exception or
-//! the end of the program may leave the block at the call. So traces cut blocks at calls, and at faults, to show only executed code.
+//! Cuts blocks after calls. A block of machine code usually continues after a call, but the call may not return: `longjmp`, an
+//! exception or the end of the program may leave the block there. Traces therefore treat the parts of a block as separate blocks, so that
+//! they contain only executed code.
 //!
-//! The piece after a call is watched only if later blocks do not show whether the piece was executed. Usually they do, because calls of
-//! traced code are seen, and C library functions return unless the stack is unwound.
+//! The part after a call is watched only if later blocks do not show whether it was executed. They usually do, because calls of traced
+//! functions are recorded, and functions of the C library return unless the stack is unwound.
 
-use crate::imports::{Assumption, ImportingImage, leaves_frames, unversioned};
+use crate::imports::{Assumption, ImportingImage, abandons_frames, unversioned};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use trodden_binary::graph::{
     BlockEnd, BlockIndex, CallKind, CallSite, CodeBlock, CodeCallee, CodeEdge, CodeEdgeKind, CompilerFrequencies, FunctionGraph,
@@ -12,12 +13,14 @@ use trodden_binary::graph::{
 };
 use trodden_witness::Opaque;
 
-/// Cuts the blocks of all functions after their calls and at the addresses in `further`. Returns the start addresses of the new pieces.
-/// `next` maps an instruction's address to the address of the next instruction.
+/// Cuts the blocks of all functions after their calls and at the addresses in `further`. Returns the start addresses of the new
+/// blocks.
+/// `next` returns the address of the instruction after the one at an address.
 pub fn cut_blocks(graphs: &mut ProgramGraph, further: &BTreeSet<u64>, next: &dyn Fn(u64) -> Option<u64>) -> HashSet<u64> {
     let mut pieces = HashSet::new();
     for function in &mut graphs.functions {
-        let cuts: Vec<Cuts> = (0..).zip(&function.blocks).map(|(n, block)| cuts(function, BlockIndex(n), block, further, next)).collect();
+        let cuts: Vec<BlockCuts> =
+            (0..).zip(&function.blocks).map(|(n, block)| find_cuts(function, BlockIndex(n), block, further, next)).collect();
         if cuts.iter().any(|c| !c.is_empty()) {
             cut_function(function, &cuts, &graphs.observations);
             pieces.extend(cuts.into_iter().flat_map(BTreeMap::into_keys));
@@ -26,19 +29,19 @@ pub fn cut_blocks(graphs: &mut ProgramGraph, further: &BTreeSet<u64>, next: &dyn
     pieces
 }
 
-/// The starts of all pieces of a block except the first, each with the address of the last instruction before it.
-type Cuts = BTreeMap<u64, u64>;
+/// The cuts of a block: for each part but the first, its start address and the address of the instruction before it.
+type BlockCuts = BTreeMap<u64, u64>;
 
-fn cuts(
+fn find_cuts(
     function: &FunctionGraph,
     index: BlockIndex,
     block: &CodeBlock,
     further: &BTreeSet<u64>,
     next: &dyn Fn(u64) -> Option<u64>,
-) -> Cuts {
+) -> BlockCuts {
     let is_inside = |at: u64| block.start < at && at < block.end_address();
     let calls = function.calls_in(index).filter(|c| c.kind == CallKind::Call);
-    let mut cuts: Cuts = calls.filter_map(|c| Some((c.return_address.filter(|r| is_inside(*r))?, c.address))).collect();
+    let mut cuts: BlockCuts = calls.filter_map(|c| Some((c.return_address.filter(|r| is_inside(*r))?, c.address))).collect();
     if further.range(block.start + 1..block.end_address()).next().is_some() {
         let mut at = block.start;
         while let Some(after) = next(at).filter(|after| is_inside(*after)) {
@@ -51,19 +54,19 @@ fn cuts(
     cuts
 }
 
-fn piece_containing(block: &CodeBlock, cuts: &Cuts, address: u64) -> u64 {
+fn piece_containing(block: &CodeBlock, cuts: &BlockCuts, address: u64) -> u64 {
     cuts.range(..=address).next_back().map_or(block.start, |(start, _)| *start)
 }
 
-struct Pieces<'f> {
+struct BlockPieces<'f> {
     old: Vec<CodeBlock>,
-    cuts: &'f [Cuts],
-    /// The new blocks in order of address, each with the index of its old block.
+    cuts: &'f [BlockCuts],
+    /// The new blocks in order of address, each with the index of the block of which it is a part.
     all: Vec<(CodeBlock, usize)>,
 }
 
-impl<'f> Pieces<'f> {
-    fn from_cuts(old: Vec<CodeBlock>, cuts: &'f [Cuts]) -> Self {
+impl<'f> BlockPieces<'f> {
+    fn from_cuts(old: Vec<CodeBlock>, cuts: &'f [BlockCuts]) -> Self {
         let mut all: Vec<(CodeBlock, usize)> = Vec::new();
         for (number, (block, cuts)) in old.iter().zip(cuts).enumerate() {
             let mut start = block.start;
@@ -73,18 +76,18 @@ impl<'f> Pieces<'f> {
             }
             all.push((CodeBlock { start, size: block.end_address() - start, ..*block }, number));
         }
-        // Old blocks that overlap share pieces.
+        // Blocks may overlap, and then some of their parts are the same.
         all.sort_by_key(|(block, number)| (block.start, *number));
         all.dedup_by_key(|(block, _)| block.start);
-        Pieces { old, cuts, all }
+        BlockPieces { old, cuts, all }
     }
 
     fn index(&self, start: u64) -> BlockIndex {
         BlockIndex(self.all.binary_search_by_key(&start, |(block, _)| block.start).expect("each piece starts somewhere") as u32)
     }
 
-    /// The index of the piece of an old block in which an address is located.
-    fn piece(&self, of: BlockIndex, address: u64) -> BlockIndex {
+    /// Returns the index of the part of an old block that contains an address.
+    fn piece_index(&self, of: BlockIndex, address: u64) -> BlockIndex {
         self.index(piece_containing(&self.old[of.0 as usize], &self.cuts[of.0 as usize], address))
     }
 
@@ -104,7 +107,7 @@ impl<'f> Pieces<'f> {
                 from.push(block.last);
             }
             edges.extend(from.into_iter().map(|from| {
-                let edge = CodeEdge { from: self.piece(edge.from, from), to: self.index(target), kind: edge.kind };
+                let edge = CodeEdge { from: self.piece_index(edge.from, from), to: self.index(target), kind: edge.kind };
                 (edge, probability(number))
             }));
         }
@@ -121,10 +124,10 @@ impl<'f> Pieces<'f> {
     }
 }
 
-fn cut_function(function: &mut FunctionGraph, cuts: &[Cuts], observations: &[GraphObservation]) {
-    let pieces = Pieces::from_cuts(std::mem::take(&mut function.blocks), cuts);
+fn cut_function(function: &mut FunctionGraph, cuts: &[BlockCuts], observations: &[GraphObservation]) {
+    let pieces = BlockPieces::from_cuts(std::mem::take(&mut function.blocks), cuts);
     let edges = pieces.edges(function, observations);
-    function.calls.iter_mut().for_each(|call| call.block = pieces.piece(call.block, call.address));
+    function.calls.iter_mut().for_each(|call| call.block = pieces.piece_index(call.block, call.address));
     if let Some(CompilerFrequencies { blocks, edges: probabilities, .. }) = &mut function.frequencies {
         if blocks.len() == pieces.old.len() {
             *blocks = pieces.all.iter().map(|(_, number)| blocks[*number]).collect();
@@ -137,8 +140,8 @@ fn cut_function(function: &mut FunctionGraph, cuts: &[Cuts], observations: &[Gra
     function.blocks = pieces.all.into_iter().map(|(block, _)| block).collect();
 }
 
-/// Returns the pieces that need not be watched, because later blocks show whether they were executed. `returns` is true for the entry of a
-/// function that is traced and cannot switch stacks.
+/// Returns the parts of blocks that need not be watched, because later blocks show whether they were executed. The argument of `returns` is
+/// the entry of a function; the result is true if the function is traced and cannot switch stacks.
 pub fn unwatched_pieces(
     graphs: &ProgramGraph,
     image: &ImportingImage,
@@ -159,24 +162,26 @@ pub fn unwatched_pieces(
 }
 
 fn is_return_visible(call: &CallSite, image: &ImportingImage, unwinds: bool, returns: &dyn Fn(u64) -> bool) -> bool {
-    // A call whose target is its own return address is a jump.
+    // A call whose target is its own return address never returns, so it is a jump.
     let returns = |entry: &u64| call.return_address != Some(*entry) && returns(*entry);
     let is_return_visible = match &call.callee {
         CodeCallee::Function(entry) => returns(entry),
         CodeCallee::OneOf(entries) => entries.iter().all(returns),
-        CodeCallee::Import(name) => is_libc_import(name, image) && !unwinds && image.import(name, Assumption::Usual) == Opaque::RETURNS,
+        CodeCallee::Import(name) => {
+            is_libc_import(name, image) && !unwinds && image.behaviour_of_import(name, Assumption::Usual) == Opaque::RETURNS
+        }
         CodeCallee::Indirect => false,
     };
     is_return_visible && call.returns == Returns::Maybe
 }
 
-/// Whether a call may permanently leave its frame, by `longjmp`, an exception or a stack switch, before a watched block of the callee is
-/// executed. If so, no later block shows that the call was reached.
+/// Returns true if a call may abandon the calling function, by `longjmp`, an exception or a stack switch, before a watched block of the
+/// callee is executed. In that case, no later block shows that the call was reached.
 fn may_leave_unseen(call: &CallSite, image: &ImportingImage, is_seen: &dyn Fn(u64) -> bool) -> bool {
     match &call.callee {
         CodeCallee::Function(entry) => !is_seen(*entry),
         CodeCallee::OneOf(entries) => !entries.iter().all(|entry| is_seen(*entry)),
-        CodeCallee::Import(name) => !is_libc_import(name, image) || leaves_frames(name),
+        CodeCallee::Import(name) => !is_libc_import(name, image) || abandons_frames(name),
         CodeCallee::Indirect => true,
     }
 }

@@ -1,27 +1,30 @@
-//! Steps of a replay, and a cache of them. The step from one block to the next depends only on the key ([`StepKey`]), so it can be cached.
+//! The steps by which a replay explains recorded blocks, and a cache of them. A step depends only on its key ([`StepKey`]), so it can be
+//! cached.
 
-use crate::imports::{Assumption, opaque};
+use crate::imports::{Assumption, assumed_behaviour};
 use std::cell::Cell;
 use trodden_binary::graph::{CallSite, CodeCallee, FunctionGraph};
 use trodden_trace::TraceBlock;
 
-/// A step's frame and block, the set of functions that calls may enter, and whether a call has just returned.
+/// What determines a step: the frame in which it starts, the block to which it leads, the functions that calls may enter, and whether a
+/// call of the frame has just returned.
 pub type StepKey = (ReplayFrame, TraceBlock, EnterableFunctions, bool);
 
 const STEP_CACHE_SIZE: usize = 1 << 13;
-/// The packed key of an unused entry in the cache: no [`EnterableFunctions`] has this number.
-const UNUSED: u64 = u64::MAX;
+/// Marks an unused entry of the cache. No packed key has this value, because its bits for [`EnterableFunctions`] would be invalid.
+const UNUSED_ENTRY: u64 = u64::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ReplayFrame {
     pub block: TraceBlock,
-    /// Number of the block's calls already seen.
+    /// Number of calls in the block that have been entered so far.
     pub calls: u32,
 }
 
 #[derive(Clone, Copy)]
 pub enum ReplayStep {
-    /// `repeats` is true if the call may enter several functions in turn, so that it stays pending.
+    /// `number` is the number of the call in its block. `repeats` is true if the call may enter several functions in turn, so that the same
+    /// call can be the next step again.
     Call {
         number: u32,
         repeats: bool,
@@ -30,7 +33,7 @@ pub enum ReplayStep {
     },
     Next,
     Return,
-    /// Control first falls through into an unwatched block.
+    /// Execution first falls through into an unwatched block, from which another step follows.
     Unwatched(TraceBlock),
     None,
 }
@@ -38,25 +41,25 @@ pub enum ReplayStep {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum EnterableFunctions {
     Nothing,
-    /// The functions that the call is known to enter.
+    /// The functions that the call is known to enter, according to the graphs.
     Usual,
-    /// All functions that are not ruled out as callees.
+    /// All functions that the call might enter.
     Any,
 }
 
-/// A direct-mapped cache of steps, since programs repeat themselves.
+/// A direct-mapped cache of steps. It is effective because programs execute the same steps again and again.
 pub struct StepCache(Vec<Cell<(u64, ReplayStep)>>);
 
 impl StepCache {
     pub fn new() -> Self {
-        Self(vec![Cell::new((UNUSED, ReplayStep::None)); STEP_CACHE_SIZE])
+        Self(vec![Cell::new((UNUSED_ENTRY, ReplayStep::None)); STEP_CACHE_SIZE])
     }
 
-    /// The cached step for a key, or else the result of `compute`, which is then cached.
+    /// Returns the cached step for a key. If there is none, calls `compute` and caches its result.
     #[inline]
-    pub fn step(&self, key: StepKey, compute: impl FnOnce() -> ReplayStep) -> ReplayStep {
+    pub fn get_or_compute(&self, key: StepKey, compute: impl FnOnce() -> ReplayStep) -> ReplayStep {
         let Some(packed) = pack_key(key) else { return compute() };
-        // Multiplication by 2^64 / φ mixes the lower bits into the upper ones.
+        // Multiplying by 2^64 / φ spreads the lower bits of the key over the upper bits, which select the entry.
         let mixed = packed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let entry = &self.0[(mixed >> (u64::BITS - STEP_CACHE_SIZE.ilog2())) as usize];
         let (known, step) = entry.get();
@@ -69,18 +72,18 @@ impl StepCache {
     }
 }
 
-/// For each block, the successors that were executed last. Most steps lead to one of these.
+/// For each block, the last few successors that were executed. Most steps lead to one of them.
 pub struct SuccessorCache(Vec<[TraceBlock; 4]>);
 
 impl SuccessorCache {
-    /// An empty cache for this number of blocks.
+    /// Creates an empty cache for this number of blocks.
     pub fn new(blocks: usize) -> Self {
         Self(vec![[TraceBlock(u32::MAX); 4]; blocks])
     }
 
     #[inline]
     pub fn contains(&self, block: TraceBlock, next: TraceBlock) -> bool {
-        // Without a branch between the comparisons, since which of them follows is hard to predict.
+        // All entries are compared without branches, because it is hard to predict which one matches.
         self.0[block.0 as usize].iter().fold(false, |found, known| found | (*known == next))
     }
 
@@ -90,7 +93,7 @@ impl SuccessorCache {
     }
 }
 
-/// The key in one word, which is fast to hash and compare; `None` for programs of unusual size.
+/// Packs a key into one word, which is fast to hash and to compare. Returns `None` if the program is so large that the key does not fit.
 #[inline]
 fn pack_key((frame, block, enters, has_returned): StepKey) -> Option<u64> {
     const BLOCK_BITS: u32 = 25;
@@ -114,7 +117,7 @@ impl EnterableFunctions {
 
 fn usually_enters(call: &CallSite, function: &FunctionGraph) -> bool {
     match &call.callee {
-        CodeCallee::Import(name) => function.is_address_taken && opaque(name, Assumption::Usual).calls_back,
+        CodeCallee::Import(name) => function.is_address_taken && assumed_behaviour(name, Assumption::Usual).calls_back,
         CodeCallee::Indirect => function.is_address_taken,
         _ => may_enter(call, function),
     }

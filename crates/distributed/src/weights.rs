@@ -1,5 +1,5 @@
-//! Execution frequencies of blocks, which determine the cost of witnesses. Frequencies are taken from an earlier trace, measured by a
-//! separate run at function entries and loop heads, or estimated from the graphs and, if present, the frequencies in the compiler's map.
+//! Execution frequencies of blocks, which determine the cost of witnesses. They come from an earlier trace, from a separate run that counts
+//! executions of function entries and loop heads, or from estimates. Estimates use the compiler's frequencies if the program contains them.
 
 use crate::calls::{CallStep, TraceFilter, walk_calls};
 use crate::model::WitnessModel;
@@ -13,16 +13,16 @@ use trodden_trace::TraceFile;
 use trodden_witness::weights::correction_points;
 use trodden_witness::{EdgeWeights, Weights, Witness, WitnessFunctionId};
 
-/// Execution counts of blocks and of steps between them, by address.
+/// Execution counts of blocks, by address, and of steps from one block to another in the same function call.
 #[derive(Clone, Debug, Default)]
 pub struct Executions {
     blocks: HashMap<u64, u64>,
-    /// How often a frame continued from one block to another.
+    /// For pairs of blocks, the number of times that a function continued from one to the other.
     steps: HashMap<(u64, u64), u64>,
 }
 
 impl Executions {
-    /// Counts the executions in a trace of the image with the given hash.
+    /// Counts the executions in a trace. `hash` identifies the build that the trace must be of.
     ///
     /// # Errors
     /// The trace cannot be read, or was recorded from a different build.
@@ -57,7 +57,7 @@ impl Executions {
         Ok(executions)
     }
 
-    /// The weights of a model's nodes and edges.
+    /// Returns the execution counts as weights of a model's nodes and edges.
     pub fn weights(&self, model: &WitnessModel, graphs: &ProgramGraph) -> Weights {
         let (mut nodes, mut edges) = (Vec::new(), Vec::new());
         for f in model.program.function_ids() {
@@ -88,8 +88,8 @@ fn is_block_start(model: &WitnessModel, f: WitnessFunctionId, node: Node) -> boo
     model.program.function(f).nodes[node.index()] == trodden_witness::NodeKind::Block
 }
 
-/// Frequencies estimated from the graphs and the compiler's map.
-pub fn estimate(model: &WitnessModel, graphs: &ProgramGraph) -> Weights {
+/// Estimates frequencies from the graphs and, if present, the compiler's frequencies.
+pub fn estimate_weights(model: &WitnessModel, graphs: &ProgramGraph) -> Weights {
     let measured = graphs.functions.iter().any(|f| f.frequencies.as_ref().is_some_and(|f| f.entry_count.is_some_and(|n| n > 0)));
     let known: Vec<EdgeWeights> = model
         .program
@@ -102,7 +102,8 @@ pub fn estimate(model: &WitnessModel, graphs: &ProgramGraph) -> Weights {
     Weights::new(&model.program, &known)
 }
 
-/// Edge frequencies from the compiler's map: per run if the map has entry counts, otherwise relative to the edge's source node.
+/// Returns edge frequencies from the compiler: numbers of executions per run if the compiler had measured entry counts, and otherwise
+/// shares of the edge's source node. Returns `None` if the compiler has stored none for the function.
 fn from_compiler_map(model: &WitnessModel, f: WitnessFunctionId, function: &FunctionGraph, measured: bool) -> Option<EdgeWeights> {
     let map = function.frequencies.as_ref().filter(|m| m.edges.len() == function.edges.len() && !m.edges.is_empty())?;
     let graph = &model.program.function(f).graph;
@@ -124,7 +125,7 @@ fn from_compiler_map(model: &WitnessModel, f: WitnessFunctionId, function: &Func
     }
 }
 
-/// The sites of a measuring run: a model's function entries and loop heads, by ascending address.
+/// Returns the addresses at which a measuring run counts executions, in ascending order: function entries and loop heads.
 pub fn measured_sites(model: &WitnessModel) -> Vec<(u64, Witness)> {
     let mut sites: Vec<(u64, Witness)> =
         correction_points(&model.program).into_iter().filter_map(|w| Some((model.addresses[w.index()]?, w))).collect();

@@ -1,7 +1,7 @@
-//! Corrects the checksums in mutated container files, raw files and stream files.
+//! Corrects the checksums in mutated files, because readers reject a file with a wrong checksum at once.
 //!
-//! In the corpus, a container file has uncompressed sections with arbitrary checksums, so that mutations change the content. Before a
-//! reader gets the file, its sizes and checksums are corrected; otherwise the reader would reject the file at once.
+//! The files are containers (files of compressed sections), raw files or stream files. In the corpus, the sections of a container are
+//! uncompressed and have arbitrary checksums, so that mutations change their content. They are compressed here.
 
 use trodden_container::{FILE_HEADER_BYTES, FileHeader, FileKind, MARKER, SECTION_HEADER_BYTES, Section, find_marker};
 use trodden_wire::RawHeader;
@@ -9,7 +9,7 @@ use trodden_wire::layout::Layout;
 
 const COMPRESSION_LEVEL: i32 = 1;
 
-/// Returns a file with the kind, the version and the sections of the input.
+/// Returns a valid container file with the kind and version of the input file and all of its sections.
 pub fn seal_container(input: &[u8]) -> Vec<u8> {
     let mut header = [0; FILE_HEADER_BYTES];
     let (present, mut rest) = input.split_at(input.len().min(FILE_HEADER_BYTES));
@@ -20,13 +20,13 @@ pub fn seal_container(input: &[u8]) -> Vec<u8> {
     while let Some(at) = find_marker(rest) {
         let section = &rest[at..];
         let end = find_marker(&section[MARKER.len()..]).map_or(section.len(), |next| MARKER.len() + next);
-        file.extend(seal(&section[..end]));
+        file.extend(seal_section(&section[..end]));
         rest = &section[end..];
     }
     file
 }
 
-/// Returns a raw file or a stream file whose checksums match the rest of the input.
+/// Returns the input as a raw file or stream file with a valid checksum.
 pub fn seal_raw(input: &[u8], kind: FileKind, version: u32) -> Vec<u8> {
     let mut file = input.to_vec();
     if let Some(header) = RawHeader::read(input) {
@@ -38,8 +38,9 @@ pub fn seal_raw(input: &[u8], kind: FileKind, version: u32) -> Vec<u8> {
     file
 }
 
-/// Compresses a section, given as its header, index and uncompressed content, and corrects its sizes and checksums.
-fn seal(section: &[u8]) -> Vec<u8> {
+/// Returns a section in compressed form, with correct sizes and checksums. The argument consists of the section's header, its index and its
+/// uncompressed content.
+fn seal_section(section: &[u8]) -> Vec<u8> {
     let mut header = [0; SECTION_HEADER_BYTES];
     let (present, body) = section.split_at(section.len().min(SECTION_HEADER_BYTES));
     header[..present.len()].copy_from_slice(present);

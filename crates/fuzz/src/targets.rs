@@ -1,8 +1,8 @@
-//! The fuzz targets, one for each format.
+//! The fuzz targets. There is one for each file format.
 //!
-//! The command's readers run in this process. The laboratory's readers run in `trodden-lab`, which must be in the same folder as this
-//! program.
-//! Errors are expected and ignored. Checksums in inputs are corrected, since readers would otherwise reject every mutated input.
+//! The readers of `trodden` run in this process. The readers of `trodden-lab` run in a process of their own; the program must be in the
+//! same folder as this one. Errors that a reader returns are expected and ignored. Checksums in inputs are corrected, because readers would
+//! otherwise reject every mutated input.
 
 use crate::sealed;
 use std::ffi::OsString;
@@ -24,45 +24,46 @@ use trodden_wire::stream::STREAM_VERSION;
 
 pub struct FuzzTarget {
     pub name: &'static str,
-    /// Reads an input, with an initially empty folder for files. Returns false if the reader rejects the input, and an error only if a file
-    /// cannot be written.
+    /// The function that reads an input. It may write files to the given folder, which is empty at first. It returns false if the reader
+    /// rejects the input, and an error if a file cannot be written.
     pub read: fn(&Path, &[u8]) -> io::Result<bool>,
 }
 
 pub static TARGETS: [FuzzTarget; 15] = [
-    FuzzTarget { name: "profiles", read: profiles },
-    FuzzTarget { name: "raw", read: raw },
-    FuzzTarget { name: "frames", read: frames },
-    FuzzTarget { name: "maps", read: maps },
-    FuzzTarget { name: "traces", read: traces },
-    FuzzTarget { name: "streams-live", read: streams_live },
-    FuzzTarget { name: "streams-stored", read: streams_stored },
-    FuzzTarget { name: "waits", read: waits },
-    FuzzTarget { name: "otf2", read: otf2 },
-    FuzzTarget { name: "perf-script", read: perf_script },
+    FuzzTarget { name: "profiles", read: read_profile },
+    FuzzTarget { name: "raw", read: read_raw_profile },
+    FuzzTarget { name: "frames", read: read_frames },
+    FuzzTarget { name: "maps", read: read_unit_map },
+    FuzzTarget { name: "traces", read: read_traces },
+    FuzzTarget { name: "streams-live", read: read_live_stream },
+    FuzzTarget { name: "streams-stored", read: read_stored_stream },
+    FuzzTarget { name: "waits", read: read_waits },
+    FuzzTarget { name: "otf2", read: read_otf2 },
+    FuzzTarget { name: "perf-script", read: read_perf_script },
     FuzzTarget { name: "scheduler", read: |folder, input| run_commands(folder, "F", input, &["report F --json"]) },
     FuzzTarget { name: "chrome", read: |folder, input| run_commands(folder, "F", input, &["report F --json"]) },
     FuzzTarget { name: "graphs", read: |folder, input| run_laboratory(folder, input, &["graph number F", "graph partition F --copies 3"]) },
-    FuzzTarget { name: "toml", read: toml },
-    FuzzTarget { name: "expressions", read: expressions },
+    FuzzTarget { name: "toml", read: read_toml },
+    FuzzTarget { name: "expressions", read: read_expression },
 ];
 
-/// Writes the input to a file and runs commands with `F` replaced by the file's path. Returns true if all commands succeed.
+/// Writes the input to a file and runs commands of `trodden`, in which `F` stands for the file. Returns true if all commands succeed.
 fn run_commands(folder: &Path, name: &str, input: &[u8], commands: &[&str]) -> io::Result<bool> {
     let file = folder.join(name);
     fs::write(&file, input)?;
     let mut is_read = true;
     for words in commands {
-        // Run all commands, even if an earlier one failed.
-        is_read &= run(words, &file);
+        // The commands after a failed one are run as well.
+        is_read &= run_command(words, &file);
     }
     Ok(is_read)
 }
 
-/// Writes the input to a file and runs commands of the laboratory on it, each in a new process with the limits of this process.
+/// Writes the input to a file and runs commands of `trodden-lab`, in which `F` stands for the file. Each command runs in a new process with
+/// the limits of this process. Returns false if a command rejects the input, that is, if its exit status is 2.
 ///
 /// # Panics
-/// If a process is killed or exits with a status above 2.
+/// If a process is killed, or if its exit status is greater than 2.
 fn run_laboratory(folder: &Path, input: &[u8], commands: &[&str]) -> io::Result<bool> {
     let file = folder.join("F");
     fs::write(&file, input)?;
@@ -78,11 +79,11 @@ fn run_laboratory(folder: &Path, input: &[u8], commands: &[&str]) -> io::Result<
     Ok(is_read)
 }
 
-/// Runs a command of trodden in this process. Returns false if it fails.
+/// Runs a command of `trodden` in this process, with `F` replaced by the path of `file`. Returns false if the command fails.
 ///
 /// # Panics
-/// If trodden does not have the command, since nothing would then read the input.
-fn run(words: &str, file: &Path) -> bool {
+/// If there is no such command, because then nothing would read the input.
+fn run_command(words: &str, file: &Path) -> bool {
     let word = |word: &str| if word == "F" { file.as_os_str().to_owned() } else { OsString::from(word) };
     let arguments: Vec<OsString> = words.split(' ').map(word).collect();
     let whole = std::iter::once(OsString::from("trodden")).chain(arguments.iter().cloned());
@@ -92,7 +93,7 @@ fn run(words: &str, file: &Path) -> bool {
     trodden_command::fuzzing::command(arguments).is_ok()
 }
 
-fn profiles(folder: &Path, input: &[u8]) -> io::Result<bool> {
+fn read_profile(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let file = folder.join("f.trodden");
     let mut is_read = false;
     for bytes in [input, &sealed::seal_container(input)] {
@@ -107,7 +108,7 @@ fn profiles(folder: &Path, input: &[u8]) -> io::Result<bool> {
     Ok(is_read)
 }
 
-fn raw(folder: &Path, input: &[u8]) -> io::Result<bool> {
+fn read_raw_profile(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let file = folder.join("f.raw");
     let mut is_read = false;
     for bytes in [input, &sealed::seal_raw(input, FileKind::RAW_COUNTS, RAW_VERSION)] {
@@ -119,7 +120,7 @@ fn raw(folder: &Path, input: &[u8]) -> io::Result<bool> {
     Ok(is_read)
 }
 
-fn frames(_: &Path, input: &[u8]) -> io::Result<bool> {
+fn read_frames(_: &Path, input: &[u8]) -> io::Result<bool> {
     let mut is_read = false;
     for bytes in [input, &sealed::seal_container(input)] {
         for frame in Frame::read_all(bytes).0 {
@@ -129,8 +130,8 @@ fn frames(_: &Path, input: &[u8]) -> io::Result<bool> {
     Ok(is_read)
 }
 
-/// Reads a map, followed by counts that need not match the map.
-fn maps(_: &Path, input: &[u8]) -> io::Result<bool> {
+/// Reads the map of a compilation unit, and then decodes the counts that follow it. After mutations, the counts need not fit the map.
+fn read_unit_map(_: &Path, input: &[u8]) -> io::Result<bool> {
     let Ok((map, rest)) = postcard::take_from_bytes::<UnitMap>(input) else { return Ok(false) };
     let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
     let counts: Vec<(u64, u64)> = rest.chunks_exact(16).map(|c| (word(&c[..8]), word(&c[8..]))).collect();
@@ -141,9 +142,10 @@ fn maps(_: &Path, input: &[u8]) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Reads the input as a trace file, and then as a list of blocks (kind and layout, thread, number of symbols, sizes of index and data,
-/// index, data), which are written to trace files with valid checksums.
-fn traces(folder: &Path, input: &[u8]) -> io::Result<bool> {
+/// Reads the input as a trace file. Then regards the input as a list of blocks, writes these to trace files with valid checksums, and reads
+/// them. A block of the list consists of its kind and layout, its thread, the number of symbols, the sizes of index and data, the index,
+/// and the data.
+fn read_traces(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let file = folder.join("f.trace");
     fs::write(&file, input)?;
     let _ = (TraceFile::open(&file), PartialTrace::open(&file));
@@ -164,7 +166,7 @@ fn traces(folder: &Path, input: &[u8]) -> io::Result<bool> {
         match is_trace {
             true => ["report F", "show F", "show --calls F", "find main F", "diff F F", "export folded F", "export html F"]
                 .iter()
-                .for_each(|words| is_read &= run(words, &file)),
+                .for_each(|words| is_read &= run_command(words, &file)),
             false => {
                 let Ok(partial) = PartialTrace::open(&file) else { continue };
                 (0..partial.threads()).for_each(|thread| drop(partial.stream(ThreadNumber(thread)).collect::<Vec<_>>()));
@@ -174,7 +176,7 @@ fn traces(folder: &Path, input: &[u8]) -> io::Result<bool> {
     Ok(is_read)
 }
 
-fn streams_live(folder: &Path, input: &[u8]) -> io::Result<bool> {
+fn read_live_stream(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let file = folder.join("f.stream");
     fs::write(&file, sealed::seal_raw(input, FileKind::STREAM_FILE, STREAM_VERSION))?;
     let stream = LiveStream::open(&file, false);
@@ -184,12 +186,12 @@ fn streams_live(folder: &Path, input: &[u8]) -> io::Result<bool> {
             let _ = stream.read_events(&chunk, &mut Vec::new());
         }
     }
-    // This command always fails, since it needs the program's map, which is not in the input.
-    run("show F", &file);
+    // This command always fails, because it needs the map of the program, which is not part of the input.
+    run_command("show F", &file);
     Ok(stream.is_ok())
 }
 
-fn streams_stored(folder: &Path, input: &[u8]) -> io::Result<bool> {
+fn read_stored_stream(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let file = folder.join("f.log");
     let mut is_read = false;
     for bytes in [input, &sealed::seal_container(input)] {
@@ -205,37 +207,38 @@ fn streams_stored(folder: &Path, input: &[u8]) -> io::Result<bool> {
                 is_read = visited.is_ok() && symbols > 0;
             }
         }
-        run("info F", folder);
+        run_command("info F", folder);
     }
     Ok(is_read)
 }
 
-/// The input is a file of processes, a zero byte, and a file of their threads.
-fn waits(folder: &Path, input: &[u8]) -> io::Result<bool> {
+/// Reads a recording of waiting times. The input consists of a file of processes, a zero byte, and a file of the processes' threads.
+fn read_waits(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let end = input.iter().position(|byte| *byte == 0).unwrap_or(input.len());
     fs::write(folder.join("1.process"), &input[..end])?;
     fs::write(folder.join("1.threads"), input.get(end + 1..).unwrap_or_default())?;
-    Ok(run("report F --json", folder))
+    Ok(run_command("report F --json", folder))
 }
 
-/// The input is the output of `otf2-print` for definitions, a zero byte, and its output for events.
-fn otf2(_: &Path, input: &[u8]) -> io::Result<bool> {
+/// Reads an OTF2 trace in text form. The input consists of what `otf2-print` prints for definitions, a zero byte, and what it prints for
+/// events.
+fn read_otf2(_: &Path, input: &[u8]) -> io::Result<bool> {
     let end = input.iter().position(|byte| *byte == 0).unwrap_or(input.len());
     Ok(trodden_command::fuzzing::otf2(&input[..end], input.get(end + 1..).unwrap_or_default()).is_ok())
 }
 
-fn perf_script(folder: &Path, input: &[u8]) -> io::Result<bool> {
+fn read_perf_script(folder: &Path, input: &[u8]) -> io::Result<bool> {
     String::from_utf8_lossy(input).lines().for_each(|line| drop(trodden_trace::perf_script::parse(line)));
     run_commands(folder, "F", input, &["simulate --partial --from F"])
 }
 
-fn toml(folder: &Path, input: &[u8]) -> io::Result<bool> {
+fn read_toml(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let text = String::from_utf8_lossy(input);
     let _ = (OperationMapping::from_toml(&text), ProcessorParameters::from_toml(&text));
-    // An input is valid in at most one of the three formats.
+    // The results are ignored, because an input is valid in at most one of the three formats.
     run_laboratory(folder, input, &["sweep F"]).map(|_| true)
 }
 
-fn expressions(_: &Path, input: &[u8]) -> io::Result<bool> {
+fn read_expression(_: &Path, input: &[u8]) -> io::Result<bool> {
     Ok(String::from_utf8_lossy(input).parse::<PathExpression>().is_ok())
 }

@@ -1,5 +1,5 @@
-//! Random functions in the form that the compiler plugin produces, with exits, calls that might not return ([`EdgeKind::Reach`]), calls
-//! that return twice, and a plan for their instrumentation.
+//! Random functions in the form in which the compiler plugin describes them, with a plan for their instrumentation. They have exits, calls
+//! that might not return ([`EdgeKind::Reach`]), and calls that return twice.
 
 use crate::graphs;
 use crate::random::Random;
@@ -10,20 +10,20 @@ use trodden_unit::{BlockKind, EdgeKind, FlowEdge, FlowGraph, FunctionMap, Storag
 /// A function and its plan.
 #[derive(Clone, Debug)]
 pub struct RandomFunction {
-    /// Its entry in the unit's map.
+    /// The description of the function for the map of its compilation unit.
     pub map: FunctionMap,
     /// Its control-flow graph.
     pub graph: Graph,
-    /// Its numbering, and the probes to insert.
+    /// The numbering of the function's paths, and the probes to insert for counting them.
     pub plan: Plan,
 }
 
 impl RandomFunction {
-    /// Generates a function of 1 to `blocks` blocks.
+    /// Generates a function. Its number of basic blocks is random, from 1 to `blocks`.
     pub fn random(random: &mut Random, name: &str, blocks: u32) -> RandomFunction {
         let count = 1 + random.below(blocks.into()) as u32;
         let continues: Vec<bool> = (0..count).scan(false, |last, at| Some(is_continuation(random, last, at, count))).collect();
-        let edges = edges(random, &continues);
+        let edges = random_edges(random, &continues);
         let kind = |c: &bool| if *c { BlockKind::Continuation } else { BlockKind::Code };
         let block = |c: &bool| UnitBlock {
             instructions: 1 + random.below(9) as u32,
@@ -44,12 +44,12 @@ impl RandomFunction {
         forced.extend(twice.iter().map(|e| (e, CutReason::ReturnsTwice)));
         let weights: Vec<f64> = graph.edges().map(|_| 1.0 + random.below(50) as f64).collect();
         let plan = Plan::ball_larus(&graph, &forced, &Frequencies::estimate(&graph, &weights), &graphs::plan_options(random));
-        let map = map(name, blocks, flow, &plan);
+        let map = build_function_map(name, blocks, flow, &plan);
         RandomFunction { map, graph, plan }
     }
 }
 
-/// Generates a unit of 1 to `functions` functions, each of at most `blocks` blocks.
+/// Generates a compilation unit, with its map, of 1 to `functions` functions. Each function has at most `blocks` basic blocks.
 pub fn unit(random: &mut Random, source: &str, functions: u64, blocks: u32) -> (UnitMap, Vec<RandomFunction>) {
     let mut subjects: Vec<RandomFunction> =
         (0..1 + random.below(functions)).map(|i| RandomFunction::random(random, &format!("function_{i}"), blocks)).collect();
@@ -80,7 +80,7 @@ pub fn unit(random: &mut Random, source: &str, functions: u64, blocks: u32) -> (
     (map, subjects)
 }
 
-fn map(name: &str, blocks: Vec<UnitBlock>, graph: FlowGraph, plan: &Plan) -> FunctionMap {
+fn build_function_map(name: &str, blocks: Vec<UnitBlock>, graph: FlowGraph, plan: &Plan) -> FunctionMap {
     FunctionMap {
         name: name.into(),
         local: false,
@@ -100,13 +100,14 @@ fn map(name: &str, blocks: Vec<UnitBlock>, graph: FlowGraph, plan: &Plan) -> Fun
     }
 }
 
-/// Decides whether block `at` continues the previous block. The entry never does, and neither do two consecutive blocks.
+/// Decides at random whether block `at` continues the previous block after a call that returns twice. The entry block never continues
+/// another block, nor does the block after a continuation. `last` says whether the previous block is one.
 fn is_continuation(random: &mut Random, last: &mut bool, at: u32, count: u32) -> bool {
     *last = at > 0 && at < count && !*last && random.chance(8);
     *last
 }
 
-fn edges(random: &mut Random, continues: &[bool]) -> Vec<FlowEdge<'static>> {
+fn random_edges(random: &mut Random, continues: &[bool]) -> Vec<FlowEdge<'static>> {
     let exit = Node(continues.len() as u32);
     let lowest = if random.chance(10) { 0 } else { 1 };
     let targets: Vec<Node> = (lowest..continues.len()).filter(|b| !continues[*b]).map(|b| Node(b as u32)).collect();

@@ -1,21 +1,21 @@
-//! Random directed multigraphs, with parallel edges, self-loops, dead ends, unreachable nodes, and edges into the entry and out of the
-//! exit.
+//! Random directed multigraphs. They can have parallel edges, self-loops, dead ends and unreachable nodes, as well as edges that lead to
+//! the entry or leave the exit.
 
 use crate::random::Random;
 use trodden_flow::dag::Entries;
 use trodden_flow::plan::PlanOptions;
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node};
 
-/// Whether a graph may have cycles.
+/// Says whether a random graph may have cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cycles {
-    /// No: edges lead from lower to higher node numbers.
+    /// The graph has no cycles: each edge leads from a lower to a higher node number.
     None,
     /// Yes: edges lead anywhere.
     Some,
 }
 
-/// Generates a graph of 2 to `nodes` nodes and at most `edges` edges.
+/// Generates a graph. It has 2 to `nodes` nodes and at most `edges` edges.
 pub fn graph(random: &mut Random, nodes: u32, edges: u32, cycles: Cycles) -> Graph {
     let nodes = 2 + random.below(u64::from(nodes) - 1) as u32;
     let count = random.below(u64::from(edges) + 1);
@@ -29,7 +29,7 @@ pub fn graph(random: &mut Random, nodes: u32, edges: u32, cycles: Cycles) -> Gra
         match cycles {
             Cycles::None if a == b => {}
             Cycles::None => list.push((Node(a.min(b)), Node(a.max(b)))),
-            // As in real functions, few edges lead to the entry or leave the exit.
+            // Real functions have few edges to the entry and few edges out of the exit.
             Cycles::Some if (b == 0 || a == exit) && !random.chance(10) => {}
             Cycles::Some => list.push((Node(a), Node(b))),
         }
@@ -37,13 +37,13 @@ pub fn graph(random: &mut Random, nodes: u32, edges: u32, cycles: Cycles) -> Gra
     Graph::new(nodes, Node(0), Node(exit), list).expect("the nodes exist")
 }
 
-/// Chooses edges that must be cut. Edges to the exit are never chosen.
+/// Chooses random edges that must be cut, so that a path ends there. Edges to the exit are never chosen.
 pub fn forced_cuts(random: &mut Random, graph: &Graph) -> Vec<(Edge, CutReason)> {
     let percent = random.pick(&[0, 0, 10, 30]);
     graph.edges().filter(|e| graph.to(*e) != graph.exit() && random.chance(percent)).map(|e| (e, CutReason::Unsplittable)).collect()
 }
 
-/// Chooses options for planning.
+/// Chooses random options for planning the instrumentation of a function.
 pub fn plan_options(random: &mut Random) -> PlanOptions {
     PlanOptions {
         max_paths: random.pick(&[1, 3, 8, 20, 60, 1 << 20]),
@@ -53,7 +53,8 @@ pub fn plan_options(random: &mut Random) -> PlanOptions {
     }
 }
 
-/// Enumerates all paths of an acyclic graph from entry to exit, or returns `None` if there are more than `limit`.
+/// Returns all paths of an acyclic graph from its entry to its exit. Returns `None` if more than `limit` paths are found before the search
+/// is complete.
 pub fn all_paths(dag: &Dag, limit: usize) -> Option<Vec<Vec<DagEdgeId>>> {
     let mut paths = Vec::new();
     let mut stack = vec![(dag.entry(), Vec::new())];

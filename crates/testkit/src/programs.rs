@@ -1,8 +1,8 @@
-//! Random small programs with direct, indirect and recursive calls, opaque code and unwinding, and an exhaustive enumeration of their short
-//! executions.
+//! Small random programs, and an exhaustive enumeration of their short executions. The programs have direct, indirect and recursive calls,
+//! calls of code that is not part of the program (opaque code), and unwinding.
 //!
-//! The interpreter is an oracle for `trodden_witness` and shares no code with it. A frame consists of a function, a node, and the number of
-//! calls already made in that node.
+//! The enumeration interprets a program independently of `trodden_witness`, whose results the tests compare with it. A stack frame of the
+//! interpreter consists of a function, a node, and the number of calls that have been made in this node.
 
 use crate::graphs::{self, Cycles};
 use crate::random::Random;
@@ -13,8 +13,8 @@ use trodden_witness::{
     WitnessFunctionId, WitnessKind, WitnessProgram, WitnessSite,
 };
 
-/// Kinds of edges, repeated in proportion to their probability.
-const KINDS: [WitnessEdgeKind; 8] = [
+/// Kinds of edges. A random edge has each kind with a probability proportional to how often the kind is repeated here.
+const EDGE_KINDS: [WitnessEdgeKind; 8] = [
     WitnessEdgeKind::Flow,
     WitnessEdgeKind::Flow,
     WitnessEdgeKind::Flow,
@@ -25,26 +25,28 @@ const KINDS: [WitnessEdgeKind; 8] = [
     WitnessEdgeKind::AlwaysCaught,
 ];
 
-/// What random programs may contain.
+/// The features that random programs may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramFeatures {
-    /// Direct and indirect calls.
+    /// Only direct and indirect calls.
     Calls,
-    /// In addition, opaque code that can end the run, unwind and call back, landing pads, and nodes without code.
+    /// In addition to calls: landing pads, nodes without code, and opaque code, which can end the run, unwind, and call functions of the
+    /// program.
     All,
 }
 
-/// Generates a program of 1 to `functions` functions, each of at most `nodes` nodes and `edges` edges.
+/// Generates a program of 1 to `functions` functions. Each function has at most `nodes` nodes. It has at most `edges` edges,
+/// or one edge fewer than it has nodes if that is more.
 pub fn program(random: &mut Random, functions: u32, nodes: u32, edges: u32, features: ProgramFeatures) -> WitnessProgram {
     let count = 1 + random.below(u64::from(functions)) as u32;
     let all = features == ProgramFeatures::All;
-    let list = (0..count).map(|id| function(random, id, count, nodes, edges, all)).collect();
+    let list = (0..count).map(|id| random_function(random, id, count, nodes, edges, all)).collect();
     let external: Vec<WitnessFunctionId> = (0..count).map(WitnessFunctionId).filter(|_| all && random.chance(30)).collect();
     let start = if all && random.chance(15) { StartPoint::Outside } else { StartPoint::Main(WitnessFunctionId(0)) };
     WitnessProgram::new(list, start, external).expect("it refers to existing functions")
 }
 
-fn function(random: &mut Random, id: u32, count: u32, nodes: u32, edges: u32, all: bool) -> WitnessFunction {
+fn random_function(random: &mut Random, id: u32, count: u32, nodes: u32, edges: u32, all: bool) -> WitnessFunction {
     let graph = match random.chance(20) {
         true => graphs::graph(random, nodes, edges, Cycles::Some),
         false => graph_with_spine(random, nodes, edges),
@@ -53,19 +55,19 @@ fn function(random: &mut Random, id: u32, count: u32, nodes: u32, edges: u32, al
     for node in function.graph.nodes().collect::<Vec<_>>() {
         let leaf = id + 1 == count && random.chance(90);
         for _ in 0..random.pick(if leaf { &[0] } else { &[0, 0, 0, 1, 1, 2] }) {
-            function.calls.push((node, call(random, id, count, all)));
+            function.calls.push((node, random_call(random, id, count, all)));
         }
     }
     if all {
         function.nodes.iter_mut().for_each(|kind| {
             *kind = random.pick(&[NodeKind::Block, NodeKind::Block, NodeKind::Block, NodeKind::Continuation, NodeKind::Virtual]);
         });
-        function.edges.iter_mut().for_each(|kind| *kind = random.pick(&KINDS));
+        function.edges.iter_mut().for_each(|kind| *kind = random.pick(&EDGE_KINDS));
     }
     function
 }
 
-/// Generates a graph whose exit is reachable in most cases, along a path through all nodes.
+/// Generates a graph in which a path through all nodes leads to the exit. Each edge of this path is left out with a probability of 10 %.
 fn graph_with_spine(random: &mut Random, nodes: u32, edges: u32) -> Graph {
     let nodes = 2 + random.below(u64::from(nodes) - 1) as u32;
     let mut list: Vec<(Node, Node)> = (1..nodes).filter(|_| random.chance(90)).map(|n| (Node(n - 1), Node(n))).collect();
@@ -75,8 +77,9 @@ fn graph_with_spine(random: &mut Random, nodes: u32, edges: u32) -> Graph {
     Graph::new(nodes, Node(0), Node(nodes - 1), list).expect("the nodes exist")
 }
 
-/// Generates a call. Most callees have higher numbers than the caller, so that recursion is rare.
-fn call(random: &mut Random, id: u32, count: u32, all: bool) -> ProgramCall {
+/// Generates a call from function number `id`, one of `count` functions. Most callees have higher numbers than the caller, so that
+/// recursion is rare.
+fn random_call(random: &mut Random, id: u32, count: u32, all: bool) -> ProgramCall {
     let callee = |random: &mut Random| match id + 1 < count && random.chance(80) {
         true => WitnessFunctionId(id + 1 + random.below(u64::from(count - id - 1)) as u32),
         false => WitnessFunctionId(random.below(u64::from(count)) as u32),
@@ -98,26 +101,26 @@ fn call(random: &mut Random, id: u32, count: u32, all: bool) -> ProgramCall {
 pub enum CallOrReturn {
     /// A function is called.
     Enter(WitnessFunctionId),
-    /// A function returns, or is unwound.
+    /// A function returns or is unwound.
     Leave(WitnessFunctionId),
 }
 
 /// A complete execution.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Execution {
-    /// The executed blocks, in order.
+    /// The executed basic blocks, in the order of execution.
     pub blocks: Vec<(WitnessFunctionId, Node)>,
-    /// The executed nodes and edges at which a witness can be, in order.
+    /// The executed nodes and edges, in the order of execution. A trace may have recorded any of them.
     pub sites: Vec<WitnessSite>,
-    /// Calls and returns, in order. Calls that are active at the end of the run have no return.
+    /// All calls and returns, in the order of execution. Functions that have not returned at the end of the run have a call but no return.
     pub calls: Vec<CallOrReturn>,
 }
 
 #[derive(Clone)]
 enum ExecutionFrame {
-    /// In a node of the program, after `calls_made` of its calls.
+    /// The frame executes a node of the program, and has made `calls_made` of the node's calls.
     Code { function: WitnessFunctionId, node: Node, calls_made: usize },
-    /// In opaque code, which can continue in the ways that `can` describes.
+    /// The frame executes opaque code. `can` describes in which ways that can continue.
     Outside { can: Opaque },
 }
 
@@ -128,8 +131,8 @@ struct PartialExecution {
     steps: usize,
 }
 
-/// Enumerates executions of at most `steps` steps, breadth first, until `limit` executions are found or the search becomes too large. The
-/// result is sorted and has no duplicates.
+/// Enumerates the executions of at most `steps` steps and fewer than 12 nested frames, shortest first. The search stops when `limit`
+/// executions have been found, or when it has become too large. The result is sorted and has no duplicates.
 pub fn executions(program: &WitnessProgram, steps: usize, limit: usize) -> Vec<Execution> {
     let nothing = Execution { blocks: Vec::new(), sites: Vec::new(), calls: Vec::new() };
     let mut first = PartialExecution { frames: Vec::new(), execution: nothing, steps: 0 };
@@ -158,7 +161,7 @@ pub fn executions(program: &WitnessProgram, steps: usize, limit: usize) -> Vec<E
 impl PartialExecution {
     fn enter_function(&mut self, program: &WitnessProgram, function: WitnessFunctionId) {
         self.execution.calls.push(CallOrReturn::Enter(function));
-        self.enter(program, function, program.function(function).graph.entry());
+        self.enter_node(program, function, program.function(function).graph.entry());
     }
 
     fn pop_frame(&mut self) {
@@ -167,7 +170,7 @@ impl PartialExecution {
         }
     }
 
-    fn enter(&mut self, program: &WitnessProgram, function: WitnessFunctionId, node: Node) {
+    fn enter_node(&mut self, program: &WitnessProgram, function: WitnessFunctionId, node: Node) {
         let kind = program.function(function).nodes[node.index()];
         if kind != NodeKind::Virtual {
             self.execution.sites.push(WitnessSite::Node(function, node));
@@ -178,12 +181,12 @@ impl PartialExecution {
         self.frames.push(ExecutionFrame::Code { function, node, calls_made: 0 });
     }
 
-    /// Leaves the node of the innermost frame along an edge.
-    fn follow(&self, program: &WitnessProgram, function: WitnessFunctionId, edge: Edge) -> PartialExecution {
+    /// Returns the state after the innermost frame has left its node along an edge.
+    fn follow_edge(&self, program: &WitnessProgram, function: WitnessFunctionId, edge: Edge) -> PartialExecution {
         let mut next = self.clone();
         next.frames.pop();
         next.execution.sites.push(WitnessSite::Edge(function, edge));
-        next.enter(program, function, program.function(function).graph.to(edge));
+        next.enter_node(program, function, program.function(function).graph.to(edge));
         next
     }
 
@@ -195,14 +198,14 @@ impl PartialExecution {
             ExecutionFrame::Code { function, node, calls_made } => {
                 let of = program.function(function);
                 match of.calls.iter().filter(|(n, _)| *n == node).nth(calls_made) {
-                    Some((_, call)) => this.call(program, call),
+                    Some((_, call)) => this.make_call(program, call),
                     None => this.leave_node(program, function, node),
                 }
             }
         }
     }
 
-    fn call(mut self, program: &WitnessProgram, call: &ProgramCall) -> Vec<PartialExecution> {
+    fn make_call(mut self, program: &WitnessProgram, call: &ProgramCall) -> Vec<PartialExecution> {
         let Some(ExecutionFrame::Code { calls_made, .. }) = self.frames.last_mut() else { unreachable!("only code calls") };
         *calls_made += 1;
         let mut next = Vec::new();
@@ -230,7 +233,7 @@ impl PartialExecution {
             next.push(self.clone());
         }
         if can.unwinds {
-            next.extend(self.clone().unwind(program));
+            next.extend(self.clone().unwound_states(program));
         }
         if can.ends_run {
             self.frames.clear();
@@ -239,16 +242,16 @@ impl PartialExecution {
         next
     }
 
-    /// Returns all states that can follow if the innermost frame's call unwinds: control enters a landing pad in one of the frames, or
-    /// leaves all frames.
-    fn unwind(self, program: &WitnessProgram) -> Vec<PartialExecution> {
+    /// Returns all states that can follow when an exception leaves the innermost call: either a landing pad in one of the frames is
+    /// entered, or the exception leaves all frames.
+    fn unwound_states(self, program: &WitnessProgram) -> Vec<PartialExecution> {
         let mut this = self;
         let mut next = Vec::new();
         while let Some(frame) = this.frames.last().cloned() {
             if let ExecutionFrame::Code { function, node, .. } = frame {
                 let of = program.function(function);
                 let pads = of.graph.out(node).iter().filter(|e| of.edges[e.index()] != WitnessEdgeKind::Flow);
-                next.extend(pads.map(|pad| this.follow(program, function, *pad)));
+                next.extend(pads.map(|pad| this.follow_edge(program, function, *pad)));
                 if of.graph.out(node).iter().any(|e| of.edges[e.index()] == WitnessEdgeKind::AlwaysCaught) {
                     return next;
                 }
@@ -262,7 +265,7 @@ impl PartialExecution {
     fn leave_node(mut self, program: &WitnessProgram, function: WitnessFunctionId, node: Node) -> Vec<PartialExecution> {
         let of = program.function(function);
         let flow = of.graph.out(node).iter().filter(|e| of.edges[e.index()] == WitnessEdgeKind::Flow);
-        let mut next: Vec<PartialExecution> = flow.map(|edge| self.follow(program, function, *edge)).collect();
+        let mut next: Vec<PartialExecution> = flow.map(|edge| self.follow_edge(program, function, *edge)).collect();
         if node == of.graph.exit() {
             self.pop_frame();
             next.push(self);
@@ -271,7 +274,7 @@ impl PartialExecution {
     }
 }
 
-/// All possible witnesses of one kind in a function.
+/// Returns all events of one kind that a trace of this function can contain: a witness for each node with code, or for each edge.
 pub fn witnesses_of(program: &WitnessProgram, kind: WitnessKind, function: WitnessFunctionId) -> Vec<Witness> {
     let WitnessFunction { graph, nodes, .. } = program.function(function);
     match kind {
@@ -283,10 +286,10 @@ pub fn witnesses_of(program: &WitnessProgram, kind: WitnessKind, function: Witne
     }
 }
 
-/// Collects all blocks of a reconstructed execution.
+/// Returns the basic blocks of the execution that `walk` reconstructs from traces.
 ///
 /// # Errors
-/// The traces contradict the graph, or do not determine the execution.
+/// The traces contradict the program's graphs, or several executions have the same traces.
 pub fn blocks_of<I: Iterator<Item = Witness>>(walk: &mut Reconstructor<I>) -> Result<Vec<(WitnessFunctionId, Node)>, ReconstructError> {
     let mut blocks = Vec::new();
     while let Some(event) = walk.next_event()? {

@@ -1,19 +1,19 @@
-//! SplitMix64, a small random number generator (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014,
+//! The small random number generator SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014,
 //! figure 17).
 
-/// A random number generator.
+/// A generator of random numbers. The same seed gives the same numbers on all machines.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
 }
 
 impl Random {
-    /// Creates a generator from a seed.
+    /// Creates a generator that starts from the given seed.
     pub fn new(seed: u64) -> Random {
         Random { state: seed }
     }
 
-    /// Returns the next random number.
+    /// Returns the next random number, which is any 64-bit number.
     pub fn number(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -43,7 +43,7 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// Returns a random element.
+    /// Returns a random element of a slice.
     ///
     /// # Panics
     /// If the slice is empty.

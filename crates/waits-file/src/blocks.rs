@@ -1,8 +1,8 @@
-//! Attributes the time between two calls to the code that the thread executed.
+//! Attributes the time between two recorded calls of a thread to the code that it executed in between.
 //!
-//! A block is the time span between two calls. If the block has enough samples, its time is divided in proportion to them. Otherwise, it
-//! is divided in proportion to the samples in all of the thread's blocks between the same two call stacks. Without any such samples, the
-//! time is attributed to the functions that both call stacks have in common. The parts add up to the block's length in nanoseconds.
+//! The time between two calls is called a *block*. If the block has enough samples, its time is divided in proportion to them. Otherwise,
+//! it is divided in proportion to the samples in all of the thread's blocks between the same two call stacks. If there are none, the time
+//! is attributed to the functions that both call stacks have in common. The parts always add up to the length of the block in nanoseconds.
 
 use crate::codes::{Codes, find_own_frames};
 use crate::process_file::ProcessFile;
@@ -15,32 +15,34 @@ use trodden_waits::analysis::TimeBlock;
 use trodden_waits::{CodeId, LocationState};
 use trodden_wire::waits::{NO_STACK, SampleRecord, kind};
 
-/// Minimum number of samples for a block to be divided by its own samples.
+/// Minimum number of samples in a block with which its time is divided by its own samples alone.
 const MIN_OWN_SAMPLES: usize = 8;
-/// Maximum number of codes per block. Samples of all other codes count for the most frequent code.
+/// Maximum number of codes among which the time of a block is divided. Samples of the other codes are added to those of the most frequent
+/// one.
 const MAX_CODES: usize = 12;
 
-/// Numbers of the call stacks before and after a block; `NO_STACK` before the thread's first call and after its last.
+/// Numbers of the call stacks before and after a block. `NO_STACK` stands for the start and the end of the thread.
 type StackPair = (u32, u32);
 
-/// A thread's samples and stacks.
+/// A thread's samples and call stacks, and what has been derived from them.
 #[derive(Default)]
 pub struct ThreadBlocks {
-    /// For each sample: the index of the call that follows it, and its code.
+    /// For each sample: the number of the thread's records when it was taken, which identifies the block, and the code that it interrupted.
     samples: Vec<(u32, CodeId)>,
     next_sample: usize,
-    /// Sample counts of all blocks between the same two stacks.
+    /// For each pair of stacks: the number of samples of each code in all blocks between them.
     pools: HashMap<StackPair, Vec<(CodeId, u64)>>,
     stacks: Vec<Vec<u64>>,
     frames_by_stack: HashMap<u32, Vec<StackFrame>>,
-    /// Code and line of blocks without samples.
+    /// For each pair of stacks: the code and line to which blocks without samples are attributed.
     unsampled: HashMap<StackPair, (CodeId, u32)>,
-    /// Codes of call sites by stack and called function.
+    /// For each stack and called function: the number of the call site.
     sites: HashMap<(u32, u16), CodeId>,
 }
 
 impl ThreadBlocks {
-    /// Reads a thread's samples and stacks, and iterates over its calls once.
+    /// Reads a thread's samples and stacks. Counts the samples between each pair of stacks, for which all of the thread's calls are read
+    /// once.
     pub fn read(thread: &ThreadRecording, process: &ProcessFile, names: &mut BlockNames) -> Result<Self> {
         let stacks = thread.stacks()?;
         let records = thread.samples()?;
@@ -58,11 +60,11 @@ impl ThreadBlocks {
         };
         let samples: Vec<(u32, CodeId)> = records.iter().map(|sample| (sample.calls, name(sample, taken.next().flatten()))).collect();
         let mut blocks = ThreadBlocks { samples, stacks, ..ThreadBlocks::default() };
-        blocks.count_pools(thread)?;
+        blocks.count_samples_by_stack_pair(thread)?;
         Ok(blocks)
     }
 
-    fn count_pools(&mut self, thread: &ThreadRecording) -> Result<()> {
+    fn count_samples_by_stack_pair(&mut self, thread: &ThreadRecording) -> Result<()> {
         let mut pools: HashMap<StackPair, HashMap<CodeId, u64>> = HashMap::new();
         let mut before = NO_STACK;
         for (index, call) in (0..).zip(thread.calls()) {
@@ -72,7 +74,7 @@ impl ThreadBlocks {
             if is_auxiliary(call.kind) {
                 continue;
             }
-            for (_, code) in self.take_samples(index) {
+            for (_, code) in self.take_samples_before(index) {
                 *pools.entry((before, call.stack)).or_default().entry(code).or_default() += 1;
             }
             before = call.stack;
@@ -82,8 +84,8 @@ impl ThreadBlocks {
         Ok(())
     }
 
-    /// Consumes the samples in the block before a call.
-    fn take_samples(&mut self, index: u32) -> Vec<(u32, CodeId)> {
+    /// Returns the samples in the block before the record at `index`, and moves on to the next block.
+    fn take_samples_before(&mut self, index: u32) -> Vec<(u32, CodeId)> {
         let from = self.next_sample;
         while self.samples.get(self.next_sample).is_some_and(|(calls, _)| *calls <= index) {
             self.next_sample += 1;
@@ -91,8 +93,8 @@ impl ThreadBlocks {
         self.samples[from..self.next_sample].to_vec()
     }
 
-    /// Divides the `ns` nanoseconds between a call with the stack `before` and the call at `index` with the stack `next`. Must be called
-    /// with ascending `index`.
+    /// Divides the block of `ns` nanoseconds before the call at `index` among codes. `before` and `next` are the stacks of the calls before
+    /// and after the block. Must be called in ascending order of `index`.
     pub fn divide_block(
         &mut self,
         names: &mut BlockNames,
@@ -101,7 +103,7 @@ impl ThreadBlocks {
         (before, next): StackPair,
         ns: u64,
     ) -> Vec<TimeBlock> {
-        let samples = self.take_samples(index);
+        let samples = self.take_samples_before(index);
         if samples.len() >= MIN_OWN_SAMPLES {
             let mut counts: HashMap<CodeId, u64> = HashMap::new();
             samples.iter().for_each(|(_, code)| *counts.entry(*code).or_default() += 1);
@@ -128,7 +130,7 @@ impl ThreadBlocks {
         Some(self.frames_by_stack.entry(stack).or_insert_with(|| find_own_frames(&mut names.symbols, process, None, addresses)).clone())
     }
 
-    /// Returns the code of the call site from which a call with this stack is made. `name` is the called function's name.
+    /// Returns the call site of a call with this stack, as a code. `name` is the name of the called function.
     pub fn call_site(&mut self, names: &mut BlockNames, process: &ProcessFile, stack: u32, function: u16, name: &'static str) -> CodeId {
         if let Some(code) = self.sites.get(&(stack, function)) {
             return *code;
@@ -140,23 +142,24 @@ impl ThreadBlocks {
     }
 }
 
-/// A recording's codes and symbols.
+/// All codes of a recording, and what is needed to name them.
 #[derive(Default)]
 pub struct BlockNames {
     /// Code blocks and call sites by number.
     pub codes: Codes,
     /// Functions and lines by address.
     pub symbols: SymbolCache,
-    /// The paths that samples interrupted, if streams of the same run were given.
+    /// Finds the paths that samples interrupted; `None` unless the path streams of the same run were given.
     pub paths: Option<Box<dyn SamplePaths>>,
 }
 
-/// Returns true if a record is not a call, but supplements the call before or after it.
+/// Returns true if a record is not a call of its own, but adds data to the call before or after it.
 pub fn is_auxiliary(kind: u16) -> bool {
     matches!(kind, kind::COMPLETED | kind::SENDRECV_RECV | kind::MEETING_SEND | kind::MEETING_RECV | kind::CPU_AT_ENTER)
 }
 
-/// Keeps the [`MAX_CODES`] most frequent codes, in a deterministic order. Adds the counts of the others to the most frequent code.
+/// Keeps the [`MAX_CODES`] codes with the most samples, in a deterministic order. The samples of the other codes are added to those of the
+/// first.
 fn keep_top_codes(mut counts: Vec<(CodeId, u64)>) -> Vec<(CodeId, u64)> {
     counts.sort_by_key(|(code, count)| (std::cmp::Reverse(*count), *code));
     let rest: u64 = counts.iter().skip(MAX_CODES).map(|(_, count)| count).sum();

@@ -1,33 +1,34 @@
-//! Causes of waiting by function, which are the first part of a report.
+//! Sums up by function what causes other threads to wait, for the first part of a report.
 
 use crate::replay::Replayed;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use trodden_waits::{LocationId, LocationState, find_causes};
 
-/// Code that causes other locations to wait.
+/// Code that makes other threads wait. A *location* is a thread of a process.
 #[derive(Clone, Debug)]
 pub struct CodeCause {
     /// The name of the function that contains the code.
     pub function: String,
-    /// The function's callers, each with the waiting in ns that its calls cause, largest first. Empty for the outermost function.
+    /// The functions that call this function, each with the waiting time in ns that its calls cause, largest first. Empty for the outermost
+    /// function.
     pub callers: Vec<(String, u64)>,
     /// Source file of the function; empty if unknown.
     pub file: String,
-    /// The line that causes the most waiting; 0 if unknown.
+    /// The line that causes the most waiting time; 0 if unknown.
     pub line: u32,
     /// The location that executes the code.
     pub location: LocationId,
-    /// The location's state while it executes the code.
+    /// The state of the location at that time, such as computing or sleeping.
     pub state: LocationState,
-    /// Waiting that the code causes, in ns.
+    /// The waiting time that the code causes, in ns.
     pub ns: u64,
 }
 
-/// Function, file, location, state.
+/// The path of the function, its file, and the location and its state.
 type CauseKey<'a> = (&'a [String], &'a str, LocationId, LocationState);
 
-/// The waiting in ns that a cause accounts for, in total, by line and by caller.
+/// The waiting time in ns that is attributed to a cause: in total, by line, and by caller.
 #[derive(Default)]
 struct CauseSum<'a> {
     ns: u64,
@@ -45,11 +46,11 @@ impl CauseSum<'_> {
     }
 }
 
-/// Sums up causes by function, location and state, largest first.
+/// Sums up causes of waiting by function, location and state, largest first.
 ///
-/// A function with several callers may be a common helper. If one caller accounts for nearly all of the helper's waiting on a location,
-/// and other locations hardly execute that caller, the caller is named instead. A caller that makes no recorded call is also named if its
-/// waiting is spread over several callees.
+/// For a helper that several functions call, naming the helper explains little. If nearly all of the waiting that it causes on a location
+/// is due to one caller, and this caller runs almost only on that location, the caller is named instead. A caller is also named instead of
+/// its callees if it makes no recorded call and its waiting is spread over several callees.
 pub fn sum_by_function(replayed: &Replayed) -> Vec<CodeCause> {
     let codes = &replayed.names.codes;
     let (callers, executed) = (find_callers_by_function(replayed), sum_time_by_function(replayed));
@@ -64,7 +65,7 @@ pub fn sum_by_function(replayed: &Replayed) -> Vec<CodeCause> {
     let mut sums: HashMap<CauseKey, CauseSum> = HashMap::new();
     for (cause, depth) in found.iter().zip(&depth) {
         let code = codes.get(cause.step.code);
-        // If the caller is named instead of a helper, the line is where the caller calls the helper.
+        // If a caller is named instead of its callee, the line is that of the call.
         let (file, line) = code.call_place(*depth).unwrap_or((&code.file, codes.line(cause.step.code)));
         let function = &code.path[depth.saturating_sub(1)..*depth];
         let sum = sums.entry((function, file, cause.step.location, cause.step.state)).or_default();
@@ -88,7 +89,7 @@ fn find_callers_by_function(replayed: &Replayed) -> HashMap<&str, HashSet<&str>>
     callers
 }
 
-/// Returns each function's inclusive time in ns, by location.
+/// Returns for each function and location the inclusive time in ns.
 fn sum_time_by_function(replayed: &Replayed) -> HashMap<&str, HashMap<LocationId, u64>> {
     let mut executed: HashMap<&str, HashMap<LocationId, u64>> = HashMap::new();
     for (id, ns) in &replayed.outcome.executed {
@@ -101,14 +102,14 @@ fn sum_time_by_function(replayed: &Replayed) -> HashMap<&str, HashMap<LocationId
     executed
 }
 
-/// Returns the functions that make a recorded call, directly or indirectly.
+/// Returns the functions that make recorded calls, directly or through other functions.
 fn find_calling_functions(replayed: &Replayed) -> HashSet<&str> {
     let calls = replayed.names.codes.iter().filter(|(_, code)| code.call.is_some());
     calls.flat_map(|(_, code)| &code.path).map(String::as_str).collect()
 }
 
-/// Attributes causes at stack depth `level` to their caller if the caller makes no recorded call and no single callee accounts for most
-/// of its waiting. A thread's outermost function is never named this way.
+/// Moves causes at stack depth `level` up to their callers, where the caller makes no recorded call and no single callee is responsible for
+/// most of its waiting. Causes never move up to a thread's outermost function.
 fn merge_into_callers(
     replayed: &Replayed,
     found: &[trodden_waits::Cause],
@@ -116,7 +117,7 @@ fn merge_into_callers(
     level: usize,
     calling_functions: &HashSet<&str>,
 ) {
-    /// A callee that accounts for at least this share of its caller's waiting remains the cause.
+    /// If a callee has at least this share of its caller's waiting, it remains the cause.
     const MIN_MAIN_SHARE: f64 = 2.0 / 3.0;
     if level < 3 {
         return;
@@ -137,8 +138,8 @@ fn merge_into_callers(
     }
 }
 
-/// Attributes causes at stack depth `level` to their caller if the function is a common helper and the caller meets two conditions: it
-/// accounts for nearly all of the helper's waiting on the location, and it runs almost exclusively on that location.
+/// Moves causes at stack depth `level` up to their callers, where the function is a helper with several callers. The caller must be
+/// responsible for nearly all of the waiting that the helper causes on the location, and must run almost only on that location.
 fn attribute_to_callers(
     replayed: &Replayed,
     found: &[trodden_waits::Cause],
@@ -147,8 +148,8 @@ fn attribute_to_callers(
     callers: &HashMap<&str, HashSet<&str>>,
     executed: &HashMap<&str, HashMap<LocationId, u64>>,
 ) {
-    /// Minimum share for both conditions: the caller's share in the helper's waiting, and the location's share in the caller's time.
-    const MIN_SHARE: f64 = 0.8;
+    /// Minimum share in both conditions: of the caller in the helper's waiting, and of the location in the caller's time.
+    const MIN_CALLER_SHARE: f64 = 0.8;
     let path = |index: usize| &replayed.names.codes.get(found[index].step.code).path;
     let mut sums: HashMap<(&str, LocationId), HashMap<&str, u64>> = HashMap::new();
     for index in (0..found.len()).filter(|index| depth[*index] == level) {
@@ -165,8 +166,8 @@ fn attribute_to_callers(
         let is_helper = callers.get(function).is_some_and(|callers| callers.len() > 1);
         let times = executed.get(caller);
         let here = times.and_then(|times| times.get(&found[index].step.location)).copied().unwrap_or(0);
-        let is_special = here as f64 >= MIN_SHARE * times.map_or(0, |times| times.values().sum::<u64>()) as f64;
-        if is_helper && is_special && function != caller && own as f64 >= MIN_SHARE * all as f64 {
+        let is_special = here as f64 >= MIN_CALLER_SHARE * times.map_or(0, |times| times.values().sum::<u64>()) as f64;
+        if is_helper && is_special && function != caller && own as f64 >= MIN_CALLER_SHARE * all as f64 {
             depth[index] = level - 1;
         }
     }

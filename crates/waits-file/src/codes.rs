@@ -1,8 +1,8 @@
-//! Code blocks and call sites, which the analysis identifies by number.
+//! Numbers for pieces of code, by which the analysis refers to them.
 //!
-//! A code block is a stack of the program's own functions, either from a sample or as the common part of the call stacks before and after
-//! a block of time. A call site is a stack with the line of the call. Lines within a code block have separate weights and do not
-//! distinguish steps.
+//! A code is either a code block or a call site. A code block is a call stack without frames of system libraries: that of a sample, or the
+//! common part of the stacks before and after a block of time. A call site is such a stack together with the line of a recorded call. The
+//! lines of a code block are not part of its identity. Instead, each line has a weight.
 
 use crate::process_file::ProcessFile;
 use crate::sample_paths::TimedPath;
@@ -15,23 +15,23 @@ use trodden_waits::CodeId;
 /// A code block or call site.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CodeLocation {
-    /// Functions on the stack, outermost first. The last function is executing.
+    /// Names of the functions on the stack, outermost first. The last one is being executed.
     pub path: Vec<String>,
     /// For each function but the last, the file and line where it calls the next one.
     pub calls: Vec<(String, u32)>,
-    /// Source file of the last function; empty if unknown.
+    /// Source file of the last function in `path`; empty if unknown.
     pub file: String,
-    /// The function that is called; `None` unless this is a call site.
+    /// For a call site, the function that is called; `None` for a code block.
     pub call: Option<&'static str>,
-    /// The call's line; 0 unless this is a call site.
+    /// For a call site, the line of the call; 0 for a code block.
     pub call_line: u32,
-    /// The Ball-Larus path that was executed; `None` unless the run's streams are available.
+    /// The Ball-Larus path that was executed; `None` unless the run's path streams are available.
     pub taken_path: Option<TimedPath>,
 }
 
 impl CodeLocation {
-    /// Returns the file and line where the function at `depth` calls the next function; the outermost function has depth 1. Returns
-    /// `None` for the last function.
+    /// Returns the file and line of the call by the function at `depth` to the next function on the stack. The outermost function has depth
+    /// 1. Returns `None` for the last function, which calls none.
     pub fn call_place(&self, depth: usize) -> Option<(&str, u32)> {
         self.calls.get(depth.checked_sub(1)?).map(|(file, line)| (file.as_str(), *line))
     }
@@ -42,10 +42,11 @@ impl CodeLocation {
     }
 }
 
-/// Weight of a sample: one kernel tick in ns. A block without samples has its time as weight.
+/// Weight in ns that a sample adds to its line: the period of the kernel's timer, which limits the sampling rate. A block without samples
+/// adds its own length instead.
 const SAMPLE_WEIGHT_NS: u64 = 4_000_000;
 
-/// The program's own frames on a stack, innermost first. If there are none, the stack's innermost frame.
+/// The frames of a stack that belong to the program itself, innermost first. If there are none, only the innermost frame.
 type OwnFrames = Vec<StackFrame>;
 
 /// All codes by number.
@@ -57,9 +58,9 @@ pub struct Codes {
 }
 
 impl Codes {
-    /// Returns the number of a code. Assigns the next number to a new code.
+    /// Returns the number of a code. A new code gets the next number.
     pub fn intern(&mut self, mut code: CodeLocation) -> CodeId {
-        // Control characters are escaped, because reports print names within a line.
+        // Unprintable characters in names are escaped, because reports print several names in a line.
         let names = code.path.iter_mut().chain(code.calls.iter_mut().map(|(file, _)| file)).chain([&mut code.file]);
         names.filter(|name| name.contains(escape::is_unprintable)).for_each(|name| *name = escape::escape_line(name));
         if let Some(id) = self.ids.get(&code) {
@@ -82,7 +83,7 @@ impl Codes {
         (0..).map(CodeId).zip(self.codes.iter().map(Rc::as_ref))
     }
 
-    /// Returns the line to show for a code in reports: the line of the call, or the line with the largest weight; 0 if unknown.
+    /// Returns the line that reports show for a code: that of a call site's call, or the line with the largest weight; 0 if unknown.
     pub fn line(&self, id: CodeId) -> u32 {
         let code = self.get(id);
         if code.call.is_some() {
@@ -94,7 +95,7 @@ impl Codes {
             .map_or(0, |(line, _)| *line)
     }
 
-    /// Returns the number of a pseudo-code that is not a function, such as start-up.
+    /// Returns the number of an entry that is not a function, such as the start-up of a thread.
     pub fn intern_pseudo_code(&mut self, name: &str) -> CodeId {
         self.intern(CodeLocation {
             path: vec![name.into()],
@@ -106,7 +107,7 @@ impl Codes {
         })
     }
 
-    /// Returns the number of the call site from which the innermost own frame calls `call`.
+    /// Returns the number of the call site at which the innermost of the program's own functions makes the recorded call `call`.
     pub fn intern_call_site(&mut self, own: &OwnFrames, call: &'static str) -> CodeId {
         let (file, call_line) = own.first().map_or((String::new(), 0), |frame| (frame.file.clone(), frame.line));
         self.intern(CodeLocation {
@@ -119,14 +120,14 @@ impl Codes {
         })
     }
 
-    /// Returns the number of a sample's code block, and adds the sample's weight to its line.
+    /// Returns the number of the code block that a sample interrupted, and adds the sample's weight to the line.
     pub fn intern_sample(&mut self, own: &OwnFrames, taken_path: Option<TimedPath>) -> CodeId {
         let id = self.intern_block(own, taken_path);
         self.add_line_weight(id, own.first().map_or(0, |frame| frame.line), SAMPLE_WEIGHT_NS);
         id
     }
 
-    /// Adds a time to the weight of a line in a code block.
+    /// Adds a time in ns to the weight of a line in a code block.
     pub fn add_line_weight(&mut self, id: CodeId, line: u32, ns: u64) {
         let weight = self.lines.entry(id).or_default().entry(line).or_default();
         *weight = weight.saturating_add(ns);
@@ -137,8 +138,8 @@ impl Codes {
         self.lines.get(&id)
     }
 
-    /// Returns the code of a block without samples: the common part of the call stacks before and after it. Also returns the line in the
-    /// innermost common function from which the second call is made.
+    /// Returns the code block of time without samples: the part that the call stacks before and after it have in common. Also returns the
+    /// line from which the innermost common function makes the second call.
     pub fn intern_common_block(&mut self, before: Option<&OwnFrames>, next: Option<&OwnFrames>) -> (CodeId, u32) {
         let own = match (before, next) {
             (Some(before), Some(next)) => {
@@ -166,7 +167,7 @@ fn function_path(own: &OwnFrames) -> Vec<String> {
     own.iter().rev().map(|frame| frame.function.clone()).collect()
 }
 
-/// Returns the program's own frames on a stack of return addresses. `at` is the current instruction's address, if known.
+/// Returns the program's own frames on a stack of return addresses. `at` is the address of the current instruction, if known.
 pub fn find_own_frames(symbols: &mut SymbolCache, process: &ProcessFile, at: Option<u64>, stack: &[u64]) -> OwnFrames {
     let returns = stack.iter().map(|address| address.wrapping_sub(1));
     let mut all = Vec::new();
@@ -174,9 +175,9 @@ pub fn find_own_frames(symbols: &mut SymbolCache, process: &ProcessFile, at: Opt
         all.extend(symbols.frames(process, address).iter().cloned());
     }
     let mut own: OwnFrames = all.iter().filter(|frame| frame.is_own).cloned().collect();
-    // A closure that is inlined into its enclosing function counts as part of that function.
+    // A Rust closure that is inlined into its enclosing function counts as part of that function.
     let is_within = |inner: &StackFrame, outer: &StackFrame| inner.function.strip_suffix("::{{closure}}") == Some(&outer.function);
-    // The C library's start-up code has no lines, so this drops it.
+    // Frames without source lines are dropped if others have lines. These are mostly the C library's start-up code.
     if own.iter().any(|frame| !frame.file.is_empty()) {
         own.retain(|frame| !frame.file.is_empty());
     }

@@ -1,4 +1,5 @@
-//! Converts recorded calls to the analysis's calls. Translates ranks to processes, and handles and addresses to unique numbers.
+//! Converts the calls in a recording to those of the analysis. Ranks become processes, and handles and addresses become numbers that are
+//! unique in the recording.
 
 use crate::ranks::RankList;
 use crate::recording::{Process, RecordedCalls, WaitsRecording};
@@ -11,39 +12,40 @@ use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallName, CallRecord, NO_PEER, ROOT
 
 const COMM_WORLD: u64 = 1;
 const COMM_SELF: u64 = 2;
-/// Maximum size in bytes of messages that all common MPI libraries buffer. The send of such a message does not wait for its receive.
+/// Maximum size in bytes of messages that all common MPI libraries buffer, so that a send does not wait for the receive.
 pub const MAX_BUFFERED_BYTES: u64 = 4096;
-/// Flag in a communicator's number that separates the messages of neighbourhood collectives from the program's own messages.
+/// Flag in the number of a communicator. It keeps messages of neighbourhood collectives apart from messages that the program sends itself.
 const NEIGHBOUR_FLAG: u64 = 1 << 62;
 const BARRIERS: [&str; 6] = ["MPI_Barrier", "MPI_Ibarrier", "MPI_Barrier_init", "MPIX_Barrier_init", "MPI_Win_fence", "MPI_Finalize"];
-/// Name suffixes of operations in which a member may contribute no data to some of the others.
+/// Endings of the names of operations in which a member may send no data to some of the others, and therefore need not make them wait.
 const NONBINDING_SUFFIXES: [&str; 9] =
     ["v", "w", "v_init", "w_init", "Reduce_scatter", "Ireduce_scatter", "Reduce_scatter_init", "Comm_idup", "Win_fence"];
-/// The recorded result of a wait if the thread was woken. Other results are error numbers.
+/// Recorded as the result of a wait if the thread was woken. Other results are error numbers.
 const WOKEN_RESULT: u64 = 0;
-/// The recorded result of a futex wait that returned at once because the value had changed.
+/// Recorded as the result of a futex wait that returned at once, because the value in memory was not the expected one.
 const EAGAIN: u64 = 11;
-/// Recorded size of a collective operation without data, from which MPI libraries may return early.
+/// Recorded as the size of a collective operation that transfers no data. MPI libraries may return from it without waiting.
 const NO_DATA_SIZE: u64 = u64::MAX;
 
-/// The processes of one `MPI_COMM_WORLD`.
+/// The processes that share one `MPI_COMM_WORLD`.
 #[derive(Debug)]
 struct MpiJob {
     size: u32,
-    /// The recorded processes by rank.
+    /// The recorded processes of the job by rank. Other processes may not have been recorded.
     processes: HashMap<u32, ProcessId>,
 }
 
-/// The conversion's state, which spans all processes.
+/// State of the conversion. It is shared by all processes, because calls refer to other processes.
 #[derive(Debug, Default)]
 pub struct Converter {
-    /// Job and rank of each process; `None` for a process without MPI.
+    /// For each process, the index of its job and its rank; `None` for a process without MPI.
     ranks: Vec<Option<(u32, u32)>>,
     jobs: Vec<MpiJob>,
     communicators: HashMap<(u32, u64), CommunicatorId>,
     /// Process IDs of all recorded processes.
     pids: HashSet<u32>,
-    /// Communicators of pending receives from any source, by request.
+    /// For each request of a pending receive from any source, its communicator. Only the completion shows the source, as a rank in that
+    /// communicator.
     wildcards: HashMap<(ProcessId, u64), u64>,
 }
 
@@ -59,7 +61,7 @@ impl Converter {
 
     fn add_process(&mut self, id: ProcessId, process: &Process) {
         let Some(mpi) = &process.file.mpi else { return self.ranks.push(None) };
-        // Ranks are unique within a job. The process therefore joins the first job of its size in which its rank is still free.
+        // Ranks are unique within a job. A process therefore belongs to the first job of its size that does not have this rank yet.
         let fits = |job: &MpiJob| job.size == mpi.size && mpi.rank < job.size && !job.processes.contains_key(&mpi.rank);
         let job = self.jobs.iter().position(fits).unwrap_or_else(|| {
             self.jobs.push(MpiJob { size: mpi.size, processes: HashMap::new() });
@@ -71,20 +73,20 @@ impl Converter {
         self.ranks.push(Some((job as u32, mpi.rank)));
     }
 
-    /// Returns, for each job with missing ranks, the number of missing ranks and the job's size.
+    /// Returns the number of unrecorded ranks and the size of each job that is not completely recorded.
     pub fn missing_ranks(&self) -> Vec<(usize, usize)> {
         let missing = |job: &MpiJob| (job.size as usize - job.processes.len(), job.size as usize);
         self.jobs.iter().map(missing).filter(|(missing, _)| *missing > 0).collect()
     }
 
-    /// Converts a thread's call. Calls that cannot be interpreted become [`Call::Other`].
+    /// Converts a recorded call. A call that cannot be interpreted becomes [`Call::Other`].
     pub fn convert_call(
         &mut self,
         process: &Process,
         id: ProcessId,
         thread_token: u64,
         record: &CallRecord,
-        parts: &mut ConvertedParts,
+        parts: &mut SupplementaryRecords,
     ) -> Call {
         self.convert_known_call(process, id, thread_token, record, parts).unwrap_or(Call::Other)
     }
@@ -95,7 +97,7 @@ impl Converter {
         id: ProcessId,
         thread_token: u64,
         record: &CallRecord,
-        parts: &mut ConvertedParts,
+        parts: &mut SupplementaryRecords,
     ) -> Option<Call> {
         let object = object_id(process, record.kind, record.object);
         let request = RequestId(record.request);
@@ -136,7 +138,7 @@ impl Converter {
         record: &CallRecord,
         id: ProcessId,
         thread_token: u64,
-        parts: &mut ConvertedParts,
+        parts: &mut SupplementaryRecords,
         object: ObjectId,
     ) -> Call {
         let is_woken = record.size_or_count == WOKEN_RESULT;
@@ -159,17 +161,17 @@ impl Converter {
             kind::CONDITION_WAKE | kind::SEMAPHORE_POST | kind::FUTEX_WAKE => Call::Wake(object, record.size_or_count),
             kind::BARRIER => Call::ThreadBarrier(object, record.size_or_count.min(u64::from(u32::MAX)) as u32),
             kind::THREAD_CREATE => Call::Create(thread_token_of(id, record.object)),
-            kind::THREAD_EXIT if record.function == CallName::process_exit as u16 => Call::End(child_token(process.file.number)),
+            kind::THREAD_EXIT if record.function == CallName::process_exit as u16 => Call::End(child_process_token(process.file.number)),
             kind::THREAD_EXIT => Call::End(thread_token_of(id, thread_token)),
             kind::JOIN => Call::Join(thread_token_of(id, record.object)),
-            kind::FORK => Call::Create(child_token(record.object as u32)),
-            kind::PROCESS_WAIT if self.is_recorded_pid(record.object) => Call::Join(child_token(record.object as u32)),
+            kind::FORK => Call::Create(child_process_token(record.object as u32)),
+            kind::PROCESS_WAIT if self.is_recorded_pid(record.object) => Call::Join(child_process_token(record.object as u32)),
             kind::BLOCKED | kind::PROCESS_WAIT => Call::Blocked,
             _ => Call::Other,
         }
     }
 
-    /// Returns true if `result`, the return value of a call that waits for a process, is the ID of a recorded process.
+    /// Returns true if a recorded process has this ID. `result` is the return value of a call like `waitpid`.
     fn is_recorded_pid(&self, result: u64) -> bool {
         u32::try_from(result).is_ok_and(|number| self.pids.contains(&number))
     }
@@ -188,7 +190,7 @@ impl Converter {
         Some(Message { communicator: self.communicator_id(id, record.object)?, peer, tag, is_buffered })
     }
 
-    /// Converts a call that synchronises with several processes: a window's access epoch, or a neighbourhood collective.
+    /// Converts a call that exchanges messages with several processes: a call of a window's epoch, or a neighbourhood collective.
     fn convert_exchange(&mut self, process: &Process, id: ProcessId, record: &CallRecord, members: &[CallRecord]) -> Option<Call> {
         let wait_kind = match record.function {
             epoch if epoch == CallName::MPI_Win_start as u16 => WaitKind::LatePost,
@@ -227,7 +229,7 @@ impl Converter {
 
     fn communicator_id(&mut self, id: ProcessId, communicator: u64) -> Option<CommunicatorId> {
         let (job, _) = self.ranks[id.0 as usize]?;
-        // `MPI_COMM_SELF` is a different communicator in each process.
+        // Each process has its own `MPI_COMM_SELF`, so its number must include the process.
         let key = match communicator {
             0 => return None,
             COMM_SELF => (u32::MAX - id.0, COMM_SELF),
@@ -270,8 +272,7 @@ impl Converter {
         })
     }
 
-    /// Converts a collective operation on an intercommunicator. The root belongs to one group, and all members that exchange data with it
-    /// belong to the other group.
+    /// Converts a collective operation on an intercommunicator, in which a root exchanges data only with members of the other group.
     fn intercommunicator_collective(
         &mut self,
         id: ProcessId,
@@ -281,7 +282,7 @@ impl Converter {
         remote: &RankList,
     ) -> Option<Collective> {
         let own = local.position(world_rank)?;
-        // Both groups are numbered consecutively, starting with the group whose first member has the lower world rank.
+        // The members of both groups are numbered together. The group whose first member has the lower world rank comes first.
         let rank = (if local.get(0) > remote.get(0) { remote.len() } else { 0 } + own) as u32;
         let (rule, size) = match (collective_rule(record.kind), record.peer) {
             (rule @ (CollectiveRule::FromRoot | CollectiveRule::ToRoot), ROOT_PEER) => (rule, 1 + remote.len()),
@@ -295,13 +296,13 @@ impl Converter {
         Some(Collective { communicator, rule, is_root, rank, size: size as u32, is_barrier: false, is_binding })
     }
 
-    /// Returns the token of the call that created a thread. For a process's first thread, that is the call that created the process.
-    /// Returns `None` if the call is not recorded.
+    /// Returns the token by which the call that created a thread refers to it. A process's first thread was created with the process.
+    /// Returns `None` if that call is not recorded.
     pub fn find_creator(&self, process: &Process, id: ProcessId, token: u64) -> Option<ThreadToken> {
         if token != 0 {
             return Some(thread_token_of(id, token));
         }
-        (process.file.mpi.is_none() && self.pids.contains(&process.file.parent)).then(|| child_token(process.file.number))
+        (process.file.mpi.is_none() && self.pids.contains(&process.file.parent)).then(|| child_process_token(process.file.number))
     }
 }
 
@@ -309,7 +310,7 @@ fn is_neighbourhood_exchange(function: u16) -> bool {
     trodden_wire::waits::FUNCTIONS.get(function as usize).is_some_and(|name| name.contains("eighbor_"))
 }
 
-/// Returns the object that a call uses. An object in shared memory has the same number in all processes.
+/// Returns the number of the object on which a call operates. All processes get the same number for an object in shared memory.
 fn object_id(process: &Process, kind: u16, address: u64) -> ObjectId {
     let is_address = (kind::LOCK..=kind::SEMAPHORE_POST).contains(&kind) || matches!(kind, kind::FUTEX_WAIT | kind::FUTEX_WAKE);
     match is_address.then(|| process.file.shared_object(address)).flatten() {
@@ -318,7 +319,7 @@ fn object_id(process: &Process, kind: u16, address: u64) -> ObjectId {
     }
 }
 
-/// Returns true if no member of the named collective operation can leave before all members that it waits for have entered.
+/// Returns true if no member of the collective operation with this name can return before all members that it waits for have entered it.
 pub fn is_binding(name: &str) -> bool {
     !name.starts_with("MPI_File_") && !NONBINDING_SUFFIXES.iter().any(|end| name.ends_with(end))
 }
@@ -327,7 +328,7 @@ fn thread_token_of(process: ProcessId, token: u64) -> ThreadToken {
     ThreadToken(u64::from(process.0) << 32 | token & 0xffff_ffff)
 }
 
-fn child_token(number: u32) -> ThreadToken {
+fn child_process_token(number: u32) -> ThreadToken {
     ThreadToken(1 << 63 | u64::from(number))
 }
 
@@ -349,28 +350,28 @@ fn is_collective(kind: u16) -> bool {
         || kind < kind::PERSISTENT && (kind::COLLECTIVE_ALL..=kind::COLLECTIVE_SCAN).contains(&(kind & !kind::NON_BLOCKING))
 }
 
-/// The auxiliary records that supplement a call.
+/// The records that follow a call and add data to it, such as those of completed requests.
 #[derive(Debug, Default)]
-pub struct ConvertedParts {
+pub struct SupplementaryRecords {
     completed: Vec<CallRecord>,
     receive: Option<CallRecord>,
     requests: Vec<CompletedRequest>,
     starts: Vec<RequestId>,
     members: Vec<CallRecord>,
-    /// Total number of these records.
+    /// Number of records that were consumed.
     pub count: u32,
 }
 
-impl ConvertedParts {
-    /// Consumes the auxiliary records that follow a call and belong to it.
+impl SupplementaryRecords {
+    /// Consumes the records that follow a call and belong to it.
     pub fn collect(
         converter: &Converter,
         process: &Process,
         id: ProcessId,
         record: &CallRecord,
         calls: &mut RecordedCalls,
-    ) -> ConvertedParts {
-        let mut parts = ConvertedParts::default();
+    ) -> SupplementaryRecords {
+        let mut parts = SupplementaryRecords::default();
         if record.kind == kind::START {
             parts.starts.push(RequestId(record.request));
         }
@@ -379,7 +380,8 @@ impl ConvertedParts {
                 kind::COMPLETED => true,
                 kind::MEETING_SEND | kind::MEETING_RECV => matches!(record.kind, kind::MEETING | kind::MEETING_INIT),
                 kind::SENDRECV_RECV => record.kind == kind::SENDRECV,
-                // `MPI_Startall` records all requests but the first at the time of its exit.
+                // For `MPI_Startall`, the first request is in the record of the call. The others have records of their own, with the time
+                // at which the call returned.
                 kind::START => record.kind == kind::START && next.enter == next.exit && next.enter == record.exit,
                 _ => false,
             };
@@ -403,7 +405,8 @@ impl ConvertedParts {
 }
 
 impl Converter {
-    /// Returns the source of a completed receive, whose rank is relative to the communicator on which the receive was started.
+    /// Returns the process whose message a receive has received. The recorded rank is relative to the communicator with which the receive
+    /// was started.
     fn find_completed_peer(&self, process: &Process, id: ProcessId, record: &CallRecord) -> Option<ProcessId> {
         let communicator = self.wildcards.get(&(id, record.request)).copied().unwrap_or(COMM_WORLD);
         self.find_peer(process, id, communicator, record.peer)

@@ -1,4 +1,4 @@
-//! Importers for traces from other tools. A trace is read completely and then passed to the analysis in chronological order.
+//! Importers for traces from other tools. A trace is read completely, and then passed to the analysis in chronological order.
 //!
 //! | file | contents |
 //! |---|---|
@@ -29,22 +29,22 @@ use std::path::Path;
 use trodden_waits::analysis::TimeBlock;
 use trodden_waits::{Analysis, AnalysisOptions, Call, CodeId, LocationId, LocationState, ProcessId};
 
-/// Maximum size of a trace in bytes. The entire trace is held in memory.
+/// Maximum size of a trace in bytes. It is limited because the entire trace is held in memory.
 const MAX_TEXT_BYTES: u64 = 4 << 30;
 
 #[derive(Default)]
-pub(crate) struct Imported {
+pub(crate) struct ImportedTrace {
     pub locations: Vec<ImportedLocation>,
     pub names: BlockNames,
     pub notes: Vec<String>,
-    /// Whether the format was recognised. This may be the case even if the trace has no events.
+    /// Whether the trace is in a known format. This may be true for a trace without events.
     pub is_recognised: bool,
 }
 
-impl Imported {
-    /// Creates a trace without events whose format was recognised.
-    fn empty_trace(note: &str) -> Imported {
-        Imported { is_recognised: true, notes: vec![note.to_owned()], ..Imported::default() }
+impl ImportedTrace {
+    /// Creates a trace in a known format that has no events.
+    fn empty_trace(note: &str) -> ImportedTrace {
+        ImportedTrace { is_recognised: true, notes: vec![note.to_owned()], ..ImportedTrace::default() }
     }
 }
 
@@ -64,19 +64,19 @@ pub(crate) struct ImportedEvent {
 
 #[derive(Clone, Debug)]
 pub(crate) enum EventKind {
-    /// The thread executed this code in the given state since its previous event.
+    /// Since its previous event, the thread has executed this code in the given state.
     Run(CodeId, LocationState),
     Enter(Call, CodeId),
     Exit(Call),
 }
 
-/// Reads and decompresses a file. Fails if the content exceeds the given number of bytes.
+/// A function that reads a file and decompresses it if necessary. It fails if the content has more than the given number of bytes.
 pub type Decompress = fn(&Path, u64) -> Result<Vec<u8>>;
 
 /// Analyses a trace from another tool.
 ///
 /// # Errors
-/// Fails if the format is unknown, if the trace is corrupt, or if the function of a prediction has no code in the trace.
+/// The format is unknown, the trace is corrupt, or a function for which a prediction is requested is not in the trace.
 pub fn analyse_trace(path: &Path, report_options: &ReportOptions, decompressed: Decompress) -> Result<Replayed> {
     let imported = read_trace(path, decompressed)?;
     if imported.locations.is_empty() && !imported.is_recognised {
@@ -98,12 +98,12 @@ pub fn analyse_trace(path: &Path, report_options: &ReportOptions, decompressed: 
 
 const PERF_DATA_MAGIC: &[u8] = b"PERFILE2";
 
-/// Returns true if a line contains a scheduler event, which identifies perf's text format.
+/// Returns true if a line contains a context switch in perf's text format.
 pub fn is_scheduler_line(line: &str) -> bool {
     line.contains("sched_switch:")
 }
 
-fn read_trace(path: &Path, decompressed: Decompress) -> Result<Imported> {
+fn read_trace(path: &Path, decompressed: Decompress) -> Result<ImportedTrace> {
     if path.extension().is_some_and(|e| e == "otf2") {
         return otf2::read(path);
     }
@@ -119,7 +119,7 @@ fn read_trace(path: &Path, decompressed: Decompress) -> Result<Imported> {
         _ if ctf::is_babeltrace_text(&text) => ctf::parse(path, &text),
         Some('{' | '[') => chrome::read(path, &text),
         _ if is_scheduler_line(&text) => perf::read(path, &text),
-        _ if perf::is_only_header(&text) => Ok(Imported::empty_trace("the perf recording has no events")),
+        _ if perf::is_only_header(&text) => Ok(ImportedTrace::empty_trace("the perf recording has no events")),
         _ => bail!(
             "cannot recognise the format of {}. Pass a recording (a folder), an OTF2 archive (.otf2), Chrome trace JSON, or text from \
              `perf script` or `babeltrace2` with sched_switch events",
@@ -128,7 +128,7 @@ fn read_trace(path: &Path, decompressed: Decompress) -> Result<Imported> {
     }
 }
 
-/// Returns the number of the code with the given stack of names. `call` is the called function if the code is a call site.
+/// Returns the number of the code with the given stack of function names. For a call site, `call` is the called function.
 pub fn intern_code(names: &mut BlockNames, path: &[&str], call: Option<&'static str>, file: &str, line: u32) -> CodeId {
     let path: Vec<String> = path.iter().map(|name| (*name).to_owned()).collect();
     let id = names.codes.intern(CodeLocation { path, calls: Vec::new(), file: file.to_owned(), call, call_line: line, taken_path: None });
@@ -138,7 +138,7 @@ pub fn intern_code(names: &mut BlockNames, path: &[&str], call: Option<&'static 
     id
 }
 
-fn analyse_once(imported: &Imported, options: AnalysisOptions, is_enabled: bool) -> Replayed {
+fn analyse_once(imported: &ImportedTrace, options: AnalysisOptions, is_enabled: bool) -> Replayed {
     let mut analysis = Analysis::new(options);
     let mut timeline = Timeline { is_enabled, ..Timeline::default() };
     let origin_ns = imported.locations.iter().map(|l| l.begin_ns).min().unwrap_or(0);
@@ -161,7 +161,7 @@ fn analyse_once(imported: &Imported, options: AnalysisOptions, is_enabled: bool)
             continue;
         };
         calls += u64::from(matches!(kind, EventKind::Enter(..)));
-        cursor.apply(kind, id, time_ns - origin_ns, &mut analysis, &mut timeline);
+        cursor.apply_event(kind, id, time_ns - origin_ns, &mut analysis, &mut timeline);
         cursor.time_ns = time_ns;
         cursor.next += 1;
         cursor.collect_blocks(location, id, origin_ns, &mut timeline);
@@ -179,20 +179,20 @@ fn analyse_once(imported: &Imported, options: AnalysisOptions, is_enabled: bool)
     }
 }
 
-/// A location's position while the events of all locations are merged.
+/// The next event of a location, while the events of all locations are merged in chronological order.
 struct MergeCursor {
     /// Index of the next event.
     next: usize,
     time_ns: u64,
-    /// Code that the location has executed since its last call.
+    /// What the location has executed since its last call.
     blocks: Vec<TimeBlock>,
-    /// Entry time and code of the current call.
+    /// The entry time in ns and the call site of the current call.
     open: Option<(u64, CodeId)>,
 }
 
 impl MergeCursor {
-    /// Passes an event to the analysis and the timeline. `now_ns` is relative to the origin.
-    fn apply(&mut self, kind: &EventKind, id: LocationId, now_ns: u64, analysis: &mut Analysis, timeline: &mut Timeline) {
+    /// Passes an event to the analysis and the timeline. `now_ns` is the time since the start of the trace.
+    fn apply_event(&mut self, kind: &EventKind, id: LocationId, now_ns: u64, analysis: &mut Analysis, timeline: &mut Timeline) {
         match kind {
             EventKind::Enter(call, code) => {
                 analysis.enter(id, now_ns, &self.blocks, call, *code);
@@ -209,7 +209,7 @@ impl MergeCursor {
         }
     }
 
-    /// Collects the blocks that were executed before the next call event.
+    /// Consumes events about executed code up to the next call event.
     fn collect_blocks(&mut self, location: &ImportedLocation, id: LocationId, origin_ns: u64, timeline: &mut Timeline) {
         while let Some(ImportedEvent { time_ns, kind: EventKind::Run(code, state) }) = location.events.get(self.next) {
             let ns = time_ns.saturating_sub(self.time_ns);
@@ -221,9 +221,9 @@ impl MergeCursor {
         }
     }
 
-    /// Returns the sort key of the next call event or, after the last event, of the location's end.
+    /// Returns the sort key of the next call event. After the last event, it is that of the end of the location.
     fn sort_key(&self, location: &ImportedLocation, index: usize) -> Reverse<(u64, bool, usize)> {
-        // Times may decrease, which the analysis diagnoses. They must not fall below the location's start, though.
+        // The times of a location may decrease, which the analysis reports, but they must not be before its start.
         let next =
             location.events.get(self.next).map(|event| (event.time_ns.max(location.begin_ns), matches!(event.kind, EventKind::Exit(_))));
         let (time_ns, is_end) = next.unwrap_or((self.time_ns, true));

@@ -1,11 +1,11 @@
-//! Records waiting time, and passes recordings and traces from other tools to the analysis in [`trodden_waits`].
+//! Records waiting time. Reads recordings, and traces from other tools, and passes them to the analysis in [`trodden_waits`].
 //!
 //! | file | contents |
 //! |---|---|
 //! | `record.rs` | running a program under the preload library |
 //! | `recording.rs`, `process_file.rs`, `threads_file.rs`, `ranks.rs` | reading a recording |
 //! | `clock.rs`, `sync.rs` | conversion of ticks to a common time; synchronisation of the clocks of several hosts |
-//! | `symbols.rs`, `codes.rs` | conversion of addresses to functions and lines; code blocks |
+//! | `symbols.rs`, `codes.rs` | conversion of addresses to functions and lines; numbers for pieces of code |
 //! | `blocks.rs`, `sample_paths.rs` | attribution of the time between two calls to code, from samples and stacks; the paths of samples |
 //! | `convert.rs`, `replay.rs` | conversion of records to calls, which are fed to the analysis in chronological order |
 //! | `import.rs`, `import/` | traces from other tools: OTF2, scheduler events of perf and CTF, Chrome trace JSON |

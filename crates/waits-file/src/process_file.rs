@@ -1,4 +1,4 @@
-//! Parses the text file that describes recorded processes. `crates/waits-recorder/src/process.rs` documents its format.
+//! Parses the text file that describes the recorded processes. Its format is documented in `crates/waits-recorder/src/process.rs`.
 
 use crate::ranks::RankList;
 use anyhow::{Result, anyhow, bail};
@@ -11,7 +11,7 @@ use std::path::Path;
 pub struct ProcessFile {
     /// The process ID.
     pub number: u32,
-    /// Tick at which the process's recording started.
+    /// Time in ticks at which recording of the process started.
     pub start: u64,
     /// The parent's process ID.
     pub parent: u32,
@@ -19,25 +19,25 @@ pub struct ProcessFile {
     pub host: String,
     /// The host's boot ID.
     pub boot: String,
-    /// Whether ticks are those of the time-stamp counter.
+    /// Whether ticks are counts of the time-stamp counter rather than nanoseconds.
     pub uses_cycle_counter: bool,
     /// Path of the executable.
     pub program: String,
-    /// The process's MPI library, rank and size; `None` without MPI.
+    /// The process's MPI library, its rank, and the number of ranks; `None` without MPI.
     pub mpi: Option<Mpi>,
-    /// Simultaneous readings of ticks, monotonic clock (ns) and time since 1970 (ns).
+    /// Pairs of simultaneous times, by which ticks are converted: ticks, monotonic clock in ns, and ns since 1970.
     pub anchors: Vec<[u64; 3]>,
-    /// World ranks of the members of each MPI communicator, by the communicator's number.
+    /// For each MPI communicator, by its global number, the world ranks of its members.
     pub communicators: BTreeMap<u64, GroupMembers>,
-    /// Executable mappings, oldest first.
+    /// Executable mappings. Later ones replace earlier ones at the same addresses.
     pub maps: Vec<MappedImage>,
-    /// Mappings of shared memory, oldest first.
+    /// Mappings of shared memory. Later ones replace earlier ones at the same addresses.
     pub shared: Vec<SharedMemory>,
-    /// Problems that the recorder reported.
+    /// Notes of the recorder about calls that are missing or cannot be explained.
     pub notes: Vec<String>,
 }
 
-/// A process's MPI library, and its rank in `MPI_COMM_WORLD`.
+/// A process's MPI library, and its position in `MPI_COMM_WORLD`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mpi {
     /// Name of the MPI library.
@@ -51,7 +51,7 @@ pub struct Mpi {
 /// World ranks of a communicator's members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupMembers {
-    /// Ranks in the process's own group.
+    /// Ranks in the group to which the process belongs.
     pub local: RankList,
     /// Ranks in the other group of an intercommunicator; `None` for other communicators.
     pub remote: Option<RankList>,
@@ -76,16 +76,16 @@ pub struct SharedMemory {
     start: u64,
     end: u64,
     offset: u64,
-    /// Device and inode. Anonymous shared memory has both as well.
+    /// Device and inode of the mapped memory, which also anonymous shared memory has.
     file: (String, u64),
 }
 
 impl ProcessFile {
-    /// Parses a program's process file. Returns the program's process and its forked children, in order of first occurrence. A last line
-    /// without a newline is ignored, because the program was killed while it wrote the line.
+    /// Parses the process file of a program. Returns the process of the program and those of its forked children, in the order in which the
+    /// file mentions them. If the last line has no newline, it is ignored, because the program was killed while it wrote the line.
     ///
     /// # Errors
-    /// Fails if the text has a different format, or if a line is corrupt.
+    /// The text has a different format, or a line is corrupt.
     pub fn parse(path: &Path, text: &str) -> Result<Vec<ProcessFile>> {
         let mut files: Vec<ProcessFile> = Vec::new();
         let mut indices: HashMap<(u32, u64), usize> = HashMap::new();
@@ -142,14 +142,14 @@ impl ProcessFile {
                 None => self.maps.extend(MappedImage::parse(rest)?),
             },
             "note" => self.notes.push(rest.into()),
-            // Newer recorders may write additional kinds of lines.
+            // Unknown lines are ignored, because newer recorders may write them.
             _ => {}
         }
         Ok(())
     }
 
-    /// Returns a number for the object at an address in shared memory, which is the same in all processes that map the memory. Returns
-    /// `None` if the memory is not shared.
+    /// Returns a number for the object at an address. If the memory is shared, all processes that map it get the same number. Returns
+    /// `None` if it is not shared.
     pub fn shared_object(&self, address: u64) -> Option<u64> {
         let memory = self.shared.iter().rev().find(|memory| (memory.start..memory.end).contains(&address))?;
         let mut hasher = DefaultHasher::new();
@@ -189,7 +189,7 @@ fn parse_number(text: &str) -> Result<u64, String> {
 }
 
 impl SharedMemory {
-    /// Parses a line of `/proc/self/maps`. Returns `None` if the line is not a mapping of shared data.
+    /// Parses a line of `/proc/self/maps`. Returns `None` if the line is not a shared mapping of data.
     fn parse(line: &str) -> Result<Option<SharedMemory>, String> {
         let fields: Vec<&str> = line.split_ascii_whitespace().take(5).collect();
         let [addresses, permissions, offset, device, inode] = fields[..] else { return Ok(None) };
@@ -210,7 +210,7 @@ impl MappedImage {
         let hex = |text: &str| u64::from_str_radix(text, 16).map_err(|_| format!("`{text}` is not an address"));
         let (start, end) = fields.next().and_then(|f| f.split_once('-')).ok_or("a mapping without addresses")?;
         let offset = fields.nth(1).ok_or("a mapping without an offset")?;
-        // The path may contain spaces.
+        // The path may contain spaces, so it is the rest of the line from the first slash.
         let path = line.find('/').map(|at| line[at..].trim_end().trim_end_matches(" (deleted)").to_owned());
         let (start, end, offset) = (hex(start)?, hex(end)?, hex(offset)?);
         Ok(path.map(|path| MappedImage { start, end, offset, path }))

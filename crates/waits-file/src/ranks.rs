@@ -1,30 +1,31 @@
-//! A group's ranks, stored as ranges. They take memory in proportion to the length of their textual form rather than to their number.
+//! Ranks of the members of an MPI group. They are stored as ranges, because a group may have very many members that a few characters in a
+//! file describe.
 
-/// World ranks of a group's members in group order; `None` for a process outside `MPI_COMM_WORLD`.
+/// World ranks of a group's members in the order of their ranks in the group. The rank of a process outside `MPI_COMM_WORLD` is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankList {
     ranges: Vec<RankRange>,
     length: usize,
 }
 
-/// Consecutive members of a group whose world ranks are consecutive as well.
+/// Members with consecutive ranks both in the group and in `MPI_COMM_WORLD`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RankRange {
-    /// Rank of the first member in the group.
+    /// Rank in the group of the first of these members.
     begin: usize,
-    /// World rank of the first member; `None` if unknown.
+    /// World rank of the first of these members; `None` if unknown.
     first: Option<u32>,
     count: usize,
 }
 
-/// Maximum number of ranks; MPI stores a rank as an `int`.
+/// Maximum number of ranks in a group, because MPI stores a rank as an `int`.
 const MAX_RANKS: usize = i32::MAX as usize;
 
 impl RankList {
-    /// Appends members: `?` for an unknown member, a rank, or a range of ranks (`4-6`).
+    /// Appends the members that a text names: a world rank, a range of world ranks (`4-6`), or `?` for a member without a world rank.
     ///
     /// # Errors
-    /// Fails if the text has none of these forms, or if the group becomes too large.
+    /// The text has none of these forms, or the group becomes too large.
     pub fn add(&mut self, text: &str) -> Result<(), String> {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let rank = |text: &str| text.parse::<u32>().map_err(|_| format!("`{text}` is not a rank"));
@@ -47,8 +48,8 @@ impl RankList {
         self.length
     }
 
-    /// Returns the world rank of the member with rank `position` in the group. The outer `None` means that the group has no such member;
-    /// the inner `None` means that the world rank is unknown.
+    /// Returns the world rank of the member whose rank in the group is `position`. The outer `None` means that there is no such member, the
+    /// inner `None` that its world rank is unknown.
     pub fn get(&self, position: usize) -> Option<Option<u32>> {
         let index = self.ranges.partition_point(|range| range.begin <= position).checked_sub(1)?;
         let range = self.ranges[index];
@@ -56,7 +57,7 @@ impl RankList {
         (distance < range.count).then_some(range.first.map(|first| first + distance as u32))
     }
 
-    /// Returns the group rank of the member with a world rank.
+    /// Returns the rank in the group of the member with this world rank; `None` if there is no such member.
     pub fn position(&self, rank: u32) -> Option<usize> {
         self.ranges.iter().find_map(|range| {
             let distance = rank.checked_sub(range.first?)? as usize;

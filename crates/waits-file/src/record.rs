@@ -1,4 +1,4 @@
-//! Runs a program under the preload library that records its calls.
+//! Runs a program with the preload library that records its calls.
 
 use crate::recording::{WaitsRecording, count_threads, list_files};
 use anyhow::{Context, Result, bail, ensure};
@@ -20,9 +20,9 @@ use trodden_wire::waits::{OUTPUT_VARIABLE, RATE_VARIABLE};
 
 const PROCESS_MAGIC: &str = "trodden-waits ";
 
-/// The recorder (a preload library), and other libraries to preload.
+/// The preload library that records calls (the *recorder*), and other libraries that the user wants to preload.
 pub struct WaitsRecorder {
-    /// Path of the recorder, which must contain neither spaces nor colons.
+    /// Path of the recorder. It must contain neither spaces nor colons, because these separate libraries in `LD_PRELOAD`.
     pub library: PathBuf,
     /// Previous value of `LD_PRELOAD`, if any.
     pub preloaded: Option<OsString>,
@@ -32,21 +32,21 @@ pub struct WaitsRecorder {
 pub struct RecordedProgram<'a> {
     /// The program and its arguments.
     pub command: &'a [OsString],
-    /// Folder for the recording. `%p` stands for this process's ID, and `%h` for the host name.
+    /// Folder for the recording. `%p` is replaced by the ID of this process, and `%h` by the host name.
     pub output: &'a Path,
-    /// Number of samples per second of each thread's processor time; 0 disables sampling.
+    /// Number of samples per second of each thread's processor time; 0 means no samples.
     pub rate: u32,
 }
 
 impl RecordedProgram<'_> {
-    /// Records a run, logs the number of recorded threads, and returns the command's exit status.
+    /// Records a run of the program. Logs the number of recorded threads, and returns the program's exit status.
     ///
     /// # Errors
-    /// Fails if the folder cannot be created, or if the command cannot be started or recorded.
+    /// The folder cannot be created, or the program cannot be started or recorded.
     pub fn run(&self, recorder: &WaitsRecorder) -> Result<ExitStatus> {
         check_recordable(&self.command[0])?;
         let (folder, status) = forwarding_signals(|begun| {
-            // From here on, a signal does not end this process, so the earlier content is always restored or removed.
+            // Signals no longer end this process here, so the earlier content of the folder is always restored or removed.
             let (folder, earlier) = prepare_folder(self.output)?;
             let mut command = Command::new(&self.command[0]);
             command.args(&self.command[1..]);
@@ -73,7 +73,7 @@ impl RecordedProgram<'_> {
                 ),
             }
         } else {
-            // Show the folder as the user typed it, unless it was a pattern.
+            // The message shows the folder as the user typed it, unless that was a pattern.
             let is_pattern = self.output.to_string_lossy().contains('%');
             let folder = if is_pattern { folder.to_string_lossy() } else { self.output.to_string_lossy() };
             let folder = quote_for_shell(&folder);
@@ -83,7 +83,7 @@ impl RecordedProgram<'_> {
     }
 }
 
-/// Fails if a command cannot be recorded because it is privileged or its address space is limited.
+/// Returns an error if a command cannot be recorded, because it is privileged or its address space is limited.
 fn check_recordable(command: &OsStr) -> Result<()> {
     if let Some((path, what)) = trodden_trace::privileged_file(command, None) {
         bail!(
@@ -104,16 +104,16 @@ fn check_recordable(command: &OsStr) -> Result<()> {
 }
 
 impl WaitsRecorder {
-    /// Checks that the recorder can be preloaded: runs `true` with it and records to `folder`.
+    /// Checks that the recorder can be preloaded, by running `true` with it. The recording is written to `folder`.
     ///
     /// # Errors
-    /// Fails with the loader's message if the loader rejects the library.
+    /// The dynamic linker rejects the library. The error contains its message.
     pub fn check_preload(&self, folder: &Path) -> Result<()> {
         let mut command = Command::new("true");
         command.env("LD_PRELOAD", self.preload_list()).env(OUTPUT_VARIABLE, folder);
         let out = command.output().context("cannot run `true`")?;
         let said = String::from_utf8_lossy(&out.stderr);
-        // If the loader rejects the library, it prints an error message but still runs the program.
+        // If the dynamic linker rejects a preload library, it prints a message but still runs the program.
         ensure!(
             out.status.success() && said.is_empty(),
             "cannot preload {} (test run of `true`: {}): {}",
@@ -135,18 +135,19 @@ impl WaitsRecorder {
     }
 }
 
-/// Prefix of the subfolder for an earlier recording. The process ID follows.
+/// Prefix of the name of the subfolder to which an earlier recording is moved. The ID of this process follows.
 const EARLIER_PREFIX: &str = ".earlier-";
 
-/// What the recording's folder contained before the run.
+/// What was in the folder for the recording before the run.
 enum EarlierContent {
     Nothing,
-    /// A recording. It is in this subfolder until the command has started.
+    /// A recording. Until the command has been started, it is kept in this subfolder.
     Recording(PathBuf),
 }
 
 impl EarlierContent {
-    /// Restores the content as far as possible. Failures are ignored, because the reason why the command did not start is more important.
+    /// Restores the earlier content as far as possible. Errors are ignored, because the user must learn why the command could not be
+    /// started.
     fn restore(self, folder: &Path) {
         match self {
             EarlierContent::Nothing => _ = fs::remove_dir(folder),
@@ -168,14 +169,14 @@ impl EarlierContent {
     }
 }
 
-/// Prepares an empty folder, and returns its path and its previous content. Sets an old recording aside, and fails if there is any other
-/// content.
+/// Prepares an empty folder for the recording. Moves an earlier recording to a subfolder, and fails if the folder contains anything else.
+/// Returns the folder's path and its earlier content.
 fn prepare_folder(output: &Path) -> Result<(PathBuf, EarlierContent)> {
     let name = output.to_string_lossy().replace("%p", &std::process::id().to_string());
     let host = nix::unistd::gethostname().unwrap_or_default();
     let folder = std::path::absolute(name.replace("%h", &host.to_string_lossy()))?;
     if folder.exists() {
-        let earlier = set_aside(&folder)?;
+        let earlier = move_recording_aside(&folder)?;
         return Ok((folder, earlier));
     }
     let make = || {
@@ -191,7 +192,8 @@ fn list_entries(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect()
 }
 
-/// Restores an earlier recording that a killed process has left in its subfolder. Removes it instead if a newer recording has begun.
+/// Handles subfolders with an earlier recording that a killed `trodden` process has left. Restores the recording, or removes it if the
+/// folder already contains a newer one.
 fn resolve_leftovers(folder: &Path) -> Result<()> {
     let is_leftover = |path: &PathBuf| {
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
@@ -206,7 +208,7 @@ fn resolve_leftovers(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-fn set_aside(folder: &Path) -> Result<EarlierContent> {
+fn move_recording_aside(folder: &Path) -> Result<EarlierContent> {
     if !folder.is_dir() {
         bail!("{} is not a folder. Choose a folder for the recording with --output", folder.display());
     }
@@ -235,8 +237,8 @@ fn set_aside(folder: &Path) -> Result<EarlierContent> {
     }
 }
 
-/// Returns true if a file belongs to a recording of one of the `processes`. Checks the file's content as well as its name, because the
-/// name alone proves nothing.
+/// Returns true if a file belongs to the recording of one of the `processes`. Its content is checked as well as its name, because an
+/// unrelated file may have such a name.
 fn belongs_to_recording(path: &Path, processes: &BTreeSet<&OsStr>) -> bool {
     let is_of_process = path.file_stem().is_some_and(|process| processes.contains(process));
     let is_file = fs::symlink_metadata(path).is_ok_and(|there| there.is_file());
@@ -258,7 +260,7 @@ fn belongs_to_recording(path: &Path, processes: &BTreeSet<&OsStr>) -> bool {
 fn is_process_file(path: &Path) -> bool {
     let is_number = |part: &str| part.parse::<u64>().is_ok();
     let is_name = |stem: &str| stem.split_once('-').is_some_and(|(process, start)| is_number(process) && is_number(start));
-    // The file is empty if the disk was full when it was created.
+    // If the disk was full, the file was created but is empty.
     let is_empty = || fs::symlink_metadata(path).is_ok_and(|file| file.is_file() && file.len() == 0);
     let is_empty_leftover = || path.file_stem().and_then(OsStr::to_str).is_some_and(is_name) && is_empty();
     path.extension().is_some_and(|ending| ending == "process") && (begins_with(path, PROCESS_MAGIC.as_bytes()) || is_empty_leftover())

@@ -1,4 +1,4 @@
-//! Reads recordings: processes and their threads. Calls are streamed from disk.
+//! Reads recordings. Descriptions of processes and threads are kept in memory, and calls are read from the files when they are needed.
 
 use crate::process_file::ProcessFile;
 use crate::threads_file::{Piece, ThreadsFile};
@@ -11,12 +11,12 @@ use trodden_text::words::plural;
 use trodden_wire::layout::Layout;
 use trodden_wire::waits::{CALL_RECORD_SIZE, CallRecord, SAMPLE_RECORD_SIZE, SampleRecord, ThreadHeader, kind};
 
-/// A recording of waiting time.
+/// A recording of the calls by which threads and processes wait for each other.
 #[derive(Debug)]
 pub struct WaitsRecording {
     /// Processes with at least one thread, ordered by rank, and then by start time.
     pub processes: Vec<Process>,
-    /// Messages about corrupt parts, which are missing.
+    /// Messages about corrupt parts of the files, whose records are missing.
     pub losses: Vec<String>,
 }
 
@@ -34,13 +34,13 @@ pub struct Process {
 pub struct ThreadRecording {
     /// The kernel's thread ID.
     pub number: u32,
-    /// Number by which other threads refer to this thread when they create or join it.
+    /// Number of the thread in the records of the calls that create or join it.
     pub token: u64,
-    /// Tick at which the thread's recording started.
+    /// Time in ticks at which recording of the thread started.
     pub begin: u64,
-    /// Monotonic time in ns at which the thread's recording started.
+    /// The same time on the monotonic clock, in ns.
     pub begin_ns: u64,
-    /// A later simultaneous reading of ticks and the monotonic clock (ns); zeros if there is none.
+    /// The ticks and the monotonic time in ns of a later moment; zeros if none were recorded.
     pub anchor: (u64, u64),
     path: Arc<Path>,
     calls: Arc<[Piece]>,
@@ -48,7 +48,7 @@ pub struct ThreadRecording {
     stacks: Vec<Piece>,
 }
 
-/// Returns the files in a folder that have the extension `ending`, sorted by name.
+/// Returns the files in a folder whose extension is `ending`, sorted by name.
 pub fn list_files(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut paths: Vec<PathBuf> =
@@ -63,10 +63,10 @@ pub fn count_threads(folder: &Path) -> Result<usize> {
 }
 
 impl WaitsRecording {
-    /// Opens a recording: reads the descriptions of processes, and locates the records of threads.
+    /// Opens a recording. Reads the descriptions of processes, and finds the records of threads.
     ///
     /// # Errors
-    /// Fails if the folder is not a recording or contains no thread, or if a file is unusable. The message names the file.
+    /// The folder is not a recording or contains no thread, or a file is unusable. The message names the file.
     pub fn open(folder: &Path) -> Result<WaitsRecording> {
         if !folder.is_dir() {
             bail!("{} is not a recording of waits. Pass a folder written by `trodden waits record`", folder.display());
@@ -74,7 +74,7 @@ impl WaitsRecording {
         let mut recording = WaitsRecording { processes: Vec::new(), losses: Vec::new() };
         for path in list_files(folder, "process")? {
             let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            // The disk was full, or the program was killed immediately after its start.
+            // An empty file means that the disk was full, or that the program was killed immediately after its start.
             if text.is_empty() {
                 continue;
             }
@@ -91,7 +91,7 @@ impl WaitsRecording {
         Ok(recording)
     }
 
-    /// Adds a program's processes, with the threads in the program's threads file. That file may be missing.
+    /// Adds the processes of a program. Their threads are read from the program's threads file at `path`, which may be missing.
     fn add_program(&mut self, processes: Vec<ProcessFile>, path: &Path) -> Result<()> {
         let mut found = if path.exists() { ThreadsFile::read(path)? } else { ThreadsFile::default() };
         let shared: Arc<Path> = path.into();
@@ -132,14 +132,13 @@ impl ThreadRecording {
         }
     }
 
-    /// Returns an iterator over the thread's calls, in the order in which they were recorded.
+    /// Returns an iterator over the thread's records of calls, in the order in which they were written.
     pub fn calls(&self) -> RecordedCalls {
         let (path, pieces) = (self.path.clone(), self.calls.clone());
         RecordedCalls { path, pieces, piece: 0, at: 0, bytes: Vec::new(), used: 0, next: None, is_incomplete: false }
     }
 
-    /// Reads all samples. They fit into memory, because by default a thread has at most about a thousand per second of its processor
-    /// time.
+    /// Reads all samples of the thread. They fit into memory, because the default is about a thousand samples per second of processor time.
     pub fn samples(&self) -> Result<Vec<SampleRecord>> {
         let mut samples = Vec::new();
         for bytes in self.read_pieces(&self.samples)? {
@@ -148,7 +147,8 @@ impl ThreadRecording {
         Ok(samples)
     }
 
-    /// Reads all stacks of return addresses, by number. Leaves out all stacks after a missing one.
+    /// Reads all call stacks of the thread, which are numbered by their order. If one is missing, all later ones are left out, because
+    /// their numbers are unknown.
     pub fn stacks(&self) -> Result<Vec<Vec<u64>>> {
         let mut stacks = Vec::new();
         for (bytes, piece) in self.read_pieces(&self.stacks)?.iter().zip(&self.stacks) {
@@ -157,7 +157,7 @@ impl ThreadRecording {
             }
             let words: Vec<u64> = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
             let mut rest = &words[..];
-            // A frame count of zero ends the piece.
+            // A count of zero marks the end of the stacks in a piece.
             while let [count, after @ ..] = rest
                 && *count != 0
             {
@@ -181,12 +181,12 @@ impl ThreadRecording {
     }
 }
 
-/// Iterates over a thread's calls. The file is open only during reads, because a recording may have more threads than a process may open
-/// files.
+/// Iterates over the records of a thread's calls. The file is opened for each read, because a recording may have more threads than a
+/// process may have open files.
 pub struct RecordedCalls {
     path: Arc<Path>,
     pieces: Arc<[Piece]>,
-    /// Index of the current piece; `at` is the offset of the next read within it.
+    /// Index of the current piece, and the offset in it from which the next read continues.
     piece: usize,
     at: u32,
     bytes: Vec<u8>,
@@ -195,19 +195,20 @@ pub struct RecordedCalls {
     is_incomplete: bool,
 }
 
-const READ_SIZE: u32 = 256 * CALL_RECORD_SIZE as u32;
+const READ_BYTES: u32 = 256 * CALL_RECORD_SIZE as u32;
 
 impl RecordedCalls {
     /// Returns the next record without consuming it.
     pub fn peek(&mut self) -> Option<&CallRecord> {
         if self.next.is_none() && !self.is_incomplete {
-            if self.used == self.bytes.len() && !self.fill() {
+            if self.used == self.bytes.len() && !self.fill_buffer() {
                 return None;
             }
             let record = CallRecord::read(&self.bytes[self.used..])?;
             self.used += CALL_RECORD_SIZE;
             if record.kind == kind::END {
-                // Only the last piece may be partially filled.
+                // An incomplete record is expected only at the end of the last piece, because the program was killed while it wrote the
+                // record.
                 self.is_incomplete = self.piece + 1 < self.pieces.len();
                 (self.piece, self.used) = (self.pieces.len(), self.bytes.len());
                 return None;
@@ -217,23 +218,24 @@ impl RecordedCalls {
         self.next.as_ref()
     }
 
-    /// Returns true if records are missing, so that all later ones were left out. Meaningful only after the last record was read.
+    /// Returns true if records are missing in the middle. All later records were then left out. The result is meaningful only after the
+    /// last record was read.
     pub fn is_incomplete(&self) -> bool {
         self.is_incomplete
     }
 
-    /// Reads more records. Returns false after the last one.
-    fn fill(&mut self) -> bool {
+    /// Reads further records into the buffer. Returns false if there are none.
+    fn fill_buffer(&mut self) -> bool {
         let left = |piece: &Piece, at: u32| piece.size.saturating_sub(at) / CALL_RECORD_SIZE as u32 * CALL_RECORD_SIZE as u32;
         while self.pieces.get(self.piece).is_some_and(|piece| left(piece, self.at) == 0) {
             (self.piece, self.at) = (self.piece + 1, 0);
         }
         let Some(piece) = self.pieces.get(self.piece) else { return false };
-        let size = left(piece, self.at).min(READ_SIZE);
+        let size = left(piece, self.at).min(READ_BYTES);
         self.bytes.resize(size as usize, 0);
         let place = piece.offset + u64::from(self.at);
         if File::open(&self.path).and_then(|file| file.read_exact_at(&mut self.bytes, place)).is_err() {
-            // The file was readable when the recording was opened, so a failure means that records are missing.
+            // The file was readable when the recording was opened, so this error means that records are missing.
             (self.is_incomplete, self.piece, self.used) = (true, self.pieces.len(), self.bytes.len());
             return false;
         }

@@ -1,10 +1,10 @@
-//! Passes a recording to the analysis: the calls of all threads, merged in chronological order.
+//! Passes a recording to the analysis: merges the calls of all threads in chronological order.
 //!
-//! Calls are streamed. Memory holds only the samples, the analysis's state, and a few calls read ahead for each thread.
+//! Calls are read when they are needed. Only the samples, the state of the analysis, and a few calls of each thread are in memory.
 
 use crate::blocks::{BlockNames, ThreadBlocks, is_auxiliary};
 use crate::clock::{Clock, derive_clocks};
-use crate::convert::{ConvertedParts, Converter};
+use crate::convert::{Converter, SupplementaryRecords};
 use crate::recording::{Process, RecordedCalls, ThreadRecording, WaitsRecording};
 use crate::sample_paths::SamplePaths;
 use crate::sync::correct_clocks;
@@ -18,15 +18,15 @@ use trodden_waits::call::SleepKind;
 use trodden_waits::{Analysis, AnalysisOptions, Call, ClassRule, CodeId, LocationId, LocationState, ProcessId, WaitOutcome};
 use trodden_wire::waits::{CallRecord, FUNCTIONS, NO_STACK, kind};
 
-/// A recording or trace with the result of its analysis.
+/// A recording, or a trace from another tool, with the result of its analysis.
 pub struct Replayed {
     /// What the analysis found.
     pub outcome: WaitOutcome,
     /// Codes and their names.
     pub names: BlockNames,
-    /// Names of locations, by number.
+    /// The process and thread of each location, by the location's number.
     pub locations: Vec<LocationName>,
-    /// MPI functions whose waits are not explained, with the number of calls and their total time in ns.
+    /// MPI functions whose waits the analysis does not explain, each with the number of its calls and their total time in ns.
     pub uncovered: BTreeMap<&'static str, (u64, u64)>,
     /// Notes for the user about missing or estimated data.
     pub notes: Vec<String>,
@@ -34,24 +34,25 @@ pub struct Replayed {
     pub timeline: Timeline,
     /// Total number of calls.
     pub calls: u64,
-    /// Predictions: the function, the reduction of its time in percent, and the resulting run time in ns.
+    /// Predictions of the run time if a function were faster: the function, the reduction of its time in percent, and the predicted run
+    /// time in ns.
     pub predictions: Vec<(String, f64, u64)>,
 }
 
-/// A location's process and thread, and how much processor time it used.
+/// A location (a thread of a process), and the processor time that it used.
 #[derive(Clone, Debug, Default)]
 pub struct LocationName {
-    /// MPI rank, or index of the process in the recording.
+    /// MPI rank of the process, or the index of the process in the recording.
     pub process: u32,
     /// Whether `process` is an MPI rank.
     pub is_rank: bool,
     /// Index of the thread in its process, from 0.
     pub thread: u32,
-    /// Wall-clock time in ns of the computing blocks whose processor time was measured.
+    /// Wall-clock time in ns of those computations between two calls for which processor time was recorded.
     pub computing_ns: u64,
-    /// Processor time of the same blocks in ns.
+    /// Processor time in ns of the same computations.
     pub processor_ns: u64,
-    /// The location's name in a trace from another tool.
+    /// Name of the location in a trace from another tool; `None` for a recording.
     pub label: Option<String>,
 }
 
@@ -61,15 +62,15 @@ const MAX_LISTED: usize = 12;
 /// What a report contains, and how its waits are classified.
 #[derive(Clone, Debug)]
 pub struct ReportOptions {
-    /// Waits at a site whose paths have a smaller distance are equivalent; between 0 and 2.
+    /// Two waits at the same call site count as equivalent if the distance of their paths is less than this; between 0 and 2.
     pub threshold: f64,
-    /// Which code the distance of two paths takes into account.
+    /// Which code is taken into account for the distance of two paths.
     pub rule: ClassRule,
     /// Functions for which to predict the effect of a speed-up, each with the reduction of its time in percent.
     pub what_if: Vec<(String, f64)>,
-    /// Whether to keep the activity of each location over time.
+    /// Whether to collect the activity of each location over time.
     pub has_timeline: bool,
-    /// Whether to keep the expressions of all waits.
+    /// Whether to keep the expressions of all waits, which contain the steps on the paths of both locations.
     pub has_expressions: bool,
 }
 
@@ -80,10 +81,11 @@ impl Default for ReportOptions {
     }
 }
 
-/// Analyses a recording. Each prediction takes an additional pass.
+/// Analyses a recording. Reads it once more for each prediction.
 ///
 /// # Errors
-/// Fails if a file cannot be read, if the function of a prediction has no code in the recording, or if `paths` match no sample.
+/// A file cannot be read, a function for which a prediction is requested is not in the recording, or `paths` belongs to another run, so
+/// that it has no path for any sample.
 pub fn replay(recording: &WaitsRecording, report_options: &ReportOptions, paths: Option<Box<dyn SamplePaths>>) -> Result<Replayed> {
     let options = analysis_options(report_options, None);
     let mut names = BlockNames { paths, ..BlockNames::default() };
@@ -116,7 +118,7 @@ pub fn replay(recording: &WaitsRecording, report_options: &ReportOptions, paths:
     Ok(replayed)
 }
 
-/// Returns the analysis options for a report's options.
+/// Converts the options of a report to those of the analysis. `what_if` contains the codes whose time is to be reduced, and the factor.
 pub fn analysis_options(report_options: &ReportOptions, what_if: Option<(HashSet<CodeId>, f64)>) -> AnalysisOptions {
     AnalysisOptions {
         threshold: report_options.threshold,
@@ -147,7 +149,7 @@ fn replay_once(recording: &WaitsRecording, options: AnalysisOptions, names: &mut
             streams.push(stream);
         }
     }
-    replay.run(&mut streams);
+    replay.replay_streams(&mut streams);
     let mut notes = clocks.notes;
     notes.extend(recording.losses.iter().take(MAX_LISTED).cloned());
     if recording.losses.len() > MAX_LISTED {
@@ -181,18 +183,18 @@ struct CallStream<'a> {
     calls: RecordedCalls,
     /// Index of the next record.
     index: u32,
-    /// Number of auxiliary records that follow the current call.
+    /// Number of the records that followed the current call and were consumed with it.
     parts: u32,
     blocks: ThreadBlocks,
-    /// Stack of the previous call.
+    /// Number of the call stack of the previous call.
     previous_stack: u32,
     site: CodeId,
     time_ns: u64,
     next: Option<NextEvent>,
     name: LocationName,
-    /// Time and processor time in ns at the last call exit for which the processor time was measured.
+    /// At the last point at which processor time was recorded: the time, and the thread's processor time, both in ns.
     processor: Option<(u64, u64)>,
-    /// Time in ns for which the thread was ready to run without a processor, in the block before the next call.
+    /// Time in ns before the next call for which the thread was ready to run but had no processor.
     ready_ns: u64,
 }
 
@@ -236,7 +238,7 @@ impl<'a> CallStream<'a> {
     }
 
     /// Returns the time of the next event in ns; `None` after the last event.
-    fn next_ns(&self) -> Option<u64> {
+    fn next_event_ns(&self) -> Option<u64> {
         Some(match self.next.as_ref()? {
             NextEvent::Start => self.clock.time_ns(self.thread.begin),
             NextEvent::Enter(record, _) => self.clock.time_ns(record.enter),
@@ -244,7 +246,8 @@ impl<'a> CallStream<'a> {
         })
     }
 
-    /// Adds the computing time between a call's exit and the next call's entry, if the processor time was measured at both.
+    /// Updates the time and processor time spent in computations, if `record` contains the thread's processor time. `is_enter` is true
+    /// before a call, at the end of a computation.
     fn add_processor_time(&mut self, record: &CallRecord, at_ns: u64, is_enter: bool) {
         if record.cpu_ns == 0 {
             return;
@@ -268,11 +271,11 @@ struct RecordingReplay<'a, 'n> {
 }
 
 impl RecordingReplay<'_, '_> {
-    fn run(&mut self, streams: &mut [CallStream]) {
+    fn replay_streams(&mut self, streams: &mut [CallStream]) {
         let mut queue: BinaryHeap<Reverse<(u64, bool, usize)>> = BinaryHeap::new();
         let key = |stream: &CallStream, index: usize| {
-            // At equal times, entries precede exits, because other locations may wait for an entry.
-            stream.next_ns().map(|ns| Reverse((ns, matches!(stream.next, Some(NextEvent::Exit(..))), index)))
+            // At the same time, calls are entered before others are left, because a call may end because of the entry of another one.
+            stream.next_event_ns().map(|ns| Reverse((ns, matches!(stream.next, Some(NextEvent::Exit(..))), index)))
         };
         queue.extend(streams.iter().enumerate().filter_map(|(index, stream)| key(stream, index)));
         while let Some(Reverse((time_ns, _, index))) = queue.pop() {
@@ -282,7 +285,7 @@ impl RecordingReplay<'_, '_> {
         }
     }
 
-    /// Passes a thread's next event to the analysis, and determines the event after it.
+    /// Passes a thread's next event to the analysis, and determines the one after it.
     fn replay_event(&mut self, stream: &mut CallStream, time_ns: u64) {
         let process = &self.recording.processes[stream.process.0 as usize];
         match stream.next.take() {
@@ -293,11 +296,11 @@ impl RecordingReplay<'_, '_> {
                 stream.next = self.next_call(stream, process);
             }
             Some(NextEvent::Enter(record, call)) => {
-                self.enter(stream, process, time_ns, &record, &call);
+                self.enter_call(stream, process, time_ns, &record, &call);
                 stream.next = if record.exit == 0 { None } else { Some(NextEvent::Exit(record, call)) };
             }
             Some(NextEvent::Exit(record, call)) => {
-                self.exit(stream, time_ns, &record, &call);
+                self.exit_call(stream, time_ns, &record, &call);
                 stream.next = self.next_call(stream, process);
             }
             None => {}
@@ -317,14 +320,14 @@ impl RecordingReplay<'_, '_> {
                 continue;
             }
             self.calls += 1;
-            let mut parts = ConvertedParts::collect(&self.converter, process, stream.process, &record, &mut stream.calls);
+            let mut parts = SupplementaryRecords::collect(&self.converter, process, stream.process, &record, &mut stream.calls);
             let call = self.converter.convert_call(process, stream.process, stream.thread.token, &record, &mut parts);
             stream.parts = parts.count;
             return Some(NextEvent::Enter(record, call));
         }
     }
 
-    fn enter(&mut self, stream: &mut CallStream, process: &Process, time_ns: u64, record: &CallRecord, call: &Call) {
+    fn enter_call(&mut self, stream: &mut CallStream, process: &Process, time_ns: u64, record: &CallRecord, call: &Call) {
         let ns = time_ns.saturating_sub(stream.time_ns);
         let ready_ns = std::mem::take(&mut stream.ready_ns).min(ns);
         let between = (stream.previous_stack, record.stack);
@@ -340,7 +343,7 @@ impl RecordingReplay<'_, '_> {
         }
         let name = FUNCTIONS.get(record.function as usize).copied().unwrap_or("(unknown function)");
         let site = stream.blocks.call_site(self.names, &process.file, record.stack, record.function, name);
-        // A wait for a condition variable first releases the mutex.
+        // A wait for a condition variable releases the mutex before it sleeps.
         if let Call::Sleep(_, SleepKind::Condition(Some(mutex)), _) = call {
             self.add_instant_call(stream, time_ns, &blocks, &Call::Unlock(*mutex), site);
             self.analysis.enter(stream.location, time_ns, &[], call, site);
@@ -357,7 +360,7 @@ impl RecordingReplay<'_, '_> {
         self.analysis.exit(stream.location, time_ns, call);
     }
 
-    fn exit(&mut self, stream: &mut CallStream, time_ns: u64, record: &CallRecord, call: &Call) {
+    fn exit_call(&mut self, stream: &mut CallStream, time_ns: u64, record: &CallRecord, call: &Call) {
         let waits = self.analysis.exit(stream.location, time_ns, call);
         let enter_ns = stream.clock.time_ns(record.enter);
         self.timeline.add_call(stream.location, stream.site, (enter_ns, time_ns), &waits);

@@ -1,4 +1,5 @@
-//! The contents of a report: causes by function, wait sites with their classes, imbalance, and the critical path.
+//! The contents of a report: causes of waiting by function, call sites at which threads wait, imbalance between locations, and the critical
+//! path.
 
 use crate::causes::{CodeCause, sum_by_function};
 use crate::codes::CodeLocation;
@@ -9,21 +10,22 @@ use trodden_waits::{CodeId, LocationId, LocationState, Step, WaitClass, explain,
 
 /// Everything that a report on waiting time shows.
 pub struct WaitSummary {
-    /// Code that other locations wait for because it computes or sleeps.
+    /// Code for which other locations wait, because a location computes or sleeps there.
     pub causes: Vec<CodeCause>,
     /// Causes other than code: long calls, lack of a processor, start-up, and unexplained waits.
     pub other_causes: Vec<CodeCause>,
-    /// Waiting that source lines cause: file, line, ns.
+    /// For source lines, the waiting time in ns that they cause: file, line, ns.
     pub lines: Vec<(String, u32, u64)>,
-    /// Wait sites, longest total wait first.
+    /// Call sites at which locations wait, longest total waiting time first.
     pub sites: Vec<SiteSummary>,
     /// The underlying analysis.
     pub replayed: Replayed,
-    /// Waits at a site whose paths have a smaller distance are equivalent.
+    /// Two waits at the same call site count as equivalent if the distance of their paths is less than this.
     pub threshold: f64,
-    /// Waits by kind, longest first: name, family, occurrences, ns.
+    /// For each kind of wait, longest first: its name, its family, the number of waits, and their total length in ns.
     pub kinds: Vec<(&'static str, &'static str, u64, u64)>,
-    /// Functions in which locations spend different amounts of time, ordered by the excess of the slowest location over the mean.
+    /// Functions in which some locations spend more time than others. The first one has the largest excess of the slowest location over the
+    /// mean.
     pub imbalance: Vec<Imbalance>,
     /// Functions and their time on the critical path in ns, longest first.
     pub critical_path: Vec<(String, u64)>,
@@ -41,19 +43,20 @@ pub struct SiteSummary {
     pub occurrences: u64,
     /// Total length of all waits in ns.
     pub total_ns: u64,
-    /// Classes of waits with equivalent paths.
+    /// The waits at the site, divided into classes with equivalent paths.
     pub classes: Vec<ClassSummary>,
 }
 
 /// A class of equivalent waits.
 pub struct ClassSummary {
-    /// The class in the analysis's result.
+    /// The class as the analysis has found it.
     pub waits: WaitClass,
-    /// Steps on the releasing location's path, with their times in ns.
+    /// Steps on the path of the location that ended the wait, with their times in ns.
     pub plus: Vec<(Step, u64)>,
-    /// Steps on the waiting location's path, with their times in ns.
+    /// Steps on the path of the location that waited, with their times in ns.
     pub minus: Vec<(Step, u64)>,
-    /// Total time in ns of the redundant steps that were removed from the longer and from the shorter path.
+    /// Total time in ns of the steps that were removed because they are the same or similar on both paths: on the longer path, and on the
+    /// shorter one.
     pub removed_ns: (u64, u64),
 }
 
@@ -108,7 +111,7 @@ impl WaitSummary {
         self.replayed.names.codes.get(id)
     }
 
-    /// Returns the line that represents a code; 0 if unknown.
+    /// Returns the line that reports show for a code; 0 if unknown.
     pub fn line(&self, id: CodeId) -> u32 {
         self.replayed.names.codes.line(id)
     }
@@ -118,7 +121,7 @@ impl WaitSummary {
         &self.replayed.locations[id.0 as usize]
     }
 
-    /// Returns a location's name for text output. Names the process and the thread only if the run has several.
+    /// Returns a location's name for text output. It contains the process and the thread only if the run has several.
     pub fn location_name(&self, id: LocationId) -> String {
         let name = self.location(id);
         if let Some(label) = &name.label {
@@ -145,7 +148,7 @@ fn summarise_class(replayed: &Replayed, class: &WaitClass) -> ClassSummary {
     }
 }
 
-/// Distributes the waiting that code causes over the code's lines, in proportion to the time spent in each line.
+/// Distributes the waiting time that each code causes over the lines of the code, in proportion to their weights.
 fn distribute_over_lines(replayed: &Replayed) -> Vec<(String, u32, u64)> {
     let codes = &replayed.names.codes;
     let mut sums: BTreeMap<(&str, u32), u64> = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! Converts addresses in recorded processes to functions and lines.
 //!
-//! A frame belongs to the program itself unless its image is in a system library folder or its source file belongs to a standard library.
-//! Reports name the innermost own frame, so that the time of `memcpy` counts for its caller.
+//! A frame belongs to the program itself unless its image is in a folder of system libraries, or its source file belongs to a standard
+//! library. Reports name the innermost of the program's own functions, so that the time in `memcpy` counts as that of its caller.
 
 use crate::process_file::ProcessFile;
 use std::collections::{BTreeSet, HashMap};
@@ -28,7 +28,7 @@ struct SymbolImage {
     lines: Option<SourceLocations>,
 }
 
-/// A cache of images and frames.
+/// Reads symbols and debug information of images, and caches the frames at addresses.
 #[derive(Default)]
 pub struct SymbolCache {
     images: HashMap<String, Option<SymbolImage>>,
@@ -37,15 +37,16 @@ pub struct SymbolCache {
     pub notes: BTreeSet<String>,
 }
 
-/// File name of the recorder, which is a preload library.
+/// File name of the preload library that records calls.
 pub const RECORDER_FILE_NAME: &str = "libtrodden_waits_recorder.so";
 
 const SYSTEM_FOLDERS: &[&str] = &["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/usr/libexec/"];
 
 impl SymbolCache {
-    /// Returns the frames at an address in a process, including inlined functions, innermost first. Never returns an empty list.
+    /// Returns the functions at an address in a process. If functions were inlined there, there are several, innermost first. The result is
+    /// never empty.
     pub fn frames(&mut self, process: &ProcessFile, address: u64) -> Rc<[StackFrame]> {
-        // Later entries are more recent mappings.
+        // If several mappings contain the address, the last one is the most recent.
         let mapping = process.maps.iter().rev().find(|map| (map.start..map.end).contains(&address));
         let Some(mapping) = mapping else { return [StackFrame::unknown(format!("{address:#x}"), false)].into() };
         let in_file = address - mapping.start + mapping.offset;
@@ -80,7 +81,7 @@ fn load_image<'a>(
     let read = || match Binary::read(Path::new(path)) {
         Ok(binary) => {
             let lines = SourceLocations::read(&binary).unwrap_or_else(|error| {
-                // For a system library, function names suffice.
+                // A missing line table is no problem for a system library, because reports only need its function names.
                 if !is_system_image(path) {
                     notes.insert(error.to_string());
                 }
@@ -104,8 +105,8 @@ fn is_standard_library_source(file: &str) -> bool {
     file.starts_with("/rustc/") || file.contains("/rustlib/src/") || file.starts_with("/usr/include/")
 }
 
-/// Returns a function's name without parameters. Debug information often lacks the parameters of inlined functions, and an inlined call
-/// and an ordinary call should yield the same step.
+/// Returns the name of a function without its parameters. Debug information often lacks the parameters of inlined functions, and an inlined
+/// call should get the same name as an ordinary one.
 fn function_name(frame: &SourceFrame) -> Option<String> {
     let symbol = frame.symbol.as_ref()?;
     let known = Name::from_linkage(symbol);
@@ -115,7 +116,8 @@ fn function_name(frame: &SourceFrame) -> Option<String> {
 impl SymbolImage {
     fn frames(&self, address: u64, is_program: bool) -> Vec<StackFrame> {
         let is_own = is_program || !self.binary.path().to_str().is_some_and(is_system_image);
-        // PLT stubs have no symbol. The nearest preceding symbol is `_init`, which belongs to a different section.
+        // Stubs in the procedure linkage table have no symbols. The nearest symbol before them is `_init`, which belongs to another
+        // section.
         let symbol = || self.binary.function_at(address).filter(|f| f.name != "_init").map(|f| Name::from_linkage(&f.name).qualified);
         let chain = self.lines.as_ref().map(|lines| lines.frames(address)).unwrap_or_default();
         if chain.is_empty() {

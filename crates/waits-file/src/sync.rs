@@ -1,11 +1,11 @@
-//! Corrects the clocks of several hosts from the known order of events: a receive ends after its send starts, and a collective operation
-//! ends after the entries that it waits for.
+//! Corrects the clocks of several hosts, using events whose order is known: a receive ends after its send starts, and a collective
+//! operation ends after the members that it waits for have entered it.
 //!
-//! Hosts are corrected one after the other, each relative to all hosts that are already corrected; [`trodden_waits::offset`] estimates
-//! the offset. A host without messages in both directions stays uncorrected, and a note says so.
+//! Hosts are corrected one after another, each relative to all hosts that were corrected before. [`trodden_waits::offset`] estimates the
+//! differences. If a host has not exchanged messages with others in both directions, it is not corrected, and a note says so.
 
 use crate::clock::Clocks;
-use crate::convert::{ConvertedParts, Converter};
+use crate::convert::{Converter, SupplementaryRecords};
 use crate::recording::WaitsRecording;
 use anyhow::Result;
 use std::collections::{BTreeMap, HashMap};
@@ -15,15 +15,16 @@ use trodden_waits::offset::OffsetBounds;
 use trodden_waits::{Call, CollectiveRule, ProcessId, WaitKind};
 
 /// A host, identified by the index of its first process.
-type Host = usize;
-/// Communicator, sender, receiver, tag.
+type HostIndex = usize;
+/// The communicator, the sender, the receiver, and the tag of messages.
 type ChannelKey = (CommunicatorId, ProcessId, ProcessId, i32);
 
-/// Two events on different hosts, of which the first must precede the second. Each time is on the host's own clock, in ns.
+/// Two events on different hosts, of which the first must come before the second. For each event: its host, and the time in ns on that
+/// host's clock.
 #[derive(Clone, Copy, Debug)]
 struct Precedence {
-    first: (Host, i128),
-    second: (Host, i128),
+    first: (HostIndex, i128),
+    second: (HostIndex, i128),
 }
 
 pub fn correct_clocks(recording: &WaitsRecording, clocks: &mut Clocks) -> Result<()> {
@@ -31,12 +32,12 @@ pub fn correct_clocks(recording: &WaitsRecording, clocks: &mut Clocks) -> Result
         let file = &recording.processes[process].file;
         recording.processes.iter().position(|p| (&p.file.host, &p.file.boot) == (&file.host, &file.boot)).unwrap_or(process)
     };
-    let hosts: Vec<Host> = (0..recording.processes.len()).map(host_of).collect();
+    let hosts: Vec<HostIndex> = (0..recording.processes.len()).map(host_of).collect();
     if hosts.iter().all(|host| *host == 0) {
         return Ok(());
     }
-    let mut precedences = collect_message_times(recording, clocks, &hosts)?.precedences();
-    let mut errors: BTreeMap<Host, i128> = BTreeMap::from([(0, 0)]);
+    let mut precedences = collect_message_times(recording, clocks, &hosts)?.find_precedences();
+    let mut errors: BTreeMap<HostIndex, i128> = BTreeMap::from([(0, 0)]);
     while let Some((host, bounds)) = find_next_host(&precedences, &errors) {
         let Some(estimate) = bounds.estimate() else { break };
         let error = estimate.error_ns + find_reference_error(&precedences, &errors, host);
@@ -69,14 +70,14 @@ pub fn correct_clocks(recording: &WaitsRecording, clocks: &mut Clocks) -> Result
         let name = &recording.processes[process].file.host;
         clocks.notes.push(format!("the clock of {name} is not corrected, as it exchanged no messages with other hosts in both directions"));
     }
-    clocks.set_origin(recording);
+    clocks.set_time_origin(recording);
     Ok(())
 }
 
-/// Returns the uncorrected host with the most messages to and from corrected hosts, and the bounds on its clock that these messages
-/// imply.
-fn find_next_host(precedences: &[Precedence], corrected: &BTreeMap<Host, i128>) -> Option<(Host, OffsetBounds)> {
-    let mut found: BTreeMap<Host, OffsetBounds> = BTreeMap::new();
+/// Returns the next host to correct: the one with the most messages to and from corrected hosts, counting the direction with fewer
+/// messages. Also returns the bounds that these messages impose on its clock.
+fn find_next_host(precedences: &[Precedence], corrected: &BTreeMap<HostIndex, i128>) -> Option<(HostIndex, OffsetBounds)> {
+    let mut found: BTreeMap<HostIndex, OffsetBounds> = BTreeMap::new();
     for Precedence { first, second } in precedences {
         match (corrected.contains_key(&first.0), corrected.contains_key(&second.0)) {
             (true, false) => found.entry(second.0).or_default().upper.push((second.1, second.1 - first.1)),
@@ -87,8 +88,8 @@ fn find_next_host(precedences: &[Precedence], corrected: &BTreeMap<Host, i128>) 
     found.into_iter().max_by_key(|(host, bounds)| (bounds.lower.len().min(bounds.upper.len()), std::cmp::Reverse(*host)))
 }
 
-/// Returns the largest clock error among the hosts with which a host exchanged messages.
-fn find_reference_error(precedences: &[Precedence], errors: &BTreeMap<Host, i128>, host: Host) -> i128 {
+/// Returns the largest error of the clocks of those hosts with which a host exchanged messages.
+fn find_reference_error(precedences: &[Precedence], errors: &BTreeMap<HostIndex, i128>, host: HostIndex) -> i128 {
     let partner = |precedence: &Precedence| match (precedence.first.0 == host, precedence.second.0 == host) {
         (true, _) => errors.get(&precedence.second.0),
         (_, true) => errors.get(&precedence.first.0),
@@ -97,25 +98,25 @@ fn find_reference_error(precedences: &[Precedence], errors: &BTreeMap<Host, i128
     precedences.iter().filter_map(partner).max().copied().unwrap_or(0)
 }
 
-/// Times at which the members of one collective operation on one host enter and leave.
+/// For the members of a collective operation that are on the same host, the times in ns that matter to other hosts.
 #[derive(Clone, Copy, Debug, Default)]
 struct MemberTimes {
-    /// Time of the last entry by a member that others wait for.
+    /// Time at which the last of those members entered for which others wait.
     entered: Option<i128>,
-    /// Time of the first exit by a member that waits for others.
+    /// Time at which the first of those members left that waits for others.
     left: Option<i128>,
 }
 
-/// The start and end times of all messages and collective operations in a recording.
+/// The times of all messages and collective operations in a recording.
 #[derive(Default)]
 struct MessageTimes {
-    /// Start times of sends, and end times of receives.
-    messages: HashMap<ChannelKey, [Vec<(i128, Host)>; 2]>,
-    operations: HashMap<(CommunicatorId, u64), BTreeMap<Host, MemberTimes>>,
+    /// For each channel, the times at which sends started, and those at which receives ended, each with its host.
+    messages: HashMap<ChannelKey, [Vec<(i128, HostIndex)>; 2]>,
+    operations: HashMap<(CommunicatorId, u64), BTreeMap<HostIndex, MemberTimes>>,
     counts: HashMap<(CommunicatorId, ProcessId), u64>,
 }
 
-fn collect_message_times(recording: &WaitsRecording, clocks: &Clocks, hosts: &[Host]) -> Result<MessageTimes> {
+fn collect_message_times(recording: &WaitsRecording, clocks: &Clocks, hosts: &[HostIndex]) -> Result<MessageTimes> {
     let mut times = MessageTimes::default();
     let mut converter = Converter::new(recording);
     for (index, process) in recording.processes.iter().enumerate() {
@@ -129,7 +130,7 @@ fn collect_message_times(recording: &WaitsRecording, clocks: &Clocks, hosts: &[H
         for thread in &process.threads {
             let mut calls = thread.calls();
             while let Some(record) = calls.next() {
-                let mut parts = ConvertedParts::collect(&converter, process, own.id, &record, &mut calls);
+                let mut parts = SupplementaryRecords::collect(&converter, process, own.id, &record, &mut calls);
                 let call = converter.convert_call(process, own.id, thread.token, &record, &mut parts);
                 let [enter, exit] = [record.enter, record.exit].map(|ticks| clocks.clocks[index].absolute_ns(ticks));
                 own.add_call(&call, enter, Some(exit).filter(|_| record.exit != 0));
@@ -155,8 +156,8 @@ fn prepare_message(message: Message, is_receive: bool) -> PreparedCommunication 
     PreparedCommunication::Messages { sends, receives }
 }
 
-/// Returns the messages of a neighbourhood collective. Calls on windows yield none, because such a call may return before its partners
-/// arrive.
+/// Returns the messages of a neighbourhood collective. There are none for a call on a window, because it may return before the other
+/// processes have made their calls.
 fn prepare_exchange(exchange: &MultiExchange) -> PreparedCommunication {
     if exchange.kind == WaitKind::LateSender {
         PreparedCommunication::Messages { sends: exchange.sends.clone(), receives: exchange.receives.clone() }
@@ -167,7 +168,7 @@ fn prepare_exchange(exchange: &MultiExchange) -> PreparedCommunication {
 
 struct MessageTimeCollector<'a> {
     id: ProcessId,
-    host: Host,
+    host: HostIndex,
     pending: HashMap<u64, PendingCommunication>,
     prepared: HashMap<u64, PreparedCommunication>,
     times: &'a mut MessageTimes,
@@ -176,20 +177,22 @@ struct MessageTimeCollector<'a> {
 impl MessageTimeCollector<'_> {
     fn add_call(&mut self, call: &Call, enter: i128, exit: Option<i128>) {
         match call {
-            Call::Send(message, _) => self.send(message, enter),
+            Call::Send(message, _) => self.add_send(message, enter),
             Call::Exchange(message, receive) => {
-                self.send(message, enter);
-                self.receive(receive, None, exit);
+                self.add_send(message, enter);
+                self.add_receive(receive, None, exit);
             }
-            Call::Receive(message, actual) => self.receive(message, *actual, exit),
-            Call::Begin(message, is_receive, request) => self.begin(request.0, prepare_message(*message, *is_receive), enter),
-            Call::BeginMultiExchange(exchange, request) => self.begin(request.0, prepare_exchange(exchange), enter),
+            Call::Receive(message, actual) => self.add_receive(message, *actual, exit),
+            Call::Begin(message, is_receive, request) => self.begin_request(request.0, prepare_message(*message, *is_receive), enter),
+            Call::BeginMultiExchange(exchange, request) => self.begin_request(request.0, prepare_exchange(exchange), enter),
             Call::MultiExchange(exchange) => {
                 let PreparedCommunication::Messages { sends, receives } = prepare_exchange(exchange) else { return };
-                sends.iter().for_each(|message| self.send(message, enter));
-                receives.iter().for_each(|message| self.receive(message, None, exit));
+                sends.iter().for_each(|message| self.add_send(message, enter));
+                receives.iter().for_each(|message| self.add_receive(message, None, exit));
             }
-            Call::BeginCollective(collective, request) => self.begin(request.0, PreparedCommunication::Operation(*collective), enter),
+            Call::BeginCollective(collective, request) => {
+                self.begin_request(request.0, PreparedCommunication::Operation(*collective), enter)
+            }
             Call::Prepare(message, is_receive, request) => drop(self.prepared.insert(request.0, prepare_message(*message, *is_receive))),
             Call::PrepareMultiExchange(exchange, request) => drop(self.prepared.insert(request.0, prepare_exchange(exchange))),
             Call::PrepareCollective(collective, request) => {
@@ -197,50 +200,52 @@ impl MessageTimeCollector<'_> {
             }
             Call::Start(requests) => requests.iter().for_each(|request| {
                 if let Some(prepared) = self.prepared.get(&request.0).cloned() {
-                    self.begin(request.0, prepared, enter);
+                    self.begin_request(request.0, prepared, enter);
                 }
             }),
             Call::Wait(completed) => {
                 completed.iter().for_each(|done| match self.pending.remove(&done.request.0).filter(|_| !done.is_cancelled) {
                     Some(PendingCommunication::Receives(messages)) => {
-                        messages.iter().for_each(|message| self.receive(message, done.peer.zip(done.tag), exit))
+                        messages.iter().for_each(|message| self.add_receive(message, done.peer.zip(done.tag), exit))
                     }
-                    Some(PendingCommunication::Operation(collective, number)) => self.leave(&collective, number, exit),
+                    Some(PendingCommunication::Operation(collective, number)) => self.leave_operation(&collective, number, exit),
                     None => {}
                 })
             }
             Call::Collective(collective) => {
-                let number = self.enter(collective, enter);
-                self.leave(collective, number, exit);
+                let number = self.enter_operation(collective, enter);
+                self.leave_operation(collective, number, exit);
             }
             _ => {}
         }
     }
 
-    fn begin(&mut self, request: u64, prepared: PreparedCommunication, enter: i128) {
+    fn begin_request(&mut self, request: u64, prepared: PreparedCommunication, enter: i128) {
         let pending = match prepared {
             PreparedCommunication::Messages { sends, receives } => {
-                sends.iter().for_each(|message| self.send(message, enter));
+                sends.iter().for_each(|message| self.add_send(message, enter));
                 PendingCommunication::Receives(receives)
             }
-            PreparedCommunication::Operation(collective) => PendingCommunication::Operation(collective, self.enter(&collective, enter)),
+            PreparedCommunication::Operation(collective) => {
+                PendingCommunication::Operation(collective, self.enter_operation(&collective, enter))
+            }
         };
         self.pending.insert(request, pending);
     }
 
-    fn send(&mut self, message: &Message, enter: i128) {
+    fn add_send(&mut self, message: &Message, enter: i128) {
         if let Some((to, tag)) = message.peer.zip(message.tag) {
             self.times.messages.entry((message.communicator, self.id, to, tag)).or_default()[0].push((enter, self.host));
         }
     }
 
-    fn receive(&mut self, message: &Message, actual: Option<(ProcessId, i32)>, exit: Option<i128>) {
+    fn add_receive(&mut self, message: &Message, actual: Option<(ProcessId, i32)>, exit: Option<i128>) {
         if let Some(((from, tag), exit)) = message.peer.zip(message.tag).or(actual).zip(exit) {
             self.times.messages.entry((message.communicator, from, self.id, tag)).or_default()[1].push((exit, self.host));
         }
     }
 
-    fn enter(&mut self, collective: &Collective, enter: i128) -> u64 {
+    fn enter_operation(&mut self, collective: &Collective, enter: i128) -> u64 {
         let count = self.times.counts.entry((collective.communicator, self.id)).or_default();
         let number = *count;
         *count += 1;
@@ -251,13 +256,13 @@ impl MessageTimeCollector<'_> {
             CollectiveRule::Scan | CollectiveRule::Absent => false,
         };
         if is_waited_for && collective.is_binding {
-            let members = self.members(collective, number);
+            let members = self.member_times(collective, number);
             members.entered = members.entered.max(Some(enter));
         }
         number
     }
 
-    fn leave(&mut self, collective: &Collective, number: u64, exit: Option<i128>) {
+    fn leave_operation(&mut self, collective: &Collective, number: u64, exit: Option<i128>) {
         let waits = match collective.rule {
             CollectiveRule::All => true,
             CollectiveRule::FromRoot => !collective.is_root,
@@ -265,22 +270,22 @@ impl MessageTimeCollector<'_> {
             CollectiveRule::Scan | CollectiveRule::Absent => false,
         };
         if let Some(exit) = exit.filter(|_| waits && collective.is_binding) {
-            let members = self.members(collective, number);
+            let members = self.member_times(collective, number);
             members.left = Some(members.left.map_or(exit, |first| first.min(exit)));
         }
     }
 
-    fn members(&mut self, collective: &Collective, number: u64) -> &mut MemberTimes {
+    fn member_times(&mut self, collective: &Collective, number: u64) -> &mut MemberTimes {
         self.times.operations.entry((collective.communicator, number)).or_default().entry(self.host).or_default()
     }
 }
 
 impl MessageTimes {
-    /// Returns the pairs of events on different hosts whose order is certain.
+    /// Returns pairs of events on different hosts whose order is certain.
     ///
-    /// The n-th receive to end on a channel ends after n sends have started. It therefore ends after the n-th send has started, whichever
-    /// message it received.
-    fn precedences(self) -> Vec<Precedence> {
+    /// When the n-th receive on a channel ends, at least n sends have started, whichever messages were received. So the n-th receive ends
+    /// after the n-th send has started.
+    fn find_precedences(self) -> Vec<Precedence> {
         let mut precedences = Vec::new();
         for mut sides in self.messages.into_values() {
             sides.iter_mut().for_each(|side| side.sort_unstable());

@@ -1,7 +1,7 @@
-//! An index of each thread's records in the threads file of a program and its forked children.
+//! Finds the records of each thread in the threads file of a program and its forked children.
 //!
-//! Each header contains the offset of the next header, and a checksum. After a corrupt header, the reader searches for the next valid one
-//! and reports the bytes in between as lost. Only the headers of threads and chunks are kept in memory.
+//! The file consists of extents, which consist of chunks of records. Each has a header with its size and a checksum. After a corrupt
+//! header, the reader searches for the next valid one, and reports the bytes in between as lost. Only the headers are kept in memory.
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
@@ -16,19 +16,19 @@ use trodden_wire::waits::{
     ThreadHeader, VERSION, WaitsChunkHeader, chunk_kind,
 };
 
-/// Maximum plausible size of an extent in bytes. Recorders write smaller extents.
-const MAX_EXTENT: u32 = 16 << 20;
-/// Maximum number of bytes to search for the next extent. A killed process leaves a gap of at most one extent.
-const MAX_GAP: u64 = 64 << 20;
+/// Maximum size in bytes of an extent whose header is accepted as valid. Recorders write smaller extents.
+const MAX_EXTENT_BYTES: u32 = 16 << 20;
+/// Maximum number of bytes that are searched for the next extent. A killed process leaves a gap that is no longer than an extent.
+const MAX_GAP_BYTES: u64 = 64 << 20;
 const READ_WINDOW_SIZE: usize = 4096;
 
 pub type ProcessKey = (u32, u64);
 
-/// A contiguous range of a thread's records in the file.
+/// A chunk of a thread's records of one kind, in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     pub offset: u64,
-    /// Capacity in bytes. A thread's last piece need not be full.
+    /// Size in bytes of the space for records. The space in a thread's last piece need not be used completely.
     pub size: u32,
     pub first: u32,
 }
@@ -44,22 +44,22 @@ impl Piece {
 #[derive(Debug, Default)]
 struct FoundThread {
     header: Option<ThreadHeader>,
-    /// Pieces with calls, with samples, and with stacks.
+    /// The thread's pieces with calls, those with samples, and those with stacks.
     pieces: [Vec<Piece>; 3],
 }
 
 #[derive(Debug, Default)]
 pub struct ThreadsFile {
     threads: BTreeMap<ProcessKey, BTreeMap<u32, FoundThread>>,
-    /// Messages about corrupt parts, which are missing.
+    /// Messages about corrupt parts of the file, whose records are missing.
     pub losses: Vec<String>,
 }
 
 impl ThreadsFile {
-    /// Reads the headers of a threads file.
+    /// Reads the headers in a threads file.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, does not belong to a recording, or has an unsupported format version.
+    /// The file cannot be read, does not belong to a recording, or has an unsupported format version.
     pub fn read(path: &Path) -> Result<ThreadsFile> {
         let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
         let size = file.metadata().with_context(|| format!("cannot read {}", path.display()))?.len();
@@ -68,7 +68,7 @@ impl ThreadsFile {
         let begin = reader.bytes_at(0, EXTENT_HEADER_SIZE).with_context(|| format!("cannot read {}", path.display()))?;
         if let Some(begin) = begin.filter(|begin| begin.iter().any(|byte| *byte != 0)) {
             match expect_header(begin, FileKind::WAITS, VERSION) {
-                // A corrupt first header counts as a loss, like any other corrupt header.
+                // A corrupt first header is reported as a loss, like other corrupt headers.
                 Ok(_) | Err(FileError::Header(HeaderError::Checksum)) => {}
                 Err(FileError::Version { found, .. }) => {
                     bail!(
@@ -100,13 +100,13 @@ impl ThreadsFile {
         self.threads.values().map(BTreeMap::len).sum()
     }
 
-    /// Removes and returns a process's threads, each with its calls, samples and stacks.
+    /// Removes the threads of a process from the index. Returns their headers and their pieces with calls, samples and stacks.
     pub fn take_threads(&mut self, process: ProcessKey) -> Vec<(ThreadHeader, [Vec<Piece>; 3])> {
         let threads = self.threads.remove(&process).unwrap_or_default();
         threads.into_values().filter_map(|thread| Some((thread.header?, thread.pieces))).collect()
     }
 
-    /// Drops all records after a gap, and all threads without a header.
+    /// Drops threads without a header, and the records of a thread after the first missing piece.
     fn drop_incomplete_records(&mut self, path: &Path) {
         for ((process, _), threads) in &mut self.threads {
             threads.retain(|index, thread| {
@@ -130,8 +130,8 @@ impl ThreadsFile {
     }
 }
 
-/// Returns the number of pieces before the first gap, or `None` if there is no gap. `size` is the size of a record. A size of 0 means
-/// that the size varies, and that gaps are found when the records are read.
+/// Returns the number of pieces before the first missing one; `None` if none is missing. `size` is the size of a record in bytes. It is 0
+/// for stacks, whose size varies; missing stacks are found when they are read.
 fn pieces_before_gap(pieces: &[Piece], size: usize) -> Option<usize> {
     if pieces.first().is_some_and(|first| first.first != 0) {
         return Some(0);
@@ -144,7 +144,7 @@ struct ThreadsReader<'a> {
     file: &'a File,
     size: u64,
     window: Vec<u8>,
-    /// The window's offset in the file.
+    /// Offset of the window in the file.
     begin: u64,
     found: ThreadsFile,
     /// Start and end offsets of corrupt ranges.
@@ -152,7 +152,7 @@ struct ThreadsReader<'a> {
 }
 
 impl ThreadsReader<'_> {
-    /// Returns `count` bytes at an offset, or `None` if the file is too short. `count` must not exceed [`READ_WINDOW_SIZE`].
+    /// Returns `count` bytes at an offset in the file; `None` if the file is too short. `count` must not exceed [`READ_WINDOW_SIZE`].
     fn bytes_at(&mut self, offset: u64, count: usize) -> io::Result<Option<&[u8]>> {
         if offset + count as u64 > self.size {
             return Ok(None);
@@ -178,7 +178,7 @@ impl ThreadsReader<'_> {
                 }
                 None => {
                     let is_extent = |reader: &mut Self, at: u64| Ok(reader.read_extent_header(at)?.is_some());
-                    at = self.skip_to_match(at, self.size.min(at + MAX_GAP), EXTENT_ALIGNMENT, is_extent)?;
+                    at = self.skip_to_match(at, self.size.min(at + MAX_GAP_BYTES), EXTENT_ALIGNMENT, is_extent)?;
                     if at < self.size && self.read_extent_header(at)?.is_none() {
                         self.corrupt.push((at, self.size));
                         return Ok(());
@@ -189,16 +189,16 @@ impl ThreadsReader<'_> {
         Ok(())
     }
 
-    /// Reads an extent's header. Returns the extent's process and size, or `None` if the header is invalid.
+    /// Reads the header of an extent. Returns the extent's process and its size in bytes; `None` if the header is invalid.
     fn read_extent_header(&mut self, offset: u64) -> io::Result<Option<(ProcessKey, u32)>> {
         let Some(bytes) = self.bytes_at(offset, EXTENT_HEADER_SIZE)? else { return Ok(None) };
         let Some(header) = ExtentHeader::read(bytes) else { return Ok(None) };
-        let is_sound = header.size > 0 && header.size <= MAX_EXTENT && header.size.is_multiple_of(EXTENT_ALIGNMENT as u32);
+        let is_sound = header.size > 0 && header.size <= MAX_EXTENT_BYTES && header.size.is_multiple_of(EXTENT_ALIGNMENT as u32);
         Ok((header.is_intact() && is_sound).then_some(((header.process, header.start), header.size)))
     }
 
-    /// Returns the next offset for which `is_match` returns true, or `to` if there is none. Records the skipped bytes as corrupt unless
-    /// all of them are zero.
+    /// Searches from `from` in steps of `step` bytes for an offset at which `is_match` returns true. Returns `to` if there is none. The
+    /// skipped bytes count as corrupt unless all of them are zero.
     fn skip_to_match(&mut self, from: u64, to: u64, step: usize, is_match: impl Fn(&mut Self, u64) -> io::Result<bool>) -> io::Result<u64> {
         let (mut at, mut is_corrupt) = (from, false);
         while at < to && !is_match(self, at)? {
@@ -229,7 +229,7 @@ impl ThreadsReader<'_> {
             let thread = if is_thread { self.bytes_at(offset, ThreadHeader::BYTES)?.and_then(ThreadHeader::read) } else { None };
             let known = self.found.threads.entry(process).or_default().entry(header.thread).or_default();
             known.header = known.header.or(thread);
-            // The file may be truncated.
+            // The file may have been truncated within the chunk.
             let size = u64::from(header.size - CHUNK_HEADER_SIZE as u32).min(self.size.saturating_sub(offset)) as u32;
             if let Some(pieces) = header.kind.checked_sub(chunk_kind::CALLS).and_then(|kind| known.pieces.get_mut(kind as usize)) {
                 pieces.push(Piece { offset, size, first: header.first });
@@ -239,7 +239,7 @@ impl ThreadsReader<'_> {
         Ok(())
     }
 
-    /// Reads the header of a chunk, which must end by `to`. Returns `None` if the header is invalid.
+    /// Reads the header of a chunk that does not extend beyond `to`. Returns `None` if the header is invalid.
     fn read_chunk_header(&mut self, offset: u64, to: u64) -> io::Result<Option<WaitsChunkHeader>> {
         let Some(bytes) = self.bytes_at(offset, CHUNK_HEADER_SIZE)? else { return Ok(None) };
         let Some(header) = WaitsChunkHeader::read(bytes) else { return Ok(None) };

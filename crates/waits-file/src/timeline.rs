@@ -1,6 +1,7 @@
-//! The activity of each location over time, as bars for blocks, calls and waits. HTML pages and exported traces show it.
+//! The activity of each location over time, which HTML pages and exported traces show as bars: computations, calls and waits.
 //!
-//! At most [`MAX_BARS`] bars are kept. If there are more, the shortest are dropped, and [`Timeline::min_bar_ns`] states the limit.
+//! At most [`MAX_BARS`] bars are kept. If there are more, the shortest ones are dropped, and [`Timeline::min_bar_ns`] is the length below
+//! which they were.
 
 use trodden_waits::{CodeId, LocationId, Wait};
 
@@ -11,13 +12,13 @@ const MAX_BARS: usize = 60_000;
 pub enum Activity {
     /// Executes code.
     Computing,
-    /// Is inside a call, without waiting for another location.
+    /// Is inside a call, but does not wait for another location.
     Communicating,
     /// Waits for this location.
     Waiting(LocationId),
 }
 
-/// A time span on a location's timeline.
+/// A period of time in which a location does one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bar {
     /// The location whose activity the bar shows.
@@ -37,14 +38,14 @@ pub struct Bar {
 pub struct Timeline {
     /// Whether bars are kept.
     pub is_enabled: bool,
-    /// Bars, in chronological order for each location.
+    /// The bars. Those of each location are in chronological order.
     pub bars: Vec<Bar>,
-    /// Minimum length in ns of the bars that are kept. Shorter bars were dropped.
+    /// Minimum length in ns of a bar that is kept.
     pub min_bar_ns: u64,
 }
 
 impl Timeline {
-    /// Adds a bar, if the timeline is enabled and the bar is long enough.
+    /// Adds a bar, unless the timeline is disabled or the bar is too short.
     pub fn add(&mut self, bar: Bar) {
         if !self.is_enabled || bar.ns == 0 || bar.ns < self.min_bar_ns {
             return;
@@ -56,7 +57,7 @@ impl Timeline {
         }
     }
 
-    /// Adds the bars of a call: its waits, and the time around them.
+    /// Adds bars for a call: its waits, and the time before, between and after them.
     pub fn add_call(&mut self, location: LocationId, code: CodeId, (from_ns, until_ns): (u64, u64), waits: &[Wait]) {
         let mut from_ns = from_ns;
         for wait in waits {

@@ -1,7 +1,7 @@
-//! Wrappers of calls that sleep, or that wait for something outside the recording. Their time is neither computation nor explained
-//! waiting.
+//! Wrappers of library calls that block for reasons outside the recording: sleeps, signals, pipes, sockets. The report counts their time
+//! neither as computation nor as a wait that it can explain.
 //!
-//! Frequent calls are recorded only if they take long.
+//! Calls that programs make often, such as `read`, are recorded only if they take long.
 
 use crate::real::{Real, real};
 use crate::signals::call_without_sampler_signal;
@@ -20,7 +20,7 @@ macro_rules! blocking_calls {
     )* };
 }
 
-/// The result of a blocking call. Its 64-bit form is recorded.
+/// A return type of blocking calls, which can be stored in the 64-bit field of a record.
 trait BlockedResult {
     fn into_word(self) -> u64;
 }
@@ -40,7 +40,7 @@ fn record_blocking_call<R: Copy + BlockedResult>(kind: u16, function: CallName, 
     let Some(thread) = recordable_thread() else { return call() };
     let Some(mut open) = begin_record(thread, kind, function) else { return call() };
     let result = call();
-    // SAFETY: the pointer refers to the calling thread's errno, which writing the record must not change.
+    // SAFETY: the pointer refers to the calling thread's errno. It is saved because writing the record may change it.
     let error = unsafe { *libc::__errno_location() };
     open.record().object = result.into_word();
     finish_record(thread, open);
@@ -49,13 +49,13 @@ fn record_blocking_call<R: Copy + BlockedResult>(kind: u16, function: CallName, 
     result
 }
 
-/// Defines wrappers of calls that wait for any signal in a set.
+/// Defines wrappers of functions like `sigwait`, which wait until one of a set of signals arrives.
 macro_rules! signal_waits {
     ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(signals: *const sigset_t, $($argument: $type),*) -> c_int {
             static REAL: Real = Real::new(crate::real::name!($name));
-            // SAFETY: by the caller's contract.
+            // SAFETY: the caller of the C function passes null or a valid set.
             let signals = unsafe { signals.as_ref() };
             call_without_sampler_signal(signals, |signals| {
                 record_blocking_call(kind::BLOCKED, CallName::$name, || {

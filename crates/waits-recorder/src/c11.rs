@@ -1,4 +1,4 @@
-//! C11 threads. Their functions need separate wrappers, because the C library does not implement them with POSIX thread functions.
+//! C11 threads. The C library does not implement them with the exported POSIX functions, so they need wrappers of their own.
 
 use crate::contention;
 use crate::pthread::{

@@ -1,4 +1,4 @@
-//! Distinguishes the program's own calls from those of an MPI library, which creates threads and processes for its own use.
+//! Distinguishes calls that the program makes from calls that an MPI library makes for its own helper threads and processes.
 
 use crate::images;
 
@@ -20,7 +20,7 @@ const MPI_LIBRARY_PREFIXES: [&[u8]; 14] = [
     b"libhwloc",
 ];
 
-/// Returns true if the code at the address does not belong to an MPI library.
+/// Returns true if no MPI library contains the code at the address.
 pub fn is_program_code(address: usize) -> bool {
     let is_library = |name: &[u8]| MPI_LIBRARY_PREFIXES.iter().any(|library| name.starts_with(library));
     !images::any_image(|info| images::find_segment(info, address).is_some() && is_library(images::file_name(info)))

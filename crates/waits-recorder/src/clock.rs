@@ -1,46 +1,46 @@
-//! Time in ticks. A tick is a tick of the time-stamp counter if its rate is constant, or else a nanosecond of the monotonic clock.
+//! Time in *ticks*. A tick is one count of the time-stamp counter if its rate is constant, or else one nanosecond of the monotonic clock.
 //!
-//! Reading the counter takes about 8 ns and reading the clock 25 ns. Each recorded call needs two readings.
+//! The counter is preferred because each recorded call is timed twice: reading the counter takes about 8 ns, reading the clock 25 ns.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 const UNKNOWN: u8 = 0;
 const COUNTER: u8 = 1;
 const CLOCK: u8 = 2;
-static SOURCE: AtomicU8 = AtomicU8::new(UNKNOWN);
+static TICK_SOURCE: AtomicU8 = AtomicU8::new(UNKNOWN);
 
 #[inline]
 pub fn now() -> u64 {
-    match SOURCE.load(Ordering::Relaxed) {
+    match TICK_SOURCE.load(Ordering::Relaxed) {
         // SAFETY: every x86-64 processor supports the instruction.
         #[cfg(target_arch = "x86_64")]
         COUNTER => unsafe { core::arch::x86_64::_rdtsc() },
         CLOCK => monotonic_ns(),
         _ => {
-            SOURCE.store(if has_constant_counter() { COUNTER } else { CLOCK }, Ordering::Relaxed);
+            TICK_SOURCE.store(if has_constant_counter() { COUNTER } else { CLOCK }, Ordering::Relaxed);
             now()
         }
     }
 }
 
-/// Returns true if ticks are those of the time-stamp counter.
+/// Returns true if ticks are counts of the time-stamp counter, and false if they are nanoseconds.
 pub fn uses_cycle_counter() -> bool {
     now();
-    SOURCE.load(Ordering::Relaxed) == COUNTER
+    TICK_SOURCE.load(Ordering::Relaxed) == COUNTER
 }
 
 pub fn monotonic_ns() -> u64 {
-    read(libc::CLOCK_MONOTONIC)
+    read_clock(libc::CLOCK_MONOTONIC)
 }
 
-/// Returns nanoseconds since 1970.
-pub fn real_ns() -> u64 {
-    read(libc::CLOCK_REALTIME)
+/// Returns the time in nanoseconds since 1970.
+pub fn realtime_ns() -> u64 {
+    read_clock(libc::CLOCK_REALTIME)
 }
 
-/// Returns the calling thread's processor time in ns.
+/// Returns the processor time in ns that the calling thread has used.
 pub fn thread_cpu_ns() -> u64 {
-    read(libc::CLOCK_THREAD_CPUTIME_ID)
+    read_clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
 /// Returns the calling thread's number of voluntary context switches.
@@ -52,7 +52,8 @@ pub fn voluntary_switches() -> i64 {
     usage.ru_nvcsw
 }
 
-/// Returns the tick and the monotonic time in ns of the same moment. Takes the most precise of three readings.
+/// Returns the current time both in ticks and in ns of the monotonic clock. Of three pairs of readings, returns the pair that was read
+/// fastest.
 pub fn read_anchor() -> (u64, u64) {
     let mut best = (u64::MAX, 0, 0);
     for _ in 0..3 {
@@ -65,7 +66,7 @@ pub fn read_anchor() -> (u64, u64) {
     (best.1, best.2)
 }
 
-fn read(clock: libc::clockid_t) -> u64 {
+fn read_clock(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer refers to the local variable `time`.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
@@ -75,7 +76,7 @@ fn read(clock: libc::clockid_t) -> u64 {
 #[cfg(target_arch = "x86_64")]
 fn has_constant_counter() -> bool {
     use core::arch::x86_64::__cpuid;
-    // Bit 8 of edx in leaf 0x80000007: the counter is invariant, so its rate is the same in all power states.
+    // Bit 8 of edx in CPUID leaf 0x80000007 means that the counter's rate is the same in all power states.
     __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & (1 << 8) != 0
 }
 

@@ -1,18 +1,18 @@
-//! Counts waiting threads per object, so that releasing a lock need not be recorded when no thread waits for it.
+//! Counts the threads that wait for each object, so that a release of the object is recorded only if a thread waits for it.
 //!
-//! Objects are hashed by address. If two objects share a count, a release may be recorded unnecessarily, but no wait is lost. The method
-//! does not depend on how the C library implements locks.
+//! The counts are in a table that is indexed by a hash of the object's address. If two objects share a count, a release may be recorded
+//! unnecessarily, but no release that ends a wait is missed. This works with any implementation of locks in the C library.
 
 use crate::memory::map_shared;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 const SLOTS: usize = 4096;
-/// True once any thread has waited. Until then, a forked child need not clear the counts.
+/// True once any thread has waited. Until then, all counts are 0, and a forked child need not clear them.
 static HAS_WAITED: AtomicBool = AtomicBool::new(false);
 static WAITING_COUNTS: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
-/// Counts that a process shares with its children, because they may wait for objects in shared memory, which all of them map at the same
-/// address. Null before the first fork.
+/// Counts of waiting threads in all processes of a family. A process shares them with its forked children, which may wait for objects in
+/// shared memory; all of them map that memory at the same address. Null before the first fork.
 static SHARED_COUNTS: AtomicPtr<[AtomicU32; SLOTS]> = AtomicPtr::new(null_mut());
 
 #[inline]
@@ -26,24 +26,25 @@ fn shared_counts() -> Option<&'static [AtomicU32; SLOTS]> {
     unsafe { SHARED_COUNTS.load(Ordering::Acquire).as_ref() }
 }
 
-/// Prepares for a fork. From now on, parent and child also count waiting threads in shared memory.
-pub fn share_counts() {
+/// Creates the shared counts before a fork. From then on, parent and child also count their waiting threads there.
+pub fn create_shared_counts() {
     if shared_counts().is_some() {
         return;
     }
     let Some(memory) = map_shared::<[AtomicU32; SLOTS]>() else { return };
-    // If another thread was faster, its memory is used.
+    // If another thread has created the table at the same time, that one is used.
     let _ = SHARED_COUNTS.compare_exchange(null_mut(), memory, Ordering::AcqRel, Ordering::Acquire);
 }
 
-/// Returns true if a thread may be waiting for the object.
+/// Returns true if some thread may be waiting for the object.
 #[inline]
 pub fn is_awaited(object: usize) -> bool {
     WAITING_COUNTS[slot_index(object)].load(Ordering::Relaxed) != 0
         || shared_counts().is_some_and(|counts| counts[slot_index(object)].load(Ordering::Relaxed) != 0)
 }
 
-/// Counts a thread that starts to wait. Must be called before the thread's next attempt to acquire the object.
+/// Counts the calling thread as waiting. Must be called before the thread tries to acquire the object again, so that a release in between
+/// is recorded.
 pub fn begin_wait(object: usize) {
     if !HAS_WAITED.load(Ordering::Relaxed) {
         HAS_WAITED.store(true, Ordering::Relaxed);
@@ -57,13 +58,13 @@ pub fn begin_wait(object: usize) {
 pub fn end_wait(object: usize) {
     WAITING_COUNTS[slot_index(object)].fetch_sub(1, Ordering::SeqCst);
     if let Some(counts) = shared_counts() {
-        // Waits that began before the first fork are not counted in shared memory.
+        // The shared count may be 0, because waits that began before the first fork are not included.
         let _ = counts[slot_index(object)].fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1));
     }
 }
 
-/// Runs a call that acquires `object` before it returns, like a wait for a condition variable, which acquires the mutex. The thread
-/// counts as waiting during the call, so that the release of the object is recorded.
+/// Counts the calling thread as waiting for `object` during `call`, so that another thread's release of the object is recorded. Used if
+/// `call` acquires `object` before it returns: a wait for a condition variable also acquires the mutex.
 pub fn call_as_waiter<R>(object: usize, call: impl FnOnce() -> R) -> R {
     begin_wait(object);
     let result = call();
@@ -71,8 +72,8 @@ pub fn call_as_waiter<R>(object: usize, call: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Clears the counts in a forked child, which has only one thread.
-pub fn begin_child() {
+/// Clears the process's own counts in a forked child, because the waiting threads do not exist there.
+pub fn reset_in_child() {
     if HAS_WAITED.swap(false, Ordering::Relaxed) {
         WAITING_COUNTS.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
     }

@@ -1,5 +1,5 @@
-//! Wraps the C function `syscall`, through which Rust's `std::sync` and other libraries use futexes. Other system calls are passed
-//! through.
+//! Wraps the C function `syscall`, because Rust's `std::sync` and other libraries make futex system calls with it. Other system calls are
+//! passed on unchanged.
 //!
 //! The function is variadic in C. On x86-64 and AArch64, its arguments are passed like those of a function with seven integers.
 
@@ -14,7 +14,7 @@ const WAIT: usize = 0;
 const WAKE: usize = 1;
 const WAIT_BITSET: usize = 9;
 const WAKE_BITSET: usize = 10;
-/// Mask for the operation without its flags.
+/// Bits of the futex argument that contain the operation. The other bits are flags.
 const OPERATION_MASK: usize = 0x7f;
 
 static REAL: Real = Real::new(c"syscall");
@@ -28,7 +28,7 @@ pub unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d
     let call = || system_call(number, [a, b, c, d, e, f]);
     if number != libc::SYS_futex {
         let result = restrictions::make_system_call(number, [a, b, c], call);
-        fork::after_system_call(number, a, result);
+        fork::handle_fork_by_system_call(number, a, result);
         return result;
     }
     let kind = match b & OPERATION_MASK {
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d
     let record = open.record();
     record.object = a as u64;
     if kind == kind::FUTEX_WAKE {
-        // The record must be complete before the woken thread continues.
+        // The record is completed before the call, because the woken thread may continue at once.
         record.size_or_count = c as u64;
         finish_record(thread, open);
         return run_unrecorded(thread, call);
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d
     let error = unsafe { *libc::__errno_location() };
     open.record().size_or_count = if result == -1 { error as u64 } else { 0 };
     finish_record(thread, open);
-    // SAFETY: as above. Writing the record may have changed errno.
+    // SAFETY: as above. errno is restored, because writing the record may have changed it.
     unsafe { *libc::__errno_location() = error };
     result
 }

@@ -1,21 +1,21 @@
-//! The images (executable and libraries) loaded into the process.
+//! The images (the executable and the shared libraries) that are loaded into the process.
 
 use crate::output::page_size;
 use core::ffi::{CStr, c_int, c_void};
 use core::ops::Range;
 use libc::dl_phdr_info;
 
-/// Returns true if `is_match` returns true for a loaded image. Stops at the first match.
+/// Calls `is_match` for the loaded images until it returns true. Returns false if it never does.
 pub fn any_image(mut is_match: impl FnMut(&dl_phdr_info) -> bool) -> bool {
-    // SAFETY: the callback has the type of the closure whose address is passed.
-    unsafe { libc::dl_iterate_phdr(Some(callback_of(&is_match)), (&raw mut is_match).cast()) != 0 }
+    // SAFETY: the callback casts its last argument to the type of the closure whose address is passed here.
+    unsafe { libc::dl_iterate_phdr(Some(callback_for_closure(&is_match)), (&raw mut is_match).cast()) != 0 }
 }
 
 type Callback = unsafe extern "C" fn(*mut dl_phdr_info, usize, *mut c_void) -> c_int;
 
-fn callback_of<F: FnMut(&dl_phdr_info) -> bool>(_: &F) -> Callback {
+fn callback_for_closure<F: FnMut(&dl_phdr_info) -> bool>(_: &F) -> Callback {
     unsafe extern "C" fn call_closure<F: FnMut(&dl_phdr_info) -> bool>(info: *mut dl_phdr_info, _: usize, is_match: *mut c_void) -> c_int {
-        // SAFETY: the dynamic linker passes a valid record, and the pointer to the closure that `any` passed to it.
+        // SAFETY: the dynamic linker passes a valid record, and the pointer to the closure that `any_image` passed to it.
         unsafe { (*is_match.cast::<F>())(&*info) }.into()
     }
     call_closure::<F>
@@ -27,7 +27,7 @@ pub fn file_name(info: &dl_phdr_info) -> &[u8] {
     path.rsplit(|b| *b == b'/').next().unwrap_or(path)
 }
 
-/// Returns the size of this library's image in the address space, in bytes.
+/// Returns the size in bytes of the address range that this library's image occupies.
 pub fn own_image_size() -> usize {
     let mut size = 0;
     any_image(|info| {
@@ -47,7 +47,7 @@ pub fn find_segment(info: &dl_phdr_info, address: usize) -> Option<Range<usize>>
 
 fn segments(info: &dl_phdr_info) -> impl Iterator<Item = Range<usize>> {
     let range = |index: usize| {
-        // SAFETY: the index is less than the number of headers.
+        // SAFETY: the index is less than the number of program headers.
         let header = unsafe { &*info.dlpi_phdr.add(index) };
         let start = (info.dlpi_addr + header.p_vaddr) as usize;
         (header.p_type == libc::PT_LOAD).then(|| start..start + header.p_memsz as usize)

@@ -1,5 +1,5 @@
-//! The address space limit (RLIMIT_AS) that a program sets for itself. The kernel's limit is larger by the size of this library's
-//! mappings.
+//! Address space limits (RLIMIT_AS) of a recorded program. This library's own mappings must not count against the limit that the program
+//! sets for itself, so the kernel's limit is kept larger by their size.
 
 use crate::lock::Lock;
 use core::ffi::c_int;
@@ -7,27 +7,28 @@ use core::ptr::null;
 use core::sync::atomic::{AtomicBool, Ordering};
 use libc::rlimit;
 
-/// Numbers of bytes by which the kernel's limits exceed the program's.
+/// Number of bytes by which the kernel's limits exceed the limits that the program has set.
 struct Allowance {
-    /// The excess of the soft limit: what this library has mapped.
+    /// Number of bytes added to the soft limit. This is how much memory this library has mapped.
     soft: u64,
-    /// The excess of the hard limit, which cannot be raised later: what this library may ever map. 0 until the program sets a limit.
+    /// Number of bytes added to the hard limit, which cannot be raised later. This is how much memory this library may ever map; 0 until
+    /// the program sets a limit.
     hard: u64,
 }
 
 static ALLOWANCE: Lock<Allowance> = Lock::new(Allowance { soft: 0, hard: 0 });
 /// True once the program has set a limit.
 static IS_LIMITED: AtomicBool = AtomicBool::new(false);
-/// Maximum number of bytes that this library maps once the program has set a limit.
-const MAX_MAPPED: u64 = 1 << 30;
+/// Maximum number of bytes that this library maps after the program has set a limit.
+const MAX_MAPPED_BYTES: u64 = 1 << 30;
 
-/// Returns true if the process started with an address space limit, which includes no allowance for this library.
+/// Returns true if the process was started with an address space limit. Such a limit leaves no extra room for this library.
 pub fn started_with_limit() -> bool {
     !IS_LIMITED.load(Ordering::Acquire) && exchange_kernel_limit(None).is_ok_and(|limit| limit.rlim_cur != libc::RLIM_INFINITY)
 }
 
-/// Raises the kernel's limit by `bytes` before this library maps memory, or lowers it if `bytes` is negative, so that the program's limit
-/// stays the same. Returns false if the limit cannot be raised.
+/// Raises the kernel's limit by `bytes`, or lowers it if `bytes` is negative. This library calls it before it maps memory and after it
+/// unmaps memory, so that the program can use as much as before. Returns false if the limit cannot be raised.
 pub fn adjust_kernel_limit(bytes: i64) -> bool {
     if !IS_LIMITED.load(Ordering::Acquire) {
         return true;
@@ -46,8 +47,8 @@ pub fn adjust_kernel_limit(bytes: i64) -> bool {
     })
 }
 
-/// Frees the lock in a forked child, because another thread of the parent may have held it.
-pub fn begin_child() {
+/// Frees the lock in a forked child, because the thread that held it may not exist there.
+pub fn reset_in_child() {
     ALLOWANCE.free_in_child();
 }
 
@@ -61,17 +62,18 @@ fn exchange_kernel_limit(new: Option<rlimit>) -> Result<rlimit, c_int> {
     if result == 0 { Ok(old) } else { Err(unsafe { *libc::__errno_location() }) }
 }
 
-/// Sets or queries the address space limit as the program sees it. `mapped` is the number of bytes that this library has mapped. Returns
-/// the previous limit, or errno.
+/// Sets the address space limit for the program if `new` is given. `mapped` is the number of bytes that this library has mapped. Returns
+/// the previous limit, or errno; both limits are without the allowance for this library.
 pub fn exchange_program_limit(new: Option<rlimit>, mapped: u64) -> Result<rlimit, c_int> {
     let less = |limit: u64, by: u64| if limit == libc::RLIM_INFINITY { limit } else { limit.saturating_sub(by) };
     let more = |limit: u64, by: u64| if limit == libc::RLIM_INFINITY { limit } else { limit.saturating_add(by) };
     ALLOWANCE.with(|allowance| {
         let next_allowance = match allowance.hard {
-            0 if new.is_some() => Allowance { soft: mapped, hard: MAX_MAPPED },
+            0 if new.is_some() => Allowance { soft: mapped, hard: MAX_MAPPED_BYTES },
             _ => Allowance { ..*allowance },
         };
-        // The kernel rejects a soft limit above the hard limit, so an invalid pair must stay invalid when it is raised.
+        // The kernel rejects a soft limit above the hard limit. The soft limit becomes infinite here, so that it stays above the raised
+        // hard limit and the kernel still rejects the pair.
         let raised = |new: rlimit| rlimit {
             rlim_cur: if new.rlim_cur > new.rlim_max { libc::RLIM_INFINITY } else { more(new.rlim_cur, next_allowance.soft) },
             rlim_max: more(new.rlim_max, next_allowance.hard),

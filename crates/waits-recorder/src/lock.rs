@@ -1,8 +1,8 @@
 //! A lock for data that all threads of the process share.
 //!
-//! All signals are blocked while the lock is held, because the program's handlers could jump out, cancel the thread, or call this
-//! library. A thread that finds the lock held sleeps until it is released. If the thread only yielded its processor, another program
-//! could run for a full time slice: milliseconds, although the lock is only held for microseconds.
+//! All signals are blocked while a thread holds the lock, because a signal handler of the program could jump out, cancel the thread, or
+//! call this library again. A thread that finds the lock held sleeps in the kernel. If it only yielded the processor, an unrelated program
+//! could run for a full time slice of milliseconds, although the lock is held for microseconds.
 
 use crate::output::preserving_errno;
 use core::cell::UnsafeCell;
@@ -12,9 +12,9 @@ use syscalls::Sysno;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// The lock is held, and other threads may sleep until it is free.
+/// The state of a lock that is held while other threads may sleep until it is free.
 const AWAITED: u32 = 2;
-/// Number of attempts before a thread sleeps, which take about a microsecond.
+/// Number of times that a thread tries to acquire the lock before it sleeps. The attempts take about a microsecond.
 const MAX_ATTEMPTS: u32 = 32;
 
 pub struct Lock<T> {
@@ -30,7 +30,7 @@ impl<T> Lock<T> {
         Lock { state: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
     }
 
-    /// Runs `work` with the value. Preserves errno.
+    /// Acquires the lock and calls `work` with the value that it guards. Preserves errno.
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         without_signals(|| {
             self.acquire();
@@ -50,15 +50,15 @@ impl<T> Lock<T> {
             }
             core::hint::spin_loop();
         }
-        // Other threads may be asleep as well, so the lock stays marked as awaited while this thread holds it.
+        // The state stays `AWAITED` while this thread holds the lock, because further threads may be asleep.
         while self.state.swap(AWAITED, Ordering::Acquire) != FREE {
             futex(&self.state, libc::FUTEX_WAIT, AWAITED);
         }
     }
 
-    /// Replaces the value in a forked child, and frees the lock. The thread that held the lock in the parent does not exist in the child,
-    /// and may have left the value half-changed. Returns the old value.
-    pub fn begin_child(&self, value: T) -> T {
+    /// In a forked child, replaces the value and frees the lock. The thread that held the lock in the parent does not exist in the child,
+    /// and may have left the value inconsistent. Returns the old value.
+    pub fn reset_in_child(&self, value: T) -> T {
         // SAFETY: a forked child has no other thread.
         let parents = core::mem::replace(unsafe { &mut *self.value.get() }, value);
         self.state.store(FREE, Ordering::Release);
@@ -67,23 +67,23 @@ impl<T> Lock<T> {
 }
 
 impl<T> Lock<T> {
-    /// Frees the lock in a forked child and keeps the value; see [`Lock::begin_child`].
+    /// Frees the lock in a forked child, but keeps the value. See [`Lock::reset_in_child`].
     pub fn free_in_child(&self) {
         self.state.store(FREE, Ordering::Release);
     }
 }
 
-/// Sleeps while `word` equals `value`, or wakes up to `value` sleeping threads, depending on `operation`.
+/// Performs a futex operation: FUTEX_WAIT sleeps while `word` equals `value`; FUTEX_WAKE wakes up to `value` sleeping threads.
 #[cold]
 fn futex(word: &AtomicU32, operation: libc::c_int, value: u32) {
     let operation = operation | libc::FUTEX_PRIVATE_FLAG;
-    // A raw system call bypasses the C library's `syscall`, which this library records.
+    // A raw system call is used because this library wraps and records the C function `syscall`.
     // SAFETY: the word lives as long as the lock, and there is no timeout.
     unsafe { syscalls::raw_syscall!(Sysno::futex, word.as_ptr(), operation, value, null::<libc::timespec>(), 0, 0) };
 }
 
-/// Yields the processor to the thread that this one waits for. Sleeps instead after some tries, because the other thread may have a lower
-/// priority and would not run while this one is runnable.
+/// Gives the processor to the thread that the caller waits for. After some tries, sleeps instead, because a thread with a lower priority
+/// would never run while the caller is runnable.
 pub fn yield_or_sleep(tries: &mut u32) {
     const MAX_YIELDS: u32 = 64;
     let pause = libc::timespec { tv_sec: 0, tv_nsec: 20_000 };

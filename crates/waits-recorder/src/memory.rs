@@ -1,4 +1,4 @@
-//! Memory from the kernel. This library does not use the heap.
+//! Memory that this library maps directly from the kernel, because it must not use the program's heap.
 
 use crate::output::page_size;
 use crate::{images, limits};
@@ -8,22 +8,22 @@ use libc::c_int;
 
 /// Maps private, zeroed memory for `count` values, which [`release`] unmaps. Returns `None` if that fails.
 pub fn map_private<T>(count: usize) -> Option<*mut T> {
-    map(count, libc::MAP_PRIVATE)
+    map_anonymous(count, libc::MAP_PRIVATE)
 }
 
-/// Maps zeroed memory that this process shares with its future children. Returns `None` if that fails.
+/// Maps zeroed memory for a value that this process shares with the children that it forks later. Returns `None` if that fails.
 pub fn map_shared<T>() -> Option<*mut T> {
-    map(1, libc::MAP_SHARED)
+    map_anonymous(1, libc::MAP_SHARED)
 }
 
 static MAPPED_BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// Returns the number of bytes of address space that this library uses for its image and its mappings.
+/// Returns the number of bytes of address space that this library occupies: its image and its mappings.
 pub fn mapped_bytes() -> u64 {
     MAPPED_BYTES.load(Ordering::Relaxed) + images::own_image_size() as u64
 }
 
-fn map<T>(count: usize, sharing: c_int) -> Option<*mut T> {
+fn map_anonymous<T>(count: usize, sharing: c_int) -> Option<*mut T> {
     let size = round_up_to_page(count * size_of::<T>());
     if !limits::adjust_kernel_limit(size as i64) {
         return None;
@@ -39,7 +39,7 @@ fn map<T>(count: usize, sharing: c_int) -> Option<*mut T> {
     Some(place.cast())
 }
 
-/// Unmaps memory that [`map_private`] returned for the same `count`.
+/// Unmaps memory that [`map_private`] returned. `count` must be the same as in that call.
 pub fn release<T>(place: *mut T, count: usize) {
     let size = round_up_to_page(count * size_of::<T>());
     // SAFETY: this module mapped the memory with this size.

@@ -1,7 +1,8 @@
-//! Wrappers of the MPI functions in a table. The same wrappers serve Open MPI and MPICH.
+//! Wrappers of MPI functions. The same wrappers work with Open MPI and MPICH.
 //!
-//! Both libraries take the same arguments in the same registers. They differ in handles (addresses or 32-bit numbers), in constants, and
-//! in the layout of a status. Arguments are therefore passed on unchanged, and only `implementation.rs` handles the differences.
+//! Both libraries pass the same arguments in the same registers, but differ in the size of handles (addresses or 32-bit numbers), in the
+//! values of constants, and in the layout of `MPI_Status`. Wrappers therefore pass arguments on unchanged, and only `implementation.rs`
+//! interprets them.
 
 mod behaviour;
 mod call;
@@ -17,7 +18,7 @@ macro_rules! wrappers {
     ($($name:ident $profiled:ident [$($argument:ident)*] $behaviour:ident($($parameter:expr),*);)*) => { $(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($argument: usize),*) -> i32 {
-            // SAFETY: the profiled function has the same contract.
+            // SAFETY: the function with the `PMPI_` prefix has the same contract.
             unsafe { $profiled($($argument),*) }
         }
         #[unsafe(no_mangle)]

@@ -1,16 +1,17 @@
-//! Names of a recording's files and of the processes in them.
+//! Names of a recording's files, and the identity of the process that writes them.
 
 use crate::output::Path;
 use core::sync::atomic::{AtomicU64, Ordering};
 use trodden_wire::waits::OUTPUT_VARIABLE;
 
 pub const FOLDER_VARIABLE: &core::ffi::CStr = c"TRODDEN_WAITS";
-/// Time in ticks at which the recording began. It identifies the process together with the process ID.
+/// Time in ticks at which recording of this process began. Together with the process ID, it identifies the process, because IDs are reused.
 pub static START_TICKS: AtomicU64 = AtomicU64::new(0);
-/// ID and start of the process that created the files, which its forked children write to as well; 0 if no files were created.
+/// Process ID and start time of the process that created the recording's files. Its forked children write to the same files. 0 if no files
+/// were created.
 pub static FILE_CREATOR: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// Returns true if the environment specifies a folder.
+/// Returns true if the environment names a folder for recordings.
 pub fn has_folder() -> bool {
     // SAFETY: both the name and the value are C strings.
     unsafe { libc::getenv(FOLDER_VARIABLE.as_ptr()).as_ref() }.is_some_and(|first| *first != 0)
@@ -21,7 +22,7 @@ pub fn process_identity() -> (u32, u64) {
     (unsafe { libc::getpid() } as u32, START_TICKS.load(Ordering::Relaxed))
 }
 
-/// Returns the path of the recording's file with the given extension; `None` if no folder is specified.
+/// Returns the path of the recording's file with the given extension; `None` if the environment names no folder.
 pub fn file_path(extension: &[u8]) -> Option<Path> {
     let mut path = path_stem()?;
     path.add(extension);

@@ -1,21 +1,20 @@
-//! System calls on files, and text of bounded length.
+//! System calls on files, and text buffers of fixed capacity.
 //!
-//! The C library's file functions are cancellation points, or this library records them. This module therefore makes system calls
-//! directly.
+//! The C library's file functions are avoided, because they are cancellation points and because this library records some of them.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use libc::c_int;
 
-/// Opens a file, and returns -1 on failure.
+/// Opens a file. Returns its descriptor, or -1 on failure.
 pub fn open(path: *const libc::c_char, flags: c_int) -> c_int {
-    /// Recordings contain file names and addresses, so only their owner may read them.
+    /// Permissions of new files. Only their owner may read them, because they contain file names and addresses of the program.
     const FILE_MODE: c_int = 0o600;
-    // SAFETY: the caller passes a C string.
+    // SAFETY: callers pass a C string.
     unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags, FILE_MODE) as c_int }
 }
 
 pub fn close(file: c_int) {
-    // SAFETY: the caller passes its own descriptor.
+    // SAFETY: callers pass a descriptor that they have opened.
     unsafe { libc::syscall(libc::SYS_close, file) };
 }
 
@@ -47,7 +46,7 @@ pub fn read_file(path: &core::ffi::CStr, into: &mut [u8]) -> usize {
     count.max(0) as usize
 }
 
-/// Returns the maximum size in bytes of files that this process writes (RLIMIT_FSIZE).
+/// Returns the maximum size in bytes to which this process may extend files (RLIMIT_FSIZE).
 pub fn file_size_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the pointer refers to the local variable `limit`.
@@ -77,7 +76,7 @@ pub struct BoundedText<const N: usize> {
     bytes: [u8; N],
     length: usize,
 }
-/// A path and its terminating zero.
+/// A path as text; unused bytes are zero, so a terminating zero follows it.
 pub type Path = BoundedText<4096>;
 pub type OutputLine = BoundedText<4096>;
 
@@ -86,7 +85,7 @@ impl<const N: usize> BoundedText<N> {
         BoundedText { bytes: [0; N], length: 0 }
     }
 
-    /// Appends bytes, truncated to the available space. One byte is reserved for the terminating zero.
+    /// Appends as many of the bytes as fit. One byte stays free for the terminating zero.
     pub fn add(&mut self, bytes: &[u8]) -> &mut Self {
         let count = bytes.len().min(N - 1 - self.length);
         self.bytes[self.length..self.length + count].copy_from_slice(&bytes[..count]);
@@ -122,7 +121,7 @@ impl<const N: usize> BoundedText<N> {
         &self.bytes[..self.length]
     }
 
-    /// Returns the text as a C string.
+    /// Returns the text as a pointer to a C string.
     pub fn as_ptr(&self) -> *const libc::c_char {
         self.bytes.as_ptr().cast()
     }

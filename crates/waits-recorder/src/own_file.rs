@@ -1,8 +1,8 @@
-//! Files of the recording that stay open.
+//! Files of the recording that stay open while the program runs.
 //!
-//! The program may close any descriptor, or reuse its number for a different file. Therefore a file's device and inode are checked before
-//! each use, and the file is reopened if necessary. Its descriptor is high, so that the program's own descriptors have the same numbers
-//! as without the recorder.
+//! The program may close any descriptor, and the kernel may then assign its number to another file. Therefore the device and inode of a
+//! file are checked before each use, and the file is reopened if they differ. Descriptors with high numbers are used, so that the program's
+//! own files get the same descriptors as without the recorder.
 
 use crate::output::{self, Path};
 use core::ffi::CStr;
@@ -20,13 +20,13 @@ pub struct OwnFile {
 impl OwnFile {
     pub const NONE: OwnFile = OwnFile { descriptor: -1, flags: 0, identity: (0, 0) };
 
-    /// Creates a new file. `flags` may contain O_APPEND.
+    /// Creates a file, which must not exist yet. `flags` may contain O_APPEND.
     pub fn create(path: &Path, flags: c_int) -> Option<OwnFile> {
         let descriptor = open_high(path, flags | libc::O_CREAT | libc::O_EXCL)?;
         Some(OwnFile { descriptor, flags, identity: stat_file(descriptor)?.0 })
     }
 
-    /// Opens an existing file for reading. Returns `None` if no descriptor from [`MIN_DESCRIPTOR`] on is free.
+    /// Opens an existing file for reading. Returns `None` if that fails, or if there is no free descriptor from [`MIN_DESCRIPTOR`] on.
     pub fn open_existing(path: &CStr) -> Option<OwnFile> {
         let low = output::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
         // SAFETY: this duplicates a descriptor that this function opened.
@@ -41,7 +41,7 @@ impl OwnFile {
         self.identity == (0, 0)
     }
 
-    /// Closes the file, unless the program has reused its descriptor.
+    /// Closes the file, unless its descriptor now belongs to a file of the program.
     pub fn close(&mut self) {
         if !self.is_none() && stat_file(self.descriptor).is_some_and(|(identity, _)| identity == self.identity) {
             output::close(self.descriptor);
@@ -49,8 +49,8 @@ impl OwnFile {
         *self = OwnFile::NONE;
     }
 
-    /// Returns the descriptor and the current size; `None` if the file no longer exists. `path` returns the path at which the file was
-    /// created.
+    /// Returns the file's descriptor and current size; `None` if the file no longer exists. If the program has closed the descriptor, opens
+    /// the file again at the path that `path` returns.
     pub fn descriptor(&mut self, path: impl FnOnce() -> Option<Path>) -> Option<(c_int, u64)> {
         if self.is_none() {
             return None;
@@ -83,7 +83,7 @@ fn open_high(path: &Path, flags: c_int) -> Option<c_int> {
     Some(high)
 }
 
-/// Returns an open file's device and inode, and its size.
+/// Returns the device and inode of an open file, and its size; `None` if the descriptor is invalid.
 fn stat_file(descriptor: c_int) -> Option<((u64, u64), u64)> {
     // SAFETY: zero is a valid value for every field of this C structure.
     let mut status: libc::stat = unsafe { core::mem::zeroed() };

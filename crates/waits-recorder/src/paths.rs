@@ -1,8 +1,8 @@
-//! A thread's position in its stream of paths, if the program was built with `trodden build --stream`.
+//! The position in the stream of executed paths that a program writes if it was built with `trodden build --stream`.
 //!
-//! The program itself writes the stream. A sample contains the number of events that the thread has written so far, which identifies the
-//! path being executed. The function that returns a thread's stream is a hidden symbol of the executable, so it is looked up in the
-//! symbol table. A stripped executable has no symbol table.
+//! Each sample contains the number of events that its thread has written to its stream so far, which identifies the path that was being
+//! executed. The function that returns a thread's stream is a hidden symbol of the executable, so the dynamic linker cannot find it, and it
+//! is looked up in the symbol table. A stripped executable has no symbol table.
 
 use core::ffi::CStr;
 use core::ptr::null_mut;
@@ -14,14 +14,14 @@ use trodden_wire::stream::{
 /// Address of the function that returns the calling thread's stream; 0 if the program writes no streams.
 static STREAM_FUNCTION: AtomicUsize = AtomicUsize::new(0);
 
-/// SHT_SYMTAB.
+/// SHT_SYMTAB, the section type of symbol tables.
 const SYMBOL_TABLE: u32 = 2;
 /// ET_DYN, the file type of position-independent executables.
 const POSITION_INDEPENDENT: u16 = 3;
 const SECTION_HEADER_SIZE: usize = 64;
 const SYMBOL_SIZE: usize = 24;
 
-/// Finds the stream function. Called once per process.
+/// Finds the function that returns a thread's stream. Called once per process.
 pub fn find_stream_function() {
     let path = c"/proc/self/exe";
     // SAFETY: the path is a C string.
@@ -40,15 +40,15 @@ pub fn find_stream_function() {
     if place == libc::MAP_FAILED {
         return;
     }
-    // SAFETY: the mapping has this size, and the kernel does not permit writes to a running executable.
+    // SAFETY: the mapping has this size. Its contents do not change, because the kernel does not permit writes to a running executable.
     let image = unsafe { core::slice::from_raw_parts(place.cast::<u8>(), size) };
     STREAM_FUNCTION.store(stream_function_address(image).unwrap_or(0), Ordering::Release);
     // SAFETY: the mapping is not borrowed any more.
     unsafe { libc::munmap(place, size.max(1)) };
 }
 
-/// Returns the number of events that the calling thread has written, plus 1; 0 if unknown or if the program writes no streams. May be
-/// called in signal handlers.
+/// Returns the number of events that the calling thread has written to its stream, plus 1. Returns 0 if the number is unknown or the
+/// program writes no streams. Signal handlers may call this function.
 pub fn stream_position() -> u64 {
     let place = STREAM_FUNCTION.load(Ordering::Acquire);
     if place == 0 {
@@ -56,24 +56,25 @@ pub fn stream_position() -> u64 {
     }
     // SAFETY: the program's function has this signature, and returns the address of a thread-local variable.
     let stream = unsafe { core::mem::transmute::<usize, extern "C" fn() -> *const ThreadStream>(place)() };
-    // SAFETY: the variable belongs to this thread. The interrupted code may be changing it, but only by whole words.
+    // SAFETY: the variable belongs to this thread. If this interrupts code that changes it, the code changes whole words only.
     let cursor = unsafe { (&raw const (*stream).cursor).read_volatile() };
     if cursor == 0 {
         return 1;
     }
     let (chunk, events) = match cursor % CHUNK_BYTES {
         0 => (cursor - CHUNK_BYTES, CHUNK_EVENTS),
-        // The cursor has left a chunk, and the runtime has not moved it to the next chunk yet.
+        // The thread has filled a chunk, and the program's runtime has not moved the cursor to the next chunk yet.
         used if used < HEADER_BYTES => return 0,
         used => (cursor - used, (used - HEADER_BYTES) / 4),
     };
     let header = chunk as *const StreamChunkHeader;
-    // SAFETY: a chunk is mapped while its thread writes.
+    // SAFETY: the cursor of a thread points into a chunk, and the chunk stays mapped while the thread writes to it.
     let (state, sequence) = unsafe { ((&raw const (*header).state).read_volatile(), (&raw const (*header).sequence).read_volatile()) };
     if state == CHUNK_CURRENT { 1 + sequence * CHUNK_EVENTS + events } else { 0 }
 }
 
-/// Returns the stream function's address in memory, according to the executable's symbol table.
+/// Returns the address at which the stream function is loaded, according to the executable's symbol table; `None` if there is no such
+/// symbol.
 fn stream_function_address(image: &[u8]) -> Option<usize> {
     let sections = read_number(image, 0x28, 8)? as usize;
     let count = read_number(image, 0x3c, 2)? as usize;
@@ -96,7 +97,7 @@ fn stream_function_address(image: &[u8]) -> Option<usize> {
     Some(value + loaded.checked_sub(entry)?)
 }
 
-/// Reads a little-endian number.
+/// Reads the little-endian number of `size` bytes at an offset.
 fn read_number(image: &[u8], at: usize, size: usize) -> Option<u64> {
     let bytes = image.get(at..at.checked_add(size)?)?;
     Some(bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))

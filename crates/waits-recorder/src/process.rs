@@ -1,5 +1,6 @@
-//! The process file: lines of text that describe a recording's processes. A program and its forked children append blocks of lines. Each
-//! block is a single write, so that threads and processes may append at any time. [`FILE_BEGIN`] documents the format.
+//! The process file: text that describes the processes of a recording. A program and its forked children append blocks of lines. Each block
+//! is written with a single system call, so that the blocks of several threads and processes do not mix. [`FILE_BEGIN`] documents the
+//! format.
 
 pub mod fork;
 
@@ -15,21 +16,22 @@ const UNKNOWN: u8 = 0;
 const RECORDED: u8 = 1;
 const UNRECORDED: u8 = 2;
 const SEALED: u8 = 3;
-/// The value of [`RECORDING_STATE`] before it became [`SEALED`], and the first byte of the folder's name at that time.
-static SEALED_FROM: AtomicU8 = AtomicU8::new(UNKNOWN);
-static SEALED_FOLDER: AtomicU8 = AtomicU8::new(0);
+/// The value of [`RECORDING_STATE`] before it became [`SEALED`], and the byte of the folder's name that [`seal`] replaced by 0. Both are
+/// restored by [`unseal`].
+static STATE_BEFORE_SEAL: AtomicU8 = AtomicU8::new(UNKNOWN);
+static FOLDER_BYTE_BEFORE_SEAL: AtomicU8 = AtomicU8::new(0);
 static PROCESS_FILE: Lock<OwnFile> = Lock::new(OwnFile::NONE);
-/// The text that [`add_environment`] adds.
+/// The lines that [`add_environment`] writes. They are kept for the blocks of forked children.
 static ENVIRONMENT_LINES: Lock<OutputLine> = Lock::new(OutputLine::new());
-/// Number of images loaded and unloaded when the maps were last written.
+/// Number of images that had been loaded and unloaded when the memory maps were last written to the file.
 static IMAGES_AT_LAST_MAPS: AtomicU64 = AtomicU64::new(0);
 /// True if a recorded process forked this process.
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 /// True once this process has forked.
 static IS_PARENT: AtomicBool = AtomicBool::new(false);
 
-/// Returns true if this process is recorded, which requires a folder in the environment and writable files. The first call opens the
-/// files.
+/// Returns true if this process is recorded, which requires a folder in the environment and writable files. The first call opens the files
+/// and thereby begins the recording.
 pub fn is_recorded() -> bool {
     match RECORDING_STATE.load(Ordering::Acquire) {
         UNKNOWN => has_folder() && without_signals(open_files),
@@ -42,40 +44,42 @@ pub fn is_recording() -> bool {
     RECORDING_STATE.load(Ordering::Acquire) == RECORDED
 }
 
-/// Returns true if recording has ended because the process filters its system calls. After that, this library makes no system calls.
+/// Returns true if recording has ended because the program filters system calls. From then on, this library makes no system calls, because
+/// the filter might kill the process for them.
 #[inline]
 pub fn is_sealed() -> bool {
     RECORDING_STATE.load(Ordering::Acquire) == SEALED
 }
 
-/// Ends the recording of the process, and of programs that it executes, because the process is about to filter its system calls.
+/// Ends the recording of this process and of programs that it executes, because it is about to install a system call filter.
 pub fn seal() {
     if is_recording() {
         append_note(b"a process set a system call filter (seccomp): its calls after that are not recorded");
     }
-    SEALED_FROM.store(RECORDING_STATE.swap(SEALED, Ordering::AcqRel), Ordering::Relaxed);
+    STATE_BEFORE_SEAL.store(RECORDING_STATE.swap(SEALED, Ordering::AcqRel), Ordering::Relaxed);
     replace_folder_start(0);
 }
 
-/// Resumes recording, because no filter was set after all.
+/// Resumes recording after [`seal`], because the program failed to install the filter.
 pub fn unseal() {
-    replace_folder_start(SEALED_FOLDER.load(Ordering::Relaxed));
-    RECORDING_STATE.store(SEALED_FROM.load(Ordering::Relaxed), Ordering::Release);
+    replace_folder_start(FOLDER_BYTE_BEFORE_SEAL.load(Ordering::Relaxed));
+    RECORDING_STATE.store(STATE_BEFORE_SEAL.load(Ordering::Relaxed), Ordering::Release);
 }
 
-/// Replaces the first byte of the folder's name in the environment. 0 makes the variable empty.
+/// Replaces the first byte of the folder's name in the environment variable, and saves the old byte. 0 makes the variable empty, so that
+/// executed programs are not recorded.
 fn replace_folder_start(first: u8) {
     // SAFETY: the name is a C string.
     let folder = unsafe { libc::getenv(FOLDER_VARIABLE.as_ptr()) };
     if !folder.is_null() {
-        // SAFETY: the value is writable, and consists of at least a terminating zero.
-        SEALED_FOLDER.store(unsafe { folder.cast::<u8>().replace(first) }, Ordering::Relaxed);
+        // SAFETY: the environment is writable, and the value has at least a terminating zero.
+        FOLDER_BYTE_BEFORE_SEAL.store(unsafe { folder.cast::<u8>().replace(first) }, Ordering::Relaxed);
     }
 }
 
 #[cold]
 fn open_files() -> bool {
-    // If several threads get here at the same time, the first one opens the files.
+    // If several threads arrive here at the same time, one opens the files, and the others wait for it.
     if START_TICKS.compare_exchange(0, clock::now(), Ordering::AcqRel, Ordering::Acquire).is_err() {
         let mut tries = 0;
         while RECORDING_STATE.load(Ordering::Acquire) == UNKNOWN {
@@ -97,7 +101,7 @@ fn open_files() -> bool {
 }
 
 fn create_process_file() -> bool {
-    /// If the file size limit is lower, no file is created.
+    /// Minimum file size limit of the process, in bytes, with which it is recorded.
     const MIN_FILE_LIMIT: u64 = 4096;
     if output::file_size_limit() < MIN_FILE_LIMIT {
         return false;
@@ -112,7 +116,7 @@ fn create_process_file() -> bool {
 /// Creates the threads file. Returns false on failure.
 fn create_threads_file() -> bool {
     if limits::started_with_limit() {
-        write_block(
+        write_line_block(
             b"note a program is not recorded: its address space is limited (RLIMIT_AS, `ulimit -v`), and the recorder needs a part of it",
         );
         return false;
@@ -129,7 +133,7 @@ fn write_first_block(is_first: bool) {
     if is_first {
         line.add(FILE_BEGIN);
     }
-    add_name(&mut line);
+    begin_block(&mut line);
     // SAFETY: the system call has no pointer arguments.
     line.add(b"parent ").add_number(unsafe { libc::getppid() } as u64).add(b"\n");
     ENVIRONMENT_LINES.with(|place| {
@@ -139,10 +143,10 @@ fn write_first_block(is_first: bool) {
         line.add(place.as_bytes());
     });
     add_anchor(&mut line);
-    write(line.as_bytes());
+    write_lines(line.as_bytes());
 }
 
-/// Appends what all forked children have in common: the host, the boot ID, the kind of ticks, and the program.
+/// Appends lines that are the same for all forked children: the host, the boot ID, the source of ticks, and the program.
 fn add_environment(line: &mut OutputLine) {
     line.add(b"host ");
     let mut name = [0u8; 256];
@@ -158,8 +162,8 @@ fn add_environment(line: &mut OutputLine) {
     line.add(cut_at_zero(&program)).add(b"\n");
 }
 
-/// Begins a block of lines about this process.
-fn add_name<const N: usize>(lines: &mut BoundedText<N>) {
+/// Begins a block of lines with the line that identifies this process.
+fn begin_block<const N: usize>(lines: &mut BoundedText<N>) {
     let (process, start) = process_identity();
     lines.add(b"process ").add_number(process.into()).add(b" ").add_number(start).add(b"\n");
 }
@@ -168,8 +172,8 @@ fn cut_at_zero(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len())]
 }
 
-/// Appends a block of lines to the file, unless the file size limit leaves no room for it.
-fn write(lines: &[u8]) {
+/// Appends a block to the process file, unless the file would exceed the file size limit.
+fn write_lines(lines: &[u8]) {
     PROCESS_FILE.with(|file| {
         let Some((file, size)) = file.descriptor(|| file_path(b".process")) else { return };
         // Exceeding the file size limit would raise a signal that ends the program.
@@ -179,31 +183,31 @@ fn write(lines: &[u8]) {
     });
 }
 
-/// Appends a line about this process if it is recorded.
+/// Appends a block with the given line to the process file, if this process is recorded.
 pub fn append_line(line: &OutputLine) {
     if is_recorded() {
-        write_block(line.as_bytes());
+        write_line_block(line.as_bytes());
     }
 }
 
-/// Appends a block that consists of one line.
-fn write_block(line: &[u8]) {
+/// Appends a block with the given line to the process file.
+fn write_line_block(line: &[u8]) {
     let mut block = BoundedText::<{ 4096 + 64 }>::new();
-    add_name(&mut block);
-    write(block.add(line).add(b"\n").as_bytes());
+    begin_block(&mut block);
+    write_lines(block.add(line).add(b"\n").as_bytes());
 }
 
-/// Appends a note for the report. Uses little stack, because a thread's stack may be small.
+/// Appends a note, which the report will show. The block is in a small buffer, because a thread's stack may be small.
 pub fn append_note(text: &[u8]) {
     if is_recorded() {
         let mut block = BoundedText::<512>::new();
-        add_name(&mut block);
-        write(block.add(b"note ").add(text).add(b"\n").as_bytes());
+        begin_block(&mut block);
+        write_lines(block.add(b"note ").add(text).add(b"\n").as_bytes());
     }
 }
 
-/// Notes, at most once per process, that no space is left for the recording.
-pub fn note_no_space() {
+/// Appends a note, at most once per process, that no space was left for the recording.
+pub fn append_no_space_note() {
     static IS_REPORTED: AtomicBool = AtomicBool::new(false);
     if !IS_REPORTED.swap(true, Ordering::Relaxed) {
         append_note(b"no space was left for a process's recording, so later calls of its threads are missing");
@@ -212,16 +216,16 @@ pub fn note_no_space() {
 
 fn add_anchor<const N: usize>(line: &mut BoundedText<N>) {
     let (ticks, ns) = clock::read_anchor();
-    line.add(b"anchor ").add_number(ticks).add(b" ").add_number(ns).add(b" ").add_number(clock::real_ns()).add(b"\n");
+    line.add(b"anchor ").add_number(ticks).add(b" ").add_number(ns).add(b" ").add_number(clock::realtime_ns()).add(b"\n");
 }
 
-/// Appends an anchor if recording has begun.
+/// Appends an anchor (the current time in ticks and in ns) if recording has begun.
 pub fn append_anchor() {
     if is_recording() {
         let mut line = BoundedText::<256>::new();
-        add_name(&mut line);
+        begin_block(&mut line);
         add_anchor(&mut line);
-        write(line.as_bytes());
+        write_lines(line.as_bytes());
     }
 }
 
@@ -230,7 +234,8 @@ pub fn is_child() -> bool {
     IS_CHILD.load(Ordering::Acquire)
 }
 
-/// Returns false for a system program, such as a shell or a launcher. The children of such a program are other programs.
+/// Returns false if the executable is in a system folder, like a shell or a launcher. Such programs fork only to execute other programs, so
+/// their forks need not be recorded.
 pub fn is_user_program() -> bool {
     let mut program = [0u8; 2048];
     // SAFETY: the pointer refers to a local buffer that is larger than the size passed.
@@ -240,18 +245,18 @@ pub fn is_user_program() -> bool {
     !folders.iter().any(is_in)
 }
 
-/// Prepares for the first fork: writes the memory maps, which list the memory that parent and child share.
-pub fn begin_fork() {
+/// Appends the memory maps before the first fork. They show which memory the parent and its children share.
+pub fn prepare_fork() {
     if !IS_PARENT.swap(true, Ordering::AcqRel) {
         IMAGES_AT_LAST_MAPS.store(0, Ordering::Release);
         append_maps();
     }
 }
 
-/// Appends the mappings of executable and shared memory, if images were loaded or unloaded since the last call.
+/// Appends the process's executable and shared mappings, unless no image was loaded or unloaded since the last call.
 pub fn append_maps() {
     let mut images = 0u64;
-    // The sum changes with every load and every unload.
+    // A number that differs after each load and each unload.
     images::any_image(|info| {
         images = info.dlpi_adds + (info.dlpi_subs << 32);
         true
@@ -270,31 +275,32 @@ pub fn append_maps() {
     }
 }
 
-/// Appends a note if libgomp is loaded. It waits with direct system calls, which cannot be interposed.
+/// Appends a note if libgomp is loaded, because libgomp waits with direct system calls, which this library cannot interpose.
 fn append_libgomp_note() {
     static IS_NOTED: AtomicBool = AtomicBool::new(false);
-    // `dlopen` would not do: it waits for constructors, and one of them may wait for this thread.
+    // Images are listed rather than looked up with `dlopen`, which waits until other threads have run constructors, and a constructor may
+    // wait for this thread.
     let has_openmp = images::any_image(|info| images::file_name(info).starts_with(b"libgomp."));
     if has_openmp && !IS_NOTED.swap(true, Ordering::AcqRel) {
         append_note(b"libgomp (GCC's OpenMP runtime) waits with direct system calls, which are not recorded");
     }
 }
 
-/// Buffers for copying. They are in mapped memory, because a thread's stack may be small.
+/// Buffers for copying lines of `/proc/self/maps`. They are in mapped memory, because a thread's stack may be too small.
 struct CopyBuffers {
     buffer: [u8; 4096],
     line: OutputLine,
     lines: BoundedText<16384>,
 }
 
-/// Copies the lines of executable mappings, and of mappings that other processes may write to. Truncates lines longer than 4 KiB.
+/// Copies the lines of mappings that are executable or both writable and shared. Lines are cut off after 4 KiB.
 fn append_map_lines(from: i32) {
     let Some(memory) = memory::map_private::<CopyBuffers>(1) else { return };
     // SAFETY: the memory is zeroed and has this size, and zeros are valid values of all fields.
     let scratch = unsafe { &mut *memory };
-    add_name(&mut scratch.lines);
+    begin_block(&mut scratch.lines);
     copy_lines(from, scratch);
-    write(scratch.lines.as_bytes());
+    write_lines(scratch.lines.as_bytes());
     memory::release(memory, 1);
 }
 
@@ -312,9 +318,9 @@ fn copy_lines(from: i32, CopyBuffers { buffer, line, lines }: &mut CopyBuffers) 
             }
             if line.as_bytes().split(|b| *b == b' ').nth(2).is_some_and(|p| matches!(p, [_, _, b'x', ..] | [_, b'w', _, b's'])) {
                 if !lines.has_room(line.as_bytes().len()) {
-                    write(lines.as_bytes());
+                    write_lines(lines.as_bytes());
                     lines.clear();
-                    add_name(lines);
+                    begin_block(lines);
                 }
                 lines.add(line.as_bytes());
             }
@@ -339,7 +345,8 @@ fn copy_lines(from: i32, CopyBuffers { buffer, line, lines }: &mut CopyBuffers) 
 /// ```
 const FILE_BEGIN: &[u8] = b"trodden-waits 2\n";
 
-/// Abandons, in a forked child, an attempt to open the files that another thread of the parent may have begun.
+/// In a forked child, resets the state of opening the files, because another thread of the parent may have been opening them at the time of
+/// the fork.
 pub fn abandon_opening() {
     if RECORDING_STATE.load(Ordering::Acquire) == UNKNOWN && START_TICKS.load(Ordering::Acquire) != 0 {
         FILE_CREATOR[0].store(0, Ordering::Relaxed);
@@ -347,9 +354,9 @@ pub fn abandon_opening() {
     }
 }
 
-/// Makes a forked child a separate process of the recording.
-pub fn begin_child() {
-    let file = PROCESS_FILE.begin_child(OwnFile::NONE);
+/// Resets this module in a forked child, which becomes a separate process of the recording.
+pub fn reset_in_child() {
+    let file = PROCESS_FILE.reset_in_child(OwnFile::NONE);
     PROCESS_FILE.with(|lines| *lines = file);
     RECORDING_STATE.store(UNKNOWN, Ordering::Release);
     IS_CHILD.store(true, Ordering::Release);
@@ -358,8 +365,8 @@ pub fn begin_child() {
     IMAGES_AT_LAST_MAPS.store(0, Ordering::Release);
 }
 
-/// Appends the last lines about a process that ends.
-pub fn append_end() {
+/// Appends the last lines about this process before it ends.
+pub fn append_final_lines() {
     if (is_child() || IS_PARENT.load(Ordering::Acquire)) && is_recording() {
         IMAGES_AT_LAST_MAPS.store(0, Ordering::Release);
         append_maps();

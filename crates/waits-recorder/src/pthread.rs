@@ -1,10 +1,10 @@
-//! POSIX threads: contended locks, condition variables, barriers, semaphores, and the start and end of threads.
+//! POSIX threads: locks, condition variables, barriers, semaphores, and the start and end of threads.
 //!
-//! Each wrapper of a lock first tries to acquire the lock without waiting. A wait is recorded only if another thread holds the lock, and
-//! a release only if a thread waits for it.
+//! Each wrapper of a lock first tries to acquire the lock without waiting. A wait is recorded only if another thread holds the lock, and a
+//! release only if another thread waits for the lock.
 
 use crate::caller::is_program_code;
-use crate::handles::Handles;
+use crate::handles::HandleTable;
 use crate::memory::{map_private, release};
 use crate::real::{Real, real};
 use crate::thread::{self, OpenRecord, Thread, begin_record, finish_record, recordable_thread, run_unrecorded};
@@ -16,7 +16,7 @@ use trodden_wire::waits::{CallName, kind};
 
 pub type ObjectAddress = *mut c_void;
 
-/// Makes and records a call that may wait for `object`.
+/// Makes a call that may wait for `object`, and records it.
 #[inline]
 pub fn record_wait(kind: u16, function: CallName, object: ObjectAddress, other: u64, call: impl FnOnce() -> c_int) -> c_int {
     let Some(thread) = recordable_thread() else { return call() };
@@ -28,7 +28,7 @@ pub fn record_wait(kind: u16, function: CallName, object: ObjectAddress, other: 
     result
 }
 
-/// Converts a result to its recorded form: 0 or errno.
+/// Converts a result to the form that is recorded: 0 or an error number.
 fn recorded_result(result: c_int) -> u64 {
     // SAFETY: `__errno_location` points to the calling thread's errno.
     if result == -1 { unsafe { *libc::__errno_location() as u64 } } else { result as u64 }
@@ -44,7 +44,8 @@ pub fn complete_record(thread: &mut Thread, open: Option<OpenRecord>, object: Ob
     finish_record(thread, open);
 }
 
-/// Makes and records a call that lets other threads continue. The record is complete before they continue.
+/// Makes a call that may let waiting threads continue, and records it. The record is completed before the call, because those threads may
+/// continue at once.
 #[inline]
 pub fn record_wake(kind: u16, function: CallName, object: ObjectAddress, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
     let Some(thread) = recordable_thread() else { return call() };
@@ -53,8 +54,8 @@ pub fn record_wake(kind: u16, function: CallName, object: ObjectAddress, amount:
     run_unrecorded(thread, call)
 }
 
-/// Defines wrappers of functions that acquire locks, given the name, the name in the record, the function that only tries to acquire the
-/// lock, and additional arguments. That function returns `$busy` if another thread holds the lock.
+/// Defines wrappers of functions that acquire a lock. A row contains the function's name, its name in the record, the corresponding `try`
+/// function, and the arguments after the lock. The `try` function returns `$busy` if another thread holds the lock.
 macro_rules! locks {
     ($busy:ident; $($name:ident $function:ident $attempt:literal ($($argument:ident: $type:ty),*);)*) => { $(
         #[unsafe(no_mangle)]
@@ -98,7 +99,8 @@ locks! {
 }
 unlocks! { pthread_mutex_unlock pthread_rwlock_unlock pthread_spin_unlock }
 
-/// Defines wrappers of waits for a condition variable. A wait releases the mutex, so threads that wait for the mutex may continue.
+/// Defines wrappers of waits for a condition variable. Such a wait also releases a mutex, so it may let threads that wait for the mutex
+/// continue.
 macro_rules! condition_waits {
     ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
         #[unsafe(no_mangle)]
@@ -134,9 +136,10 @@ pub fn record_wake_if_awaited(condition: ObjectAddress, function: CallName, amou
     if contention::is_awaited(condition as usize) { record_wake(kind::CONDITION_WAKE, function, condition, amount, call) } else { call() }
 }
 
-/// Returns the number of threads that a barrier waits for.
+/// Returns the number of threads that must arrive at a barrier.
 unsafe fn barrier_participants(barrier: ObjectAddress) -> u64 {
-    // SAFETY: by the caller's contract, `barrier` points to glibc's `struct pthread_barrier`: in, current_round, count, shared, out.
+    // SAFETY: by the caller's contract, `barrier` points to glibc's `struct pthread_barrier`, whose fields are `in`, `current_round`,
+    // `count`, `shared` and `out`.
     unsafe { u64::from(barrier.cast::<c_uint>().add(2).read()) }
 }
 
@@ -182,7 +185,7 @@ pub unsafe extern "C" fn sem_post(semaphore: *mut sem_t) -> c_int {
 
 type PthreadRoutine = extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// What a thread's creator passes to the new thread.
+/// Passed from the creator of a thread to the new thread.
 pub struct ThreadStart<R> {
     pub routine: R,
     pub argument: *mut c_void,
@@ -191,8 +194,8 @@ pub struct ThreadStart<R> {
 }
 
 const HANDLE_SLOTS: usize = 32_768;
-/// Maps thread handles to the threads' tokens, for joins.
-static HANDLES: Handles<HANDLE_SLOTS> = Handles::new(12);
+/// Maps handles of threads to slots of [`THREAD_TOKENS`]. A join finds the token of the thread that it waits for there.
+static HANDLES: HandleTable<HANDLE_SLOTS> = HandleTable::new(12);
 static THREAD_TOKENS: [AtomicU64; HANDLE_SLOTS] = [const { AtomicU64::new(0) }; HANDLE_SLOTS];
 
 pub extern "C" fn run_pthread_routine(start: *mut c_void) -> *mut c_void {
@@ -200,7 +203,7 @@ pub extern "C" fn run_pthread_routine(start: *mut c_void) -> *mut c_void {
     routine(argument)
 }
 
-/// Makes the recording of the calling thread end when the thread ends, with the destructor of a thread-specific key.
+/// Arranges that the recording of the calling thread ends when the thread ends. This uses the destructor of a thread-specific key.
 pub fn unregister_at_thread_end() {
     static END_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
     extern "C" fn ended(_: *mut c_void) {
@@ -220,7 +223,7 @@ pub fn unregister_at_thread_end() {
             let _ = END_KEY.compare_exchange(u32::MAX, key, Ordering::AcqRel, Ordering::Acquire);
         }
     }
-    // SAFETY: the value is never dereferenced. The destructor only runs for a value that is not null.
+    // SAFETY: the value is never dereferenced. It only has to be non-null, because the destructor does not run for a null value.
     unsafe { libc::pthread_setspecific(END_KEY.load(Ordering::Acquire), core::ptr::without_provenance(1)) };
 }
 
@@ -241,7 +244,8 @@ pub unsafe extern "C" fn pthread_create(
     create_thread(CallName::pthread_create, handle, attributes, (routine, run_pthread_routine), argument, create)
 }
 
-/// Creates a thread that starts in `run`. `run` registers the thread and then calls its routine.
+/// Makes a call that creates a thread, and records it. The new thread starts in the function `run`, which registers the thread and then
+/// calls the program's `routine`.
 pub fn create_thread<R>(
     function: CallName,
     handle: *const pthread_t,
@@ -252,7 +256,7 @@ pub fn create_thread<R>(
 ) -> c_int {
     thread::register(0, 0);
     let Some(thread) = recordable_thread() else { return create(routine, argument) };
-    let token = thread::new_token();
+    let token = thread::new_thread_token();
     let Some(start) = map_private::<ThreadStart<R>>(1) else { return create(routine, argument) };
     // SAFETY: the memory was mapped for one value of this type, and nothing else refers to it yet.
     unsafe { start.write(ThreadStart { routine, argument, token, stack_size: stack_size(attributes) }) };
@@ -260,9 +264,9 @@ pub fn create_thread<R>(
     let result = create(run, start.cast());
     complete_record(thread, open, core::ptr::without_provenance_mut(token as usize), 0, result as u64);
     if result == 0 {
-        // SAFETY: after a successful call, the handle is initialised.
+        // SAFETY: the call was successful, so it has stored the handle.
         if let Some(slot) = HANDLES.find_or_add(unsafe { *handle } as usize) {
-            // The C library reuses handles, so the newest token replaces older ones.
+            // The C library reuses the handles of ended threads, so the newest token replaces an older one.
             THREAD_TOKENS[slot].store(token, Ordering::Release);
         }
     } else {
@@ -271,12 +275,12 @@ pub fn create_thread<R>(
     result
 }
 
-/// Returns the stack size in bytes of a thread with the given attributes. Null means default attributes.
+/// Returns the stack size in bytes of a thread that is created with the given attributes, or with the default attributes if they are null.
 fn stack_size(attributes: *const pthread_attr_t) -> usize {
     // SAFETY: zero is a valid value for every field of this C structure.
     let mut default: pthread_attr_t = unsafe { core::mem::zeroed() };
     let mut size = 0;
-    // SAFETY: the attributes are initialised here or by the caller of `pthread_create`.
+    // SAFETY: the attributes were initialised here, or by the program that calls `pthread_create`.
     unsafe {
         if attributes.is_null() {
             libc::pthread_attr_init(&raw mut default);
@@ -289,10 +293,10 @@ fn stack_size(attributes: *const pthread_attr_t) -> usize {
     size
 }
 
-/// Starts the recording of a new thread. Returns the routine and the argument that its creator passed.
+/// Starts the recording of the calling thread, which is new. Returns the program's routine and argument that [`create_thread`] passed.
 pub fn start_thread<R>(start: *mut c_void) -> (R, *mut c_void) {
     let place = start.cast::<ThreadStart<R>>();
-    // SAFETY: `create_thread` wrote the structure for this thread alone.
+    // SAFETY: `create_thread` wrote the structure for this thread, and nothing else uses it.
     let ThreadStart { routine, argument, token, stack_size } = unsafe { place.read() };
     if !process::is_sealed() {
         release(place, 1);
@@ -302,15 +306,15 @@ pub fn start_thread<R>(start: *mut c_void) -> (R, *mut c_void) {
     (routine, argument)
 }
 
-/// Makes and records a call that waits until a thread ends.
+/// Makes a call that waits until a thread ends, and records it.
 pub fn join_thread(function: CallName, handle: pthread_t, call: impl FnOnce() -> c_int) -> c_int {
     let Some(thread) = recordable_thread() else { return call() };
-    // A token of 0 means that the thread is unknown.
+    // 0 is recorded if the thread was created without this library's knowledge.
     let token = HANDLES.find(handle as usize).map_or(0, |slot| THREAD_TOKENS[slot].load(Ordering::Acquire));
     let mut open = begin_record(thread, kind::JOIN, function);
     let status = call();
     if let Some(open) = open.as_mut().filter(|_| status != 0) {
-        // The call timed out or failed, so the thread has not ended.
+        // The call failed or timed out, so the thread has not ended.
         open.record().kind = kind::BLOCKED;
     }
     complete_record(thread, open, core::ptr::without_provenance_mut(token as usize), 0, status as u64);

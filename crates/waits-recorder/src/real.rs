@@ -1,6 +1,8 @@
-//! Looks up each function that this library interposes once: first in the libraries that follow this one in the dynamic linker's order,
-//! then from the caller's image. The second search is needed because a library that `dlopen` loads without RTLD_GLOBAL is not part of the
-//! global order, and is visible only to images that depend on it.
+//! Addresses of the functions that this library interposes, which the wrappers call.
+//!
+//! Each function is looked up once: first in the libraries after this one in the dynamic linker's global order, then among the dependencies
+//! of the calling image. The second search is needed if `dlopen` loaded the defining library without RTLD_GLOBAL, which makes it visible
+//! only to images that depend on it.
 
 use crate::images;
 use crate::memory::{map_private, release};
@@ -11,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub struct Real {
     name: &'static CStr,
-    /// The symbol's version; `None` for the default version.
+    /// The version of the symbol to look up; `None` for the default version.
     version: Option<&'static CStr>,
     address: AtomicUsize,
 }
@@ -21,12 +23,13 @@ impl Real {
         Real { name, version: None, address: AtomicUsize::new(0) }
     }
 
-    /// The symbol is looked up with this version, or without a version if the version does not exist.
+    /// Creates a function that is looked up with a symbol version, or with the default version if that one does not exist.
     pub const fn versioned(name: &'static CStr, version: &'static CStr) -> Self {
         Real { name, version: Some(version), address: AtomicUsize::new(0) }
     }
 
-    /// Returns the function's address. If no library defines the function, the call is impossible, and the process exits with a message.
+    /// Returns the function's address, and looks it up at the first call. If no library defines the function, the program's call cannot be
+    /// made, so the process exits with a message.
     #[inline]
     pub fn get(&self) -> usize {
         match self.address.load(Ordering::Relaxed) {
@@ -66,8 +69,8 @@ impl Variable {
         Variable { name, address: AtomicUsize::new(0) }
     }
 
-    /// Returns the variable's address; 0 if no library defines the variable. Searches the global order first, because the executable may
-    /// have a copy that all images use.
+    /// Returns the variable's address; 0 if no library defines the variable. The global order is searched first, because the executable may
+    /// contain a copy of the variable that all images use.
     pub fn address(&self) -> usize {
         let known = self.address.load(Ordering::Relaxed);
         if known != 0 {
@@ -80,7 +83,8 @@ impl Variable {
     }
 }
 
-/// Looks up a symbol with one of the dynamic linker's handles. Returns 0 if the symbol is not found, or if this library defines it.
+/// Looks up a symbol with `dlsym`, or with `dlvsym` if a version is given. Returns 0 if there is no such symbol, or if it is defined in
+/// this library.
 fn look_up_symbol(handle: *mut libc::c_void, name: &CStr, version: Option<&CStr>) -> usize {
     // SAFETY: the caller passes a valid handle, and the name and version are C strings.
     let address = unsafe {
@@ -89,16 +93,16 @@ fn look_up_symbol(handle: *mut libc::c_void, name: &CStr, version: Option<&CStr>
             None => libc::dlsym(handle, name.as_ptr()),
         }
     } as usize;
-    walk::find_own_range();
+    walk::find_own_code_range();
     if walk::is_own_code(address) { 0 } else { address }
 }
 
-/// Looks up a symbol among the dependencies of the image that called this library, and otherwise in all images.
+/// Looks up a symbol in the image that called this library and in its dependencies, then in all other images. Returns 0 if there is none.
 #[cold]
 fn find_in_images(name: &CStr) -> usize {
     let caller = walk::unwind_stack(0).addresses[0];
     let Some(path) = map_private::<Path>(1) else { return 0 };
-    // SAFETY: the memory is zeroed and has this size, and zeros are an empty path.
+    // SAFETY: the memory has the size of a path and is zeroed, which is a valid empty path.
     let place = unsafe { &mut *path };
     let mut address = find_in_image(name, place, |info, _| images::find_segment(info, caller).is_some());
     let mut images = 0;
@@ -115,14 +119,15 @@ fn find_in_images(name: &CStr) -> usize {
     address
 }
 
-/// Looks up a symbol in an image and its dependencies. If the symbol is found, the image stays loaded, because its address is stored.
+/// Looks up a symbol in the first image that matches and in its dependencies. If the symbol is found, the image is never unloaded, because
+/// callers keep the address.
 fn find_in_image(name: &CStr, place: &mut Path, is_match: impl Fn(&libc::dl_phdr_info, usize) -> bool) -> usize {
-    // The executable's path is empty here, and its dependencies were searched before.
+    // The dynamic linker gives the executable an empty path. Its dependencies are part of the global order, which was searched before.
     if !copy_path(place, is_match) || place.as_bytes().is_empty() {
         return 0;
     }
-    // The iteration over images holds one of the dynamic linker's locks, so this call is outside it. SAFETY: the path is a C string, and
-    // the image is already loaded, so none of its code runs.
+    // The image is opened after the iteration over images, which holds one of the dynamic linker's locks.
+    // SAFETY: the path is a C string, and the image is already loaded, so `dlopen` runs none of its code.
     let handle = unsafe { libc::dlopen(place.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     if handle.is_null() {
         return 0;
@@ -135,8 +140,8 @@ fn find_in_image(name: &CStr, place: &mut Path, is_match: impl Fn(&libc::dl_phdr
     address
 }
 
-/// Copies the path of the first image for which `is_match` returns true, given the image and its index. Returns false if no image
-/// matches.
+/// Copies the path of the first image for which `is_match` returns true. `is_match` receives the image and its index. Returns false if no
+/// image matches.
 fn copy_path(place: &mut Path, is_match: impl Fn(&libc::dl_phdr_info, usize) -> bool) -> bool {
     let mut index = 0;
     images::any_image(|info| {
@@ -151,18 +156,18 @@ fn copy_path(place: &mut Path, is_match: impl Fn(&libc::dl_phdr_info, usize) -> 
     })
 }
 
-/// Calls a [`Real`] function with the given signature.
+/// Calls the function in a [`Real`], which must have the given signature.
 macro_rules! real {
     ($real:expr, fn($($type:ty),* $(,)?) $(-> $result:ty)?, $($argument:expr),* $(,)?) => {{
-        // SAFETY: the symbol of that name has this signature.
+        // SAFETY: callers pass the signature of the C function with this name.
         let function = unsafe { core::mem::transmute::<usize, unsafe extern "C" fn($($type),*) $(-> $result)?>($real.get()) };
-        // SAFETY: the arguments are the caller's own.
+        // SAFETY: the arguments are those of the wrapper, whose caller fulfils the contract of the C function.
         unsafe { function($($argument),*) }
     }};
 }
 pub(crate) use real;
 
-/// Evaluates to a name as a C string.
+/// Converts an identifier to a C string.
 macro_rules! name {
     ($name:ident) => {
         match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {

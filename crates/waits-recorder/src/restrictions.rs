@@ -1,9 +1,9 @@
-//! Supports programs that restrict themselves with a system call filter (seccomp) or an address space limit.
+//! Support for programs that restrict themselves with a system call filter (seccomp) or an address space limit.
 //!
-//! - A filter might reject this library's system calls, or kill the program because of them. Before a filter is set, recording therefore
-//!   ends in the entire process and in programs that it executes, and this library makes no more system calls.
-//! - The kernel's address space limit exceeds the program's by the size of this library's mappings ([`limits`]). The program only sees
-//!   its own limit.
+//! - A filter might reject this library's system calls, or kill the program because of them. Before the program installs a filter,
+//!   recording therefore ends in this process and in the programs that it executes, and this library stops making system calls.
+//! - The limit that a program sets applies to the program alone. The kernel's limit is larger by the size of this library's mappings (see
+//!   [`limits`]).
 
 use crate::memory::mapped_bytes;
 use crate::real::{Real, real};
@@ -25,13 +25,14 @@ fn call_with_filter<R: PartialEq + From<i8>>(is_filter: bool, call: impl FnOnce(
     result
 }
 
-/// Returns true if a call of `prctl` with these arguments sets a filter. With a null filter, the program only tests for support.
+/// Returns true if `prctl` with these arguments installs a filter. Programs pass a null filter only to test whether the kernel supports
+/// filters.
 fn is_filter_prctl(option: usize, mode: usize, filter: usize) -> bool {
     let (strict, filtered) = (libc::SECCOMP_MODE_STRICT as usize, libc::SECCOMP_MODE_FILTER as usize);
     option == libc::PR_SET_SECCOMP as usize && (mode == strict || mode == filtered && filter != 0)
 }
 
-/// Returns true if a call of `seccomp` with these arguments sets a filter.
+/// Returns true if `seccomp` with these arguments installs a filter.
 fn is_filter_seccomp(operation: usize, flags: usize, filter: usize) -> bool {
     let (strict, filtered) = (libc::SECCOMP_SET_MODE_STRICT as usize, libc::SECCOMP_SET_MODE_FILTER as usize);
     operation == strict && flags == 0 && filter == 0 || operation == filtered && filter != 0
@@ -46,7 +47,7 @@ pub fn make_system_call(number: libc::c_long, [a, b, c]: [usize; 3], call: impl 
     call_with_filter(is_filter, call)
 }
 
-/// A variadic function in C, with at most five word-sized arguments.
+/// In C, the function is variadic and takes at most five word-sized arguments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
     static REAL: Real = Real::new(c"prctl");
@@ -55,13 +56,13 @@ pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: u
     })
 }
 
-/// Returns true if a limit is this process's address space limit, which this library adjusts.
-fn is_adjusted(process: pid_t, resource: c_uint) -> bool {
+/// Returns true if a limit is the address space limit of this process, which this library adjusts.
+fn is_own_address_space_limit(process: pid_t, resource: c_uint) -> bool {
     let is_own = process == 0 || process as u32 == naming::process_identity().0;
     resource == libc::RLIMIT_AS && is_own && !process::is_sealed() && naming::has_folder()
 }
 
-/// Converts a result to the C library's conventions: stores the old limit, or sets errno and returns -1.
+/// Returns a result as C functions do: stores the old limit and returns 0, or sets errno and returns -1.
 fn into_c_result(result: Result<rlimit, c_int>, old: *mut rlimit) -> c_int {
     match result {
         Ok(limit) => {
@@ -81,19 +82,19 @@ macro_rules! limits {
     ($($set:ident $get:ident $both:ident;)*) => { $(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $set(resource: c_uint, new: *const rlimit) -> c_int {
-            // SAFETY: by the caller's contract.
+            // SAFETY: the caller passes a pointer as `setrlimit` requires it.
             unsafe { $both(0, resource, new, null_mut()) }
         }
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $get(resource: c_uint, old: *mut rlimit) -> c_int {
-            // SAFETY: by the caller's contract.
+            // SAFETY: the caller passes a pointer as `getrlimit` requires it.
             unsafe { $both(0, resource, null(), old) }
         }
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $both(process: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit) -> c_int {
             static REAL: Real = Real::new(c"prlimit64");
-            if is_adjusted(process, resource) {
-                // SAFETY: by the caller's contract.
+            if is_own_address_space_limit(process, resource) {
+                // SAFETY: by the caller's contract, the pointer is null or refers to a limit.
                 return into_c_result(limits::exchange_program_limit(unsafe { new.as_ref() }.copied(), mapped_bytes()), old);
             }
             real!(REAL, fn(pid_t, c_uint, *const rlimit, *mut rlimit) -> c_int, process, resource, new, old)

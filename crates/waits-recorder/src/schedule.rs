@@ -1,7 +1,7 @@
-//! The time during which a thread was ready to run but had no processor, according to the kernel's scheduling statistics.
+//! The time for which a thread was ready to run but had no processor, from the kernel's scheduling statistics.
 //!
-//! Opening the statistics file for each read costs ten microseconds, but a program may have more threads than descriptors. The files
-//! therefore stay open only for a few threads that read them often.
+//! Opening the statistics file for each reading takes ten microseconds. It cannot stay open for every thread, because a program may have
+//! more threads than file descriptors. It therefore stays open only for a few threads that read it often.
 
 use crate::lock::Lock;
 use crate::output;
@@ -9,22 +9,22 @@ use crate::own_file::OwnFile;
 use core::ffi::CStr;
 
 const STATISTICS_PATH: &CStr = c"/proc/thread-self/schedstat";
-const MAX_KEPT: usize = 8;
-/// Number of reads after which a thread's file stays open.
+const MAX_KEPT_FILES: usize = 8;
+/// Number of times that a thread reads its statistics before the file is kept open.
 const READS_UNTIL_KEPT: u32 = 8;
 
-static KEPT_FILES: Lock<[OwnFile; MAX_KEPT]> = Lock::new([const { OwnFile::NONE }; MAX_KEPT]);
+static KEPT_FILES: Lock<[OwnFile; MAX_KEPT_FILES]> = Lock::new([const { OwnFile::NONE }; MAX_KEPT_FILES]);
 
 #[derive(Default)]
 pub struct Schedule {
     reads: u32,
-    /// Index of the thread's file in [`KEPT_FILES`]; `None` unless the file stays open.
+    /// Index of the thread's file in [`KEPT_FILES`]; `None` if the file is not kept open.
     kept: Option<usize>,
 }
 
 impl Schedule {
-    /// Returns the total time in ns for which the calling thread, which owns these statistics, was ready to run but had no processor; 0
-    /// if unknown.
+    /// Returns the total time in ns for which the calling thread was ready to run but had no processor; 0 if unknown. Must be called by the
+    /// thread to which these statistics belong.
     pub fn ready_ns(&mut self) -> u64 {
         self.reads = self.reads.saturating_add(1);
         if self.reads == READS_UNTIL_KEPT {
@@ -56,8 +56,8 @@ fn open_kept_file() -> Option<usize> {
     })
 }
 
-/// Closes the files in a forked child, because they belong to its parent's threads.
-pub fn begin_child() {
-    let mut parents = KEPT_FILES.begin_child([const { OwnFile::NONE }; MAX_KEPT]);
+/// Closes the files in a forked child, because they describe threads of its parent.
+pub fn reset_in_child() {
+    let mut parents = KEPT_FILES.reset_in_child([const { OwnFile::NONE }; MAX_KEPT_FILES]);
     parents.iter_mut().for_each(OwnFile::close);
 }

@@ -1,8 +1,8 @@
-//! The sampler's signal, which is hidden from the program.
+//! Hides the signal of the sampler from the program.
 //!
-//! The sampler uses a real-time signal that the program does not use, and hides it as the C library hides its own signals. If the program
-//! blocks or waits for the set of all signals, the sampler's signal is removed from the set. If the program nevertheless installs a
-//! handler for the signal, the handler receives every occurrence that the sampler did not cause.
+//! The sampler uses a real-time signal that the program does not use, and hides it as the C library hides its own signals: if the program
+//! blocks all signals or waits for all of them, the sampler's signal is left out. If the program still installs a handler for this signal,
+//! that handler is called for each occurrence that the sampler did not cause.
 
 use crate::real::{Real, real};
 use core::ffi::{c_int, c_void};
@@ -16,20 +16,20 @@ type SignalHandler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
 /// The sampler's signal; 0 until it is chosen.
 static SAMPLER_SIGNAL: AtomicI32 = AtomicI32::new(0);
-/// The program's own action for the signal: its handler, its flags, and the signals that are blocked during the handler.
+/// The handler that the program has installed for the sampler's signal, its flags, and the signals that are blocked while it runs.
 static PROGRAM_HANDLER: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
 static PROGRAM_FLAGS: AtomicI32 = AtomicI32::new(0);
 static PROGRAM_MASK: AtomicU64 = AtomicU64::new(0);
 static SAMPLER_HANDLER: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns the value that identifies signals of the sampler's timers.
-fn timer_value() -> *mut c_void {
+/// Returns a value that the sampler's timers pass with their signals. It distinguishes them from signals that the program sends.
+fn timer_signal_value() -> *mut c_void {
     (&raw const SAMPLER_SIGNAL).cast_mut().cast()
 }
 
-/// Chooses the highest real-time signal with the default action, and installs the sampler's handler. Returns the signal's number and the
-/// value that timers must pass with it, or `None` if no signal is free.
-pub fn install(sampler: SignalHandler) -> Option<(c_int, *mut c_void)> {
+/// Chooses the highest real-time signal with the default action, and installs `sampler` as its handler. Returns the signal's number and the
+/// value that timers must pass with it; `None` if no signal is free.
+pub fn install_sampler_handler(sampler: SignalHandler) -> Option<(c_int, *mut c_void)> {
     let is_free = |signal: &c_int| query_action(*signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL);
     let signal = (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev().find(is_free)?;
     SAMPLER_HANDLER.store(sampler as usize, Ordering::Release);
@@ -37,57 +37,56 @@ pub fn install(sampler: SignalHandler) -> Option<(c_int, *mut c_void)> {
         return None;
     }
     SAMPLER_SIGNAL.store(signal, Ordering::Release);
-    Some((signal, timer_value()))
+    Some((signal, timer_signal_value()))
 }
 
 /// Unblocks the sampler's signal in the calling thread if the thread blocks all real-time signals.
-pub fn unblock() {
+pub fn unblock_sampler_signal() {
     // SAFETY: zero is a valid value for every field of this C structure.
     let mut blocked: sigset_t = unsafe { zeroed() };
-    change_mask(libc::SIG_BLOCK, null(), &raw mut blocked);
+    change_signal_mask(libc::SIG_BLOCK, null(), &raw mut blocked);
     if let Some(others) = remove_sampler_signal(&blocked) {
-        change_mask(libc::SIG_SETMASK, &raw const others, null_mut());
+        change_signal_mask(libc::SIG_SETMASK, &raw const others, null_mut());
     }
 }
 
 fn query_action(signal: c_int) -> Option<LibcSignalAction> {
     // SAFETY: zero is a valid value for every field of this C structure.
     let mut action: LibcSignalAction = unsafe { zeroed() };
-    (real_action(signal, null(), &raw mut action) == 0).then_some(action)
+    (call_real_sigaction(signal, null(), &raw mut action) == 0).then_some(action)
 }
 
 fn install_own_handler(signal: c_int, flags: c_int) -> bool {
     // SAFETY: zero is a valid value for every field of this C structure.
     let mut action: LibcSignalAction = unsafe { zeroed() };
     action.sa_sigaction = handle_signal as *const () as usize;
-    // The handler runs on the thread's own stack. Alternate stacks are sized for small handlers (8 KiB in Rust's threads), and unwinding
-    // needs more.
+    // The handler does not use the thread's alternate signal stack, because that may be too small for unwinding (8 KiB in Rust's threads).
     action.sa_flags = libc::SA_SIGINFO | flags & libc::SA_RESTART;
-    real_action(signal, &raw const action, null_mut()) == 0
+    call_real_sigaction(signal, &raw const action, null_mut()) == 0
 }
 
-fn real_action(signal: c_int, new: *const LibcSignalAction, old: *mut LibcSignalAction) -> c_int {
+fn call_real_sigaction(signal: c_int, new: *const LibcSignalAction, old: *mut LibcSignalAction) -> c_int {
     static REAL: Real = Real::new(c"sigaction");
     real!(REAL, fn(c_int, *const LibcSignalAction, *mut LibcSignalAction) -> c_int, signal, new, old)
 }
 
-fn change_mask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int {
+fn change_signal_mask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int {
     static REAL: Real = Real::new(c"pthread_sigmask");
     real!(REAL, fn(c_int, *const sigset_t, *mut sigset_t) -> c_int, how, new, old)
 }
 
 extern "C" fn handle_signal(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes valid information about the signal.
+    // SAFETY: the kernel passes a pointer to valid information about the signal.
     let (code, value) = unsafe { ((*information).si_code, (*information).si_value().sival_ptr) };
-    if code == libc::SI_TIMER && value == timer_value() {
-        // SAFETY: `install` stored a handler before any timer was created.
+    if code == libc::SI_TIMER && value == timer_signal_value() {
+        // SAFETY: `install_sampler_handler` stored a handler before any timer was created.
         let sampler = unsafe { transmute::<usize, SignalHandler>(SAMPLER_HANDLER.load(Ordering::Acquire)) };
         return sampler(signal, information, context);
     }
     forward_to_program(signal, information, context);
 }
 
-/// Handles an occurrence of the signal that the sampler did not cause, according to the program's own action.
+/// Handles an occurrence of the signal that the sampler did not cause, as the program has requested.
 #[cold]
 fn forward_to_program(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
     let (handler, flags) = (PROGRAM_HANDLER.load(Ordering::Acquire), PROGRAM_FLAGS.load(Ordering::Acquire));
@@ -97,8 +96,9 @@ fn forward_to_program(signal: c_int, information: *mut siginfo_t, context: *mut 
     if handler == libc::SIG_DFL {
         // SAFETY: zero is a valid value for every field of this C structure.
         let default: LibcSignalAction = unsafe { zeroed() };
-        real_action(signal, &raw const default, null_mut());
-        // The signal is delivered when this handler returns. SAFETY: the calling thread exists.
+        call_real_sigaction(signal, &raw const default, null_mut());
+        // The signal is delivered when this handler returns.
+        // SAFETY: the calling thread exists.
         unsafe { libc::pthread_kill(libc::pthread_self(), signal) };
         return;
     }
@@ -109,14 +109,14 @@ fn forward_to_program(signal: c_int, information: *mut siginfo_t, context: *mut 
     let (mut blocked, mut before): (sigset_t, sigset_t) = unsafe { (zeroed(), zeroed()) };
     // SAFETY: the kernel's set is the first word of the C library's set.
     unsafe { (&raw mut blocked).cast::<u64>().write(PROGRAM_MASK.load(Ordering::Acquire)) };
-    change_mask(libc::SIG_BLOCK, &raw const blocked, &raw mut before);
+    change_signal_mask(libc::SIG_BLOCK, &raw const blocked, &raw mut before);
     // SAFETY: the program itself installed this handler. A handler that takes only the number ignores the other arguments.
     unsafe { transmute::<usize, SignalHandler>(handler)(signal, information, context) };
-    change_mask(libc::SIG_SETMASK, &raw const before, null_mut());
+    change_signal_mask(libc::SIG_SETMASK, &raw const before, null_mut());
 }
 
-/// Returns the set without the sampler's signal if the set contains all real-time signals. Returns `None` for a smaller set, which
-/// contains the signal only if the program chose it explicitly.
+/// If the set contains all real-time signals, returns it without the sampler's signal. Otherwise returns `None`: if the set contains the
+/// sampler's signal, the program has added it explicitly.
 fn remove_sampler_signal(signals: &sigset_t) -> Option<sigset_t> {
     let signal = SAMPLER_SIGNAL.load(Ordering::Acquire);
     // SAFETY: the reference guarantees a valid set.
@@ -130,7 +130,7 @@ fn remove_sampler_signal(signals: &sigset_t) -> Option<sigset_t> {
     Some(others)
 }
 
-/// Calls `call` with the set, and removes the sampler's signal from it if the set contains all real-time signals.
+/// Passes a set of signals to `call`. If the set contains all real-time signals, the sampler's signal is left out.
 pub fn call_without_sampler_signal<R>(signals: Option<&sigset_t>, call: impl FnOnce(*const sigset_t) -> R) -> R {
     match signals.and_then(remove_sampler_signal) {
         Some(others) => call(&raw const others),
@@ -141,11 +141,11 @@ pub fn call_without_sampler_signal<R>(signals: Option<&sigset_t>, call: impl FnO
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigaction(signal: c_int, new: *const LibcSignalAction, old: *mut LibcSignalAction) -> c_int {
     if signal == 0 || signal != SAMPLER_SIGNAL.load(Ordering::Acquire) {
-        return real_action(signal, new, old);
+        return call_real_sigaction(signal, new, old);
     }
-    // SAFETY: by the caller's contract. The action is copied, because both pointers may be the same.
+    // SAFETY: by the caller's contract, the pointer is null or refers to an action, which is copied because `old` may be the same pointer.
     let new = unsafe { new.as_ref() }.copied();
-    // SAFETY: by the caller's contract.
+    // SAFETY: by the caller's contract, the pointer is null or writable.
     if let Some(old) = unsafe { old.as_mut() } {
         // SAFETY: zero is a valid value for every field of this C structure.
         *old = unsafe { zeroed() };
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn sigaction(signal: c_int, new: *const LibcSignalAction, 
     0
 }
 
-/// Defines wrappers of older functions that install a handler, with the flags that they imply.
+/// Defines wrappers of older functions that install a handler. `$flags` are the flags of `sigaction` that such a function implies.
 macro_rules! handlers {
     ($($name:ident $flags:expr;)*) => { $(
         #[unsafe(no_mangle)]
@@ -201,7 +201,7 @@ macro_rules! masks {
             if how == libc::SIG_UNBLOCK {
                 return call(new);
             }
-            // SAFETY: by the caller's contract.
+            // SAFETY: by the caller's contract, the pointer is null or refers to a set.
             call_without_sampler_signal(unsafe { new.as_ref() }, call)
         }
     )* };
@@ -211,7 +211,7 @@ masks! { pthread_sigmask sigprocmask }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn signalfd(file: c_int, signals: *const sigset_t, flags: c_int) -> c_int {
     static REAL: Real = Real::new(c"signalfd");
-    // SAFETY: by the caller's contract.
+    // SAFETY: by the caller's contract, the pointer refers to a set.
     let signals = unsafe { signals.as_ref() };
     call_without_sampler_signal(signals, |signals| real!(REAL, fn(c_int, *const sigset_t, c_int) -> c_int, file, signals, flags))
 }

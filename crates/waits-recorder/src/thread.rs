@@ -1,8 +1,8 @@
-//! The state of a recorded thread, and the functions that begin and end a record.
+//! The state of a recorded thread, and the functions that begin and complete records of its calls.
 //!
 //! Recording of a thread begins with its registration. The first thread of a process is registered when it initialises MPI, creates a
-//! thread or forks; other threads are registered when they start. `depth` counts the open calls of this library, so that calls made by
-//! the real functions are not recorded.
+//! thread or forks; other threads are registered when they start. While a recorded call runs, `depth` is not 0, and calls that the real
+//! function makes are not recorded.
 
 mod sample;
 
@@ -19,44 +19,44 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU64, Ordering};
 use trodden_wire::waits::{CallName, CallRecord, NO_PEER, SampleRecord, ThreadHeader, chunk_kind, kind};
 
-/// Minimum length in ticks of a block or call for which the processor time is recorded, so that the cost of that system call is
-/// negligible.
+/// Minimum length in ticks of a call, or of the computation between two calls, for which processor time is also recorded. Compared with
+/// that length, the cost of reading processor time is negligible.
 const MIN_LONG_TICKS: u64 = 300_000;
 
-/// Number of ticks (about 10 ms) after which a long block or call takes a new anchor between ticks and the clock. Ticks are then
-/// converted accurately even if the program is killed.
+/// Number of ticks (about 10 ms) after which a new anchor, a pair of simultaneous times in ticks and in ns, is written. Recent anchors
+/// allow ticks to be converted accurately even if the program is killed.
 const ANCHOR_INTERVAL_TICKS: u64 = 30_000_000;
 
-/// Minimum length in ticks of a gap between two tests in which the thread may have computed something.
+/// Minimum length in ticks of the time between two tests of a polling loop that suggests that the thread computed something in between.
 const MIN_COMPUTING_GAP_TICKS: u64 = 60_000;
 
-/// A loop of unsuccessful tests. In a loop that computes, all gaps between tests are long. A loop that only polls has few long gaps, in
-/// which the thread loses its processor.
+/// A sequence of unsuccessful tests (such as `MPI_Test`), which is a wait if the thread only polls. Long gaps between tests mean that the
+/// thread computes. A loop that only polls has few of them, when the thread loses its processor.
 #[derive(Clone, Copy, Default)]
-struct Polling {
-    /// Time in ticks at which the loop began; 0 if there is no loop.
+struct PollingLoop {
+    /// Time in ticks of the first test; 0 if there is no sequence.
     begin: u64,
-    /// Time in ticks at which the last test ended.
+    /// Time in ticks at which the last test returned.
     end: u64,
-    /// The thread's number of records at `end`.
+    /// The thread's number of records when the last test returned.
     count: u32,
     tests: u32,
     long_gaps: u32,
 }
 
 pub struct Thread {
-    /// Number of open calls of this library.
+    /// Number of nested calls during which nothing is recorded: the recorded call itself, and calls of this library.
     pub depth: Cell<u32>,
     pub calls: ThreadRecords<CallRecord>,
     pub samples: ThreadRecords<SampleRecord>,
     pub stacks: Stacks,
     pub count: u32,
     last_exit: u64,
-    /// Time in ticks of the last anchor.
+    /// Time in ticks at which the last anchor was written.
     anchored_at: u64,
-    polling: Polling,
+    polling: PollingLoop,
     schedule: Schedule,
-    /// Total time in ns for which the thread was ready to run without a processor, up to the end of the last long call.
+    /// Total time in ns for which the thread had been ready to run without a processor, when last read.
     ready_ns: u64,
     pub timer: Option<libc::timer_t>,
     /// The kernel's thread ID.
@@ -65,13 +65,13 @@ pub struct Thread {
     header_offset: u64,
 }
 
-/// A thread's memory, except its records. Later threads reuse it.
+/// The memory of a recorded thread, except for its records. It is reused for later threads.
 #[repr(C)]
 struct ThreadMemory {
     thread: MaybeUninit<Thread>,
     tables: StackTables,
     next: *mut ThreadMemory,
-    /// The previous element in the list of live threads.
+    /// The previous element in the list of live threads. The list of ended threads has no such links.
     previous: *mut ThreadMemory,
 }
 
@@ -87,7 +87,7 @@ impl ThreadLists {
 
 static THREADS: Lock<ThreadLists> = Lock::new(ThreadLists::NONE);
 /// Maximum number of ended threads whose memory is retained for reuse.
-const MAX_ENDED: u32 = 256;
+const MAX_ENDED_THREADS: u32 = 256;
 
 thread_local! {
     static CURRENT_THREAD: Cell<*mut Thread> = const { Cell::new(null_mut()) };
@@ -95,8 +95,8 @@ thread_local! {
 
 static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1);
 
-/// Returns a unique number for a thread that is about to be created.
-pub fn new_token() -> u64 {
+/// Returns a number that identifies a new thread within the process.
+pub fn new_thread_token() -> u64 {
     NEXT_TOKEN.fetch_add(1, Ordering::Relaxed)
 }
 
@@ -110,36 +110,37 @@ pub fn current() -> Option<&'static mut Thread> {
     unsafe { CURRENT_THREAD.get().as_mut() }
 }
 
-/// Returns the calling thread if it is recorded and no call of this library is open.
+/// Returns the calling thread if its next call is to be recorded: it is a recorded thread, and not already inside a recorded call.
 #[inline]
 pub fn recordable_thread() -> Option<&'static mut Thread> {
     current().filter(|thread| thread.depth.get() == 0)
 }
 
-/// Starts the recording of the calling thread. `token` and `stack_size` are the values with which it was created, or 0 if unknown.
+/// Starts the recording of the calling thread. `token` is the number that its creator gave it, and `stack_size` is in bytes; both are 0 if
+/// unknown.
 pub fn register(token: u64, stack_size: usize) {
     if current().is_some() || !process::is_recorded() {
         return;
     }
-    // SAFETY: the system call has no pointer arguments.
+    // SAFETY: the system call has no arguments.
     let thread_id = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
-    let Some(place) = take_memory() else { return };
-    // SAFETY: the memory belongs to this thread.
+    let Some(place) = take_thread_memory() else { return };
+    // SAFETY: no other thread uses the memory.
     let tables = unsafe { &raw mut (*place).tables };
-    let Some(thread) = open_thread(thread_id, token, tables, stack_size) else { return keep_memory(place) };
+    let Some(thread) = new_thread_state(thread_id, token, tables, stack_size) else { return keep_thread_memory(place) };
     // SAFETY: as above.
     let thread = unsafe { (*place).thread.write(thread) };
     CURRENT_THREAD.set(thread);
     process::append_maps();
     sample::start_timer(thread);
-    add_live(place);
+    add_live_thread(place);
 }
 
-fn take_memory() -> Option<*mut ThreadMemory> {
+fn take_thread_memory() -> Option<*mut ThreadMemory> {
     let ended = THREADS.with(|threads| {
         let first = threads.ended;
         if !first.is_null() {
-            // SAFETY: no thread uses the memory in this list.
+            // SAFETY: the lock is held, and no thread uses the memory in this list.
             threads.ended = unsafe { (*first).next };
             threads.ended_count -= 1;
         }
@@ -148,13 +149,13 @@ fn take_memory() -> Option<*mut ThreadMemory> {
     if ended.is_null() { map_private(1) } else { Some(ended) }
 }
 
-/// Keeps the memory of an ended thread for later threads, or releases it.
-fn keep_memory(place: *mut ThreadMemory) {
+/// Adds an ended thread's memory to the list for reuse, or unmaps it if the list is full.
+fn keep_thread_memory(place: *mut ThreadMemory) {
     let is_kept = THREADS.with(|threads| {
-        if threads.ended_count == MAX_ENDED {
+        if threads.ended_count == MAX_ENDED_THREADS {
             return false;
         }
-        // SAFETY: the caller owns the memory, which belongs to the list from now on.
+        // SAFETY: the caller passes memory that no thread uses, and the lock is held.
         unsafe { (*place).next = threads.ended };
         (threads.ended, threads.ended_count) = (place, threads.ended_count + 1);
         true
@@ -164,10 +165,10 @@ fn keep_memory(place: *mut ThreadMemory) {
     }
 }
 
-/// Adds a thread to the list of live threads. If recording has ended in the meantime, also ends the thread's timer.
-fn add_live(place: *mut ThreadMemory) {
+/// Adds a thread to the list of live threads. If recording has ended in the meantime, ends the thread's timer at once.
+fn add_live_thread(place: *mut ThreadMemory) {
     THREADS.with(|threads| {
-        // SAFETY: the memory of live threads is mapped, and the lock guards the lists.
+        // SAFETY: the memory of threads in the list is mapped, and the lock is held.
         unsafe {
             ((*place).next, (*place).previous) = (threads.live, null_mut());
             if !threads.live.is_null() {
@@ -181,7 +182,7 @@ fn add_live(place: *mut ThreadMemory) {
     });
 }
 
-fn remove_live(place: *mut ThreadMemory) {
+fn remove_live_thread(place: *mut ThreadMemory) {
     THREADS.with(|threads| {
         // SAFETY: as above.
         unsafe {
@@ -198,12 +199,12 @@ fn remove_live(place: *mut ThreadMemory) {
     });
 }
 
-/// Ends the timers of all threads, because handling their signals would require system calls.
+/// Ends the timers of all threads before the program filters system calls, because the handler of their signals makes system calls.
 pub fn end_timers() {
     THREADS.with(|threads| {
         let mut place = threads.live;
         while !place.is_null() {
-            // SAFETY: the memory of live threads is mapped, and timers are changed only while the lock is held.
+            // SAFETY: the memory of threads in the list is mapped, and timers are only changed while the lock is held.
             unsafe {
                 sample::end_timer((*place).thread.assume_init_mut());
                 place = (*place).next;
@@ -212,7 +213,7 @@ pub fn end_timers() {
     });
 }
 
-fn open_thread(thread_id: u32, token: u64, tables: *mut StackTables, stack_size: usize) -> Option<Thread> {
+fn new_thread_state(thread_id: u32, token: u64, tables: *mut StackTables, stack_size: usize) -> Option<Thread> {
     let (begin, begin_ns) = clock::read_anchor();
     let (index, header_offset) =
         chunks::add_thread(ThreadHeader { thread: thread_id, reserved: 0, begin, begin_ns, token, anchor_ticks: 0, anchor_ns: 0 })?;
@@ -225,7 +226,7 @@ fn open_thread(thread_id: u32, token: u64, tables: *mut StackTables, stack_size:
         count: 0,
         last_exit: begin,
         anchored_at: begin,
-        polling: Polling::default(),
+        polling: PollingLoop::default(),
         ready_ns: schedule.ready_ns(),
         schedule,
         timer: None,
@@ -234,13 +235,13 @@ fn open_thread(thread_id: u32, token: u64, tables: *mut StackTables, stack_size:
     })
 }
 
-/// Ends the recording of the calling thread with a record of its end, because the thread or the process ends.
+/// Records that the calling thread ends, and ends its recording. `by` is the call that ends the thread or the process.
 pub fn unregister(by: CallName) {
     let place = CURRENT_THREAD.get();
     let Some(thread) = current() else { return };
-    // `thread` is the first field of its memory.
-    remove_live(place.cast());
-    // Timers end with their process.
+    // The pointer is also that of the whole memory, because `thread` is its first field.
+    remove_live_thread(place.cast());
+    // The kernel ends the timers of a process with it.
     if by != CallName::process_exit {
         sample::end_timer(thread);
     }
@@ -249,9 +250,9 @@ pub fn unregister(by: CallName) {
     }
     thread.depth.set(1);
     CURRENT_THREAD.set(null_mut());
-    // A forked child's tick rate is known from its parent's anchors.
+    // A forked child needs no new anchor, because the anchors of its parent determine its tick rate.
     if by == CallName::process_exit && !process::is_child() {
-        thread.anchor();
+        thread.write_anchor();
     } else {
         thread.renew_old_anchor(thread.last_exit);
     }
@@ -259,56 +260,56 @@ pub fn unregister(by: CallName) {
     thread.samples.close();
     thread.stacks.close();
     thread.schedule.close();
-    keep_memory(place.cast());
+    keep_thread_memory(place.cast());
 }
 
-/// Abandons, in a forked child, the state that belongs to the parent.
-pub fn begin_child() {
+/// In a forked child, forgets the threads of the parent.
+pub fn reset_in_child() {
     let place = CURRENT_THREAD.get();
-    THREADS.begin_child(ThreadLists::NONE);
+    THREADS.reset_in_child(ThreadLists::NONE);
     let Some(thread) = current() else { return };
     CURRENT_THREAD.set(null_mut());
     thread.calls.abandon_chunks();
     thread.samples.abandon_chunks();
     thread.stacks.abandon_chunks();
-    keep_memory(place.cast());
+    keep_thread_memory(place.cast());
 }
 
-/// A record of a call that has not ended yet.
+/// A record of a call that has not returned yet.
 #[derive(Clone, Copy)]
 pub struct OpenRecord(*mut CallRecord);
 
 impl OpenRecord {
     #[inline]
     pub fn record(&mut self) -> &mut CallRecord {
-        // SAFETY: the record is in the newest chunk or in the previous one, and both are mapped.
+        // SAFETY: the record is in its thread's newest chunk or in the one before, and both are mapped.
         unsafe { &mut *self.0 }
     }
 
-    /// Returns the template for the record of a completed request, with the fields that it shares with this record.
+    /// Returns a record for a request that this call has completed. Only the fields that both records have in common are filled in.
     pub fn completion_template(&mut self) -> CallRecord {
         let CallRecord { exit, function, stack, .. } = *self.record();
         CallRecord { enter: exit, exit, kind: kind::COMPLETED, function, stack, ..CallRecord::default() }
     }
 }
 
-/// Begins a record of a call that starts now, with the caller's stack.
+/// Begins a record of a call that the calling thread makes now, with the current call stack. Returns `None` if the disk is full.
 #[inline]
 pub fn begin_record(thread: &mut Thread, kind: u16, function: CallName) -> Option<OpenRecord> {
-    begin_at(thread, kind, function, clock::now)
+    begin_record_at(thread, kind, function, clock::now)
 }
 
-/// Makes a call, and records it if it took long and the thread slept during it. Programs read and write often, mostly without waiting.
-/// Losing the processor during the call does not count as waiting. Calls within `call` are not recorded.
+/// Makes a call, and records it only if it took long and the thread slept during it. Functions like `read` are called often and mostly
+/// return without waiting. A thread that only lost its processor has not waited. Calls inside `call` are not recorded.
 #[inline]
 pub fn record_if_long(thread: &mut Thread, kind: u16, function: CallName, call: impl FnOnce() -> isize) -> isize {
     let sleeps = clock::voluntary_switches();
     let enter = clock::now();
     let result = run_unrecorded(thread, call);
     if !process::is_sealed() && clock::now().wrapping_sub(enter) > MIN_LONG_TICKS && slept_since(sleeps) {
-        // SAFETY: `__errno_location` points to the calling thread's errno. The record must not change it.
+        // SAFETY: `__errno_location` points to the calling thread's errno, which is saved because recording may change it.
         let error = unsafe { *libc::__errno_location() };
-        if let Some(mut open) = begin_at(thread, kind, function, || enter) {
+        if let Some(mut open) = begin_record_at(thread, kind, function, || enter) {
             open.record().object = result as u64;
             finish_record(thread, open);
         }
@@ -318,7 +319,7 @@ pub fn record_if_long(thread: &mut Thread, kind: u16, function: CallName, call: 
     result
 }
 
-/// Returns true if the calling thread has slept since its count of sleeps was `sleeps`. Preserves errno.
+/// Returns true if the calling thread's number of voluntary context switches is no longer `sleeps`, so it has slept. Preserves errno.
 #[cold]
 fn slept_since(sleeps: i64) -> bool {
     // SAFETY: `__errno_location` points to the calling thread's errno.
@@ -329,11 +330,11 @@ fn slept_since(sleeps: i64) -> bool {
     has_slept
 }
 
-/// Begins a record of a call. `enter_time` returns the call's start time in ticks, and is called after the stack is captured.
+/// Begins a record of a call. `enter_time` is called after the stack was captured, and returns the time in ticks at which the call begins.
 #[inline]
-fn begin_at(thread: &mut Thread, kind: u16, function: CallName, enter_time: impl FnOnce() -> u64) -> Option<OpenRecord> {
+fn begin_record_at(thread: &mut Thread, kind: u16, function: CallName, enter_time: impl FnOnce() -> u64) -> Option<OpenRecord> {
     thread.depth.set(thread.depth.get() + 1);
-    let stack = thread.stacks.capture(stack_pointer());
+    let stack = thread.stacks.capture_stack(stack_pointer());
     let enter = enter_time();
     if enter.wrapping_sub(thread.last_exit) > MIN_LONG_TICKS {
         thread.record_processor_time(function, enter);
@@ -344,7 +345,7 @@ fn begin_at(thread: &mut Thread, kind: u16, function: CallName, enter_time: impl
         return None;
     };
     if thread.count != 0 && thread.count.is_multiple_of(2048) {
-        thread.anchor();
+        thread.write_anchor();
     }
     thread.count += 1;
     let new = CallRecord { enter, exit: 0, kind, function: function as u16, stack, peer: NO_PEER, tag: 0, ..CallRecord::default() };
@@ -361,7 +362,8 @@ pub fn finish_record(thread: &mut Thread, mut open: OpenRecord) {
         record.cpu_ns = clock::thread_cpu_ns();
         thread.ready_ns = thread.schedule.ready_ns();
         thread.renew_old_anchor(exit);
-        // The time is read again, because a thread that loses its processor before this point has not begun its next block yet.
+        // The time is read again, so that the computation after the call does not include the time for which the thread lost its processor
+        // before this line.
         exit = clock::now();
     }
     record.exit = exit;
@@ -398,53 +400,55 @@ impl Thread {
         self.renew_old_anchor(now);
     }
 
-    /// Takes a new anchor if the last one was long ago, because a thread may be killed after few calls.
+    /// Writes a new anchor if the last one is old. Otherwise a killed thread with few calls would have none.
     fn renew_old_anchor(&mut self, now: u64) {
         if now.wrapping_sub(self.anchored_at) > ANCHOR_INTERVAL_TICKS {
-            self.anchor();
+            self.write_anchor();
         }
     }
 
-    /// Removes the newest record, which belongs to an unsuccessful test. Tests in quick succession count as one wait, which starts with
-    /// the first test.
-    pub fn withdraw_test(&mut self, mut newest: OpenRecord) {
+    /// Removes the newest record, which is that of an unsuccessful test, and counts the test in the polling loop instead. A loop is later
+    /// recorded as one wait that begins with the first test.
+    pub fn remove_test_record(&mut self, mut newest: OpenRecord) {
         let enter = newest.record().enter;
         let loop_before = self.find_continued_loop(enter);
-        let Polling { begin, tests, long_gaps, .. } = loop_before.unwrap_or(Polling { begin: enter, ..Polling::default() });
+        let PollingLoop { begin, tests, long_gaps, .. } = loop_before.unwrap_or(PollingLoop { begin: enter, ..PollingLoop::default() });
         self.last_exit = clock::now();
-        self.polling = Polling { begin, end: self.last_exit, count: self.count - 1, tests: tests + 1, long_gaps };
-        self.calls.remove_last();
+        self.polling = PollingLoop { begin, end: self.last_exit, count: self.count - 1, tests: tests + 1, long_gaps };
+        self.calls.remove_last_record();
         self.count -= 1;
         self.depth.set(self.depth.get() - 1);
     }
 
-    /// Completes the record of a successful test. The wait began with the first test of its loop.
+    /// Ends the polling loop with a successful test. Its record then begins at the first test of the loop.
     pub fn end_polling(&mut self, open: &mut OpenRecord) {
         if let Some(polling) = self.find_continued_loop(open.record().enter) {
             open.record().enter = polling.begin;
         }
-        self.polling = Polling::default();
+        self.polling = PollingLoop::default();
     }
 
-    /// Returns the loop of tests that a test at `enter` continues; `None` if the thread did something else after the last test.
-    fn find_continued_loop(&self, enter: u64) -> Option<Polling> {
+    /// Returns the polling loop that a test at time `enter` continues; `None` if the thread recorded a call or computed since the last
+    /// test.
+    fn find_continued_loop(&self, enter: u64) -> Option<PollingLoop> {
         let mut polling = self.polling;
         polling.long_gaps += u32::from(enter.wrapping_sub(polling.end) > MIN_COMPUTING_GAP_TICKS);
-        // The thread's count includes the open record.
+        // The thread's count already includes the record of the current test.
         let continues = polling.begin != 0 && polling.count + 1 == self.count && polling.long_gaps * 8 <= polling.tests;
         continues.then_some(polling)
     }
 
-    /// Writes a new anchor to the thread's header in the file. That part of the file is no longer mapped.
+    /// Writes an anchor to the thread's header in the file. It is written with a system call, because that part of the file is no longer
+    /// mapped.
     #[cold]
-    pub fn anchor(&mut self) {
+    pub fn write_anchor(&mut self) {
         let (ticks, ns) = clock::read_anchor();
         self.anchored_at = ticks;
-        chunks::write_at(self.header_offset + core::mem::offset_of!(ThreadHeader, anchor_ticks) as u64, [ticks, ns]);
+        chunks::write_at_offset(self.header_offset + core::mem::offset_of!(ThreadHeader, anchor_ticks) as u64, [ticks, ns]);
     }
 }
 
-/// Runs `call`, during which no calls are recorded.
+/// Calls `call`, inside which no calls are recorded.
 #[inline]
 pub fn run_unrecorded<R>(thread: &Thread, call: impl FnOnce() -> R) -> R {
     thread.depth.set(thread.depth.get() + 1);

@@ -1,10 +1,10 @@
-//! Unwinds the calling thread's stack by DWARF tables, and leaves out the frames of this library.
+//! Unwinds the calling thread's stack with DWARF tables. Frames of this library are left out.
 
 use crate::images;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Maximum number of frames in a stack. Outer frames are dropped.
+/// Maximum number of frames in a recorded stack. Further outer frames are dropped.
 pub const MAX_DEPTH: usize = 40;
 unsafe extern "C" {
     fn _Unwind_Backtrace(visit_frame: extern "C" fn(*mut c_void, *mut c_void) -> i32, state: *mut c_void) -> i32;
@@ -12,7 +12,7 @@ unsafe extern "C" {
     fn _Unwind_GetCFA(context: *mut c_void) -> usize;
 }
 
-/// Returns the stack pointer. If two calls on the same call path have equal stack pointers, their frames have the same layout.
+/// Returns the value of the stack pointer register. Always inlined, so that it is the caller's stack pointer.
 #[inline(always)]
 pub fn stack_pointer() -> usize {
     let pointer: usize;
@@ -31,17 +31,17 @@ pub fn stack_pointer() -> usize {
 
 pub struct StackWalk {
     pub addresses: [usize; MAX_DEPTH],
-    /// The stack slot of each address.
+    /// Addresses of the stack slots that contain the return addresses.
     pub slots: [usize; MAX_DEPTH],
     pub count: usize,
-    /// Address up to which frames are left out, including that frame; 0 once it was reached.
+    /// Address of the last frame to leave out; 0 after that frame has been reached.
     skip_until: usize,
 }
 
-/// Unwinds the calling thread's stack. If `skip_until` is the address of an interrupted instruction, that frame and all inner frames are
-/// left out. If it is 0, the stack begins with the innermost frame outside this library.
+/// Unwinds the calling thread's stack. In a signal handler, `skip_until` is the address of the interrupted instruction: its frame and the
+/// frames inside it are left out. If it is 0, the stack begins with the innermost frame outside this library.
 pub fn unwind_stack(skip_until: usize) -> StackWalk {
-    find_own_range();
+    find_own_code_range();
     let mut walk = StackWalk { addresses: [0; MAX_DEPTH], slots: [0; MAX_DEPTH], count: 0, skip_until };
     // SAFETY: `walk` lives until the call returns, and only `visit_frame` uses the pointer.
     unsafe { _Unwind_Backtrace(visit_frame, (&raw mut walk).cast()) };
@@ -51,7 +51,7 @@ pub fn unwind_stack(skip_until: usize) -> StackWalk {
 extern "C" fn visit_frame(context: *mut c_void, state: *mut c_void) -> i32 {
     const CONTINUE: i32 = 0;
     const STOP: i32 = 4;
-    // SAFETY: `state` is the live `StackWalk` that `walk` passed, and the unwinder passes a valid `context`.
+    // SAFETY: `state` is the `StackWalk` that `unwind_stack` passed, which is still alive, and the unwinder passes a valid `context`.
     let (walk, address, frame) = unsafe { (&mut *state.cast::<StackWalk>(), _Unwind_GetIP(context), _Unwind_GetCFA(context)) };
     if walk.skip_until != 0 {
         if address == walk.skip_until {
@@ -79,10 +79,10 @@ pub fn is_own_code(address: usize) -> bool {
 }
 
 /// Finds this library's address range, unless it is already known.
-pub fn find_own_range() {
+pub fn find_own_code_range() {
     if OWN_END.load(Ordering::Acquire) == 0 {
         images::any_image(|info| {
-            let range = images::find_segment(info, find_own_range as *const () as usize);
+            let range = images::find_segment(info, find_own_code_range as *const () as usize);
             if let Some(range) = &range {
                 OWN_START.store(range.start, Ordering::Release);
                 OWN_END.store(range.end, Ordering::Release);

@@ -1,7 +1,8 @@
-//! Measures how many events per second the wait analysis processes, from calls in memory to finished classes. Run it with `cargo run
-//! --release -p trodden-waits --example throughput`.
+//! Measures how many events per second the wait analysis processes, from calls in memory to finished classes of waits. Run it with `cargo
+//! run --release -p trodden-waits --example throughput`.
 //!
-//! The workload is a halo exchange on a ring, with a barrier in every tenth iteration. The speed of the processes varies.
+//! The workload is a halo exchange: the processes form a ring, and each exchanges messages with its neighbours. In every tenth iteration,
+//! all processes meet at a barrier. Their speeds vary.
 
 use std::time::Instant;
 use trodden_waits::analysis::TimeBlock;

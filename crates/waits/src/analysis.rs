@@ -1,10 +1,12 @@
-//! The wait analysis: processes calls in chronological order and finds waits, each with the two paths that explain it.
+//! The wait analysis. It processes calls in chronological order and finds waits, each with the two execution paths that explain it.
 //!
-//! Each location has an expanded path ([`Versions`]) whose steps add up to the time since the origin. An event that can release other
-//! locations (a send, an unlock, an entry into a barrier) saves the path at that point as a [`Moment`]. If a moment at time `m` on
-//! another location released the call from which a location returns, the location has waited `m - enter`. Its path then continues from
-//! that moment's path, plus the rest of the call as communication, so no path ever contains waiting. Live locations, messages, locks and
-//! classes bound the memory.
+//! A *location* is a thread of a process. For each location, the analysis keeps an *expanded path* ([`Versions`]): steps of code whose
+//! times add up to the time since the start of the run, because each wait has been replaced by the path of the location that ended it. When
+//! a location does something for which others may wait (a send, an unlock, the entry into a barrier), its path is saved as a [`Moment`]. If
+//! a call was released by a moment of another location, the caller has waited from the entry of its call to that moment. Its own path then
+//! continues from the path of the moment, plus the rest of the call as communication.
+//!
+//! Memory is bounded by the numbers of live locations, pending messages, locks and classes.
 
 use crate::ClassRule;
 use crate::call::{Call, SleepKind, ThreadToken};
@@ -19,18 +21,18 @@ use crate::versions::{PathVersion, Versions};
 use crate::wait::{Moment, Wait};
 use std::collections::{HashMap, HashSet};
 
-/// How waits are classified, and what else the analysis computes.
+/// Options of the analysis: how waits are classified, and what is computed besides.
 #[derive(Clone, Debug)]
 pub struct AnalysisOptions {
-    /// Two paths are equivalent if their distance, which is between 0 and 2, is below this value. See [`crate::classes`].
+    /// Two paths count as equivalent if their distance, which is between 0 and 2, is less than this. See [`crate::classes`].
     pub threshold: f64,
-    /// Which code the distance of two paths takes into account.
+    /// Which code is taken into account for the distance of two paths.
     pub rule: ClassRule,
-    /// Further thresholds at which the number of classes is counted.
+    /// Further thresholds. For these, only the number of classes is determined.
     pub other_thresholds: Vec<f64>,
-    /// Code blocks, and the fraction of their measured time that they would take in a what-if prediction of the run time.
+    /// For a what-if prediction of the run time: code that would be faster, and the fraction of its measured time that it would take.
     pub what_if: Option<(HashSet<CodeId>, f64)>,
-    /// Whether to keep the expressions of all waits. Memory then grows with the number of events.
+    /// Whether to keep the expressions of all waits ([`crate::expansion`]). Memory then grows with the number of events.
     pub has_expressions: bool,
 }
 
@@ -51,7 +53,7 @@ impl Default for AnalysisOptions {
 pub struct WaitOutcome {
     /// All steps by number.
     pub steps: Steps,
-    /// Wait sites with their classes, largest total wait first.
+    /// Call sites at which locations wait, each with its classes of waits. The site with the largest total waiting time comes first.
     pub sites: Vec<SiteWaits>,
     /// Number of classes at each of [`AnalysisOptions::other_thresholds`].
     pub other_classes: Vec<(f64, usize)>,
@@ -59,7 +61,7 @@ pub struct WaitOutcome {
     pub diagnostics: Diagnostics,
     /// Steps of the critical path, which determines the run time, with their times in ns.
     pub critical_path: Vec<(StepId, u64)>,
-    /// Time of the last event in ns since the origin.
+    /// Time of the last event, in ns since the start of the run.
     pub run_ns: u64,
     /// Prediction of `run_ns` under [`AnalysisOptions::what_if`].
     pub what_if_ns: u64,
@@ -67,13 +69,13 @@ pub struct WaitOutcome {
     pub waits: u64,
     /// Total length of all explained waits in ns.
     pub wait_ns: u64,
-    /// Total time in ns of calls whose wait could not be explained.
+    /// Total time in ns of calls that ended because of another location, which the trace does not identify.
     pub unexplained_ns: u64,
-    /// Total execution time of each step in ns, without waits.
+    /// For each step, the total time in ns that it was executed. Waits are not included.
     pub executed: HashMap<StepId, u64>,
-    /// Maximum numbers of live path nodes and of steps in them, sampled every 1024 waits.
+    /// Maximum memory use of the paths, sampled every 1024 waits: the number of nodes, and the number of steps in them.
     pub max_live: (usize, usize),
-    /// All waits with their expressions, ordered by end; empty without [`AnalysisOptions::has_expressions`].
+    /// All waits with their expressions, in the order in which they ended. Empty unless [`AnalysisOptions::has_expressions`] is set.
     pub expanded: Vec<ExpandedWait>,
 }
 
@@ -90,7 +92,7 @@ pub(crate) struct Location {
 pub(crate) struct OpenCall {
     pub(crate) enter_ns: u64,
     pub(crate) site: CodeId,
-    /// Sends and receives that the call itself started.
+    /// The sends and receives of this call, unless it only starts them for a request.
     pub(crate) sides: Vec<StartedSide>,
     pub(crate) membership: Option<Membership>,
     pub(crate) barrier: Option<BarrierEntry>,
@@ -116,7 +118,7 @@ pub struct Analysis {
     pub(crate) messages: Messages,
     pub(crate) collectives: Collectives,
     pub(crate) objects: Objects,
-    /// The moment at which each MPI job started, where the paths of the job's members begin.
+    /// For each MPI job, the moment at which its first member had initialised MPI. The paths of all members continue from there.
     pub(crate) jobs: HashMap<u32, Moment>,
     pub(crate) classes: WaitClasses,
     pub(crate) other_classes: Vec<WaitClasses>,
@@ -124,12 +126,12 @@ pub struct Analysis {
     pub(crate) expansion: Option<Expansion>,
 }
 
-/// A time span between two calls.
+/// A period between two calls in which a location executed the same code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeBlock {
     /// The code that the location executed.
     pub code: CodeId,
-    /// What the location did during the span.
+    /// What the location did: compute, or something else.
     pub state: LocationState,
     /// Length of the span in ns.
     pub ns: u64,
@@ -159,8 +161,8 @@ impl Analysis {
         }
     }
 
-    /// Records the start of a location. `created_by` identifies the call that created it. The time from that call to the start is
-    /// attributed to `code`. A second start of the same location is diagnosed and otherwise ignored.
+    /// Records the start of a location. `created_by` identifies the call that created it; the time from that call to the start is
+    /// attributed to `code`. If the location has already been started, a diagnostic is recorded, and nothing else happens.
     pub fn start(&mut self, id: LocationId, process: ProcessId, time_ns: u64, created_by: Option<ThreadToken>, code: CodeId) {
         let index = id.0 as usize;
         if self.locations.len() <= index {
@@ -185,8 +187,8 @@ impl Analysis {
         self.append(id, code, LocationState::Starting, time_ns - from_ns);
     }
 
-    /// Records that a location enters a call. `blocks` are the spans that it executed since its previous event. If they are shorter than
-    /// the elapsed time, the last span is extended; if they are longer, they are truncated.
+    /// Records that a location enters a call at the call site `site`. `blocks` is the code that it has executed since its previous event.
+    /// If its times add up to less than the elapsed time, the last one is extended; if they add up to more, the excess is cut off.
     pub fn enter(&mut self, id: LocationId, time_ns: u64, blocks: &[TimeBlock], call: &Call, site: CodeId) {
         let Some(known_ns) = self.clamp_time(id, time_ns) else { return };
         if self.location(id).open.is_some() {
@@ -200,8 +202,8 @@ impl Analysis {
         self.register_call(id, process, call);
     }
 
-    /// Records that a location returns from its call. Returns the explained waits in the call. There is at most one, except that a wait
-    /// for a condition variable counts as two if its mutex was still locked after the wake-up.
+    /// Records that a location returns from its call. Returns the waits in the call that could be explained. There is at most one, except
+    /// for a wait for a condition variable whose mutex was still locked after the wake-up, which counts as two waits.
     pub fn exit(&mut self, id: LocationId, time_ns: u64, call: &Call) -> Vec<Wait> {
         let Some(time_ns) = self.clamp_time(id, time_ns) else { return Vec::new() };
         let location = self.location(id);
@@ -215,10 +217,10 @@ impl Analysis {
             let (object, mutex) = (object_key(process, *object), object_key(process, *mutex));
             return self.complete_condition(ended, object, mutex);
         }
-        self.complete(ended, open, call).into_iter().collect()
+        self.complete_call(ended, open, call).into_iter().collect()
     }
 
-    /// Records the end of a location, outside any call. `blocks` are as for [`Analysis::enter`].
+    /// Records the end of a location. Its last call must have ended. `blocks` has the same meaning as in [`Analysis::enter`].
     pub fn end(&mut self, id: LocationId, time_ns: u64, blocks: &[TimeBlock], site: CodeId) {
         if self.locations.get(id.0 as usize).is_some_and(|l| l.as_ref().is_some_and(|l| l.open.is_some())) {
             self.outcome.diagnostics.add(Diagnostic::EndsInsideCall, id, time_ns);
@@ -227,7 +229,7 @@ impl Analysis {
         self.append_blocks(id, time_ns, blocks, site);
     }
 
-    /// Ends the analysis after the last event.
+    /// Completes the analysis after the last event, and returns its result.
     pub fn finish(mut self) -> WaitOutcome {
         for moment in self.messages.unmatched_sends() {
             self.outcome.diagnostics.add(Diagnostic::SendWithoutReceive, moment.location, moment.time_ns);
@@ -256,12 +258,13 @@ impl Analysis {
         }
     }
 
-    /// Returns the steps that have been numbered so far.
+    /// Returns the table of all steps so far, by number.
     pub fn steps(&self) -> &Steps {
         &self.outcome.steps
     }
 
-    /// Returns `time_ns`, or the time of the location's previous event if that is later. Returns `None` if the location has not started.
+    /// Returns `time_ns` or the time of the location's previous event, whichever is later. Returns `None` if the location has not started.
+    /// Records a diagnostic if the event precedes the previous one, or if the location has not started.
     pub(crate) fn clamp_time(&mut self, id: LocationId, time_ns: u64) -> Option<u64> {
         let Some(Some(location)) = self.locations.get(id.0 as usize) else {
             self.outcome.diagnostics.add(Diagnostic::Unbalanced, id, time_ns);
@@ -313,7 +316,8 @@ impl Analysis {
         location.scaled_ns += scaled;
     }
 
-    /// Saves the location's current path. The moment owns a reference to the path's version.
+    /// Saves the location's current path, so that it can later explain the wait of another location. The moment owns a reference to the
+    /// path.
     pub(crate) fn save_moment(&mut self, id: LocationId) -> Moment {
         let location = self.locations[id.0 as usize].as_ref().expect("callers have called `clamp_time`");
         Moment { time_ns: location.time_ns, location: id, version: self.versions.share(location.head), scaled_ns: location.scaled_ns }

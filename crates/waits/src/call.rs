@@ -1,4 +1,4 @@
-//! Calls that block a location or release other locations.
+//! Calls for which locations wait, or which end the waits of other locations.
 
 use crate::step::ProcessId;
 
@@ -6,19 +6,20 @@ use crate::step::ProcessId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CommunicatorId(pub u64);
 
-/// The handle of a pending operation, which is unique in its process.
+/// The handle of an MPI operation in progress. It is unique within a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId(pub u64);
 
-/// A lock, condition variable, futex or semaphore. The value is an address in a process, or a number for an object that processes share.
+/// A lock, condition variable, futex or semaphore. The number is an address, which is meaningful within a process, or identifies an object
+/// that several processes share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId(pub u64);
 
 impl ObjectId {
-    /// The smallest number of an object that all processes share. User-space addresses are lower.
+    /// The lowest number of an object that several processes share. Addresses of programs are lower.
     pub const FIRST_SHARED: u64 = 1 << 63;
 
-    /// Returns true if all processes share the object.
+    /// Returns true if several processes share the object.
     pub fn is_shared(self) -> bool {
         self.0 >= ObjectId::FIRST_SHARED
     }
@@ -28,20 +29,20 @@ impl ObjectId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ThreadToken(pub u64);
 
-/// A message as its sender or its receiver sees it.
+/// A message as it appears in the call of the sender or of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The communicator on which the message is matched.
+    /// The communicator of the call. Only sends and receives on the same communicator match.
     pub communicator: CommunicatorId,
-    /// The process at the other end; `None` for a receive from any source.
+    /// The process that receives or sends the message; `None` for a receive from any source.
     pub peer: Option<ProcessId>,
     /// The message's tag; `None` for a receive with any tag.
     pub tag: Option<i32>,
-    /// Whether the message is buffered. The send of a buffered message does not wait for the receive.
+    /// Whether the MPI library buffers the message, so that the send does not wait for the receive.
     pub is_buffered: bool,
 }
 
-/// How the members of a collective operation wait for each other.
+/// Which members of a collective operation wait for which others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CollectiveRule {
     /// Every member waits for all others, as in barriers and all-to-all operations.
@@ -52,12 +53,12 @@ pub enum CollectiveRule {
     ToRoot,
     /// Every member waits for all members of lower rank.
     Scan,
-    /// The member does not wait, and no member waits for it. In an intercommunicator, this applies to the members of the root's group
-    /// except for the root.
+    /// The member neither waits nor is waited for. In an intercommunicator, this applies to all members of the root's group except the
+    /// root.
     Absent,
 }
 
-/// A collective operation, with the arguments of one member's call.
+/// A member's call of a collective operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Collective {
     /// The communicator on which the operation is called.
@@ -70,43 +71,44 @@ pub struct Collective {
     pub rank: u32,
     /// Number of members.
     pub size: u32,
-    /// Whether the operation only synchronises and transfers no data.
+    /// Whether the operation transfers no data and only synchronises its members.
     pub is_barrier: bool,
-    /// Whether no member can leave before all members that it waits for have entered, because it needs their data. False for file
-    /// operations, and for operations to which a member may contribute no data. Members may leave such operations early.
+    /// Whether a member cannot return before all members that it waits for have entered the operation, because it needs their data. False
+    /// for file operations, and for operations to which a member may contribute no data, because members may return from them early.
     pub is_binding: bool,
 }
 
-/// Simultaneous sends to and receives from several processes, as in neighbourhood collectives and in access epochs of windows.
+/// A call that sends to several processes and receives from several processes, like a neighbourhood collective or an access epoch of a
+/// window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MultiExchange {
     /// The messages that the caller sends.
     pub sends: Vec<Message>,
-    /// The messages that the caller receives. It waits until the last of them has arrived.
+    /// The messages that the caller receives. The call returns when all of them have arrived.
     pub receives: Vec<Message>,
-    /// How a wait for the last message is classified.
+    /// The kind of a wait for the last of these messages.
     pub kind: WaitKind,
 }
 
-/// A request that a call completed.
+/// A request whose operation has completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompletedRequest {
     /// The completed request.
     pub request: RequestId,
-    /// Actual source of a receive; `None` for a send.
+    /// For a receive, the process that sent the message; `None` for a send.
     pub peer: Option<ProcessId>,
-    /// Actual tag of a receive; `None` for a send.
+    /// For a receive, the tag of the message; `None` for a send.
     pub tag: Option<i32>,
-    /// Whether the request was cancelled, so that nothing was sent or received.
+    /// Whether the request was cancelled, so that no message was sent or received.
     pub is_cancelled: bool,
 }
 
-/// A call, whose entry and exit are reported separately.
+/// A call by which locations may wait for each other. Its entry and its return are separate events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// A blocking send. The flag is true if the send is synchronous, so that it returns only after the receive has started.
+    /// A blocking send. If the flag is true, the send is synchronous: it returns only after the receive has started.
     Send(Message, bool),
-    /// A blocking receive, with the actual source and tag, which are known when it returns.
+    /// A blocking receive. The source and the tag of the received message are known when the call returns.
     Receive(Message, Option<(ProcessId, i32)>),
     /// A simultaneous send and receive (`MPI_Sendrecv`).
     Exchange(Message, Message),
@@ -114,17 +116,17 @@ pub enum Call {
     MultiExchange(MultiExchange),
     /// Nonblocking sends to and receives from several processes.
     BeginMultiExchange(MultiExchange, RequestId),
-    /// A persistent request for sends to and receives from several processes.
+    /// Creates a persistent request for sends to and receives from several processes.
     PrepareMultiExchange(MultiExchange, RequestId),
-    /// Waits for a message without receiving it.
+    /// Waits until a message can be received, without receiving it.
     Probe(Message),
-    /// A nonblocking send, or a receive if the flag is true.
+    /// Starts a nonblocking send or, if the flag is true, a nonblocking receive.
     Begin(Message, bool, RequestId),
-    /// A persistent request for a send, or for a receive if the flag is true.
+    /// Creates a persistent request for a send or, if the flag is true, for a receive.
     Prepare(Message, bool, RequestId),
-    /// A persistent request for a collective operation.
+    /// Creates a persistent request for a collective operation.
     PrepareCollective(Collective, RequestId),
-    /// Starts persistent requests.
+    /// Starts the operations of persistent requests.
     Start(Vec<RequestId>),
     /// Waits for requests.
     Wait(Vec<CompletedRequest>),
@@ -134,18 +136,19 @@ pub enum Call {
     Collective(Collective),
     /// A nonblocking collective operation.
     BeginCollective(Collective, RequestId),
-    /// Initialises MPI in a member of the job with this number. The paths of all members begin when the first member returns.
+    /// The initialisation of MPI in a member of the job with this number. When the first member has returned, the paths of all members
+    /// start from there.
     BeginJob(u32),
     /// Acquires a lock that another thread held.
     Lock(ObjectId),
     /// Releases a lock.
     Unlock(ObjectId),
-    /// Sleeps on a condition variable, semaphore or futex. The flag is false if no call woke the sleeper (timeout, signal, changed
-    /// value).
+    /// Sleeps until another thread wakes the caller with a condition variable, semaphore or futex. The flag is false if the caller was not
+    /// woken by a call, but by a timeout, a signal or a changed value.
     Sleep(ObjectId, SleepKind, bool),
-    /// Wakes up to this many sleepers.
+    /// Wakes at most this number of threads that sleep on the object.
     Wake(ObjectId, u64),
-    /// Enters a barrier for this many threads.
+    /// Waits at a barrier until this number of threads have arrived.
     ThreadBarrier(ObjectId, u32),
     /// Creates a thread or process.
     Create(ThreadToken),
@@ -153,16 +156,16 @@ pub enum Call {
     End(ThreadToken),
     /// Waits for the end of a thread.
     Join(ThreadToken),
-    /// Sleeps, or waits for something outside the trace.
+    /// Sleeps, or waits for something that is not in the trace.
     Blocked,
-    /// A call that may block, but whose waits are not explained.
+    /// A call that may wait for another location, but whose waits the analysis does not explain.
     Other,
 }
 
 /// What a call sleeps on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SleepKind {
-    /// A condition variable, with the mutex that is reacquired before the call returns, if the trace names it.
+    /// A condition variable. The mutex is acquired again before the call returns; `None` if the trace does not name it.
     Condition(Option<ObjectId>),
     /// A semaphore.
     Semaphore,
@@ -170,28 +173,29 @@ pub enum SleepKind {
     Futex,
 }
 
-/// Kind of wait: Scalasca's MPI wait states, and wait states of threads.
+/// The kind of a wait: one of Scalasca's wait states of MPI, or a wait state of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WaitKind {
-    /// A receive waits for its send.
+    /// A receive waits until the send starts.
     LateSender,
-    /// A receive waits for its send although an earlier message is still unreceived, so messages are received in the wrong order.
+    /// Like `LateSender`, but an earlier message to the same process has not been received yet, so messages are received in the wrong
+    /// order.
     WrongOrder,
-    /// A send waits for its receive.
+    /// A send waits until the receive starts.
     LateReceiver,
-    /// An access epoch waits until the window's owner exposes the window.
+    /// A process that wants to access a window waits until the window's owner permits it (`MPI_Win_post`).
     LatePost,
-    /// A window's owner waits for the end of access epochs.
+    /// The owner of a window waits until other processes have completed their accesses.
     LateComplete,
     /// A member of a barrier waits for the others.
     Barrier,
-    /// A member waits for all others in a collective operation.
+    /// A member of a collective operation such as an all-to-all operation waits for all others.
     AllToAll,
-    /// A root waits for its members.
+    /// In a reduction or gather operation, the root waits for a member.
     EarlyReduce,
-    /// Members wait for the root.
+    /// In a broadcast or scatter operation, a member waits for the root.
     LateBroadcast,
-    /// A member waits for members of lower rank.
+    /// In a scan operation, a member waits for a member of lower rank.
     EarlyScan,
     /// A thread waits for a lock.
     LockContention,
@@ -199,7 +203,7 @@ pub enum WaitKind {
     Condition,
     /// A thread waits for a semaphore.
     Semaphore,
-    /// A thread waits for a futex.
+    /// A thread waits on a futex.
     Futex,
     /// A thread waits at a barrier of threads.
     ThreadBarrier,
@@ -208,7 +212,7 @@ pub enum WaitKind {
 }
 
 impl WaitKind {
-    /// Returns the name shown in reports.
+    /// Returns the name of the kind, for reports.
     pub fn name(self) -> &'static str {
         match self {
             WaitKind::LateSender => "late sender",
@@ -230,7 +234,7 @@ impl WaitKind {
         }
     }
 
-    /// Returns the family shown in reports: imbalance, contention or communication.
+    /// Returns the family of the kind, for reports: imbalance, contention or communication.
     pub fn family(self) -> &'static str {
         match self {
             WaitKind::Barrier | WaitKind::AllToAll | WaitKind::ThreadBarrier | WaitKind::Join => "imbalance",

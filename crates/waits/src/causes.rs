@@ -1,7 +1,8 @@
-//! Attributes waiting time to the code that causes it, summed over all waits (delay cost).
+//! Attributes waiting time to the code that causes it, added up over all waits (the *delay cost*).
 //!
-//! Code causes a wait if the longer path spends more time in it than the shorter path. The wait is divided among its causes in proportion
-//! to this excess, in integers, so that the causes add up to the waits. Code is compared regardless of its location. The excess is then
+//! A wait is explained by a longer path, of the location that ended it, and a shorter path, of the location that waited. Code causes the
+//! wait if the longer path spends more time in it than the shorter one. The wait is divided among its causes in proportion to this excess.
+//! The parts are integers that add up to the wait. For the comparison, it does not matter which location executed the code; the result is
 //! divided among the locations on the longer path in proportion to their times.
 
 use crate::classes::{SiteWaits, WaitClass};
@@ -9,16 +10,16 @@ use crate::hash::Map;
 use crate::step::{CodeId, LocationState, Step, Steps};
 use std::collections::BTreeMap;
 
-/// A step, and the total waiting time that it causes on other locations.
+/// A step, and the waiting time of other locations that it causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// The step that other locations wait for.
+    /// The step for which other locations wait.
     pub step: Step,
     /// Waiting time that the step causes, in ns.
     pub wait_ns: u64,
 }
 
-/// Returns the causes of all waits, largest first. They add up to the total waiting time.
+/// Returns the causes of all waits, largest first. Their times add up to the total waiting time.
 pub fn find_causes(steps: &Steps, sites: &[SiteWaits]) -> Vec<Cause> {
     let mut sums: Map<Step, u64> = Map::default();
     for class in sites.iter().flat_map(|site| &site.classes) {
@@ -31,7 +32,7 @@ pub fn find_causes(steps: &Steps, sites: &[SiteWaits]) -> Vec<Cause> {
     causes
 }
 
-/// Returns the causes of a class. They add up to the class's waiting time.
+/// Returns the causes of the waits in a class. Their times add up to the waiting time of the class.
 pub fn causes_of_class(steps: &Steps, class: &WaitClass) -> Vec<(Step, u64)> {
     let mut excess: BTreeMap<(CodeId, LocationState), i128> = BTreeMap::new();
     let mut executed: BTreeMap<(CodeId, LocationState), Vec<(Step, u64)>> = BTreeMap::new();
@@ -57,7 +58,7 @@ pub fn causes_of_class(steps: &Steps, class: &WaitClass) -> Vec<(Step, u64)> {
     found
 }
 
-/// Divides `total` in proportion to weights. The parts add up to `total` unless all weights are 0.
+/// Divides `total` in proportion to the weights. The parts add up to `total`, unless all weights are 0.
 fn divide_in_proportion(total: u64, weights: &[u64]) -> Vec<u64> {
     let sum: u128 = weights.iter().map(|w| u128::from(*w)).sum();
     if sum == 0 {

@@ -1,10 +1,11 @@
-//! Equivalence classes of waits.
+//! Equivalence classes of waits, as in Carnival.
 //!
-//! Two waits at the same site are equivalent if each code block contributes about the same share of time to their longer paths, and
-//! likewise to their shorter paths (Carnival's path equivalence). A new wait is compared with the first wait of each class, its
-//! representative. The distance of two paths, which is between 0 and 2, sums up the differences in each code block's share, whichever
-//! location executed the code. Time in which a location is ready but has no processor is not compared, because scheduling would then
-//! split waits with the same cause. Reports still show this time.
+//! Two waits at the same call site are equivalent if the shares of time that code blocks have in their longer paths are about the same, and
+//! those in their shorter paths, too. A new wait is compared with the first wait of each class, the representative. The distance of two
+//! paths is the sum of the differences between the shares of each code block, whichever location executed it. It is between 0 and 2.
+//!
+//! Time for which a location was ready to run but had no processor is not compared, because scheduling would otherwise put waits with the
+//! same cause into different classes. Reports still show this time.
 
 use crate::call::WaitKind;
 use crate::hash::Map;
@@ -13,46 +14,47 @@ use crate::versions::{PathDifference, merge_equal};
 use crate::wait::Wait;
 use std::collections::BTreeSet;
 
-/// Default distance below which two paths are equivalent, which lets a quarter of the time be spent in different code. On three
-/// recordings, 0.25 gives 1.3 to 1.5 times as many classes, and 1 gives 0.6 to 0.9 times as many (docs/benchmarks/constants.md).
+/// Default for the distance below which two paths are equivalent. Equivalent paths may spend a quarter of their time in different code. On
+/// three recordings, 0.25 gives 1.3 to 1.5 times as many classes, and 1 gives 0.6 to 0.9 times as many (docs/benchmarks/constants.md).
 pub const DEFAULT_THRESHOLD: f64 = 0.5;
-/// Maximum number of classes per site, which limits the time per wait. Further waits join the nearest class. On three recordings, a limit
-/// of 16 costs one of them 16 % of its classes, and a limit of 1,000 changes nothing.
+/// Maximum number of classes at a call site, which limits the time to classify a wait. When it is reached, a wait that fits no class is
+/// added to the nearest one. On three recordings, a limit of 16 costs one of them 16 % of its classes, and a limit of 1,000 changes
+/// nothing.
 pub const MAX_CLASSES: usize = 64;
 
-/// Which code the distance of two paths takes into account.
+/// Which code is taken into account for the distance of two paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClassRule {
-    /// Code that is on either path.
+    /// Code that is on at least one of the paths.
     Union,
-    /// Only code that is on both paths, as in the paper. Paths without common code have distance 0.
+    /// Only code that is on both paths, as in the Carnival paper. Two paths without common code then have the distance 0.
     Paper,
 }
 
-/// A call site at which waits of one kind occur.
+/// A call site, and a kind of wait that occurs there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WaitSite {
-    /// The code that makes the blocking call.
+    /// The call site.
     pub code: CodeId,
-    /// How the waits at this site are classified.
+    /// The kind of wait.
     pub kind: WaitKind,
 }
 
-/// The share that each code block has in a path's time, in order of code and state.
+/// For each code block and state in a path, its share of the path's time. Ordered by code and state.
 type Shares = Vec<((CodeId, LocationState), f64)>;
 
-/// The time shares of a wait's longer and shorter path.
+/// The shares of code blocks in the longer and in the shorter path of a wait.
 #[derive(Clone, Debug)]
 pub struct PathShares([Shares; 2]);
 
 impl PathShares {
-    /// Computes the time shares of a wait's two paths.
+    /// Computes the shares for the two paths of a wait.
     pub fn new(steps: &Steps, wait: &Wait) -> Self {
         PathShares([compute_shares(steps, &wait.paths.plus), compute_shares(steps, &wait.paths.minus)])
     }
 }
 
-/// The first wait of a class, with which all later waits are compared.
+/// The first wait in a class. Other waits belong to the class if their paths are similar to those of this one.
 #[derive(Clone, Debug)]
 pub struct Representative {
     shares: [Shares; 2],
@@ -66,21 +68,21 @@ pub struct Representative {
     pub paths: PathDifference,
 }
 
-/// Distances of a class's waits from its representative. The distance of a wait is the larger of the distances of its two paths.
+/// How similar the waits in a class are to the representative. The distance of a wait is the larger one of the distances of its two paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Distances {
-    /// Sum over all waits. The representative's distance is 0.
+    /// Sum of the distances of all waits, including the representative, whose distance is 0.
     pub sum: f64,
     /// The largest distance of any wait.
     pub max: f64,
 }
 
-/// The class of a wait, identified by its representative.
+/// Identifies the class to which a wait belongs, by the representative of the class.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClassMember {
-    /// The location that waited in the representative.
+    /// The location that waited in the representative wait.
     pub location: LocationId,
-    /// Start of the representative in ns since the origin.
+    /// Start of the representative wait, in ns since the start of the run.
     pub enter_ns: u64,
     /// Distance of the wait from the representative.
     pub distance: f64,
@@ -111,29 +113,29 @@ pub struct WaitClass {
     pub longest: LongestWait,
 }
 
-/// The longest wait of a class.
+/// The longest wait in a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongestWait {
     /// Start of the wait in ns since the origin.
     pub enter_ns: u64,
     /// The location that waited.
     pub location: LocationId,
-    /// How many ns before the wait its two paths diverge.
+    /// Time in ns from the point at which the two paths of the wait diverge to the start of the wait.
     pub since_ns: u64,
 }
 
 /// All waits at one site.
 #[derive(Clone, Debug)]
 pub struct SiteWaits {
-    /// Where the waits occur, and their kind.
+    /// The call site, and the kind of the waits.
     pub site: WaitSite,
     /// Number of waits at the site.
     pub occurrences: u64,
     /// Total length of all waits in ns.
     pub total_ns: u64,
-    /// Index of the most recent wait's class.
+    /// Index in `classes` of the class to which the most recent wait belongs.
     newest: usize,
-    /// The site's classes. Once the analysis has finished, the class with the largest total wait comes first.
+    /// The classes of waits at the site. After the analysis, the class with the largest total waiting time comes first.
     pub classes: Vec<WaitClass>,
 }
 
@@ -151,19 +153,20 @@ impl WaitClasses {
         WaitClasses { threshold, rule, sites: Map::default() }
     }
 
-    /// Adds a wait to its class, and returns that class.
+    /// Adds a wait to the class to which it belongs, and returns that class.
     pub fn add(&mut self, wait: &Wait, shares: &PathShares) -> ClassMember {
         let (class, distance) = self.find_or_create_class(wait, shares);
         class.add(wait);
         ClassMember { location: class.representative.location, enter_ns: class.representative.enter_ns, distance }
     }
 
-    /// Counts a wait in its class without adding its paths, which is enough for counting classes.
-    pub fn count_only(&mut self, wait: &Wait, shares: &PathShares) {
+    /// Counts a wait in its class without adding its paths. This is enough to determine the number of classes.
+    pub fn count_wait(&mut self, wait: &Wait, shares: &PathShares) {
         self.find_or_create_class(wait, shares).0.occurrences += 1;
     }
 
-    /// Finds or creates a wait's class, and adds the wait's distance to the class. Returns the class and the distance.
+    /// Returns the class to which a wait belongs, and the wait's distance from its representative. Creates the class if necessary, and
+    /// updates the distances of the class.
     fn find_or_create_class(&mut self, wait: &Wait, PathShares(shares): &PathShares) -> (&mut WaitClass, f64) {
         let site = WaitSite { code: wait.site, kind: wait.kind };
         let waits =
@@ -176,7 +179,7 @@ impl WaitClasses {
             let distance = class.representative.distance(rule, shares, threshold);
             (distance < threshold).then_some((index, distance))
         };
-        // Consecutive waits tend to belong to the same class.
+        // The class of the previous wait is tried first, because consecutive waits tend to belong to the same class.
         let mut found = near(waits.newest).or_else(|| (0..waits.classes.len()).find_map(near));
         if found.is_none() && waits.classes.len() >= MAX_CLASSES {
             let far = |index: usize| (index, waits.classes[index].representative.distance(rule, shares, f64::INFINITY));
@@ -198,7 +201,7 @@ impl WaitClasses {
         self.sites.values().map(|site| site.classes.len()).sum()
     }
 
-    /// Returns the sites, and the classes of each, largest total wait first.
+    /// Returns all sites and their classes. Both are in descending order of total waiting time.
     pub fn into_sites(self) -> Vec<SiteWaits> {
         let mut sites: Vec<SiteWaits> = self.sites.into_values().collect();
         for site in &mut sites {
@@ -210,7 +213,8 @@ impl WaitClasses {
 }
 
 impl Representative {
-    /// Returns the larger of the two paths' distances. The result is exact only if it is below `limit`.
+    /// Returns the distance of a wait, which is the larger one of the distances of its two paths. If the result is at least `limit`, the
+    /// exact distance may be larger.
     fn distance(&self, rule: ClassRule, shares: &[Shares; 2], limit: f64) -> f64 {
         (0..2).map(|side| path_distance(rule, &self.shares[side], &shares[side], limit)).fold(0.0, f64::max)
     }
@@ -248,7 +252,8 @@ impl WaitClass {
     }
 }
 
-/// Returns a path's time shares, ignoring time without a processor. The result is empty if the path contains no other time.
+/// Returns the share of each code block in a path. Time without a processor is ignored. If the path contains no other time, the result is
+/// empty.
 fn compute_shares(steps: &Steps, path: &[(StepId, u64)]) -> Shares {
     let executed = || path.iter().map(|(id, ns)| (steps.get(*id), *ns)).filter(|(step, _)| step.state != LocationState::Ready);
     let total: u64 = executed().map(|(_, ns)| ns).sum();
@@ -258,7 +263,7 @@ fn compute_shares(steps: &Steps, path: &[(StepId, u64)]) -> Shares {
     shares
 }
 
-/// Returns the distance of two paths. The result is exact only if it is below `limit`.
+/// Returns the distance of two paths. If the result is at least `limit`, the exact distance may be larger.
 fn path_distance(rule: ClassRule, one: &Shares, other: &Shares, limit: f64) -> f64 {
     let (mut i, mut j, mut sum) = (0, 0, 0.0);
     while (i < one.len() || j < other.len()) && sum < limit {

@@ -1,7 +1,7 @@
-//! Matches collective operations, and finds the member whose entry another member waits for.
+//! Matches the calls of a collective operation by its members, and finds out for whose entry a member has waited.
 //!
-//! The n-th operations of all members on a communicator belong to the same instance. Entries arrive in chronological order, so it is
-//! enough to keep the last entry and the root's entry or, for scans, one entry per rank.
+//! On each communicator, the n-th calls of all members belong to the same operation, the n-th *instance*. Entries arrive in chronological
+//! order, so it is enough to store the last entry and that of the root, or all entries in a scan.
 
 use crate::call::{Collective, CollectiveRule, CommunicatorId};
 use crate::diagnostic::Diagnostic;
@@ -9,12 +9,12 @@ use crate::hash::Map;
 use crate::step::ProcessId;
 use crate::wait::Moment;
 
-/// A member's participation in one instance.
+/// A member's participation in an instance of a collective operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Membership {
     /// The operation, with the arguments of this member's call.
     pub collective: Collective,
-    /// Index of the instance on its communicator.
+    /// Number of the instance on its communicator, counted from 0.
     number: u64,
 }
 
@@ -22,27 +22,27 @@ pub struct Membership {
 struct CollectiveInstance {
     entered: u32,
     left: u32,
-    /// The rule, and whether the operation is a barrier, according to the first member's call.
+    /// According to the call of the first member: which members wait for which, and whether the operation is a barrier.
     rule: Option<(CollectiveRule, bool)>,
-    /// Whether members called different operations.
+    /// Whether the calls of other members differ from the first one in this respect.
     is_inconsistent: bool,
     last: Option<Moment>,
     root: Option<Moment>,
-    /// Entries by rank, only for scans.
+    /// In a scan, the moment of entry of each rank.
     ranks: Vec<(u32, Moment)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub enum WaitTarget {
-    /// The entry that ended the wait, which may be the member's own entry.
+    /// The member waited until this entry, which may be its own.
     Entry(Moment),
     Nothing,
-    /// The wait is unexplained: the member left before the members that it had to wait for had entered, or members called different
-    /// operations.
+    /// The wait cannot be explained. Either the member returned before all members that it waits for had entered, or members called
+    /// different operations.
     Unexplained(Diagnostic),
 }
 
-/// All instances that at least one member has not left yet.
+/// The instances of collective operations from which some member has not returned yet.
 #[derive(Clone, Debug, Default)]
 pub struct Collectives {
     instances: Map<(CommunicatorId, u64), CollectiveInstance>,
@@ -50,7 +50,8 @@ pub struct Collectives {
 }
 
 impl Collectives {
-    /// Records a member's entry. Returns its membership, and a moment that the caller must release, if any.
+    /// Records that a member enters a collective operation. Returns its membership, and a moment that is no longer needed and that the
+    /// caller must release.
     pub fn enter(&mut self, process: ProcessId, collective: Collective, moment: Moment) -> (Membership, Option<Moment>) {
         let count = self.counts.entry((collective.communicator, process)).or_default();
         let number = *count;
@@ -74,7 +75,7 @@ impl Collectives {
         (Membership { collective, number }, old)
     }
 
-    /// Returns the entry that a leaving member has waited for.
+    /// Returns the entry for which a member has waited that returns now.
     pub fn wait_target(&self, membership: Membership) -> WaitTarget {
         let Collective { communicator, rule, is_root, rank, size, .. } = membership.collective;
         if rule == CollectiveRule::Absent {
@@ -104,7 +105,7 @@ impl Collectives {
         found.map_or(early, WaitTarget::Entry)
     }
 
-    /// Records that a member leaves. Returns the moments that the caller must release.
+    /// Records that a member returns. Returns moments that are no longer needed and that the caller must release.
     pub fn leave(&mut self, membership: Membership) -> Vec<Moment> {
         if membership.collective.rule == CollectiveRule::Absent {
             return Vec::new();

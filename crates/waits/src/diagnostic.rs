@@ -1,5 +1,5 @@
-//! Gaps and contradictions in a trace. Each kind is counted, but only its first occurrence is stored, because the trace of a killed
-//! program can contain very many.
+//! Gaps and contradictions in a trace. All occurrences of each kind are counted, but only the first one is stored, because the trace of a
+//! killed program may contain very many.
 
 use crate::step::LocationId;
 use std::collections::BTreeMap;
@@ -20,19 +20,19 @@ pub enum Diagnostic {
     LeftBeforeEntered,
     /// Members called different collective operations at the same point.
     DifferentCollectives,
-    /// A request completed that was never started.
+    /// A call waited for a request that no call had started.
     UnknownRequest,
     /// A contended lock was acquired, but the trace does not contain its release.
     LockWithoutUnlock,
     /// A thread was woken, but the trace has no waker.
     SleepWithoutWake,
-    /// A thread was joined, but the trace does not contain its end.
+    /// A thread was joined, but the trace does not show that it ended.
     JoinWithoutEnd,
     /// A thread started, but the trace has no call that created it.
     StartWithoutCreate,
-    /// A message names a process that is not in the trace.
+    /// A message was sent to or received from a process that is not in the trace.
     UnknownProcess,
-    /// A send has no receive in the trace.
+    /// A message was sent, but the trace does not show that it was received.
     SendWithoutReceive,
     /// A location ends inside a call, because the program was killed or the trace is truncated.
     EndsInsideCall,
@@ -66,13 +66,13 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// A trace's diagnostics by kind.
+/// The gaps and contradictions that were found in a trace, by kind.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics {
     found: BTreeMap<Diagnostic, FoundDiagnostic>,
 }
 
-/// How often a diagnostic occurred, and where it first occurred.
+/// Number of occurrences of a kind, and where the first one was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoundDiagnostic {
     /// Number of occurrences.
@@ -84,17 +84,17 @@ pub struct FoundDiagnostic {
 }
 
 impl Diagnostics {
-    /// Counts an occurrence, and stores its location and time if it is the first of its kind.
+    /// Counts an occurrence. If it is the first of its kind, stores its location and time.
     pub fn add(&mut self, diagnostic: Diagnostic, location: LocationId, time_ns: u64) {
         self.found.entry(diagnostic).or_insert(FoundDiagnostic { count: 0, location, time_ns }).count += 1;
     }
 
-    /// Iterates over all kinds that occurred.
+    /// Iterates over the kinds that occurred.
     pub fn iter(&self) -> impl Iterator<Item = (Diagnostic, FoundDiagnostic)> + '_ {
         self.found.iter().map(|(diagnostic, found)| (*diagnostic, *found))
     }
 
-    /// Returns how often a kind of diagnostic occurred.
+    /// Returns the number of occurrences of a kind.
     pub fn count(&self, diagnostic: Diagnostic) -> u64 {
         self.found.get(&diagnostic).map_or(0, |found| found.count)
     }

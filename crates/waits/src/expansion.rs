@@ -1,9 +1,9 @@
 //! Symbolic expressions of waits, as in the Carnival papers, for readers who want to follow an explanation step by step.
 //!
-//! A wait is first expressed as the difference of two paths since the two locations last synchronised. These paths may contain earlier
-//! waits. Each earlier wait is then replaced with its own two paths: the steps of its longer path are added, and the steps of its shorter
-//! path are subtracted. [`crate::versions`] finds the same differences without subtracting. Expressions need each location's complete
-//! history, so memory grows with the trace.
+//! A wait is first expressed as the difference of two paths, which begin when the two locations last synchronised. These paths may contain
+//! earlier waits. Each of those is then replaced by its own two paths: the steps of its longer path are added, and those of its shorter
+//! path are subtracted. [`crate::versions`] computes the same differences without subtraction. Expressions require the complete history of
+//! each location, so memory grows with the trace.
 
 use crate::call::WaitKind;
 use crate::classes::ClassMember;
@@ -14,68 +14,69 @@ use std::collections::{BTreeMap, HashMap};
 /// A part of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PathPart {
-    /// A step that a location executes.
+    /// A step that the location executes.
     Step(StepId),
-    /// A wait, by its index in [`crate::WaitOutcome::expanded`].
+    /// An earlier wait of the location, by its index in [`crate::WaitOutcome::expanded`].
     Wait(usize),
 }
 
-/// The longer and the shorter path of a wait, as parts with times in ns, in order of first execution. A time is negative if a replaced
+/// The two paths of a wait, as parts with times in ns, in the order in which they were first executed. A time is negative if an earlier
 /// wait subtracts more of a step than the path contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WaitExpression {
-    /// The path of the location that is waited for.
+    /// The path of the location that ended the wait.
     pub plus: Vec<(PathPart, i128)>,
-    /// The path of the location that waits.
+    /// The path of the location that waited.
     pub minus: Vec<(PathPart, i128)>,
 }
 
-/// A wait with its expressions.
+/// A wait and its expressions.
 #[derive(Clone, Debug)]
 pub struct ExpandedWait {
     /// The location that waits.
     pub location: LocationId,
-    /// The location that is waited for.
+    /// The location that ended the wait.
     pub releaser: LocationId,
-    /// The code that makes the call.
+    /// The call site of the call that waited.
     pub site: CodeId,
-    /// How the wait is classified.
+    /// The kind of wait.
     pub kind: WaitKind,
     /// Start of the wait in ns since the origin.
     pub enter_ns: u64,
     /// Length of the wait in ns.
     pub wait_ns: u64,
-    /// The two paths since the locations last synchronised. Earlier waits are among their parts.
+    /// The two paths since the locations last synchronised, which may contain earlier waits.
     pub first: WaitExpression,
-    /// The two paths with all waits replaced, so that only steps remain.
+    /// The two paths after all earlier waits have been replaced, so that they consist of steps.
     pub expanded: WaitExpression,
-    /// The class that contains the wait.
+    /// The class to which the wait belongs.
     pub placement: ClassMember,
 }
 
-/// A location's steps and waits since `begin_ns`. Before that time, the location has the history `parent`.
+/// The steps and waits of a location since `begin_ns`. Before that time, its history is the one with the index `parent`.
 #[derive(Clone, Debug, Default)]
 struct LocationHistory {
     begin_ns: u64,
     parent: Option<usize>,
-    /// Start and end in ns, and the step or wait in between.
+    /// For each step or wait, its start and its end in ns.
     parts: Vec<(u64, u64, PathPart)>,
 }
 
-/// The state of the expansion while the analysis runs.
+/// The histories of all locations while the analysis runs, and the expressions of the waits so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Expansion {
     histories: Vec<LocationHistory>,
     current: HashMap<LocationId, usize>,
-    /// Times at which two histories synchronised, ascending. The smaller history index comes first in the key.
+    /// For each pair of histories, the times in ns at which their locations synchronised, in ascending order. The smaller index comes first
+    /// in the key.
     synchronised: HashMap<(usize, usize), Vec<u64>>,
-    /// The histories that a history released at a given time.
+    /// For each history and time in ns, the histories whose waits its location ended at that time.
     released: HashMap<(usize, u64), Vec<usize>>,
     pub(crate) waits: Vec<ExpandedWait>,
 }
 
 impl Expansion {
-    /// Starts a new history for a location, which continues the history of `from`.
+    /// Starts a new history for a location. It continues the current history of the location `from`.
     pub(crate) fn start_history(&mut self, id: LocationId, from: Option<LocationId>, begin_ns: u64) {
         let parent = from.and_then(|other| self.current.get(&other).copied());
         self.current.insert(id, self.histories.len());
@@ -87,7 +88,7 @@ impl Expansion {
         self.histories[history].parts.push((from_ns, from_ns + ns, PathPart::Step(step)));
     }
 
-    /// Records a wait, and derives its expressions.
+    /// Records a wait, and computes its expressions.
     pub(crate) fn add_wait(&mut self, wait: &Wait, placement: ClassMember) {
         let (own, other) = (self.current[&wait.location], self.current[&wait.releaser]);
         let released_ns = wait.enter_ns + wait.wait_ns;
@@ -114,7 +115,8 @@ impl Expansion {
             placement,
         });
         self.histories[own].parts.push((enter_ns, released_ns, PathPart::Wait(number)));
-        // All locations that one moment released synchronise with the releaser and with each other.
+        // If a moment ends the waits of several locations, these synchronise not only with the one that released them, but also with each
+        // other.
         let others = self.released.entry((other, released_ns)).or_default();
         let synchronised_together: Vec<usize> = others.iter().copied().chain([other]).collect();
         others.push(own);
@@ -123,7 +125,8 @@ impl Expansion {
         }
     }
 
-    /// Returns the last time up to `until_ns` at which two histories synchronised. At such a time, their expanded paths are equal.
+    /// Returns the last time, up to `until_ns`, at which the locations of two histories synchronised. At that time, their expanded paths
+    /// are the same.
     fn last_synchronised(&self, one: usize, other: usize, until_ns: u64) -> u64 {
         if one == other {
             return until_ns;
@@ -149,7 +152,7 @@ impl Expansion {
         }
     }
 
-    /// Returns the path with each wait replaced by the wait's own paths.
+    /// Returns the steps of a path in which each wait has been replaced by its own two paths.
     fn expand(&self, path: &[(PathPart, i128)]) -> Vec<(PathPart, i128)> {
         let mut steps: BTreeMap<PathPart, i128> = BTreeMap::new();
         let mut add = |(part, ns): (PathPart, i128)| *steps.entry(part).or_default() += ns;
@@ -167,7 +170,7 @@ impl Expansion {
     }
 }
 
-/// Merges equal parts into their first occurrence and adds up their times.
+/// Merges parts that are equal, by adding their times to the first one.
 fn merge_equal_parts(path: &mut Vec<(PathPart, i128)>) {
     let mut merged: Vec<(PathPart, i128)> = Vec::new();
     let mut indices: HashMap<PathPart, usize> = HashMap::new();

@@ -1,12 +1,12 @@
-//! A hash map for small keys with a fast hash function: one multiplication per word, as in Firefox and rustc. Keys that are chosen to
-//! collide make the map slow, but never incorrect.
+//! A hash map with a fast hash function for small keys: one multiplication per word, as in Firefox and rustc. Keys that were chosen to
+//! collide would make the map slow, but not incorrect.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A hash map that uses [`WordHasher`].
 pub type Map<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<WordHasher>>;
 
-/// A hasher that multiplies once per word.
+/// Hashes each word with one multiplication.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WordHasher(u64);
 
@@ -18,7 +18,7 @@ impl WordHasher {
 
 impl Hasher for WordHasher {
     fn finish(&self) -> u64 {
-        // Multiplication mixes the lower bits poorly, and hash tables use both the highest and the lowest bits.
+        // Hash tables use the highest and the lowest bits of a hash, but a multiplication mixes the lowest bits poorly.
         self.0 ^ self.0 >> 32
     }
 

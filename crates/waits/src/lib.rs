@@ -1,8 +1,9 @@
-//! Explains waiting time as the difference between two execution paths. Pure: uses no file, clock or environment.
+//! Explains waiting time as the difference between two execution paths. This crate is pure: it uses no file, clock or environment.
 //!
-//! Follows Meira, LeBlanc and Poulos, *Waiting time analysis and performance visualization in Carnival* (1996). A process waits because
-//! another process has executed a longer path since the two last synchronised. Waits on that path are in turn replaced by the paths that
-//! explain them, until only computation is left. Invariant, in integer nanoseconds: the longer path minus the shorter path is the wait.
+//! The method is that of Meira, LeBlanc and Poulos, *Waiting time analysis and performance visualization in Carnival* (1996). A process
+//! waits because another process has executed a longer path since the two last synchronised. If that path contains waits, they are replaced
+//! by the paths that explain them, until only computation is left. Invariant, in integer nanoseconds: the time of the longer path minus
+//! that of the shorter path is the length of the wait.
 //!
 //! | file | contents |
 //! |---|---|

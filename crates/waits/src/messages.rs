@@ -1,8 +1,8 @@
 //! Matches sends with receives.
 //!
-//! On each channel (communicator, sender, receiver, tag), the n-th send to start matches the n-th receive to start, by MPI's
-//! non-overtaking rule. A receive from any source or with any tag gets its position when it completes, because its channel is unknown
-//! before.
+//! On each channel (communicator, sender, receiver, tag), the n-th send to start matches the n-th receive to start, because MPI does not
+//! permit messages to overtake each other. The channel of a receive from any source or with any tag is known only when it completes. It
+//! gets its position then.
 
 use crate::call::{Collective, CommunicatorId, Message, MultiExchange, RequestId, WaitKind};
 use crate::collectives::Membership;
@@ -23,20 +23,20 @@ struct Channel {
 struct MessagePair {
     send: Option<Moment>,
     receive: Option<Moment>,
-    /// Whether the send is complete, and whether the receive is.
-    done: [bool; 2],
+    /// Whether the send is complete, and whether the receive is complete.
+    is_done: [bool; 2],
 }
 
 #[derive(Clone, Debug, Default)]
-struct Queue {
-    /// Index of the first pair in `pairs`.
+struct ChannelQueue {
+    /// Position in the channel of the first element of `pairs`.
     first: u64,
     pairs: VecDeque<MessagePair>,
     sends: u64,
     receives: u64,
 }
 
-/// The position of a send or receive in its channel.
+/// A send or receive, identified by its channel and its position there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessagePosition {
     channel: Channel,
@@ -58,49 +58,50 @@ impl MessagePosition {
 
 #[derive(Clone, Copy, Debug)]
 pub enum StartedSide {
-    /// A send or receive with a position in its channel.
+    /// A send or receive whose position in its channel is known.
     Placed(MessagePosition),
-    /// A receive from any source or with any tag that started at this moment. It gets its position when it completes.
+    /// A receive from any source or with any tag, which started at this moment. It gets a position when it completes.
     AnySource(Message, Moment),
-    /// A send that cannot be matched, because its peer or tag is unknown.
+    /// A send that cannot be matched with a receive, because its destination or its tag is unknown.
     Unmatchable,
 }
 
 #[derive(Clone, Debug)]
 pub struct MessageRequest {
-    /// The operation that a persistent request starts. `None` for other requests, which are freed on completion.
-    pub prepared: Option<Prepared>,
-    /// The operation in progress.
-    pub started: Option<Started>,
+    /// The operation of a persistent request, which can be started repeatedly. `None` for other requests, which are removed when they
+    /// complete.
+    pub prepared: Option<PreparedOperation>,
+    /// The operation, if it is in progress.
+    pub started: Option<StartedOperation>,
 }
 
 #[derive(Clone, Debug)]
-pub enum Prepared {
-    /// A send, or a receive if the flag is true.
+pub enum PreparedOperation {
+    /// A send or, if the flag is true, a receive.
     Message(Message, bool),
     MultiExchange(MultiExchange),
     Collective(Collective),
 }
 
 #[derive(Clone, Debug)]
-pub enum Started {
+pub enum StartedOperation {
     Message(StartedSide),
-    /// Several sends and receives, and how a wait for them is classified.
+    /// Several sends and receives, and the kind of a wait for them.
     MultiExchange(Vec<StartedSide>, WaitKind),
     Collective(Membership),
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Messages {
-    channels: Map<Channel, Queue>,
-    /// Channels of each receiver.
+    channels: Map<Channel, ChannelQueue>,
+    /// For each receiving process, the channels to it.
     incoming: Map<ProcessId, Vec<Channel>>,
-    /// Requests by process and handle.
+    /// Operations of requests, by process and request handle.
     pub requests: Map<(ProcessId, RequestId), MessageRequest>,
 }
 
 impl Messages {
-    /// Starts a send or receive at `moment`. The result owns the moment, unless it is [`StartedSide::Unmatchable`].
+    /// Adds a send or receive that starts at `moment`. The result owns the moment, unless it is [`StartedSide::Unmatchable`].
     pub fn start_side(&mut self, own: ProcessId, message: Message, is_receive: bool, moment: Moment) -> StartedSide {
         match (message.peer, message.tag) {
             (Some(peer), Some(tag)) => {
@@ -125,7 +126,7 @@ impl Messages {
         let channel = Channel { communicator, from, to, tag };
         let queue = self.channels.entry(channel).or_insert_with(|| {
             self.incoming.entry(to).or_default().push(channel);
-            Queue::default()
+            ChannelQueue::default()
         });
         let count = if is_receive { &mut queue.receives } else { &mut queue.sends };
         let number = *count;
@@ -138,7 +139,7 @@ impl Messages {
         MessagePosition { channel, number, is_receive, is_buffered: false }
     }
 
-    /// Gives a receive from any source its position, once its sender and tag are known. Returns any other side unchanged.
+    /// Assigns a position to a receive from any source whose sender and tag are now known. Returns other sends and receives unchanged.
     pub fn assign_position(&mut self, own: ProcessId, side: StartedSide, actual: Option<(ProcessId, i32)>) -> StartedSide {
         match (side, actual) {
             (StartedSide::AnySource(message, moment), Some((peer, tag))) => {
@@ -148,16 +149,17 @@ impl Messages {
         }
     }
 
-    /// Returns the moment at which the other side started; `None` if it has not started yet.
+    /// Returns the moment at which the matching send or receive started; `None` if it has not started yet.
     pub fn partner_start(&self, place: MessagePosition) -> Option<Moment> {
         let queue = self.channels.get(&place.channel)?;
         let pair = queue.pairs.get(usize::try_from(place.number.checked_sub(queue.first)?).ok()?)?;
         if place.is_receive { pair.send } else { pair.receive }
     }
 
-    /// Returns true if an earlier message to the same receiver is still unreceived, so that messages are received in the wrong order.
+    /// Returns true if a message to the same process that was sent earlier has not been received yet. In that case, messages are received
+    /// in the wrong order.
     pub fn is_overtaken(&self, place: MessagePosition) -> bool {
-        // Limits the time spent on each wait.
+        // Maximum number of channels to look at, which limits the time for each wait.
         const MAX_CHANNELS: usize = 256;
         let Some(send) = self.partner_start(place).filter(|_| place.is_receive) else { return false };
         let incoming = self.incoming.get(&place.channel.to).into_iter().flatten().take(MAX_CHANNELS);
@@ -168,21 +170,21 @@ impl Messages {
         })
     }
 
-    /// Returns the send of a channel's next unreceived message, which a probe waits for. Returns `None` if the channel is unknown or has
-    /// no such message.
+    /// Returns the moment of the send for which a probe waits: that of the next message that has not been received. Returns `None` if the
+    /// probe does not specify the channel, or if there is no such message.
     pub fn first_unreceived_send(&self, own: ProcessId, message: Message) -> Option<Moment> {
         let channel = Channel { communicator: message.communicator, from: message.peer?, to: own, tag: message.tag? };
         let queue = self.channels.get(&channel)?;
         queue.pairs.get(usize::try_from(queue.receives.checked_sub(queue.first)?).ok()?)?.send
     }
 
-    /// Completes a side. Returns the moments that the caller must release.
+    /// Records that a send or receive is complete. Returns moments that are no longer needed and that the caller must release.
     pub fn complete_side(&mut self, place: MessagePosition) -> Vec<Moment> {
         let mut ended = Vec::new();
         let Some(queue) = self.channels.get_mut(&place.channel) else { return ended };
         let Some(pair) = place.number.checked_sub(queue.first).and_then(|i| queue.pairs.get_mut(i as usize)) else { return ended };
-        pair.done[usize::from(place.is_receive)] = true;
-        while queue.pairs.front().is_some_and(|pair| pair.done == [true; 2]) {
+        pair.is_done[usize::from(place.is_receive)] = true;
+        while queue.pairs.front().is_some_and(|pair| pair.is_done == [true; 2]) {
             let pair = queue.pairs.pop_front().unwrap_or_default();
             ended.extend(pair.send);
             ended.extend(pair.receive);
@@ -191,9 +193,9 @@ impl Messages {
         ended
     }
 
-    /// Removes a cancelled side. If later messages on its channel have started, the side is completed instead, because they cannot be
-    /// renumbered. Returns the moments that the caller must release.
-    pub fn cancel(&mut self, place: MessagePosition) -> Vec<Moment> {
+    /// Removes a send or receive that was cancelled. If a later one has started on the same channel, it is completed instead of removed, so
+    /// that the positions of later ones remain valid. Returns moments that are no longer needed and that the caller must release.
+    pub fn cancel_side(&mut self, place: MessagePosition) -> Vec<Moment> {
         let Some(queue) = self.channels.get_mut(&place.channel) else { return Vec::new() };
         let count = if place.is_receive { &mut queue.receives } else { &mut queue.sends };
         if place.number + 1 != *count {
@@ -211,7 +213,7 @@ impl Messages {
 
     pub fn is_received(&self, place: MessagePosition) -> bool {
         let pair = self.channels.get(&place.channel).and_then(|q| q.pairs.get(place.number.checked_sub(q.first)? as usize));
-        pair.is_some_and(|pair| pair.done[1])
+        pair.is_some_and(|pair| pair.is_done[1])
     }
 
     pub fn unmatched_receives(&self) -> impl Iterator<Item = Moment> + '_ {

@@ -1,4 +1,4 @@
-//! Finds the location that released a blocked thread, from locks, wake-ups, barriers, and the creation and end of threads.
+//! Finds the location that ended the wait of a thread for a lock, a wake-up, a barrier, or the creation or end of a thread.
 
 use crate::call::{ObjectId, ThreadToken};
 use crate::hash::Map;
@@ -6,27 +6,27 @@ use crate::step::{LocationId, ProcessId};
 use crate::wait::Moment;
 use std::collections::VecDeque;
 
-/// An object, and the process to which it belongs.
+/// An object, and the process in which its number is valid.
 pub type ObjectKey = (ProcessId, ObjectId);
 
-/// Returns the key of an object. Objects that all processes share have a common placeholder as their process.
+/// Returns the key of an object. For objects that several processes share, the process is a placeholder.
 pub fn object_key(process: ProcessId, object: ObjectId) -> ObjectKey {
     (if object.is_shared() { ProcessId(u32::MAX) } else { process }, object)
 }
 
-/// Maximum number of wake-ups stored per object, for sleepers that have not returned yet.
-const MAX_WAKES: usize = 256;
+/// Maximum number of wake-ups that are stored per object, until the threads that were woken return from their calls.
+const MAX_WAKE_UPS: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
-struct Wake {
+struct WakeUp {
     moment: Moment,
-    /// Number of further sleepers that this call may have woken.
+    /// Number of threads that this call may have woken and that have not been found yet.
     left: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Barrier {
-    /// Number of the current round.
+    /// Number of the current round. A round ends when all threads have entered the barrier.
     number: u64,
     entered: u32,
 }
@@ -39,21 +39,22 @@ struct BarrierRound {
     is_complete: bool,
 }
 
-/// The barrier that a thread has entered, and the number of the barrier's round.
+/// A barrier that a thread has entered, and the number of the round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BarrierEntry(ObjectKey, u64);
 
-/// All synchronisation objects. Unless documented otherwise, a returned [`Moment`] is no longer needed, and the caller must release it.
+/// The state of all synchronisation objects. If a function returns a [`Moment`], the caller must release it, unless the function's
+/// documentation says otherwise.
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
-    /// For each lock, the most recent releases by two different locations, the later one first.
+    /// For each lock, the last releases by two different locations, the later one first.
     unlocks: Map<ObjectKey, [Option<Moment>; 2]>,
-    wakes: Map<ObjectKey, VecDeque<Wake>>,
+    wakes: Map<ObjectKey, VecDeque<WakeUp>>,
     barriers: Map<ObjectKey, Barrier>,
     rounds: Map<(ObjectKey, u64), BarrierRound>,
-    /// Moments at which threads were created that have not started yet.
+    /// For threads that have been created but have not started yet, the moments of creation.
     pub created: Map<ThreadToken, Moment>,
-    /// Moments at which threads ended that have not been joined yet.
+    /// For threads that have ended but have not been joined yet, the moments at which they ended.
     pub ended: Map<ThreadToken, Moment>,
 }
 
@@ -68,21 +69,22 @@ impl Objects {
         old
     }
 
-    /// Returns the most recent release of a lock by a location other than `own`, which the caller must not release.
+    /// Returns the moment at which a location other than `own` last released a lock. The moment is still needed, so the caller must not
+    /// release it.
     pub fn last_unlock(&self, object: ObjectKey, own: LocationId) -> Option<Moment> {
         let newest = self.unlocks.get(&object)?;
         newest.iter().flatten().find(|moment| moment.location != own).copied()
     }
 
-    /// Records a call that wakes up to `count` sleepers.
+    /// Records a call that wakes at most `count` threads that sleep on the object.
     pub fn wake(&mut self, object: ObjectKey, count: u64, moment: Moment) -> Option<Moment> {
         let wakes = self.wakes.entry(object).or_default();
-        wakes.push_back(Wake { moment, left: count.max(1) });
-        if wakes.len() > MAX_WAKES { wakes.pop_front().map(|wake| wake.moment) } else { None }
+        wakes.push_back(WakeUp { moment, left: count.max(1) });
+        if wakes.len() > MAX_WAKE_UPS { wakes.pop_front().map(|wake| wake.moment) } else { None }
     }
 
-    /// Returns the most recent wake-up since `enter_ns` that may have woken this sleeper, and counts the sleeper as woken by that call.
-    /// The caller must not release the moment.
+    /// Returns the last wake-up since `enter_ns` that may have woken the location `own`, and counts this location as woken by it. The
+    /// caller must not release the moment.
     pub fn take_wake(&mut self, object: ObjectKey, own: LocationId, enter_ns: u64) -> Option<Moment> {
         let wakes = self.wakes.get_mut(&object)?;
         let since = wakes.iter_mut().rev().take_while(|wake| wake.moment.time_ns >= enter_ns);
@@ -91,8 +93,8 @@ impl Objects {
         Some(found.moment)
     }
 
-    /// Records a thread's entry into a barrier of `count` threads.
-    pub fn enter(&mut self, object: ObjectKey, count: u32, moment: Moment) -> (BarrierEntry, Option<Moment>) {
+    /// Records that a thread enters a barrier for `count` threads. Returns the entry, and a moment that the caller must release.
+    pub fn enter_barrier(&mut self, object: ObjectKey, count: u32, moment: Moment) -> (BarrierEntry, Option<Moment>) {
         let barrier = self.barriers.entry(object).or_default();
         let number = barrier.number;
         barrier.entered += 1;
@@ -106,13 +108,13 @@ impl Objects {
         (BarrierEntry(object, number), old)
     }
 
-    /// Returns the last entry into a round, which released the other threads. Returns `None` if not all threads have entered. The caller
-    /// must not release the moment.
+    /// Returns the last entry into a round of a barrier, which ended the waits of the other threads. Returns `None` if some thread has not
+    /// entered yet. The caller must not release the moment.
     pub fn last_entry(&self, place: BarrierEntry) -> Option<Moment> {
         self.rounds.get(&(place.0, place.1)).filter(|round| round.is_complete)?.last
     }
 
-    pub fn leave(&mut self, place: BarrierEntry) -> Option<Moment> {
+    pub fn leave_barrier(&mut self, place: BarrierEntry) -> Option<Moment> {
         let round = self.rounds.get_mut(&(place.0, place.1))?;
         round.left += 1;
         if !round.is_complete || round.left < round.entered {

@@ -1,28 +1,31 @@
 //! Estimates the offset between two clocks from messages.
 //!
-//! A message that is sent at `s` on one clock and received at `r` on the other bounds the second clock's offset by `r - s` from above. A
-//! message in the other direction bounds it from below. If the clocks have different rates, the offset is a line between the bounds
-//! (Duda, Harrus, Haddad, Bernard: Estimating global time in distributed systems, ICDCS 1987). The preferred slope follows from the
-//! smallest delays in each half of the run. If the bounds admit no line of that slope, the slope with the widest gap between the bounds
-//! is used. If they admit no line of any slope, the rate has changed, and the run is split in two.
+//! A message that is sent at the time `s` of one clock and received at the time `r` of the other is an upper bound on the second clock's
+//! offset: `r - s`. A message in the other direction is a lower bound. If the clocks have different rates, the offset changes over time,
+//! and the estimate is a line between the bounds (Duda, Harrus, Haddad, Bernard: Estimating global time in distributed systems, ICDCS
+//! 1987).
+//!
+//! The slope of the line follows from the smallest delays in each half of the run. If there is no line with this slope between the bounds,
+//! the slope that leaves most room between them is used. If there is no such line with any slope, the rate has changed, and each half of
+//! the run gets a line of its own.
 
-/// Maximum difference of two clocks' rates. The kernel adjusts a clock by at most 500 ppm.
-const MAX_DRIFT: f64 = 1e-3;
-/// Maximum number of times that a part of the run is halved.
+/// Maximum difference between the rates of two clocks. The kernel adjusts a clock by at most 500 ppm.
+const MAX_RATE_DIFFERENCE: f64 = 1e-3;
+/// Maximum number of times that the run is divided into halves.
 const MAX_HALVINGS: u32 = 6;
-/// Number of steps in a search for a slope. Each step shrinks the interval by a third or more.
+/// Number of steps in a search for a slope. Each step reduces the interval by at least a third.
 const SEARCH_STEPS: usize = 100;
 
-/// A clock's offset as a function of time: piecewise linear, and 0 if there are no knots.
+/// The offset of a clock as a piecewise linear function of time. It is 0 if there are no knots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OffsetCurve {
-    /// Times in ascending order, and the offset at each, in ns.
+    /// Pairs of a time and the offset at that time, both in ns, in ascending order of time.
     knots: Vec<(i128, i128)>,
 }
 
 impl OffsetCurve {
-    /// Creates a curve from the offsets at ascending times. Before the first and after the last time, the nearest two knots are
-    /// extrapolated.
+    /// Creates a curve from pairs of a time and an offset, in ascending order of time. Before the first and after the last pair, the
+    /// nearest piece of the curve is extended.
     pub fn new(knots: Vec<(i128, i128)>) -> OffsetCurve {
         OffsetCurve { knots }
     }
@@ -47,15 +50,15 @@ impl OffsetCurve {
     }
 }
 
-/// A time on the clock, and a bound on the clock's offset at that time, in ns.
+/// A bound on the offset of a clock: the time on the clock at which it applies, and the bound, both in ns.
 pub type Bound = (i128, i128);
 
-/// Bounds on a clock's offset.
+/// Lower and upper bounds on the offset of a clock.
 #[derive(Clone, Debug, Default)]
 pub struct OffsetBounds {
-    /// Bounds from below, from messages that the clock's host sent.
+    /// Lower bounds, from messages that were sent on the host of the clock.
     pub lower: Vec<Bound>,
-    /// Bounds from above, from messages that the clock's host received.
+    /// Upper bounds, from messages that were received on the host of the clock.
     pub upper: Vec<Bound>,
 }
 
@@ -64,23 +67,23 @@ pub struct OffsetBounds {
 pub struct OffsetEstimate {
     /// The estimated offset as a function of time.
     pub curve: OffsetCurve,
-    /// Uncertainty in ns: the largest distance, at either end of a piece, from the estimate to any line that the bounds admit.
+    /// Uncertainty of the estimate in ns: its largest distance from any line between the bounds, at the ends of a piece.
     pub error_ns: i128,
-    /// Number of bounds that the estimate violates. Nonzero if the clock's rate changes faster than the pieces can follow.
+    /// Number of bounds that the estimate violates. It is not 0 if the rate of the clock changes too often for the number of pieces.
     pub violated: usize,
 }
 
 impl OffsetBounds {
-    /// Estimates the offset. Returns `None` unless there are messages in both directions.
+    /// Estimates the offset. Returns `None` if there are no messages in one of the directions.
     pub fn estimate(&self) -> Option<OffsetEstimate> {
         let mut pieces = Vec::new();
-        OffsetPiece::solve(self, MAX_HALVINGS, &mut pieces)?;
+        OffsetPiece::fit_lines(self, MAX_HALVINGS, &mut pieces)?;
         let mut knots = Vec::new();
         let mut error: f64 = 0.0;
         for (index, piece) in pieces.iter().enumerate() {
             error = error.max(piece.error);
             match index.checked_sub(1).map(|previous| &pieces[previous]) {
-                // Adjacent pieces are joined at the mean of their values.
+                // Where two pieces meet, the curve takes the mean of their values.
                 Some(previous) => knots.push((piece.begin, (previous.at(piece.begin) + piece.at(piece.begin)) / 2)),
                 None => knots.push((piece.begin, piece.at(piece.begin))),
             }
@@ -98,25 +101,25 @@ impl OffsetBounds {
         Some((times().min()?, times().max()?))
     }
 
-    /// Splits the bounds into those before a time and the rest.
+    /// Splits the bounds into those before the time `middle` and the others.
     fn split_at(&self, middle: i128) -> [OffsetBounds; 2] {
         let part = |bounds: &[Bound], is_first: bool| bounds.iter().copied().filter(|(at, _)| (*at < middle) == is_first).collect();
         [true, false].map(|is_first| OffsetBounds { lower: part(&self.lower, is_first), upper: part(&self.upper, is_first) })
     }
 
-    /// Returns the mean of the tightest lower and the tightest upper bound; `None` unless there are bounds on both sides.
+    /// Returns the mean of the highest lower bound and the lowest upper bound; `None` if there are no bounds on one of the sides.
     fn tightest_middle(&self) -> Option<i128> {
         let (low, high) = (self.lower.iter().map(|b| b.1).max()?, self.upper.iter().map(|b| b.1).min()?);
         Some((low + high) / 2)
     }
 }
 
-/// A linear estimate of the offset over a part of the run.
+/// A line that estimates the offset in a part of the run.
 #[derive(Debug)]
 struct OffsetPiece {
     begin: i128,
     end: i128,
-    /// Value in ns that is subtracted from `start_offset`, so that floating point is precise enough.
+    /// Value in ns from which `start_offset` is measured, so that it is small enough for floating-point arithmetic.
     base: i128,
     /// Offset at `begin` minus `base`, in ns.
     start_offset: f64,
@@ -130,41 +133,43 @@ impl OffsetPiece {
         self.base + (self.start_offset + self.slope * (time - self.begin) as f64).round() as i128
     }
 
-    /// Appends lines that respect the bounds to `pieces`, in chronological order.
-    fn solve(bounds: &OffsetBounds, halvings: u32, pieces: &mut Vec<OffsetPiece>) -> Option<()> {
+    /// Appends lines between the bounds to `pieces`, in chronological order. Divides the run up to `halvings` times if one line is not
+    /// enough. Returns `None` if there are no bounds on one of the sides.
+    fn fit_lines(bounds: &OffsetBounds, halvings: u32, pieces: &mut Vec<OffsetPiece>) -> Option<()> {
         let (begin, end) = bounds.time_range()?;
         let middle = begin + (end - begin) / 2;
         let halves = bounds.split_at(middle);
-        let band = Band::new(bounds, begin)?;
+        let band = OffsetBand::new(bounds, begin)?;
         let guess = match (halves[0].tightest_middle(), halves[1].tightest_middle()) {
             (Some(first), Some(second)) if end > begin => {
-                ((second - first) as f64 / ((end - begin) as f64 / 2.0)).clamp(-MAX_DRIFT, MAX_DRIFT)
+                ((second - first) as f64 / ((end - begin) as f64 / 2.0)).clamp(-MAX_RATE_DIFFERENCE, MAX_RATE_DIFFERENCE)
             }
             _ => 0.0,
         };
-        let best = find_maximum((-MAX_DRIFT, MAX_DRIFT), |slope| band.width(slope));
+        let best = find_maximum((-MAX_RATE_DIFFERENCE, MAX_RATE_DIFFERENCE), |slope| band.width(slope));
         if band.width(best) < 0.0 && halvings > 0 && halves.iter().all(|half| half.tightest_middle().is_some()) {
-            OffsetPiece::solve(&halves[0], halvings - 1, pieces)?;
-            return OffsetPiece::solve(&halves[1], halvings - 1, pieces);
+            OffsetPiece::fit_lines(&halves[0], halvings - 1, pieces)?;
+            return OffsetPiece::fit_lines(&halves[1], halvings - 1, pieces);
         }
         let slope = if band.width(guess) >= 0.0 { guess } else { best };
-        let start_offset = (band.low(slope) + band.high(slope)) / 2.0;
+        let start_offset = (band.lowest_start(slope) + band.highest_start(slope)) / 2.0;
         let run = (end - begin) as f64;
-        let error = band.error(best, (start_offset, slope), run);
+        let error = band.largest_error(best, (start_offset, slope), run);
         pieces.push(OffsetPiece { begin, end, base: band.base, start_offset, slope, error });
         Some(())
     }
 }
 
-/// The region between the bounds, relative to a start time and to the offset `base`. Contains only the bounds that a line can touch.
-struct Band {
+/// The region between the bounds. Times are relative to the start, and offsets to `base`. Bounds that no line between the others can touch
+/// are left out.
+struct OffsetBand {
     base: i128,
     lower: Vec<(f64, f64)>,
     upper: Vec<(f64, f64)>,
 }
 
-impl Band {
-    fn new(bounds: &OffsetBounds, begin: i128) -> Option<Band> {
+impl OffsetBand {
+    fn new(bounds: &OffsetBounds, begin: i128) -> Option<OffsetBand> {
         let base = bounds.tightest_middle()?;
         let relative = |bounds: &[Bound], sign: f64| {
             let mut points: Vec<(f64, f64)> = bounds.iter().map(|(at, ns)| ((at - begin) as f64, sign * (ns - base) as f64)).collect();
@@ -172,27 +177,27 @@ impl Band {
             let hull = compute_lower_hull(&points);
             hull.into_iter().map(|(at, ns)| (at, sign * ns)).collect()
         };
-        Some(Band { base, lower: relative(&bounds.lower, -1.0), upper: relative(&bounds.upper, 1.0) })
+        Some(OffsetBand { base, lower: relative(&bounds.lower, -1.0), upper: relative(&bounds.upper, 1.0) })
     }
 
-    /// Returns the smallest admissible offset at the start of a line with this slope.
-    fn low(&self, slope: f64) -> f64 {
+    /// Returns the lowest offset at which a line with this slope may start without violating a lower bound.
+    fn lowest_start(&self, slope: f64) -> f64 {
         self.lower.iter().map(|(at, ns)| ns - slope * at).fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// Returns the largest admissible offset at the start of a line with this slope.
-    fn high(&self, slope: f64) -> f64 {
+    /// Returns the highest offset at which a line with this slope may start without violating an upper bound.
+    fn highest_start(&self, slope: f64) -> f64 {
         self.upper.iter().map(|(at, ns)| ns - slope * at).fold(f64::INFINITY, f64::min)
     }
 
-    /// Returns `high - low`, which is negative if no line of this slope is admissible.
+    /// Returns the difference between these two offsets. It is negative if no line with this slope fits between the bounds.
     fn width(&self, slope: f64) -> f64 {
-        self.high(slope) - self.low(slope)
+        self.highest_start(slope) - self.lowest_start(slope)
     }
 
-    /// Returns the largest distance of any admissible line from the given line, at either end. `best` is an admissible slope. If no slope
-    /// is admissible, returns half of the contradiction between the bounds.
-    fn error(&self, best: f64, (start_offset, slope): (f64, f64), run: f64) -> f64 {
+    /// Returns the largest distance of the given line from any line between the bounds, at the start or at the end of the run. `best` is a
+    /// slope with which a line fits between them. If there is none, returns half of the amount by which the bounds contradict each other.
+    fn largest_error(&self, best: f64, (start_offset, slope): (f64, f64), run: f64) -> f64 {
         if self.width(best) < 0.0 {
             return -self.width(slope) / 2.0;
         }
@@ -207,18 +212,18 @@ impl Band {
             }
             possible
         };
-        let slopes = (edge(-MAX_DRIFT), edge(MAX_DRIFT));
+        let slopes = (edge(-MAX_RATE_DIFFERENCE), edge(MAX_RATE_DIFFERENCE));
         let largest_distance_at = |at: f64| {
             let here = start_offset + slope * at;
-            let highest = find_maximum(slopes, |s| self.high(s) + s * at);
-            let lowest = find_maximum(slopes, |s| -self.low(s) - s * at);
-            (self.high(highest) + highest * at - here).max(here - self.low(lowest) - lowest * at)
+            let highest = find_maximum(slopes, |s| self.highest_start(s) + s * at);
+            let lowest = find_maximum(slopes, |s| -self.lowest_start(s) - s * at);
+            (self.highest_start(highest) + highest * at - here).max(here - self.lowest_start(lowest) - lowest * at)
         };
         largest_distance_at(0.0).max(largest_distance_at(run))
     }
 }
 
-/// Finds the argument at which a concave function has its maximum, by ternary search.
+/// Finds the argument with the largest value of a concave function, by ternary search.
 fn find_maximum((mut from, mut to): (f64, f64), function: impl Fn(f64) -> f64) -> f64 {
     for _ in 0..SEARCH_STEPS {
         let third = (to - from) / 3.0;
@@ -256,9 +261,9 @@ mod tests {
         }
     }
 
-    /// Returns the bounds from messages in both directions, with delays of up to 2 ms, between an exact clock and one that is ahead of it
-    /// by `ahead`.
-    fn messages(random: &mut SmallRandom, count: usize, ahead: impl Fn(i128) -> i128) -> OffsetBounds {
+    /// Returns bounds from random messages in both directions, with delays of up to 2 ms. One of the clocks is exact, and the other is
+    /// ahead of it by `ahead`.
+    fn random_message_bounds(random: &mut SmallRandom, count: usize, ahead: impl Fn(i128) -> i128) -> OffsetBounds {
         let mut bounds = OffsetBounds::default();
         for _ in 0..count {
             let sent = 1_700_000_000_000_000_000 + random.below(1_000_000_000);
@@ -278,14 +283,15 @@ mod tests {
             let (offset, drift) = (random.below(1 << 40) - (1 << 39), random.below(200) - 100);
             let ahead = |time: i128| offset + (time - 1_700_000_000_000_000_000) * drift / 1_000_000;
             let count = 2 + random.below(60) as usize;
-            let bounds = messages(&mut random, count, ahead);
+            let bounds = random_message_bounds(&mut random, count, ahead);
             let Some(found) = bounds.estimate() else {
                 assert!(bounds.lower.is_empty() || bounds.upper.is_empty());
                 continue;
             };
             assert_eq!(found.violated, 0, "seed {seed}: {found:?}");
             for (at, _) in bounds.lower.iter().chain(&bounds.upper) {
-                // `at - ahead(at)` approximates the true time well enough for a drift of 1e-4.
+                // `ahead` expects the true time, but `at` is on the clock that is ahead. With a drift of 1e-4, `at - ahead(at)` is close
+                // enough to the true time.
                 let truth = ahead(at - ahead(*at));
                 assert!((found.curve.at(*at) - truth).abs() <= found.error_ns + 2, "seed {seed}: {found:?}, {truth} at {at}");
             }
@@ -298,7 +304,7 @@ mod tests {
             let since = time - 1_700_000_000_000_000_000;
             since * since / 10_000_000_000_000
         };
-        let bounds = messages(&mut SmallRandom(7), 20_000, ahead);
+        let bounds = random_message_bounds(&mut SmallRandom(7), 20_000, ahead);
         let found = bounds.estimate().unwrap();
         assert_eq!(found.violated, 0);
         assert!(found.error_ns < 3_000, "{found:?}");
@@ -312,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn shift_interpolates_between_knots_and_extrapolates_beyond_them() {
+    fn curve_interpolates_between_knots_and_extrapolates_beyond_them() {
         let curve = OffsetCurve::new(vec![(0, 10), (10, 20), (20, 0)]);
         assert_eq!([-10, 0, 5, 10, 15, 20, 30].map(|at| curve.at(at)), [0, 10, 15, 20, 10, 0, -20]);
         assert_eq!([OffsetCurve::new(vec![(5, 7)]), OffsetCurve::new(vec![(5, 7), (5, 7)])].map(|s| s.at(100)), [7, 7]);

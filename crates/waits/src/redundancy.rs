@@ -1,41 +1,42 @@
-//! Removes steps that do not help to explain the difference of two paths, before the paths are shown (as in Carnival).
+//! Removes steps that do not help to explain a wait, before its two paths are shown (as in Carnival).
 //!
-//! The time that both paths spend in the same step is removed from both, which leaves the difference unchanged. Steps with the same code
-//! and state on different locations are then paired greedily, and a pair is removed from both paths if its times are similar. The
-//! remaining steps must still explain 95 % of the wait. The result states what was removed.
+//! First, the time that both paths spend in the same step is removed from both, which does not change their difference. Then steps with the
+//! same code and state on different locations are paired, and a pair is removed if its times are similar, as long as the remaining steps
+//! still explain 95 % of the wait. The result includes what was removed.
 
 use crate::classes::WaitClass;
 use crate::hash::Map;
 use crate::step::{CodeId, LocationState, Step, StepId, Steps};
 use std::collections::BTreeMap;
 
-/// Minimum fraction of the wait that the remaining steps must explain. On three recordings, 0.8 shows 2 to 3 % fewer steps, and 0.99
-/// shows 0 to 7 % more (docs/benchmarks/constants.md).
+/// Minimum fraction of the wait that the remaining steps must explain. On three recordings, 0.8 leaves 2 to 3 % fewer steps, and 0.99
+/// leaves 0 to 7 % more (docs/benchmarks/constants.md).
 pub const MIN_EXPLAINED: f64 = 0.95;
-/// Minimum ratio of two similar times. On the same recordings, 0.5 shows 9 to 10 % fewer steps, and 0.9 shows 4 to 11 % more.
+/// Minimum ratio of two times that count as similar. On the same recordings, 0.5 leaves 9 to 10 % fewer steps, and 0.9 leaves 4 to 11 %
+/// more.
 pub const MIN_RATIO: f64 = 0.75;
 
-/// Two paths without redundant steps, longest step first.
+/// The two paths of a wait after steps have been removed, each with the longest step first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explanation {
     /// Remaining steps of the longer path, with their times in ns.
     pub plus: Vec<(Step, u64)>,
     /// Remaining steps of the shorter path, with their times in ns.
     pub minus: Vec<(Step, u64)>,
-    /// Time in ns that was removed from both paths because both spend it in the same step.
+    /// Time in ns that was removed from each path because both spend it in the same step.
     pub equal_ns: u64,
-    /// Number of removed pairs of steps on different locations.
+    /// Number of pairs of similar steps on different locations that were removed.
     pub pairs: u64,
-    /// Time in ns that these pairs removed from the longer and from the shorter path.
+    /// Total time in ns of the steps in these pairs: those on the longer path, and those on the shorter path.
     pub pairs_ns: (u64, u64),
 }
 
-/// Removes redundant steps from a class's paths.
+/// Removes steps that do not help to explain the waits of a class.
 pub fn explain(steps: &Steps, class: &WaitClass) -> Explanation {
     remove_redundant_steps(steps, &class.plus, &class.minus)
 }
 
-/// Removes redundant steps from two paths, each given as the time in ns of each step.
+/// Removes steps that do not help to explain the difference of two paths. A path is given as the time in ns of each step.
 pub fn remove_redundant_steps(steps: &Steps, plus: &Map<StepId, u64>, minus: &Map<StepId, u64>) -> Explanation {
     let mut explanation = Explanation::default();
     let mut longer: BTreeMap<StepId, u64> = plus.iter().map(|(step, ns)| (*step, *ns)).collect();

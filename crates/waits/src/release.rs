@@ -1,4 +1,5 @@
-//! The rules of the analysis: what other locations may wait for once a call is entered, and which location released a call that returns.
+//! The rules of the analysis: for what other locations may wait when a location enters a call, and which location ended the wait in a call
+//! that returns.
 
 use crate::CollectiveRule;
 use crate::analysis::{Analysis, EndedCall, OpenCall};
@@ -6,13 +7,13 @@ use crate::call::{Call, Collective, CompletedRequest, Message, MultiExchange, Re
 use crate::classes::PathShares;
 use crate::collectives::{Membership, WaitTarget};
 use crate::diagnostic::Diagnostic;
-use crate::messages::{MessagePosition, MessageRequest, Prepared, Started, StartedSide};
+use crate::messages::{MessagePosition, MessageRequest, PreparedOperation, StartedOperation, StartedSide};
 use crate::objects::{ObjectKey, Objects, object_key};
 use crate::step::{LocationId, LocationState, ProcessId};
 use crate::wait::{Moment, Wait};
 
 impl Analysis {
-    /// Registers, at a call's entry, everything about the call that other locations may wait for.
+    /// Records everything in a call for which other locations may wait. Called when a location enters the call.
     pub(crate) fn register_call(&mut self, id: LocationId, process: ProcessId, call: &Call) {
         match call {
             Call::Send(message, _) => self.begin_message(id, process, *message, false),
@@ -26,15 +27,23 @@ impl Analysis {
                 exchange.receives.iter().for_each(|message| self.begin_message(id, process, *message, true));
             }
             Call::Begin(message, is_receive, request) => {
-                self.begin_request(id, process, *request, Prepared::Message(*message, *is_receive))
+                self.begin_request(id, process, *request, PreparedOperation::Message(*message, *is_receive))
             }
             Call::BeginMultiExchange(exchange, request) => {
-                self.begin_request(id, process, *request, Prepared::MultiExchange(exchange.clone()))
+                self.begin_request(id, process, *request, PreparedOperation::MultiExchange(exchange.clone()))
             }
-            Call::BeginCollective(collective, request) => self.begin_request(id, process, *request, Prepared::Collective(*collective)),
-            Call::Prepare(message, is_receive, request) => self.prepare(process, *request, Prepared::Message(*message, *is_receive)),
-            Call::PrepareMultiExchange(exchange, request) => self.prepare(process, *request, Prepared::MultiExchange(exchange.clone())),
-            Call::PrepareCollective(collective, request) => self.prepare(process, *request, Prepared::Collective(*collective)),
+            Call::BeginCollective(collective, request) => {
+                self.begin_request(id, process, *request, PreparedOperation::Collective(*collective))
+            }
+            Call::Prepare(message, is_receive, request) => {
+                self.store_prepared(process, *request, PreparedOperation::Message(*message, *is_receive))
+            }
+            Call::PrepareMultiExchange(exchange, request) => {
+                self.store_prepared(process, *request, PreparedOperation::MultiExchange(exchange.clone()))
+            }
+            Call::PrepareCollective(collective, request) => {
+                self.store_prepared(process, *request, PreparedOperation::Collective(*collective))
+            }
             Call::Start(requests) => requests.iter().for_each(|request| self.start_prepared(id, process, *request)),
             Call::Collective(collective) => {
                 let membership = self.enter_collective(id, process, *collective);
@@ -48,7 +57,7 @@ impl Analysis {
             Call::End(token) => self.store_moment(id, |objects, moment| objects.ended.insert(*token, moment)),
             Call::ThreadBarrier(object, count) => {
                 let moment = self.save_moment(id);
-                let (place, old) = self.objects.enter(object_key(process, *object), *count, moment);
+                let (place, old) = self.objects.enter_barrier(object_key(process, *object), *count, moment);
                 self.release_moments(old);
                 self.open_call(id).barrier = Some(place);
             }
@@ -84,34 +93,36 @@ impl Analysis {
         self.open_call(id).sides.push(side);
     }
 
-    fn prepare(&mut self, process: ProcessId, request: RequestId, prepared: Prepared) {
+    fn store_prepared(&mut self, process: ProcessId, request: RequestId, prepared: PreparedOperation) {
         self.messages.requests.insert((process, request), MessageRequest { prepared: Some(prepared), started: None });
     }
 
-    fn begin_request(&mut self, id: LocationId, process: ProcessId, request: RequestId, operation: Prepared) {
-        let started = Some(self.begin_prepared(id, process, &operation));
+    fn begin_request(&mut self, id: LocationId, process: ProcessId, request: RequestId, operation: PreparedOperation) {
+        let started = Some(self.begin_operation(id, process, &operation));
         self.messages.requests.insert((process, request), MessageRequest { prepared: None, started });
     }
 
     fn start_prepared(&mut self, id: LocationId, process: ProcessId, request: RequestId) {
         let Some(prepared) = self.messages.requests.get(&(process, request)).and_then(|known| known.prepared.clone()) else {
-            return self.unknown_request(id);
+            return self.diagnose_unknown_request(id);
         };
-        let started = Some(self.begin_prepared(id, process, &prepared));
+        let started = Some(self.begin_operation(id, process, &prepared));
         self.messages.requests.insert((process, request), MessageRequest { prepared: Some(prepared), started });
     }
 
-    fn begin_prepared(&mut self, id: LocationId, process: ProcessId, prepared: &Prepared) -> Started {
+    fn begin_operation(&mut self, id: LocationId, process: ProcessId, prepared: &PreparedOperation) -> StartedOperation {
         match prepared {
-            Prepared::Message(message, is_receive) => Started::Message(self.begin_side(id, process, *message, *is_receive)),
-            Prepared::MultiExchange(MultiExchange { sends, receives, kind }) => {
+            PreparedOperation::Message(message, is_receive) => {
+                StartedOperation::Message(self.begin_side(id, process, *message, *is_receive))
+            }
+            PreparedOperation::MultiExchange(MultiExchange { sends, receives, kind }) => {
                 let sides = sends.iter().map(|send| (send, false)).chain(receives.iter().map(|receive| (receive, true)));
-                Started::MultiExchange(
+                StartedOperation::MultiExchange(
                     sides.map(|(message, is_receive)| self.begin_side(id, process, *message, is_receive)).collect(),
                     *kind,
                 )
             }
-            Prepared::Collective(collective) => Started::Collective(self.enter_collective(id, process, *collective)),
+            PreparedOperation::Collective(collective) => StartedOperation::Collective(self.enter_collective(id, process, *collective)),
         }
     }
 
@@ -122,13 +133,13 @@ impl Analysis {
         membership
     }
 
-    fn unknown_request(&mut self, id: LocationId) {
+    fn diagnose_unknown_request(&mut self, id: LocationId) {
         let time_ns = self.location(id).time_ns;
         self.outcome.diagnostics.add(Diagnostic::UnknownRequest, id, time_ns);
     }
 
-    /// Handles the return of a call: finds the moment that released it, and releases the moments for which no location can wait any more.
-    pub(crate) fn complete(&mut self, ended: EndedCall, open: OpenCall, call: &Call) -> Option<Wait> {
+    /// Handles the return of a call. Finds the moment that ended the wait in the call, and releases moments that are no longer needed.
+    pub(crate) fn complete_call(&mut self, ended: EndedCall, open: OpenCall, call: &Call) -> Option<Wait> {
         let EndedCall { id, process, enter_ns, exit_ns, .. } = ended;
         match call {
             Call::Send(..) | Call::Receive(..) | Call::Exchange(..) | Call::MultiExchange(_) => self.complete_messages(ended, open, call),
@@ -138,7 +149,7 @@ impl Analysis {
             }
             Call::Wait(completed) => self.complete_requests(ended, completed),
             Call::Collective(_) => {
-                let found = open.membership.and_then(|membership| self.collective_wait(id, membership, exit_ns));
+                let found = open.membership.and_then(|membership| self.find_collective_wait(id, membership, exit_ns));
                 let wait = self.complete_released(ended, found);
                 let old = open.membership.map_or_else(Vec::new, |membership| self.collectives.leave(membership));
                 self.release_moments(old);
@@ -152,7 +163,8 @@ impl Analysis {
             Call::Lock(object) => {
                 let found = self.objects.last_unlock(object_key(process, *object), id).map(|moment| (moment, WaitKind::LockContention));
                 if object.is_shared() {
-                    // Perhaps no other process held the lock, and the window's owner was merely slow to respond.
+                    // A lock of an MPI window may take time although no other process holds it, so a missing release is no gap in the
+                    // trace.
                     return self.complete_released(ended, found);
                 }
                 self.complete_required_release(ended, found, Diagnostic::LockWithoutUnlock)
@@ -166,7 +178,7 @@ impl Analysis {
             Call::ThreadBarrier(..) => {
                 let found = open.barrier.and_then(|place| self.objects.last_entry(place)).map(|moment| (moment, WaitKind::ThreadBarrier));
                 let wait = self.complete_required_release(ended, found, Diagnostic::LeftBeforeEntered);
-                let old = open.barrier.and_then(|place| self.objects.leave(place));
+                let old = open.barrier.and_then(|place| self.objects.leave_barrier(place));
                 self.release_moments(old);
                 wait
             }
@@ -183,9 +195,8 @@ impl Analysis {
         wait
     }
 
-    /// Handles the return from a wait for a condition variable. The location waited for the condition until the wake-up. If another
-    /// location released the mutex after the wake-up, the location then waited for the mutex. These are two waits, because different
-    /// locations may have released them.
+    /// Handles the return from a wait for a condition variable. The location first waited for the wake-up. If another location released the
+    /// mutex after that, it then waited for the mutex. These count as two waits, because different locations may have ended them.
     pub(crate) fn complete_condition(&mut self, ended: EndedCall, condition: ObjectKey, mutex: ObjectKey) -> Vec<Wait> {
         let EndedCall { id, enter_ns, exit_ns, .. } = ended;
         let woken = self.objects.take_wake(condition, id, enter_ns).filter(|moment| moment.time_ns > enter_ns);
@@ -199,15 +210,16 @@ impl Analysis {
         slept.into_iter().chain(locked).collect()
     }
 
-    /// Adds the rest of the call to the location's path in the given state, without a wait.
+    /// Completes a call without a wait: the rest of the call becomes a step in the given state on the location's path.
     fn complete_without_wait(&mut self, ended: EndedCall, state: LocationState) -> Option<Wait> {
         let ns = ended.exit_ns - self.location(ended.id).time_ns;
         self.append(ended.id, ended.site, state, ns);
         None
     }
 
-    /// Completes a call that returns only when another location releases it. If `found` is `None`, the call's time is unexplained, and
-    /// `missing` is diagnosed. Otherwise, this does the same as [`Analysis::complete_released`].
+    /// Completes a call that cannot return before another location does something. If `found` is `None`, the trace does not show what that
+    /// was; the call is then unexplained, and the diagnostic `missing` is recorded. Otherwise, this is the same as
+    /// [`Analysis::complete_released`].
     fn complete_required_release(&mut self, ended: EndedCall, found: Option<(Moment, WaitKind)>, missing: Diagnostic) -> Option<Wait> {
         if found.is_none() && ended.exit_ns > ended.enter_ns {
             return self.mark_unexplained(ended, missing, ended.enter_ns);
@@ -221,8 +233,8 @@ impl Analysis {
         self.complete_without_wait(ended, LocationState::Unexplained)
     }
 
-    /// Completes a call that the moment in `found` released. The call contains a wait if the moment belongs to another location and is
-    /// later than the call's entry.
+    /// Completes a call that may have been released by the moment in `found`. The call contains a wait if the moment is that of another
+    /// location, and later than the entry of the call.
     fn complete_released(&mut self, ended: EndedCall, found: Option<(Moment, WaitKind)>) -> Option<Wait> {
         let EndedCall { id, enter_ns, exit_ns, site, .. } = ended;
         let found = found.filter(|(moment, _)| moment.location != id && moment.time_ns > enter_ns);
@@ -235,7 +247,7 @@ impl Analysis {
         let wait = Wait { location: id, releaser: moment.location, site, kind, enter_ns, wait_ns: moment.time_ns - enter_ns, paths };
         let shares = PathShares::new(&self.outcome.steps, &wait);
         let placement = self.classes.add(&wait, &shares);
-        self.other_classes.iter_mut().for_each(|classes| classes.count_only(&wait, &shares));
+        self.other_classes.iter_mut().for_each(|classes| classes.count_wait(&wait, &shares));
         if let Some(expansion) = &mut self.expansion {
             expansion.add_wait(&wait, placement);
         }
@@ -295,7 +307,7 @@ impl Analysis {
         Some((moment, kind))
     }
 
-    fn collective_wait(&mut self, id: LocationId, membership: Membership, time_ns: u64) -> Option<(Moment, WaitKind)> {
+    fn find_collective_wait(&mut self, id: LocationId, membership: Membership, time_ns: u64) -> Option<(Moment, WaitKind)> {
         let kind = match membership.collective {
             collective if collective.is_barrier => WaitKind::Barrier,
             collective => match collective.rule {
@@ -326,13 +338,15 @@ impl Analysis {
                 continue;
             }
             let (sides, kind) = match started {
-                Started::Collective(membership) => {
+                StartedOperation::Collective(membership) => {
                     members.push(membership);
-                    latest = later_of(latest, self.collective_wait(id, membership, exit_ns));
+                    latest = later_of(latest, self.find_collective_wait(id, membership, exit_ns));
                     continue;
                 }
-                Started::Message(side) => (vec![self.messages.assign_position(process, side, completed.peer.zip(completed.tag))], None),
-                Started::MultiExchange(sides, kind) => (sides, Some(kind)),
+                StartedOperation::Message(side) => {
+                    (vec![self.messages.assign_position(process, side, completed.peer.zip(completed.tag))], None)
+                }
+                StartedOperation::MultiExchange(sides, kind) => (sides, Some(kind)),
             };
             for side in sides {
                 match side {
@@ -355,17 +369,17 @@ impl Analysis {
         wait
     }
 
-    /// Removes the operations that a cancelled request has started.
-    fn cancel_operations(&mut self, started: Started) {
+    /// Removes the sends and receives of a request that was cancelled.
+    fn cancel_operations(&mut self, started: StartedOperation) {
         let sides = match started {
-            Started::Message(side) => vec![side],
-            Started::MultiExchange(sides, _) => sides,
-            Started::Collective(_) => Vec::new(),
+            StartedOperation::Message(side) => vec![side],
+            StartedOperation::MultiExchange(sides, _) => sides,
+            StartedOperation::Collective(_) => Vec::new(),
         };
         for side in sides {
             match side {
                 StartedSide::Placed(place) => {
-                    let old = self.messages.cancel(place);
+                    let old = self.messages.cancel_side(place);
                     self.release_moments(old);
                 }
                 StartedSide::AnySource(_, moment) => self.release_moments([moment]),
@@ -374,9 +388,8 @@ impl Analysis {
         }
     }
 
-    /// Takes the operation that a request has started. A persistent request remains and can be started again; any other request is
-    /// removed.
-    fn take_started(&mut self, process: ProcessId, request: RequestId) -> Option<Started> {
+    /// Returns the operation in progress of a request, and marks the request as not started. Removes the request unless it is persistent.
+    fn take_started(&mut self, process: ProcessId, request: RequestId) -> Option<StartedOperation> {
         let known = self.messages.requests.get_mut(&(process, request))?;
         let started = known.started.take();
         if known.prepared.is_none() {
@@ -385,7 +398,8 @@ impl Analysis {
         started
     }
 
-    /// Rebases a member's path on the start of its job, at which the first member arrived, so that earlier steps are not compared.
+    /// Replaces a member's path by the path of the first member that arrived at the start of the job, so that steps before the start are
+    /// not compared.
     fn begin_job(&mut self, ended: EndedCall, job: u32) -> Option<Wait> {
         let EndedCall { id, exit_ns: time_ns, site, .. } = ended;
         match self.jobs.get(&job).copied().filter(|moment| moment.time_ns <= time_ns) {

@@ -1,19 +1,19 @@
-//! Locations, code blocks and steps.
+//! Locations, code blocks, and steps, of which execution paths consist.
 //!
-//! A step is a code block that a location executes in some state (Carnival: process, code block, state). The caller decides what a code
-//! block represents: a call stack, a region of a trace, or a Ball-Larus path.
+//! A step is a code block that a location executes in a certain state (in Carnival: process, code block, state). The caller decides what a
+//! code block is, such as a call stack, a region in a trace, or a Ball-Larus path.
 
 use crate::hash::Map;
 
-/// A process: an MPI rank, or an address space to which locks belong.
+/// A process. It has an MPI rank, or is the address space to which locks belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProcessId(pub u32);
 
-/// A location: a thread of a process, which has one sequence of events.
+/// A thread of a process, which has its own sequence of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LocationId(pub u32);
 
-/// A code block, numbered by the caller.
+/// A code block. The caller assigns the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CodeId(pub u32);
 
@@ -22,15 +22,15 @@ pub struct CodeId(pub u32);
 pub enum LocationState {
     /// Executing code between calls.
     Computing,
-    /// Ready to execute code between calls, but without a processor.
+    /// Ready to execute code between calls, but waiting for a processor.
     Ready,
-    /// Transferring data or completing a call, without waiting for another location.
+    /// Inside a call, but not waiting for another location: transferring data, or completing the call.
     Communicating,
-    /// Sleeping, or waiting for something outside the trace.
+    /// Sleeping, or waiting for something that is not in the trace.
     Blocked,
-    /// Waiting for a location that the trace does not identify.
+    /// Waiting for another location, which the trace does not identify.
     Unexplained,
-    /// Created, but not started yet.
+    /// Created by another location, but not started yet.
     Starting,
 }
 
@@ -55,11 +55,11 @@ pub struct Step {
     pub location: LocationId,
     /// The code that the location executes.
     pub code: CodeId,
-    /// What the location does meanwhile.
+    /// What the location does while it executes the code.
     pub state: LocationState,
 }
 
-/// The number of a step in [`Steps`].
+/// Number of a step in a table of steps ([`Steps`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StepId(pub u32);
 
@@ -71,7 +71,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Returns the number of a step. Assigns the next number to a new step.
+    /// Returns the number of a step. A new step gets the next number.
     pub fn intern(&mut self, step: Step) -> StepId {
         *self.ids.entry(step).or_insert_with(|| {
             self.steps.push(step);
@@ -79,7 +79,7 @@ impl Steps {
         })
     }
 
-    /// Returns the step with the given number. Panics if a different `Steps` assigned the number.
+    /// Returns the step with a number. Panics if this table has not assigned the number.
     pub fn get(&self, id: StepId) -> Step {
         self.steps[id.0 as usize]
     }

@@ -1,16 +1,18 @@
-//! Expanded execution paths of all locations, as a tree of versions.
+//! Expanded execution paths of all locations, as a tree.
 //!
-//! A version is a location's path from the origin of the run to some point, with waits replaced; its steps add up to the elapsed time.
-//! After a wait, a location continues from its releaser's version, so the common part of two paths ends at their lowest common ancestor.
-//! Versions are reference-counted. If only a node's child refers to the node, it is merged into the child. The part that all paths share
-//! moves to [`Versions::shared`], so there are at most two nodes per live version. [`Versions::difference`] takes time linear in the
-//! lengths of both paths; all other operations take amortised constant time.
+//! A *version* is the path of a location from the start of the run to some point. Waits on it have been replaced, so its steps add up to
+//! the elapsed time. After a wait, a location continues from the version of the location that ended the wait. The common part of two paths
+//! therefore ends at the lowest common ancestor of their versions.
+//!
+//! Versions are reference-counted. If only its child refers to a node, the node is merged into the child. Steps that all paths have in
+//! common are moved to [`Versions::shared`], so there are at most two nodes per version. [`Versions::difference`] takes time linear in the
+//! lengths of both paths. All other operations take amortised constant time.
 
 use crate::hash::Map;
 use crate::step::StepId;
 use std::ops::AddAssign;
 
-/// A reference to a version. Its owner must pass it to [`Versions::release`] exactly once.
+/// A reference to a version. It must be passed to [`Versions::release`] exactly once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PathVersion(u32);
 
@@ -20,27 +22,27 @@ const NONE: u32 = u32::MAX;
 struct VersionNode {
     parent: u32,
     references: u32,
-    /// Index in the order of creation, which is larger than the parent's.
+    /// Number of the node in the order of creation. It is larger than that of the node's parent.
     serial: u64,
-    /// Length of the path from the origin to the end of this node, in ns.
+    /// Length in ns of the path from the start of the run to the end of this node.
     total_ns: u64,
     steps: Vec<(StepId, u64)>,
-    /// Length of `steps` when equal steps were last merged.
+    /// Length of `steps` after equal steps were last merged.
     compacted: usize,
 }
 
-/// All live versions of paths.
+/// The tree of all paths to which a reference exists.
 #[derive(Clone, Debug, Default)]
 pub struct Versions {
     nodes: Vec<VersionNode>,
     /// Indices of unused nodes.
     free: Vec<u32>,
     serial: u64,
-    /// Steps that all paths have in common.
+    /// For each step, the time in ns that all paths have in common.
     shared: Map<StepId, u64>,
 }
 
-/// The steps that follow the common part of two paths, with times in ns, merged and ordered by step.
+/// The steps of two paths after their common part, with times in ns. Equal steps are merged, and ordered by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathDifference {
     /// Steps of the longer path.
@@ -50,7 +52,7 @@ pub struct PathDifference {
 }
 
 impl Versions {
-    /// Creates the empty path, from which all others are derived. Must be called exactly once.
+    /// Creates the empty path, which is the root of all others. Must be called exactly once.
     pub fn origin(&mut self) -> PathVersion {
         self.add_node(NONE, 0)
     }
@@ -75,7 +77,7 @@ impl Versions {
         self.nodes[version.0 as usize].total_ns
     }
 
-    /// Extends a path by a step. Consumes the reference, and returns a reference to the new version.
+    /// Appends a step to a path. Consumes the reference to the path, and returns a reference to the longer one.
     #[must_use]
     pub fn append(&mut self, version: PathVersion, step: StepId, ns: u64) -> PathVersion {
         if ns == 0 {
@@ -85,7 +87,7 @@ impl Versions {
         let version = if own.references == 1 {
             version
         } else {
-            // The new node takes over the caller's reference, now to its parent.
+            // The caller's reference to the old node becomes the new node's reference to its parent.
             self.add_node(version.0, own.total_ns)
         };
         self.merge_upwards(version.0);
@@ -96,7 +98,7 @@ impl Versions {
             _ => node.steps.push((step, ns)),
         }
         if node.steps.len() > 2 * node.compacted + 32 {
-            compact(node);
+            compact_steps(node);
         }
         version
     }
@@ -108,7 +110,7 @@ impl Versions {
         version
     }
 
-    /// Drops a reference, and frees the nodes that no path needs any more.
+    /// Drops a reference, and frees the nodes to which no other reference exists.
     pub fn release(&mut self, version: PathVersion) {
         let mut index = version.0;
         while index != NONE {
@@ -124,7 +126,7 @@ impl Versions {
         }
     }
 
-    /// Merges into a node all of its ancestors that have no other references.
+    /// Merges those ancestors into a node to which no other node or path refers.
     fn merge_upwards(&mut self, index: u32) {
         loop {
             let parent = self.nodes[index as usize].parent;
@@ -140,13 +142,13 @@ impl Versions {
             node.compacted = compacted;
             node.parent = grandparent;
             if node.steps.len() > 2 * node.compacted + 32 {
-                compact(node);
+                compact_steps(node);
             }
         }
     }
 
-    /// Returns the parts that two paths do not share. The total time of `plus` minus that of `minus` is the difference of the paths'
-    /// lengths.
+    /// Returns the steps after the common part of two paths. The time of `plus` minus that of `minus` is the difference between the lengths
+    /// of the paths.
     pub fn difference(&mut self, plus: PathVersion, minus: PathVersion) -> PathDifference {
         let (mut a, mut b) = (plus.0, minus.0);
         let mut difference = PathDifference::default();
@@ -161,8 +163,8 @@ impl Versions {
             self.merge_upwards(a);
             self.move_root_to_shared(a);
         }
-        sum_equal(&mut difference.plus);
-        sum_equal(&mut difference.minus);
+        merge_equal_steps(&mut difference.plus);
+        merge_equal_steps(&mut difference.minus);
         difference
     }
 
@@ -170,7 +172,7 @@ impl Versions {
         if index == NONE { 0 } else { self.nodes[index as usize].serial }
     }
 
-    /// Moves a root's steps to `shared`. The root is part of every path, so its steps occur in no difference.
+    /// If a node is the root, moves its steps to `shared`. All paths contain them, so they are in no difference.
     fn move_root_to_shared(&mut self, index: u32) {
         let node = &mut self.nodes[index as usize];
         if node.parent == NONE {
@@ -181,7 +183,7 @@ impl Versions {
         }
     }
 
-    /// Returns all steps of a path from the origin, merged and ordered by step.
+    /// Returns all steps of a path. Equal steps are merged, and ordered by number.
     pub fn path(&self, version: PathVersion) -> Vec<(StepId, u64)> {
         let mut steps: Vec<_> = self.shared.iter().map(|(step, ns)| (*step, *ns)).collect();
         let mut index = version.0;
@@ -189,27 +191,27 @@ impl Versions {
             steps.extend_from_slice(&self.nodes[index as usize].steps);
             index = self.nodes[index as usize].parent;
         }
-        sum_equal(&mut steps);
+        merge_equal_steps(&mut steps);
         steps
     }
 
-    /// Returns the number of nodes in use and the number of steps in them, which determine memory use.
+    /// Returns the number of nodes in use, and the number of steps in them, by which memory is bounded.
     pub fn live_size(&self) -> (usize, usize) {
         (self.nodes.len() - self.free.len(), self.nodes.iter().map(|n| n.steps.len()).sum())
     }
 }
 
-fn compact(node: &mut VersionNode) {
-    sum_equal(&mut node.steps);
+fn compact_steps(node: &mut VersionNode) {
+    merge_equal_steps(&mut node.steps);
     node.compacted = node.steps.len();
 }
 
-fn sum_equal(steps: &mut Vec<(StepId, u64)>) {
+fn merge_equal_steps(steps: &mut Vec<(StepId, u64)>) {
     steps.sort_unstable_by_key(|(step, _)| *step);
     merge_equal(steps);
 }
 
-/// Merges adjacent entries with equal keys by adding their values.
+/// Merges adjacent entries with equal keys, by adding their values.
 pub(crate) fn merge_equal<K: PartialEq, V: AddAssign + Copy>(sorted: &mut Vec<(K, V)>) {
     sorted.dedup_by(|next, kept| {
         let is_equal = next.0 == kept.0;

@@ -4,33 +4,34 @@ use crate::call::WaitKind;
 use crate::step::{CodeId, LocationId};
 use crate::versions::{PathDifference, PathVersion};
 
-/// A point on a location's path at which the location may release others.
+/// A point in the execution of a location at which it does something for which another location may wait, with the location's path up to
+/// there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// Time of the moment in ns since the origin.
     pub time_ns: u64,
-    /// The location whose path is saved.
+    /// The location.
     pub location: LocationId,
     pub(crate) version: PathVersion,
-    /// Time in ns under the what-if assumption.
+    /// Time of the moment in ns if code were faster, as a what-if prediction assumes.
     pub(crate) scaled_ns: u64,
 }
 
-/// A wait of one location for another.
+/// A wait of one location until another one does something.
 #[derive(Clone, Debug)]
 pub struct Wait {
     /// The location that waits.
     pub location: LocationId,
-    /// The location that is waited for.
+    /// The location that ended the wait.
     pub releaser: LocationId,
-    /// The code that makes the call.
+    /// The call site of the call that waited.
     pub site: CodeId,
-    /// How the wait is classified.
+    /// The kind of wait.
     pub kind: WaitKind,
     /// Start of the wait in ns since the origin.
     pub enter_ns: u64,
     /// Length of the wait in ns.
     pub wait_ns: u64,
-    /// The two paths, whose lengths differ by `wait_ns`.
+    /// The two paths that explain the wait. The difference of their lengths is `wait_ns`.
     pub paths: PathDifference,
 }

@@ -1,4 +1,4 @@
-//! The worked examples of the Carnival papers: figure 4, on the expansion of waits, and figure 2, on path equivalence.
+//! The worked examples in the Carnival papers: figure 4, about the expansion of waits, and figure 2, about the equivalence of paths.
 
 use trodden_waits::analysis::TimeBlock;
 use trodden_waits::call::{Collective, CommunicatorId, Message};
@@ -25,7 +25,7 @@ fn message(peer: u32) -> Message {
     Message { communicator: CommunicatorId(0), peer: Some(ProcessId(peer)), tag: Some(0), is_buffered: false }
 }
 
-/// Code blocks of figure 4: A1 and A2 on process 0, B1 and B3 on process 1, C1 and C3 on process 2.
+/// Code blocks in figure 4. Process 0 executes A1 and A2, process 1 executes B1 and B3, and process 2 executes C1 and C3.
 const A1: u32 = 1;
 const A2: u32 = 2;
 const B1: u32 = 3;
@@ -33,8 +33,9 @@ const B3: u32 = 4;
 const C1: u32 = 5;
 const C3: u32 = 6;
 
-/// Runs the program of figure 4. Process 0 sends to 1 after A1, 1 receives after B1 and sends to 2 after B3, 2 receives after C1 and
-/// sends to 0 after C3, and 0 receives after A2. The arguments are the lengths of the blocks.
+/// Runs the program in figure 4, with the given lengths of code blocks in ns. Process 0 executes A1, sends to process 1, executes A2, and
+/// receives from process 2. Process 1 executes B1, receives, executes B3, and sends to process 2. Process 2 executes C1, receives, executes
+/// C3, and sends to process 0.
 fn run_figure_4([a1, a2, b1, b3, c1, c3]: [u64; 6]) -> (Vec<Wait>, WaitOutcome) {
     let [a, b, c] = [0, 1, 2].map(LocationId);
     let mut waits = Vec::new();
@@ -57,7 +58,8 @@ fn run_figure_4([a1, a2, b1, b3, c1, c3]: [u64; 6]) -> (Vec<Wait>, WaitOutcome) 
     (waits, analysis.finish())
 }
 
-/// One thread signals the condition while another holds the mutex, so the sleeper first waits for the signal and then for the mutex.
+/// One thread signals the condition while another thread holds the mutex. The thread that is woken therefore waits for the signal and then
+/// for the mutex.
 #[test]
 fn woken_sleeper_then_waits_for_mutex_holder() {
     use trodden_waits::call::{ObjectId, SleepKind};
@@ -107,9 +109,9 @@ fn waits_of_figure_4_are_fully_expanded() {
     assert!(waits.iter().all(|w| w.kind == WaitKind::LateSender));
     // B2 = A1 - B1.
     assert_eq!(paths(&outcome, &waits[0]), (vec![(step(0, A1), 10)], vec![(step(1, B1), 4)]));
-    // C2 = A1 + B3 - C1, because the wait B2 is expanded, which cancels B1.
+    // C2, the wait of process 2, is A1 + B3 - C1. Process 1 has waited for A1 - B1 (B2), which cancels B1.
     assert_eq!(paths(&outcome, &waits[1]), (vec![(step(0, A1), 10), (step(1, B3), 5)], vec![(step(2, C1), 6)]));
-    // A3 = B3 + C3 - A2, because A1 is on both paths.
+    // A3, the wait of process 0, is B3 + C3 - A2. A1 is on both paths, so it is removed.
     let explained = explain_site(&outcome, 103);
     assert_eq!(explained.plus, [(step(1, B3), 5), (step(2, C3), 2)]);
     assert_eq!(explained.minus, [(step(0, A2), 3)]);
@@ -136,7 +138,7 @@ fn waits_of_figure_4_have_the_published_expressions() {
     let first: Vec<_> = outcome.expanded.iter().map(|wait| format_as_published(&outcome, &wait.first)).collect();
     assert_eq!(first, [["A1 10", "B1 4"], ["B1 4 + B2 6 + B3 5", "C1 6"], ["C1 6 + C2 9 + C3 2", "A1 10 + A2 3"]]);
     let mut expanded: Vec<_> = outcome.expanded.iter().map(|wait| format_as_published(&outcome, &wait.expanded)).collect();
-    // Steps are in order of first execution, and C1 ends before A1.
+    // Steps are ordered by their first execution, so C1, which ends before A1, may precede it.
     expanded.iter_mut().flatten().for_each(|text| *text = text.replace("C1 6 + A1 10", "A1 10 + C1 6"));
     assert_eq!(expanded, [["A1 10", "B1 4"], ["A1 10 + B3 5", "C1 6"], ["A1 10 + B3 5 + C3 2", "A1 10 + A2 3"]]);
 }
@@ -182,22 +184,22 @@ fn what_if_predicts_the_run_time_with_shorter_steps() {
         analysis.finish().what_if_ns
     };
     assert_eq!(run(&[], 0.5), 102);
-    // Process 0 enters the barrier last; in the prediction, it enters earlier.
+    // Process 0 enters the barrier last. In the prediction, it enters earlier.
     assert_eq!(run(&[1], 0.5), 52);
-    // Below 40 ns, process 0 no longer enters last, so the rest of the reduction gains nothing.
+    // If its code takes less than 40 ns, process 0 is no longer the last one, so a further reduction gains nothing.
     assert_eq!(run(&[1], 0.1), 42);
     assert_eq!(run(&[2], 0.1), 102);
 }
 
-/// Code of figure 2: the barrier in line 3, the loops in lines 6 and 8 on process 0, and the loop in line 10 on process 1.
+/// Code in figure 2, by line: the barrier in line 3, the loops of process 0 in lines 6 and 8, and the loop of process 1 in line 10.
 const LINE_3: u32 = 3;
 const LINE_6: u32 = 6;
 const LINE_8: u32 = 8;
 const LINE_10: u32 = 10;
 
-/// Runs the program of figure 2: 100 times, a barrier in line 3, then the loops in lines 6 and 8 on process 0, and the longer loop in
-/// line 10 on process 1. Process 1 starts 50 ns late, and loop times vary slightly. `ready` returns how long a process waits for a
-/// processor before its loops, given the turn and the process.
+/// Runs the program in figure 2. In each of 100 turns, both processes meet at the barrier in line 3. Process 0 then executes the loops in
+/// lines 6 and 8, and process 1 the loop in line 10, which takes longer. Process 1 starts 50 ns late, and the times of loops vary slightly.
+/// Given a turn and a process, `ready` returns the time in ns for which the process waits for a processor before its loops.
 fn run_figure_2(ready: impl Fn(u64, usize) -> u64) -> WaitOutcome {
     let mut analysis = Analysis::new(AnalysisOptions::default());
     analysis.start(LocationId(0), ProcessId(0), 0, None, START);
@@ -246,7 +248,8 @@ fn barriers_of_figure_2_form_one_class_caused_by_line_10() {
 
 #[test]
 fn time_without_a_processor_splits_no_class_but_is_reported() {
-    // Process 1 is ready for up to 16,000 ns, four times its loop; process 0 for up to 320 ns, a quarter of its slack.
+    // Process 1 waits for a processor for up to 16,000 ns, four times as long as its loop. Process 0 waits for up to 320 ns, less than a
+    // quarter of the time by which it is early.
     let ready = |turn: u64, process: usize| if process == 1 { turn * 7919 % 17 * 1000 } else { turn * 104_729 % 5 * 80 };
     let outcome = run_figure_2(ready);
     let site = &outcome.sites[0];
@@ -262,12 +265,12 @@ fn time_without_a_processor_splits_no_class_but_is_reported() {
 fn class_records_its_first_wait_and_the_distances_of_the_others() {
     let outcome = run_figure_2(|_, _| 0);
     let class = &outcome.sites[0].classes[0];
-    // The first turn starts at 50 ns. Process 0 waits from the end of its loops (1,010 + 1,510 ns) to the end of line 10's loop (4,020
-    // ns).
+    // The first turn starts at 50 ns. Process 0 executes its loops for 1,010 + 1,510 ns and then waits for process 1, whose loop takes
+    // 4,020 ns.
     let first = &class.representative;
     assert_eq!((first.location.0, first.enter_ns, first.wait_ns), (0, 50 + 2520, 1500));
-    // Line 6's share in process 0's path is 1,010 of 2,520 ns in the first turn, and 1,000 + 10 i of 2,500 + 10 (i + j) ns in turn n,
-    // where i = n mod 7 and j = n mod 5.
+    // In turn n, with i = n mod 7 and j = n mod 5, line 6 takes 1,000 + 10 i of the 2,500 + 10 (i + j) ns of process 0. In the first turn,
+    // these are 1,010 of 2,520 ns.
     let share = |turn: u64| (1000 + turn % 7 * 10) as f64 / (2500 + (turn % 7 + turn % 5) * 10) as f64;
     let distances: Vec<f64> = (1..100).map(|turn| 2.0 * (share(turn) - share(1)).abs()).collect();
     assert!((class.distances.sum - distances.iter().sum::<f64>()).abs() < 1e-9);

@@ -1,7 +1,7 @@
-//! Runs random programs in a small simulator of processes that compute, send, receive, lock and synchronise.
+//! Analyses random programs, which a small simulator runs: processes that compute, send, receive, lock and synchronise.
 //!
-//! The simulator slows down one step, so the true cause of waiting is known, and the analysis must rank that step first. The simulator
-//! computes only when processes enter and leave their calls, and shares no code with the analysis.
+//! In each program, one step is slow, so the true cause of waiting is known, and the analysis must find that this step causes most of the
+//! waiting. The simulator determines only when processes enter calls and return from them. It shares no code with the analysis.
 
 use std::collections::HashMap;
 use trodden_waits::analysis::TimeBlock;
@@ -30,11 +30,12 @@ struct Event {
     is_exit: bool,
 }
 
-/// Simulated processes, each with its own time. Times differ in their last digits, so that no two events are simultaneous.
+/// The simulated processes, each with its own time. The last digits of times differ between processes, so that no two events are at the
+/// same time.
 struct Machine {
     now: Vec<u64>,
     pending: Vec<Vec<TimeBlock>>,
-    /// Time at which the lock becomes free.
+    /// Time in ns at which the lock is released.
     free_ns: u64,
     events: Vec<Event>,
 }
@@ -62,10 +63,10 @@ impl Machine {
         time_ns
     }
 
-    /// Leaves a call one unit after `time_ns`, or after the process's own time if that is later.
+    /// Returns from a call, one unit after `time_ns` or after the process's own time, whichever is later.
     fn exit(&mut self, process: usize, time_ns: u64, call: &Call) {
         let after = self.now[process].max(time_ns) + UNIT_NS;
-        // Keep the last digits unique to the process.
+        // Replaces the last digits of the time by those of the process.
         self.now[process] = after - after % UNIT_NS + process as u64 + 1;
         let time_ns = self.now[process];
         self.events.push(Event { time_ns, process, blocks: Vec::new(), call: call.clone(), is_exit: true });
@@ -95,7 +96,7 @@ impl Machine {
         }
     }
 
-    fn collective(&mut self, rule: CollectiveRule, root: usize) {
+    fn run_collective(&mut self, rule: CollectiveRule, root: usize) {
         let count = self.now.len();
         let call = |process: usize| {
             let (rank, size) = (process as u32, count as u32);
@@ -123,7 +124,7 @@ impl Machine {
         }
     }
 
-    /// Lets all processes pass through a critical section once, in order of arrival.
+    /// Makes each process execute a critical section once, in the order in which they arrive.
     fn run_critical_section(&mut self, code: u32, units: impl Fn(usize) -> u64) {
         let mut order: Vec<usize> = (0..self.now.len()).collect();
         order.sort_by_key(|process| self.now[*process]);
@@ -159,7 +160,8 @@ impl Machine {
     }
 }
 
-/// Runs a random program of phases in which one step is slow in every iteration. Returns that step with the analysis's result.
+/// Runs a random program, which repeats several phases, and in which one step is slow. Returns that step, the waits, and the result of the
+/// analysis.
 fn run_random_program(seed: u64, has_locks: bool) -> (Step, Vec<Wait>, WaitOutcome) {
     let mut random = Random(seed * 2_654_435_761 + 88_172_645_463_325_252);
     let processes = 2 + random.below(7) as usize;
@@ -169,7 +171,7 @@ fn run_random_program(seed: u64, has_locks: bool) -> (Step, Vec<Wait>, WaitOutco
         code: CodeId(random.below(phases.len() as u64) as u32),
         state: LocationState::Computing,
     };
-    // Each iteration ends with a barrier, because in a reduction only the root would wait for the slow step.
+    // Without locks, each iteration ends with a barrier. If it ended with a reduction, only the root would wait for the slow step.
     let mut machine = Machine::new(processes);
     for _ in 0..20 {
         for (index, phase) in phases.iter().enumerate() {
@@ -186,15 +188,15 @@ fn run_random_program(seed: u64, has_locks: bool) -> (Step, Vec<Wait>, WaitOutco
             }
             (0..processes).for_each(|process| machine.compute(process, code, units[process]));
             match phase {
-                0 => machine.collective(CollectiveRule::All, 0),
-                1 => machine.collective(CollectiveRule::FromRoot, random.below(processes as u64) as usize),
-                2 => machine.collective(CollectiveRule::ToRoot, random.below(processes as u64) as usize),
-                3 => machine.collective(CollectiveRule::Scan, 0),
+                0 => machine.run_collective(CollectiveRule::All, 0),
+                1 => machine.run_collective(CollectiveRule::FromRoot, random.below(processes as u64) as usize),
+                2 => machine.run_collective(CollectiveRule::ToRoot, random.below(processes as u64) as usize),
+                3 => machine.run_collective(CollectiveRule::Scan, 0),
                 _ => machine.exchange_messages(1 + random.below(processes as u64 - 1) as usize, random.below(3) as i32),
             }
         }
         if !has_locks {
-            machine.collective(CollectiveRule::All, 0);
+            machine.run_collective(CollectiveRule::All, 0);
         }
     }
     let (waits, outcome) = machine.analyse(has_locks);
@@ -225,7 +227,7 @@ fn check_slow_step_is_first(seed: u64, has_locks: bool) {
     }
 }
 
-/// Checks that the expressions, which add and subtract paths, yield the same difference for each step as the version tree.
+/// Checks that the expressions of all waits, which add and subtract paths, contain the same times as the differences from the version tree.
 fn check_expressions(seed: u64, waits: &[Wait], outcome: &WaitOutcome) {
     assert_eq!(outcome.expanded.len(), waits.len(), "seed {seed}");
     for (wait, expanded) in waits.iter().zip(&outcome.expanded) {

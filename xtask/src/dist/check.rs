@@ -1,8 +1,9 @@
-//! Installs and runs the package and the archive in minimal Debian systems and in a container, and checks that all crates can be published.
+//! Installs and runs the Debian package and the archive in minimal Debian systems and in a container, and checks that all crates can be
+//! published.
 //!
-//! `mmdebstrap` creates a system that has only the essential packages. The system is saved as a tar file, for later checks. Inside the
-//! system, `xtask/dist.sh` installs, moves and removes trodden as root, and `xtask/dist-user.sh` builds and records programs as an ordinary
-//! user.
+//! `mmdebstrap` creates a system that has only the essential packages. This system is saved as a tar file, so that later checks need not
+//! create it again. Inside the system, root runs `xtask/dist.sh`, which installs, moves and removes trodden, and an ordinary user runs
+//! `xtask/dist-user.sh`, which builds and records programs.
 
 use super::{DistOptions, Packages, image};
 use anyhow::{Context, Result, bail, ensure};
@@ -13,9 +14,9 @@ use trodden_corpus::Corpus;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 
-/// The scripts that run inside the minimal system.
-const CHECK_SCRIPTS: [&str; 2] = ["xtask/dist.sh", "xtask/dist-user.sh"];
-/// The source package whose program is built and recorded.
+/// Scripts that are run inside the minimal system.
+const CHECK_SCRIPT_FILES: [&str; 2] = ["xtask/dist.sh", "xtask/dist-user.sh"];
+/// The Debian source package of the program that the check builds and records.
 const SUBJECT_PACKAGE: &str = "bzip2";
 
 struct Mirrors {
@@ -23,14 +24,14 @@ struct Mirrors {
     security: String,
 }
 
-/// Installs the Debian packages that the check needs. The caller calls this before the lengthy compilation, so that errors are found early.
-/// Fails if the user is not root, or a package cannot be installed.
-pub fn prepare() -> Result<()> {
+/// Installs the Debian packages that the check needs. This function is called before the lengthy compilation, so that its errors are
+/// reported early. Fails if the user is not root, or if a package cannot be installed.
+pub fn install_requirements() -> Result<()> {
     ensure!(nix::unistd::geteuid().is_root(), "--check creates Debian systems, which only root can do. Run it as root");
     packages::ensure(PackagePurpose::Dist)
 }
 
-/// Checks the crates, then the package and the archive in each Debian release, and then the container image.
+/// Checks the crates, then the package and the archive in each of the Debian releases, and finally the container image.
 pub fn run(options: &DistOptions, made: &Packages) -> Result<()> {
     steps::log_headline("Crates: compiled from what would be published");
     steps::run(steps::cargo().args(["package", "--locked", "--workspace"]))?;
@@ -42,7 +43,7 @@ pub fn run(options: &DistOptions, made: &Packages) -> Result<()> {
         steps::log_headline(&format!("Debian {release}: package and archive"));
         let system = create_system(&folder, release, &mirrors)?;
         copy_inputs(&system.join("dist"), made, &subject)?;
-        // Name resolution works as on this machine.
+        // Programs in the system resolve host names as on this machine.
         fs::copy("/etc/resolv.conf", system.join("etc/resolv.conf")).context("cannot copy /etc/resolv.conf")?;
         let mut inside = Command::new("unshare");
         inside.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]).arg("--root").arg(&system);
@@ -55,14 +56,14 @@ pub fn run(options: &DistOptions, made: &Packages) -> Result<()> {
     Ok(())
 }
 
-/// The tar file that keeps a minimal system for later checks.
+/// Returns the path of the tar file in which the minimal system of a Debian release is saved for later checks.
 fn saved_system_file(folder: &Path, release: &str) -> PathBuf {
     folder.join(format!("{release}.tar"))
 }
 
 const ROOT_SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Returns the mirrors given as options. Those not given default to the mirrors that this machine's apt uses.
+/// Returns the Debian mirrors from the options. Mirrors without an option default to those of this machine's apt.
 fn choose_mirrors(options: &DistOptions) -> Result<Mirrors> {
     if let (Some(main), Some(security)) = (&options.mirror, &options.security_mirror) {
         return Ok(Mirrors { main: main.clone(), security: security.clone() });
@@ -107,7 +108,7 @@ fn create_system(folder: &Path, release: &str, mirrors: &Mirrors) -> Result<Path
 
 fn copy_inputs(to: &Path, made: &Packages, subject: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("cannot create the folder {}", to.display()))?;
-    let scripts = CHECK_SCRIPTS.map(|script| steps::checkout_root().join(script));
+    let scripts = CHECK_SCRIPT_FILES.map(|script| steps::checkout_root().join(script));
     for file in scripts.iter().chain([&made.package, &made.archive]) {
         let Some(name) = file.file_name() else { bail!("{} is not the path of a file", file.display()) };
         fs::copy(file, to.join(name)).with_context(|| format!("cannot copy {}", file.display()))?;

@@ -1,7 +1,8 @@
-//! Builds the container image of `packaging/Containerfile` with buildah, and runs trodden in it.
+//! Builds the container image of `packaging/Containerfile` with buildah, and runs trodden in a container.
 //!
-//! The check's minimal Debian system is tagged with the name of the base image, so that no image registry is needed. `BUILDAH_ISOLATION`
-//! makes buildah run the container without privileges. The container's user is the one that the Containerfile names.
+//! The minimal Debian system that the check has created is used as the base image: it gets the base image's name, so that nothing is
+//! downloaded from an image registry. `BUILDAH_ISOLATION` makes buildah run the container without privileges. Trodden runs as the user that
+//! the Containerfile names.
 
 use anyhow::{Context, Result};
 use std::fs;
@@ -10,14 +11,15 @@ use std::process::Command;
 use trodden_corpus::{packages, steps};
 
 const IMAGE_BUILDER: &str = "buildah";
-/// The name of the base image in `packaging/Containerfile`.
+/// The name of the base image; `packaging/Containerfile` refers to it.
 const BASE_IMAGE: &str = "docker.io/library/debian:13-slim";
-/// The Debian release in the base image.
+/// The Debian release that the base image contains.
 pub const BASE_IMAGE_RELEASE: &str = "trixie";
 const IMAGE_NAME: &str = "localhost/trodden";
 
-/// Builds an image from the tar file of a minimal system and trodden's Debian package, and runs `trodden doctor` in it. All files are in
-/// `folder`, which is removed at the end. If buildah is not installed and cannot be installed, only prints a message.
+/// Builds the image from `system`, the tar file of a minimal Debian system, and `package`, trodden's Debian package, and runs `trodden
+/// doctor` in it. All files are written to `folder`, which is removed at the end. If buildah is not installed and cannot be installed, this
+/// function only prints a message.
 pub fn check(folder: &Path, system: &Path, package: &Path) -> Result<()> {
     steps::log_headline("Container image");
     let wanted = [IMAGE_BUILDER.to_owned()];
@@ -26,7 +28,7 @@ pub fn check(folder: &Path, system: &Path, package: &Path) -> Result<()> {
         return Ok(());
     }
     packages::ensure_packages(&wanted)?;
-    remove(folder)?;
+    remove_folder(folder)?;
     let context = folder.join("context");
     fs::create_dir_all(&context).with_context(|| format!("cannot create the folder {}", context.display()))?;
     let file = package.file_name().unwrap_or_default();
@@ -44,10 +46,10 @@ pub fn check(folder: &Path, system: &Path, package: &Path) -> Result<()> {
     steps::run(buildah().args(["build", "--pull=never", "--tag", IMAGE_NAME, "--file"]).arg(recipe).arg(&context))?;
     let tried = steps::output(buildah().args(["from", "--pull-never", IMAGE_NAME]))?;
     steps::run(buildah().args(["run", tried.trim(), "trodden", "doctor"]))?;
-    remove(folder)
+    remove_folder(folder)
 }
 
-fn remove(folder: &Path) -> Result<()> {
+fn remove_folder(folder: &Path) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }

@@ -1,7 +1,8 @@
-//! Lists the third-party crates that are compiled into the packed programs: names, licence texts, and a bill of materials.
+//! Describes the third-party crates that are compiled into the packed programs, in two documents: a list with all licence texts, and a bill
+//! of materials.
 //!
-//! These crates are the dependencies that `cargo metadata` reports for the packed packages. Procedural macros and build dependencies are
-//! left out, because they add no code to a program.
+//! The crates are the dependencies that `cargo metadata` reports for the packed packages. Procedural macros and build dependencies are left
+//! out, because none of their code is part of a program.
 
 use super::compile;
 use anyhow::{Context, Result};
@@ -21,13 +22,14 @@ struct ThirdPartyCrate {
     folder: PathBuf,
 }
 
-/// Renders a list of the crates and, below it, each distinct licence text with the crates that contain it.
+/// Returns a list of the third-party crates, followed by their licence texts. Each distinct text is given once, with the crates that
+/// contain it.
 pub fn render_notices() -> Result<String> {
     let mut text = String::from("Crates that are compiled into trodden, with their licences. Their licence texts follow.\n\n");
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for ThirdPartyCrate { name, version, licence, folder } in list_crates()? {
         writeln!(text, "{name} {version}: {licence}")?;
-        for file in licence_files(&folder)? {
+        for file in find_licence_files(&folder)? {
             let content = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
             texts.entry(content).or_default().push(format!("{name} {version}"));
         }
@@ -45,7 +47,7 @@ pub fn render_bill_of_materials(version: &str) -> Result<String> {
         let package_url = format!("pkg:cargo/{name}@{version}");
         let mut component = json!({ "type": "library", "bom-ref": package_url, "name": name, "version": version, "purl": package_url });
         if !licence.is_empty() {
-            // Some crates still write `A/B` for a choice of licences. SPDX requires `A OR B`.
+            // Some crates still write a choice of licences as `A/B`. SPDX requires `A OR B`.
             component["licenses"] = json!([{ "expression": licence.replace('/', " OR ") }]);
         }
         component
@@ -67,16 +69,16 @@ fn list_crates() -> Result<BTreeSet<ThirdPartyCrate>> {
     cargo.args(["metadata", "--locked", "--format-version=1", "--filter-platform=x86_64-unknown-linux-gnu"]);
     let metadata: Value = serde_json::from_str(&steps::output(&mut cargo)?).context("cannot parse the output of `cargo metadata`")?;
     let of = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
-    let packages: BTreeMap<String, &Value> = elements(&metadata["packages"]).iter().map(|p| (of(p, "id"), p)).collect();
-    let nodes: BTreeMap<String, &Value> = elements(&metadata["resolve"]["nodes"]).iter().map(|n| (of(n, "id"), n)).collect();
+    let packages: BTreeMap<String, &Value> = json_elements(&metadata["packages"]).iter().map(|p| (of(p, "id"), p)).collect();
+    let nodes: BTreeMap<String, &Value> = json_elements(&metadata["resolve"]["nodes"]).iter().map(|n| (of(n, "id"), n)).collect();
     let is_packed = |p: &Value| compile::PACKAGES.contains(&&*of(p, "name"));
     let mut open: Vec<String> = packages.iter().filter(|(_, p)| is_packed(p)).map(|(id, _)| id.clone()).collect();
     let mut seen = BTreeSet::new();
     while let Some(id) = open.pop() {
         if packages.get(&id).is_some_and(|p| !is_macro(p)) && seen.insert(id.clone()) {
-            let needed = nodes.get(&id).map(|node| elements(&node["deps"])).unwrap_or_default();
+            let needed = nodes.get(&id).map(|node| json_elements(&node["deps"])).unwrap_or_default();
             open.extend(
-                needed.iter().filter(|d| elements(&d["dep_kinds"]).iter().any(|kind| kind["kind"].is_null())).map(|d| of(d, "pkg")),
+                needed.iter().filter(|d| json_elements(&d["dep_kinds"]).iter().any(|kind| kind["kind"].is_null())).map(|d| of(d, "pkg")),
             );
         }
     }
@@ -88,16 +90,16 @@ fn list_crates() -> Result<BTreeSet<ThirdPartyCrate>> {
     Ok(fetched.map(third_party).collect())
 }
 
-fn elements(value: &Value) -> &[Value] {
+fn json_elements(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
 fn is_macro(package: &Value) -> bool {
-    elements(&package["targets"]).iter().any(|target| elements(&target["kind"]).iter().any(|kind| kind == "proc-macro"))
+    json_elements(&package["targets"]).iter().any(|target| json_elements(&target["kind"]).iter().any(|kind| kind == "proc-macro"))
 }
 
-/// Finds the licence files in a crate's folder and in its direct subfolders, which may hold sources of other projects.
-fn licence_files(folder: &Path) -> Result<Vec<PathBuf>> {
+/// Returns the licence files in a crate's folder and in its immediate subfolders, which may contain sources of other projects.
+fn find_licence_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = |folder: &Path| -> Result<Vec<PathBuf>> {
         let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
         entries.map(|entry| Ok(entry?.path())).collect()

@@ -1,4 +1,4 @@
-//! Makes the Debian package (with cargo-deb), the archive and the rpm package.
+//! Makes the Debian package (with cargo-deb), the rpm package (with rpmbuild) and the archive.
 
 use super::{VERSION, tree};
 use anyhow::{Context, Result};
@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_corpus::steps;
 
-/// Without these, trodden cannot compile and link programs. cargo-deb replaces `$auto` by the packages of the shared libraries.
+/// Debian packages without which trodden cannot compile and link programs. cargo-deb replaces `$auto` by the packages of the shared
+/// libraries that the packed programs need.
 const REQUIRED_PACKAGES: &str = "$auto, clang-22 | clang-21 | clang-20 | clang-19, binutils, libc6-dev";
-/// Packages for `--lto` builds, coverage reports, and reports from edge profiles.
+/// Debian packages for builds with `--lto`, coverage reports, and reports from edge profiles.
 const RECOMMENDED_PACKAGES: &str = "lld-22 | lld-19, llvm-22 | llvm-19";
-/// Packages for `trodden simulate`, for trace collectors, and for recording waiting times.
+/// Debian packages for `trodden simulate`, recording traces, and recording waiting times.
 const SUGGESTED_PACKAGES: &str = "qemu-user, linux-perf, gdb, openmpi-bin | mpich";
 const SUMMARY: &str = "shows which execution paths native programs take";
 const DESCRIPTION: &str = "trodden counts every path of a C, C++ or Rust program exactly, traces
@@ -23,8 +24,8 @@ and explains the waiting time of processes and threads.
 C and C++ programs are compiled by clang 19 to 22, Rust programs by a
 rustc whose LLVM is not newer than clang's.";
 
-/// Makes the Debian package and returns its path. All files in it get the time `seconds` (since 1970). Fails if the tree cannot be created,
-/// or cargo-deb fails.
+/// Makes the Debian package and returns its path. All files in it get the modification time `seconds` (since 1970). Fails if the files to
+/// pack cannot be written, or if cargo-deb fails.
 pub fn make_debian_package(work: &Path, output: &Path, seconds: &str) -> Result<PathBuf> {
     install_cargo_deb()?;
     let folder = work.join("package");
@@ -32,7 +33,7 @@ pub fn make_debian_package(work: &Path, output: &Path, seconds: &str) -> Result<
         fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
     tree::create_tree(&folder.join("usr"))?;
-    // cargo-deb packs the files of a cargo package. This one has no code, only the tree.
+    // cargo-deb makes a Debian package from a cargo package. This cargo package has no code, only files to pack.
     tree::write_file(&folder.join("src/lib.rs"), b"", 0o644)?;
     tree::write_file(&folder.join("Cargo.toml"), render_manifest(&folder)?.as_bytes(), 0o644)?;
     let file = output.join(format!("trodden_{VERSION}_amd64.deb"));
@@ -47,21 +48,21 @@ fn install_cargo_deb() -> Result<()> {
     if is_installed { Ok(()) } else { steps::run(steps::cargo().args(["install", "--locked", "cargo-deb"])) }
 }
 
-/// Returns the manifest of a cargo package whose Debian package consists of the files in `folder`/usr.
+/// Returns the manifest of a cargo package. cargo-deb makes it a Debian package that contains the files in `folder`/usr.
 fn render_manifest(folder: &Path) -> Result<String> {
     let mut assets = String::new();
     add_assets(folder, Path::new("usr"), &mut assets)?;
-    // Debug output quotes these ASCII texts as TOML does.
+    // The format `{:?}` quotes these ASCII strings in the same way as TOML.
     Ok(format!(
         "[package]\nname = \"trodden\"\nversion = {VERSION:?}\nedition = \"2024\"\nlicense = \"MIT OR Apache-2.0\"\n\
             description = {SUMMARY:?}\n\n[workspace]\n\n[package.metadata.deb]\nmaintainer = {:?}\nrevision = \"\"\n\
             section = \"devel\"\npriority = \"optional\"\ndepends = {REQUIRED_PACKAGES:?}\nrecommends = {RECOMMENDED_PACKAGES:?}\n\
             suggests = {SUGGESTED_PACKAGES:?}\nextended-description = {DESCRIPTION:?}\npreserve-symlinks = true\nassets = [\n{assets}]\n",
-        maintainer()
+        find_maintainer()
     ))
 }
 
-/// Adds a line for each file below `folder`/`path`: source, destination, and permissions.
+/// Appends a line to `assets` for each file below `folder`/`path`: its source, its destination, and its permissions.
 fn add_assets(folder: &Path, path: &Path, assets: &mut String) -> Result<()> {
     let mut entries: Vec<_> = fs::read_dir(folder.join(path))?.collect::<Result<_, _>>()?;
     entries.sort_by_key(fs::DirEntry::file_name);
@@ -73,14 +74,14 @@ fn add_assets(folder: &Path, path: &Path, assets: &mut String) -> Result<()> {
             continue;
         }
         let name = path.to_str().with_context(|| format!("the file name {} is not UTF-8", path.display()))?;
-        // The permissions of a link are not used.
+        // cargo-deb ignores the permissions of a link.
         let mode = if metadata.is_symlink() { 0o777 } else { metadata.permissions().mode() & 0o777 };
         let _ = writeln!(assets, "    [{name:?}, {name:?}, \"{mode:o}\"],");
     }
     Ok(())
 }
 
-/// Makes the archive and returns its path. All files in it get the time `seconds` (since 1970).
+/// Makes the relocatable archive and returns its path. All files in it get the modification time `seconds` (since 1970).
 pub fn make_archive(work: &Path, output: &Path, seconds: &str) -> Result<PathBuf> {
     let name = format!("trodden-{VERSION}-x86_64-linux");
     tree::create_tree(&work.join(&name))?;
@@ -92,7 +93,7 @@ pub fn make_archive(work: &Path, output: &Path, seconds: &str) -> Result<PathBuf
     Ok(file)
 }
 
-/// Makes the rpm package with rpmbuild and returns its path, or `None` if rpmbuild is not installed.
+/// Makes the rpm package and returns its path. Returns `None` if rpmbuild is not installed.
 pub fn make_rpm_package(work: &Path, output: &Path, seconds: &str) -> Result<Option<PathBuf>> {
     if !steps::is_on_search_path("rpmbuild") {
         return Ok(None);
@@ -110,8 +111,8 @@ pub fn make_rpm_package(work: &Path, output: &Path, seconds: &str) -> Result<Opt
     Ok(Some(file))
 }
 
-/// Returns the package maintainer, as given by the environment variables that Debian's tools use.
-fn maintainer() -> String {
+/// Returns the package's maintainer, who is named by the same environment variables as for Debian's tools.
+fn find_maintainer() -> String {
     let of = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     match (of("DEBFULLNAME"), of("DEBEMAIL")) {
         (Some(name), Some(address)) => format!("{name} <{address}>"),

@@ -1,4 +1,4 @@
-//! Creates the tree of files that packages and archives contain.
+//! Writes the folder of files that packages and archives contain.
 
 use super::{compile, notices};
 use anyhow::{Context, Result, bail};
@@ -8,30 +8,30 @@ use std::path::Path;
 use std::process::Command;
 use trodden_corpus::steps;
 
-/// Link names that make `trodden` act as a different command.
+/// Names of links to `trodden`. When `trodden` is called by one of these names, it acts as a different command.
 const LINK_NAMES: [&str; 3] = ["trodden-cc", "trodden-c++", "cargo-trodden"];
-/// For each shell, the folder below `share` in which Debian keeps completions.
+/// For each shell, the path below `share` at which Debian installs the completions of commands.
 const COMPLETION_FOLDERS: [(&str, &str); 3] = [
     ("bash", "bash-completion/completions/trodden"),
     ("zsh", "zsh/vendor-completions/_trodden"),
     ("fish", "fish/vendor_completions.d/trodden.fish"),
 ];
-/// The folder for documents, below `share`.
+/// The folder below `share` for licences and documentation.
 const DOCUMENTS_FOLDER: &str = "doc/trodden";
 
 pub fn create_tree(folder: &Path) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
-    let compiled = compile::folder();
+    let compiled = compile::compiled_folder();
     for name in compile::PROGRAMS {
-        copy(&compiled.join(name), &folder.join("bin").join(name), 0o755)?;
+        copy_with_mode(&compiled.join(name), &folder.join("bin").join(name), 0o755)?;
     }
     for name in LINK_NAMES {
         symlink("trodden", folder.join("bin").join(name)).with_context(|| format!("cannot create the link {name}"))?;
     }
     for name in compile::LIBRARIES {
-        copy(&compiled.join(name), &folder.join("lib/trodden").join(name), 0o644)?;
+        copy_with_mode(&compiled.join(name), &folder.join("lib/trodden").join(name), 0o644)?;
     }
     let share = folder.join("share");
     write_manual_pages(&compiled, &share.join("man/man1"))?;
@@ -73,7 +73,7 @@ fn write_documents(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
+fn copy_with_mode(from: &Path, to: &Path, mode: u32) -> Result<()> {
     let bytes = fs::read(from).with_context(|| format!("cannot read {}: run `cargo xtask dist` without --compiled", from.display()))?;
     write_file(to, &bytes, mode)
 }

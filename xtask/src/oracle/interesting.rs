@@ -1,5 +1,5 @@
-//! Compares builds that count only interesting paths with the build that counts all paths. Both must agree on the count of every
-//! interesting path and on the total number of executions of all other paths.
+//! Checks builds that count only interesting paths, by comparing them with a build that counts all paths. Both must agree on the count of
+//! every interesting path, and on the total number of executions of the other paths.
 
 use super::OracleOptions;
 use anyhow::{Context, Result, bail};
@@ -10,7 +10,7 @@ use std::process::Command;
 use trodden_corpus::interesting::InterestingBuilds;
 use trodden_corpus::{Corpus, Input, steps};
 
-/// The parsed output of `trodden-oracle interesting`.
+/// The output of `trodden-oracle interesting`, which compares the two profiles of a program.
 #[derive(Debug, Deserialize)]
 struct OracleFindings {
     functions: usize,
@@ -27,12 +27,13 @@ pub struct OracleRow {
     program: String,
     scheme: String,
     exact: bool,
-    /// `None` if two runs of the build that counts all paths differ, because nothing can be compared then.
+    /// The result of the comparison. `None` if two runs of the build that counts all paths differ: then the program's paths vary from run
+    /// to run, and nothing can be compared.
     found: Option<OracleFindings>,
 }
 
 impl OracleRow {
-    /// Returns true if the scheme claims to be exact but its counts differ.
+    /// Returns true if the counts differ although the scheme claims to be exact.
     pub fn is_wrong(&self) -> bool {
         self.exact && self.found.as_ref().is_some_and(|f| !f.differences.is_empty())
     }
@@ -51,8 +52,8 @@ impl OracleRow {
     }
 }
 
-/// Compares each scheme's build of a program with the build that counts all paths. Fails if a recipe, trodden or the oracle failed, or a
-/// scheme is unknown.
+/// Builds and runs a program with each of the chosen numbering schemes for interesting paths, and compares it with the build that counts
+/// all paths. Fails if a build, a run or the oracle fails, or if a scheme is unknown.
 pub fn check(corpus: &Corpus, program: &str, options: &OracleOptions, oracle: &Path) -> Result<Vec<OracleRow>> {
     let made = InterestingBuilds::prepare(corpus, program, options.input)?;
     let again = made.run_full_again(corpus)?;
@@ -62,7 +63,7 @@ pub fn check(corpus: &Corpus, program: &str, options: &OracleOptions, oracle: &P
         exact,
         found,
     };
-    if !compare(oracle, &made.full, &again)?.differences.is_empty() {
+    if !compare_profiles(oracle, &made.full, &again)?.differences.is_empty() {
         let row = row("", true, None);
         println!("{}", row.describe());
         return Ok(vec![row]);
@@ -76,14 +77,14 @@ pub fn check(corpus: &Corpus, program: &str, options: &OracleOptions, oracle: &P
         };
         let set = format!("{}:{}", options.interesting, made.full.display());
         let counted = made.run(corpus, scheme, &set)?;
-        let row = row(scheme, *exact, Some(compare(oracle, &made.full, &counted)?));
+        let row = row(scheme, *exact, Some(compare_profiles(oracle, &made.full, &counted)?));
         println!("{}", row.describe());
         rows.push(row);
     }
     Ok(rows)
 }
 
-fn compare(oracle: &Path, full: &Path, interesting: &Path) -> Result<OracleFindings> {
+fn compare_profiles(oracle: &Path, full: &Path, interesting: &Path) -> Result<OracleFindings> {
     let text = steps::output(Command::new(oracle).arg("interesting").args([full, interesting]))?;
     serde_json::from_str(&text).context("cannot read the output of `trodden-oracle interesting`")
 }
@@ -115,7 +116,7 @@ pub fn render_page(rows: &[OracleRow], input: Input, interesting: &str) -> Resul
     Ok(out)
 }
 
-/// Numbering schemes for interesting paths. The flag is true if the scheme claims to be exact.
+/// The numbering schemes for interesting paths, each with true if it claims to count exactly.
 const SCHEMES: [(&str, bool); 9] = [
     ("ball-larus", true),
     ("spp", false),

@@ -3,11 +3,11 @@
 //! A session is a block marked `console`. Lines that start with `$ ` are commands; the lines after a command are its output, including
 //! standard error. A line `...` matches any number of lines. Dates, times, durations and the host name may differ. Percentages may differ
 //! by one in the last digit, because the size of the environment influences what the dynamic loader executes. A command may fail only if
-//! the next command is `echo $?`. These comments control the sessions:
+//! the next command is `echo $?`. These comments in a page control its sessions:
 //!
 //! | comment | meaning |
 //! |---|---|
-//! | `<!-- sessions: PACKAGE -->` | The page's sessions run in one copy of these sources, of the corpus or Debian; `none`: no sources |
+//! | `<!-- sessions: PACKAGE -->` | The page's sessions run in a copy of the sources of this corpus program or Debian package, or `none` |
 //! | `<!-- file: NAME -->` | The next block is the content of a file that later sessions need |
 //! | `<!-- session: slow -->` | The next session and those after it take long: `cargo xtask release-check` runs them |
 
@@ -24,9 +24,9 @@ use std::time::Instant;
 use trodden_corpus::Corpus;
 use trodden_corpus::steps;
 
-/// A line in a page that matches any number of lines.
-const OMISSION: &str = "...";
-/// Folders whose pages may contain sessions.
+/// A line that, in the output shown by a page, matches any number of printed lines.
+const OMITTED_LINES: &str = "...";
+/// Folders in whose pages sessions are run. The README's sessions are run as well.
 const PAGE_FOLDERS: [&str; 2] = ["docs/guide/src/", "docs/handbook/src/"];
 
 #[derive(Debug, Args)]
@@ -42,8 +42,8 @@ pub struct SessionOptions {
 }
 
 impl SessionOptions {
-    /// Selects the fast sessions of all pages.
-    pub fn fast() -> SessionOptions {
+    /// Returns the options that select the fast sessions of all pages.
+    pub fn fast_sessions() -> SessionOptions {
         SessionOptions { pages: Vec::new(), slow: false, programs: None }
     }
 
@@ -53,20 +53,20 @@ impl SessionOptions {
     }
 }
 
-/// The programs, folders and sources that all sessions use.
+/// What all sessions use: programs, folders and sources.
 struct SessionEnvironment {
-    /// Folders with the programs that sessions call, and with links to them.
+    /// Folders for the search path of commands: the built programs, and links to them.
     path: Vec<PathBuf>,
-    /// The folder in which the sessions run.
+    /// The folder that contains the working folders of all sessions.
     folder: PathBuf,
-    /// The folder for temporary files of the commands.
+    /// The folder in which commands create temporary files.
     temporary: PathBuf,
-    /// For each package, the folder of its unpacked sources.
+    /// For each package that a page names, the folder of its unpacked sources.
     sources: BTreeMap<String, PathBuf>,
 }
 
-/// Runs the sessions of several pages in parallel. Returns a finding for each command whose output differs from the page. Fails if no page
-/// matches, a page is malformed, sources cannot be fetched, or a command fails.
+/// Runs the sessions of several pages in parallel. Returns a message for each command whose output differs from the page. Fails if no page
+/// matches the options, a page is malformed, sources cannot be fetched, or a command exits with an error that the page does not show.
 pub fn check(options: &SessionOptions) -> Result<Vec<String>> {
     let texts: Vec<(String, String)> = super::read_pages()?.into_iter().filter(|(file, _)| options.selects_page(file)).collect();
     let mut pages = Vec::new();
@@ -96,7 +96,7 @@ pub fn check(options: &SessionOptions) -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Environment variables that cargo commands inherit: they say where toolchains are and how registries are reached.
+/// Environment variables that are passed on to commands that contain `cargo`. They say where toolchains are and how registries are reached.
 const TOOLCHAIN_VARIABLES: [&str; 12] = [
     "CARGO_HOME",
     "RUSTUP_HOME",
@@ -113,7 +113,7 @@ const TOOLCHAIN_VARIABLES: [&str; 12] = [
 ];
 
 impl SessionEnvironment {
-    /// Links the programs, and fetches the sources that the pages need.
+    /// Creates links to the programs, and fetches the sources that the pages need.
     fn prepare(options: &SessionOptions, pages: &[(&str, SessionPage)]) -> Result<SessionEnvironment> {
         let programs = options.programs.clone().unwrap_or_else(|| steps::target_folder().join("debug"));
         let programs = std::path::absolute(&programs).with_context(|| format!("cannot find {}", programs.display()))?;
@@ -147,7 +147,7 @@ impl SessionEnvironment {
                         continue;
                     }
                     let printed;
-                    (status, printed) = self.run(step, &folder, status)?;
+                    (status, printed) = self.run_command(step, &folder, status)?;
                     let shows_status = matches!(all.get(number + 1), Some(SessionStep::Run(next)) if next.command == "echo $?");
                     if status != 0 && !shows_status {
                         bail!("{file}:{}: `{}` failed with status {status}:\n{printed}", step.line, step.command);
@@ -159,7 +159,8 @@ impl SessionEnvironment {
         Ok(findings)
     }
 
-    /// Creates a page's folder. It is empty or, if the page names a package, contains a copy of the package's sources.
+    /// Creates the working folder for a page's sessions. If the page names a package, the folder contains a copy of the package's sources;
+    /// otherwise it is empty.
     fn create_page_folder(&self, file: &str, package: &str) -> Result<PathBuf> {
         let folder = self.folder.join("pages").join(file.replace('/', "-"));
         if folder.exists() {
@@ -172,12 +173,13 @@ impl SessionEnvironment {
         Ok(folder)
     }
 
-    /// Runs a command. Returns its exit status and its output, with standard output and standard error interleaved as they were written.
-    fn run(&self, step: &CommandStep, folder: &Path, status: i32) -> Result<(i32, String)> {
+    /// Runs a command in which `$?` is `status`, the exit status of the previous command. Returns the command's own exit status, and what
+    /// it wrote to standard output and standard error in the order of writing.
+    fn run_command(&self, step: &CommandStep, folder: &Path, status: i32) -> Result<(i32, String)> {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("exec 2>&1; (exit {status}); {}", step.command)]).current_dir(folder).stdin(Stdio::null());
-        // Commands always get the same environment, because each variable adds to the paths that the C library executes. The variables that
-        // cargo sets for this program, in particular, must not reach a command.
+        // All commands get the same environment, because the C library executes different paths if there are more variables. In particular,
+        // commands must not see the variables that cargo sets for this program.
         let inherited = if step.command.contains("cargo") { &TOOLCHAIN_VARIABLES[..] } else { &[] };
         command.env_clear().envs(inherited.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.env("HOME", std::env::var_os("HOME").unwrap_or_else(|| "/".into())).env("TMPDIR", &self.temporary);
@@ -189,7 +191,7 @@ impl SessionEnvironment {
     }
 }
 
-/// Fetches the unmodified sources of a Debian source package or of a corpus crate, as users would unpack them. Returns their folder.
+/// Fetches the unmodified sources of a Debian source package or a corpus program, as users would unpack them. Returns their folder.
 fn fetch_sources(corpus: &Corpus, package: &str) -> Result<PathBuf> {
     if corpus.programs(&[package.to_owned()]).is_err() {
         return corpus.fetch_source(package);
@@ -213,13 +215,13 @@ fn write_file(folder: &Path, name: &str, content: &str) -> Result<()> {
     std::fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Describes the first difference between a step's output and the page; `None` if they match.
+/// Describes the first difference between what a command printed and what the page shows. Returns `None` if they match.
 fn first_difference(file: &str, step: &CommandStep, printed: &str) -> Option<String> {
-    // Empty lines at the end of a block are optional.
+    // Empty lines at the end of the shown or printed output are ignored.
     let actual: Vec<String> = printed.trim_end().lines().map(replace_varying_words).collect();
     let shown = step.expected.iter().rposition(|line| !line.is_empty()).map_or(0, |last| last + 1);
     let expected: Vec<String> = step.expected[..shown].iter().map(|line| replace_varying_words(line)).collect();
-    let parts: Vec<&[String]> = expected.split(|line| line == OMISSION).collect();
+    let parts: Vec<&[String]> = expected.split(|line| line == OMITTED_LINES).collect();
     let (mut at, mut line) = (0, step.line);
     for (number, part) in parts.iter().enumerate() {
         let is_last = number + 1 == parts.len();
@@ -236,7 +238,7 @@ fn first_difference(file: &str, step: &CommandStep, printed: &str) -> Option<Str
         at = start + part.len();
         line += part.len() + 1;
     }
-    // More output may follow the last expected line only if the page ends with an omission.
+    // More lines may be printed after the last shown line only if the page ends with `...`.
     let more = actual.get(at)?;
     Some(format!("{file}:{}: `{}` also prints `{more}`", step.line, step.command))
 }
@@ -245,7 +247,7 @@ fn starts_with_shown_lines(shown: &[String], output: &[String]) -> bool {
     output.len() >= shown.len() && shown.iter().zip(output).all(|(shown, line)| matches_line(shown, line))
 }
 
-/// Compares a line of a page with a printed line. Percentages may differ by one in the last digit.
+/// Returns true if a printed line matches the line that the page shows. Percentages may differ by one in the last digit.
 fn matches_line(shown: &str, printed: &str) -> bool {
     let (shown, printed): (Vec<&str>, Vec<&str>) = (shown.split(' ').collect(), printed.split(' ').collect());
     let has_sign = |at: usize| shown[at].ends_with('%') || shown.get(at + 1).is_some_and(|next| *next == "%");
@@ -258,7 +260,7 @@ fn matches_line(shown: &str, printed: &str) -> bool {
     shown.len() == printed.len() && (0..shown.len()).all(|at| shown[at] == printed[at] || has_sign(at) && is_close(at))
 }
 
-/// Replaces dates, times, durations and the host name by placeholders.
+/// Replaces words that vary from run to run by placeholders: dates, times, durations and the host name.
 fn replace_varying_words(line: &str) -> String {
     const TIME_UNITS: [&str; 5] = ["ns", "us", "ms", "s", "min"];
     let words: Vec<&str> = line.split(' ').collect();
@@ -267,7 +269,7 @@ fn replace_varying_words(line: &str) -> String {
         let digits = word.trim_start_matches('(');
         !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ','))
     };
-    // In tables, durations have three decimal places and no unit.
+    // Numbers with three decimal places are durations in tables, which are printed without a unit.
     let is_seconds = |word: &str| is_number(word) && word.split_once('.').is_some_and(|(_, decimals)| decimals.len() == 3);
     let is_moment = |word: &str| {
         word.len() >= 8

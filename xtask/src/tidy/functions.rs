@@ -1,17 +1,18 @@
-//! Measures functions. A function ends at the first `}` that is indented like the function's first line; rustfmt guarantees this layout.
+//! Measures the length of functions. A function ends at the first `}` with the same indentation as the function's first line, because
+//! rustfmt formats functions in this way.
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct FunctionLength {
     pub name: String,
-    /// Line number of the function's first line, counted from 1.
+    /// Line number of the function's first line. The first line of the file has number 1.
     pub line: usize,
-    /// Number of lines, not counting comments and empty lines.
+    /// Number of lines without comments and empty lines.
     pub code: usize,
-    /// True if a comment inside the function states the reason for its length.
+    /// True if a comment inside the function gives the reason for its length.
     pub has_reason: bool,
 }
 
-/// Measures all functions of a source that rustfmt has formatted, including tests and nested functions.
+/// Measures all functions in a source file formatted by rustfmt, including tests and nested functions.
 pub fn measure_functions(text: &str) -> Vec<FunctionLength> {
     let lines: Vec<&str> = text.lines().collect();
     let is_code = |line: &&&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");

@@ -1,7 +1,7 @@
-//! Maintains `docs/messages.txt`, which lists all messages of the project by crate, so that reviewers see each new message.
+//! Maintains `docs/messages.txt`, a list of all messages of the project by crate. Reviewers see each new message as a change of this file.
 //!
 //! Messages are the texts of errors, warnings and notes: the string literals in `bail!`, `ensure!`, `anyhow!`, `#[error(…)]`, the macros of
-//! the crate `log`, `.context(…)`, `.with_context(…)`, and the programs' functions `note` and `warn`. Tests are skipped.
+//! the crate `log`, `.context(…)`, `.with_context(…)`, and the programs' functions `note` and `warn`. Messages in tests are left out.
 
 use anyhow::{Context, Result};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -11,19 +11,19 @@ use std::fmt::Write;
 use trodden_corpus::steps;
 
 const MESSAGES_FILE: &str = "docs/messages.txt";
-/// Environment variable that makes [`check`] rewrite the file.
+/// Environment variable that makes [`check`] write the list instead of comparing it.
 const BLESS_VARIABLE: &str = "TRODDEN_BLESS";
 const FILE_HEADER: &str = "\
 All messages of the project, by crate. `cargo xtask tidy` compares this file with the sources; `TRODDEN_BLESS=1 cargo xtask tidy` renews it.
 ";
 
-/// Macros whose first string literal is a message.
+/// Macros in which the first string literal is a message.
 const MESSAGE_MACROS: &[&str] = &["bail", "ensure", "anyhow", "error", "warn", "info"];
-/// Functions with a message as an argument: a string literal, or the first string literal inside `format!` or `format_args!`.
+/// Functions that take a message as an argument. It is a string literal, or the first string literal in `format!` or `format_args!`.
 const MESSAGE_FUNCTIONS: &[&str] = &["context", "with_context", "note", "warn"];
 
-/// Compares the file with the messages in the sources (pairs of path and text), or rewrites it if [`BLESS_VARIABLE`] is set. Fails if the
-/// file cannot be written.
+/// Compares the list in the file with the messages in the sources, or rewrites the file if [`BLESS_VARIABLE`] is set. `sources` contains
+/// the path and the text of each source. Fails if the file cannot be written.
 pub fn check(sources: &[(String, String)]) -> Result<Vec<String>> {
     let text = render_messages(sources);
     let path = steps::checkout_root().join(MESSAGES_FILE);
@@ -67,7 +67,7 @@ fn collect_messages(tokens: TokenStream, messages: &mut Vec<String>) {
     for (at, token) in tokens.iter().enumerate() {
         let TokenTree::Group(group) = token else { continue };
         if group.delimiter() == Delimiter::Bracket && is_test_attribute(group.stream()) {
-            // The attribute's item is a test or a module of tests.
+            // The item that follows this attribute is a test or a module of tests.
             return collect_outside_tests(&tokens, messages);
         }
         let before = |distance: usize| at.checked_sub(distance).map(|at| tokens[at].to_string()).unwrap_or_default();
@@ -105,7 +105,8 @@ fn is_test_attribute(attribute: TokenStream) -> bool {
     text == "cfg(test)" || text == "test"
 }
 
-/// Returns the first argument that is a string literal. If `has_condition`, the first argument is a condition and is skipped.
+/// Returns the first argument that is a string literal. If `has_condition` is true, the first argument is a condition such as that of
+/// `ensure!`, and is skipped.
 fn find_message(arguments: TokenStream, has_condition: bool) -> Option<String> {
     let mut is_first = !has_condition;
     for token in arguments {
@@ -123,7 +124,7 @@ fn find_message(arguments: TokenStream, has_condition: bool) -> Option<String> {
     None
 }
 
-/// Returns the message in the first `format!` or `format_args!` of an argument.
+/// Returns the first string literal in the first `format!` or `format_args!` that the argument contains.
 fn find_formatted_message(argument: TokenStream) -> Option<String> {
     let tokens: Vec<TokenTree> = argument.into_iter().collect();
     tokens.iter().enumerate().find_map(|(at, token)| {

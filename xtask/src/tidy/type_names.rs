@@ -1,12 +1,15 @@
-//! Names of types, which are unique, so that a name in any line says which type it is. It relies on rustfmt's layout: a declaration starts
-//! a line, and nothing follows its opening brace, which distinguishes it from C++ in a string.
+//! Checks that no two types have the same name, so that a type's name is unambiguous in any line.
+//!
+//! Declarations are found by the layout that rustfmt produces: a declaration starts a line, and nothing follows its opening brace. C++
+//! declarations in strings have a different layout.
 
 use std::collections::BTreeMap;
 
-/// Names that several types may have, each with the reason.
+/// Names that several types may have, each with the reason why.
 const SHARED_NAMES: [(&str, &str); 1] = [("Cli", "the syntax of a binary's command line, of which each binary has one")];
-/// Folder of the modules of observations, whose types have the same name in each crate that has a part of the observation.
-const OBSERVATIONS: &str = "/src/observe/";
+/// Folder of modules for the kinds of data that a program's instrumentation can record. The modules for the same kind of data in different
+/// crates have types of the same name.
+const OBSERVATION_FOLDER: &str = "/src/observe/";
 
 /// A place in a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,22 +18,22 @@ struct DeclarationPlace {
     line: usize,
 }
 
-/// Returns a line for each type in the sources of crates that has the name of an earlier one.
+/// Returns a message for each type in the crates whose name an earlier type already has.
 pub fn check(sources: &[(String, String)]) -> Vec<String> {
     let mut places: BTreeMap<&str, Vec<DeclarationPlace>> = BTreeMap::new();
     for (file, text) in sources.iter().filter(|(file, _)| file.contains("/src/")) {
-        for (line, name) in declarations(text) {
+        for (line, name) in find_declarations(text) {
             places.entry(name).or_default().push(DeclarationPlace { file: file.clone(), line });
         }
     }
     let is_shared = |name: &str, places: &[DeclarationPlace]| {
-        SHARED_NAMES.iter().any(|(shared, _)| *shared == name) || places.iter().all(|place| place.file.contains(OBSERVATIONS))
+        SHARED_NAMES.iter().any(|(shared, _)| *shared == name) || places.iter().all(|place| place.file.contains(OBSERVATION_FOLDER))
     };
     places.retain(|name, places| !is_shared(name, places));
-    places.iter().flat_map(|(name, places)| findings(name, places)).collect()
+    places.iter().flat_map(|(name, places)| describe_duplicates(name, places)).collect()
 }
 
-fn findings<'a>(name: &'a str, places: &'a [DeclarationPlace]) -> impl Iterator<Item = String> + 'a {
+fn describe_duplicates<'a>(name: &'a str, places: &'a [DeclarationPlace]) -> impl Iterator<Item = String> + 'a {
     let first = &places[0];
     places[1..].iter().map(move |place| {
         let DeclarationPlace { file, line } = place;
@@ -38,21 +41,21 @@ fn findings<'a>(name: &'a str, places: &'a [DeclarationPlace]) -> impl Iterator<
     })
 }
 
-/// Finds the declarations of types, except associated types, in a formatted source. Lines are counted from 1.
-fn declarations(text: &str) -> Vec<(usize, &str)> {
+/// Returns the line numbers and names of all types that a source file declares, except associated types. The first line has number 1.
+fn find_declarations(text: &str) -> Vec<(usize, &str)> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
     for (at, line) in lines.iter().enumerate() {
-        let Some((keyword, name)) = declared_type(line) else { continue };
-        if keyword != "type" || !is_associated(&lines[..at], indentation(line)) {
+        let Some((keyword, name)) = parse_type_declaration(line) else { continue };
+        if keyword != "type" || !is_in_implementation(&lines[..at], indentation(line)) {
             found.push((at + 1, name));
         }
     }
     found
 }
 
-/// Returns the keyword and the name of a type that a line declares.
-fn declared_type(line: &str) -> Option<(&str, &str)> {
+/// If a line declares a type, returns the keyword and the name of the type.
+fn parse_type_declaration(line: &str) -> Option<(&str, &str)> {
     let line = line.trim_start();
     let line = match line.strip_prefix("pub") {
         Some(rest) if rest.starts_with('(') => rest.split_once(") ")?.1,
@@ -70,8 +73,9 @@ fn declared_type(line: &str) -> Option<(&str, &str)> {
     (is_type && is_rust).then_some((keyword, name))
 }
 
-/// Returns true if the block that encloses a line after `before`, with that indentation, is an implementation or a trait.
-fn is_associated(before: &[&str], indent: usize) -> bool {
+/// Returns true if a line is directly inside an implementation or a trait. `before` are the lines before it, and `indent` is its
+/// indentation.
+fn is_in_implementation(before: &[&str], indent: usize) -> bool {
     let is_outer = |line: &&&str| indentation(line) < indent && !["", "{", "where"].contains(&line.trim());
     let is_implementation = |line: &str| line.starts_with("impl") || line.starts_with("trait ");
     let strip = |line: &&str| line.trim_start().trim_start_matches("pub ").trim_start_matches("unsafe ").to_owned();
@@ -87,7 +91,7 @@ mod tests {
     use super::*;
 
     fn names(text: &str) -> Vec<&str> {
-        declarations(text).into_iter().map(|(_, name)| name).collect()
+        find_declarations(text).into_iter().map(|(_, name)| name).collect()
     }
 
     #[test]
@@ -98,7 +102,7 @@ mod tests {
             const C: &str = \"\\\nstruct Guard { int at; };\nunion Word { int word; }\n\";\n// struct Six;\npub use a::structure;\n\
             pub struct Seven {}\nunion Eight {\n    a: u8,\n}\n";
         assert_eq!(names(text), ["One", "Two", "Three", "Four", "Five", "Seven", "Eight"]);
-        assert_eq!(declarations("\n\nstruct A;\n"), [(3, "A")]);
+        assert_eq!(find_declarations("\n\nstruct A;\n"), [(3, "A")]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Possible callees of calls, and the possible behaviour of opaque callees.
+//! Determines the possible callees of calls, and the possible behaviour of opaque callees.
 
 use super::ModelBuilder;
 use super::ObservedCalls;
-use crate::imports::{Assumption, opaque, unversioned};
+use crate::imports::{Assumption, assumed_behaviour, unversioned};
 use trodden_binary::graph::{CallKind, CallSite, CodeCallee, Returns};
 use trodden_witness::{Opaque, ProgramCall, WitnessFunctionId};
 
@@ -21,28 +21,30 @@ impl ModelBuilder<'_> {
         (callees, other)
     }
 
-    /// Whether unwinding may land at an address. Once a run has been observed, only the addresses where unwinding landed count.
+    /// Returns true if execution may resume at an address after unwinding. Once a run has been observed, only the observed addresses are
+    /// possible.
     pub(super) fn may_land_at(&self, place: u64) -> bool {
         self.observed.is_none_or(|o| o.landed.contains(&place))
     }
 
-    /// Returns the assumed behaviour of an imported function called at `address`. A function that throws, but was never observed to throw,
-    /// ends the run.
-    fn import(&self, name: &str, address: u64) -> Opaque {
-        let may = self.image.import(name, self.assumption);
-        let never = opaque(unversioned(name), Assumption::Usual).unwinds && self.observed.is_some_and(|o| !o.throws.contains(&address));
-        Self::unwinding(may, self.unwinds && !never)
+    /// Returns the assumed behaviour of an imported function that is called at `address`. If the function throws, but no throw was observed
+    /// at this call, the model assumes that the call ends the run.
+    fn behaviour_of_import(&self, name: &str, address: u64) -> Opaque {
+        let may = self.image.behaviour_of_import(name, self.assumption);
+        let never =
+            assumed_behaviour(unversioned(name), Assumption::Usual).unwinds && self.observed.is_some_and(|o| !o.throws.contains(&address));
+        Self::restrict_unwinding(may, self.unwinds && !never)
     }
 
-    /// If the program cannot unwind, replaces unwinding with the end of the run.
-    fn unwinding(may: Opaque, unwinds: bool) -> Opaque {
+    /// If the program cannot unwind, replaces the outcome "unwinds" by "ends the run".
+    fn restrict_unwinding(may: Opaque, unwinds: bool) -> Opaque {
         match may.unwinds && !unwinds {
             true => Opaque { unwinds: false, ends_run: may.ends_run || !may.returns, ..may },
             false => may,
         }
     }
 
-    /// The callee of a call. An imported name that a traced file exports refers to that file's function.
+    /// Returns the callee of a call. If the call imports a function that a traced file exports, that function is the callee.
     pub(super) fn resolve_callee(&self, call: &CallSite) -> CodeCallee {
         match &call.callee {
             CodeCallee::Import(name) => {
@@ -52,7 +54,7 @@ impl ModelBuilder<'_> {
         }
     }
 
-    /// Returns a call's traced callees, and the assumed behaviour of the opaque ones.
+    /// Returns the callees of a call that are traced, and the assumed behaviour of those that are not.
     pub(super) fn model_call(&self, call: &CallSite) -> ProgramCall {
         let known = |entry: &u64| self.ids.get(entry).copied();
         let (callees, other) = match &self.resolve_callee(call) {
@@ -60,14 +62,16 @@ impl ModelBuilder<'_> {
                 Some(id) => (vec![id], None),
                 None => (Vec::new(), Some(self.behaviour_of_opaque(*entry))),
             },
-            CodeCallee::Import(name) => (Vec::new(), Some(self.import(name, call.address))),
-            // A callback from another file could not be distinguished from a direct call of a traced function.
+            CodeCallee::Import(name) => (Vec::new(), Some(self.behaviour_of_import(name, call.address))),
+            // Only the observed targets of an indirect tail call are modelled. If callbacks from other files were possible too, the trace
+            // could not distinguish them from direct calls of traced functions.
             CodeCallee::Indirect if call.kind != CallKind::Call && self.observed.is_some() => {
                 self.observed_callees(call, self.observed.expect("it is there"))
             }
-            CodeCallee::Indirect => match opaque("", self.assumption) {
-                // The functions that may be called back include all possible direct callees, and the trace does not distinguish the two.
-                other if other.calls_back => (Vec::new(), Some(Self::unwinding(other, self.unwinds))),
+            CodeCallee::Indirect => match assumed_behaviour("", self.assumption) {
+                // Untraced callees may call back the same functions that the call may enter directly, and the trace does not distinguish
+                // the two.
+                other if other.calls_back => (Vec::new(), Some(Self::restrict_unwinding(other, self.unwinds))),
                 other => (vec![self.dispatcher], Some(other)),
             },
             CodeCallee::OneOf(entries) => {
@@ -78,11 +82,12 @@ impl ModelBuilder<'_> {
         };
         let never = call.returns == Returns::Never;
         let tail = call.kind != CallKind::Call;
-        // If a tail-called function may return, it is assumed not to end the run, and its callbacks go after this function's return.
+        // Callbacks of a tail-called function are modelled after the return of this function. If the callee may return, it is assumed not
+        // to end the run.
         let by_jump = |o: Opaque| Opaque { calls_back: o.calls_back && !o.returns, ends_run: o.ends_run && !o.returns, ..o };
         let other = other.map(|o| if tail { by_jump(o) } else { o });
         let ended = self.observed.is_some_and(|o| o.ended_before.is_some() && o.ended_before == call.return_address);
-        // Functions registered to run at exit are called back.
+        // If the run ended in this call, functions that were registered to run at exit may have been called back from it.
         let other = other.map(|o| Opaque { ends_run: o.ends_run || ended, calls_back: o.calls_back || ended, ..o });
         let other = other.map(|o| if never && o.returns { Opaque { returns: false, ends_run: !o.unwinds, ..o } } else { o });
         ProgramCall { callees, opaque: other, keeps_frame: !tail }

@@ -1,8 +1,10 @@
-//! Runs on other machines. A file describes the sites that each run watches and the run that it repeats. A job of [`trodden_launch`] has
-//! one task per machine, which executes the machine's runs in order and writes their partial traces.
+//! Executes runs on other machines. A file lists the addresses that each run watches, and contains a log of the first run, which the other
+//! runs must repeat. A job of [`trodden_launch`] has one task per machine. The task executes the machine's runs one after another, and
+//! writes their partial traces.
 //!
-//! The file contains the environment and the first run's system call results, so only its owner can read it, and it is removed at the end.
-//! All machines must have the same kernel, C library, program and folder; otherwise runs diverge, and the divergence is reported.
+//! The file contains the environment and the results of the first run's system calls. Only its owner can read it, and it is removed at the
+//! end. All machines must have the same kernel, C library, program and folder. Otherwise runs diverge from the first run, which is
+//! reported.
 
 use super::options::{OtherMachines, RunOptions};
 use super::runs::{RepeatedProgram, RunResult};
@@ -40,11 +42,11 @@ struct MachineRunReport {
     hits: u64,
 }
 
-/// Executes the runs on other machines.
+/// Executes all runs but the first on other machines.
 ///
 /// # Errors
-/// A machine failed; the error includes its output.
-pub fn runs(
+/// A machine failed. The error includes the machine's output.
+pub fn execute_runs_remotely(
     subject: &RepeatedProgram,
     others: &OtherMachines,
     collector: CollectorKind,
@@ -52,7 +54,7 @@ pub fn runs(
     machines: Vec<Vec<usize>>,
     first: &Arc<RunLog>,
 ) -> Result<Vec<RunResult>> {
-    // The working folder is shared by all machines.
+    // The working folder is used because all machines share it.
     let folder = create_folder_in(&others.folder, ".trodden-trace-")?;
     let input = subject.copy_input(&folder.path().join("input"))?;
     let spec = MachinesSpec {
@@ -68,14 +70,14 @@ pub fn runs(
         input,
     };
     serde_json::to_writer(std::io::BufWriter::new(private::create_file(&folder.path().join("spec"))?), &spec)?;
-    launch(folder.path(), others, spec.machines.len())?;
+    launch_job(folder.path(), others, spec.machines.len())?;
     let mut results = Vec::new();
     for machine in 0..spec.machines.len() {
         let done: Vec<MachineRunReport> = serde_json::from_slice(&std::fs::read(result_file(folder.path(), machine))?)?;
         for MachineRunReport { run, outcome, hits } in done {
             let partial = subject.folder_of_partials().join(format!("run-{}.partial", run + 1));
-            std::fs::copy(partial_of_run(folder.path(), run), &partial)?;
-            let seconds = std::fs::read_to_string(partial_of_run(folder.path(), run).with_extension("seconds"))?;
+            std::fs::copy(partial_trace_path(folder.path(), run), &partial)?;
+            let seconds = std::fs::read_to_string(partial_trace_path(folder.path(), run).with_extension("seconds"))?;
             results.push((run, RunResult { outcome, partial, hits, time: Duration::from_secs_f64(seconds.trim().parse()?) }));
         }
     }
@@ -87,11 +89,11 @@ fn result_file(folder: &Path, machine: usize) -> PathBuf {
     folder.join(format!("machine-{machine}"))
 }
 
-fn partial_of_run(folder: &Path, run: usize) -> PathBuf {
+fn partial_trace_path(folder: &Path, run: usize) -> PathBuf {
     folder.join(format!("run-{}.partial", run + 1))
 }
 
-fn launch(folder: &Path, others: &OtherMachines, machines: usize) -> Result<()> {
+fn launch_job(folder: &Path, others: &OtherMachines, machines: usize) -> Result<()> {
     let task = |machine: usize| LaunchTask {
         command: others.worker.iter().cloned().chain([folder.into(), machine.to_string().into()]).collect(),
         environment: Vec::new(),
@@ -123,7 +125,7 @@ fn launch(folder: &Path, others: &OtherMachines, machines: usize) -> Result<()> 
     Ok(())
 }
 
-/// Executes the runs of one machine, and writes their results to the file `result`.
+/// Executes the runs of one machine in a job, and writes their results to the file `result`.
 pub fn run_machine(folder: &Path, machine: usize, result: &Path) -> Result<()> {
     trodden_trace::close_descriptors_in_programs()?;
     let file = File::open(folder.join("spec"))
@@ -141,11 +143,12 @@ pub fn run_machine(folder: &Path, machine: usize, result: &Path) -> Result<()> {
         .get(machine)
         .with_context(|| format!("cannot run the part of machine {machine}: the recording has no such machine"))?
     {
-        // A machine presumed lost may finish after its replacement, so files are written elsewhere and then renamed.
-        let mine = partial_of_run(folder, *run).with_extension(std::process::id().to_string());
-        let ran = subject.worker_run(collector, &spec.profiles[*run], &first, &mine)?;
-        std::fs::write(partial_of_run(folder, *run).with_extension("seconds"), ran.time.as_secs_f64().to_string())?;
-        std::fs::rename(&mine, partial_of_run(folder, *run))?;
+        // If this machine was thought to be lost, its runs may also execute elsewhere. Each attempt therefore writes to files of its own,
+        // and renames them when they are complete.
+        let mine = partial_trace_path(folder, *run).with_extension(std::process::id().to_string());
+        let ran = subject.perform_worker_run(collector, &spec.profiles[*run], &first, &mine)?;
+        std::fs::write(partial_trace_path(folder, *run).with_extension("seconds"), ran.time.as_secs_f64().to_string())?;
+        std::fs::rename(&mine, partial_trace_path(folder, *run))?;
         done.push(MachineRunReport { run: *run, outcome: ran.outcome, hits: ran.hits });
     }
     Ok(std::fs::write(result, serde_json::to_vec(&done)?)?)

@@ -1,4 +1,4 @@
-//! Messages about a recording: opaque functions, missing blocks, and contradictions.
+//! Messages about a recording: opaque functions, missing blocks, and partial traces that contradict the model.
 
 use super::MAX_LISTED;
 use crate::code::TracedCode;
@@ -64,7 +64,7 @@ pub(super) fn describe_unplaced_code(places: &BTreeSet<u64>) -> String {
     format!("executed code that is not in the graphs is missing from the trace: the code after {}{more}", named.join(", "))
 }
 
-/// After a stack switch, resumed functions appear as new calls.
+/// Functions on a stack to which a thread switched back appear in the trace as if they had just been called.
 pub(super) fn describe_stack_switches(switches: u64) -> String {
     let times = plural(switches.into(), "time", "times");
     format!(

@@ -1,8 +1,10 @@
-//! Recording: from a program to its trace.
+//! Records a program's execution as a trace.
 //!
-//! Phases: recover the graphs of the code, and list the functions that stay opaque; perform a first run without witnesses, and record its
-//! input, system call results and output; place and distribute witnesses, and check the pairwise condition; perform one run per profile,
-//! and compare it with the first run; merge the partial traces. If they contradict the assumptions about opaque functions, try weaker ones.
+//! A recording with several runs has these phases: Recover the graphs of the code, and list the functions whose inside cannot be traced.
+//! Run the program once, and record its input, system call results and output. Decide which blocks each run watches, and check that this
+//! determines the execution. Repeat the first run once for each set of blocks, and check that nothing differs. Merge the partial traces. If
+//! they contradict the assumptions about untraced functions, the last three phases are repeated with weaker assumptions.
+//!
 //! The process must have called [`trodden_trace::command::in_tracer`] before.
 
 mod children;
@@ -48,17 +50,17 @@ use trodden_trace::{
 };
 use trodden_witness::{DistributionStrategy, Weights};
 
-/// The assumptions to try, in this order.
+/// The assumptions about untraced functions, in the order in which they are tried.
 const OPAQUE_FUNCTION_ASSUMPTIONS: [Assumption; 3] = [Assumption::Usual, Assumption::CallBack, Assumption::Anything];
 const MAX_OBSERVING_RUNS: usize = 12;
 const MAX_LISTED: usize = 8;
-/// Note for traces of code that uses the vDSO, which is hidden from the program.
+/// Note for traces of a program that uses the vDSO, which several runs hide from it.
 const HIDDEN_VDSO: &str = "the kernel's vDSO was hidden from the program so that its clock can be replayed: code that looks for it took \
      another path than it does without trodden. Pass `--no-repeat time` to leave the vDSO visible";
 
 const ONLY_CALLS: &str = "the trace contains only calls and returns: blocks with calls, and blocks where functions begin or end";
 
-/// Rejects options that require several runs, before any file is read.
+/// Returns an error if options are given that make sense only for several runs. Called before any file is read.
 fn reject_multi_run_options(options: &RecordOptions, host: &RecordingHost) -> Result<()> {
     let plan = &options.plan;
     let asked = [
@@ -80,7 +82,7 @@ fn reject_multi_run_options(options: &RecordOptions, host: &RecordingHost) -> Re
     }
 }
 
-/// Checks the files named by options before the program runs, since the effects of a run cannot be undone.
+/// Checks the files that options name. This is done before the program runs, because the effects of a run cannot be undone.
 fn check_files(options: &RecordOptions) -> Result<()> {
     let process = options.run.process;
     ensure!(process.is_none() || options.plan.runs == 1, "--pid traces a running process, which cannot be run again. Omit --runs");
@@ -98,8 +100,8 @@ fn check_files(options: &RecordOptions) -> Result<()> {
     Ok(())
 }
 
-/// Returns the default collector: trampolines if they work, otherwise breakpoints. In a running process, breakpoints are always used, since
-/// each changes only one byte.
+/// Returns the default collector: trampolines if they work here, and breakpoints otherwise. In a running process, breakpoints are always
+/// used, because each of them changes only one byte of code.
 fn default_collector(options: &RunOptions, host: &RecordingHost) -> CollectorKind {
     if options.process.is_some() {
         return CollectorKind::Ptrace;
@@ -123,19 +125,20 @@ pub struct PreparedRecording<'a> {
     is_single: bool,
     files: TracedFiles,
     image: ImportingImage,
-    /// The graphs of the files, with blocks cut at calls.
+    /// The graphs of the files. Blocks are cut after calls.
     graphs: ProgramGraph,
-    /// Starts of the blocks that are pieces of longer blocks.
+    /// Start addresses of the blocks that are parts of a longer block, after a cut.
     pieces: HashSet<u64>,
-    /// Jump targets that runs have shown.
+    /// Jumps and their targets that runs have shown, and that the graphs would otherwise lack.
     observed: BTreeSet<GraphObservation>,
-    /// Addresses at which blocks are cut in addition to calls.
+    /// Addresses at which blocks are cut, other than those after calls.
     extra_cuts: BTreeSet<u64>,
     /// Contains the partial traces unless `--keep` specifies a folder for them.
     _temporary: TemporaryFolder,
 }
 
-/// The graphs of the files with the observed jumps, cut at calls, and the starts of the pieces.
+/// Builds the graphs of the files with the observed jumps, and cuts their blocks after calls. Also returns the start addresses of the
+/// pieces after cuts.
 fn cut_graphs(
     files: &TracedFiles,
     image: &ImportingImage,
@@ -150,10 +153,11 @@ fn cut_graphs(
 }
 
 impl<'a> PreparedRecording<'a> {
-    /// Examines the program and saves its input. Runs nothing, except to test whether the collector works.
+    /// Reads the program's files and saves its input. Does not run the program, but may run another one to test whether the collector
+    /// works.
     ///
     /// # Errors
-    /// The program cannot be traced with these options, or a specified file does not exist.
+    /// The program cannot be traced with these options, or a file that they name does not exist.
     pub fn new(options: &'a RecordOptions, host: &'a RecordingHost<'a>) -> Result<Self> {
         let is_single = options.plan.runs == 1 || options.run.collector == Some(CollectorKind::SingleStep);
         if is_single {
@@ -173,14 +177,14 @@ impl<'a> PreparedRecording<'a> {
         let (observed, extra_cuts) = (BTreeSet::new(), BTreeSet::new());
         let (graphs, pieces) = cut_graphs(&files, &image, &observed, &extra_cuts)?;
         if !is_single {
-            // The first run uses breakpoints.
+            // The first of several runs always uses breakpoints.
             PtraceBreakpoints.check_files(&subject.executable, &subject.libraries)?;
         }
         let _temporary = temporary;
         Ok(Self { options, host, subject, kind, is_single, files, image, graphs, pieces, observed, extra_cuts, _temporary })
     }
 
-    /// Records the trace. Returns the exit status of the program as a shell reports it.
+    /// Records the trace. Returns the exit status of the program, as a shell reports it.
     ///
     /// # Errors
     /// The runs diverge, or the trace cannot be written.
@@ -189,17 +193,17 @@ impl<'a> PreparedRecording<'a> {
         if self.is_single { self.record_one_run(collector, true) } else { self.record_several_runs(collector) }
     }
 
-    /// Plans the witnesses of each run, and passes the plan to `show`. The program runs only if weights are measured by a first run
-    /// ([`WeightsFrom::FirstRun`]).
+    /// Decides which blocks each run watches, and passes this plan to `show`. The program is run only if execution frequencies are to be
+    /// measured ([`WeightsFrom::FirstRun`]).
     ///
     /// # Errors
-    /// No distribution determines the execution, or `show` fails.
+    /// No distribution determines the execution, or `show` returns an error.
     pub fn plan<T>(mut self, show: impl FnOnce(&Planner, &DistributionPlan) -> Result<T>) -> Result<T> {
-        self.find_replaceable(&|_, doubt| is_uncertain_jump(doubt));
+        self.update_replaceable_blocks(&|_, doubt| is_uncertain_jump(doubt));
         let observed = self.is_single.then(ObservedCalls::default);
-        let (model, code) = self.planned_model(OPAQUE_FUNCTION_ASSUMPTIONS[0], observed.as_ref())?;
-        let weights = self.weights(&model, None)?;
-        let planner = self.planner(&model, &code, self.kind.collector(), &weights);
+        let (model, code) = self.build_planning_model(OPAQUE_FUNCTION_ASSUMPTIONS[0], observed.as_ref())?;
+        let weights = self.execution_weights(&model, None)?;
+        let planner = self.create_planner(&model, &code, self.kind.collector(), &weights);
         let plan = if self.is_single { DistributionPlan::watch_all_blocks(&model, &code, &weights) } else { planner.plan()? };
         show(&planner, &plan)
     }
@@ -209,11 +213,11 @@ impl<'a> PreparedRecording<'a> {
         Ok(())
     }
 
-    fn find_replaceable(&mut self, leads_elsewhere: &dyn Fn(u64, &Doubt) -> bool) {
+    fn update_replaceable_blocks(&mut self, leads_elsewhere: &dyn Fn(u64, &Doubt) -> bool) {
         (self.subject.blocks, self.subject.guarded) = replaceable_blocks(&self.graphs, &self.pieces, leads_elsewhere);
     }
 
-    fn model(&self, assumption: Assumption, observed: Option<&ObservedCalls>) -> Result<(WitnessModel, TracedCode)> {
+    fn build_model_and_code(&self, assumption: Assumption, observed: Option<&ObservedCalls>) -> Result<(WitnessModel, TracedCode)> {
         let model = build_model(&self.graphs, &self.image, &self.options.opaque, assumption, observed)?;
         let traced: std::collections::HashSet<usize> = model.functions.iter().flatten().copied().collect();
         let code = TracedCode::new(self.graphs.clone(), |f| traced.contains(&f));
@@ -221,8 +225,8 @@ impl<'a> PreparedRecording<'a> {
     }
 
     /// Builds the model that is used to plan and merge several runs. With `--calls`, it contains only calls and returns.
-    fn planned_model(&self, assumption: Assumption, observed: Option<&ObservedCalls>) -> Result<(WitnessModel, TracedCode)> {
-        let (model, code) = self.model(assumption, observed)?;
+    fn build_planning_model(&self, assumption: Assumption, observed: Option<&ObservedCalls>) -> Result<(WitnessModel, TracedCode)> {
+        let (model, code) = self.build_model_and_code(assumption, observed)?;
         if !self.options.plan.calls {
             return Ok((model, code));
         }
@@ -231,9 +235,9 @@ impl<'a> PreparedRecording<'a> {
         Ok((model, code))
     }
 
-    /// Performs the first run, and repeats it as long as it reveals jump targets that the graphs lack.
-    fn first_run(&mut self, notes: &mut Vec<String>) -> Result<FirstRun> {
-        let mut first = self.subject.first_run(&observed_jumps(&self.graphs), &Unwinding::from_graphs(&self.graphs), None, true)?;
+    /// Performs the first run. Repeats it with corrected graphs as long as it jumps to targets that the graphs lack.
+    fn perform_first_run(&mut self, notes: &mut Vec<String>) -> Result<FirstRun> {
+        let mut first = self.subject.perform_first_run(&observed_jumps(&self.graphs), &Unwinding::from_graphs(&self.graphs), None, true)?;
         for _ in 0..MAX_OBSERVING_RUNS {
             let new: Vec<GraphObservation> = first
                 .targets
@@ -252,13 +256,13 @@ impl<'a> PreparedRecording<'a> {
                 return Ok(first);
             }
             let log = Some(Arc::new(first.outcome.log.clone()));
-            let again = self.subject.first_run(&observed_jumps(&self.graphs), &Unwinding::from_graphs(&self.graphs), log, false)?;
+            let again = self.subject.perform_first_run(&observed_jumps(&self.graphs), &Unwinding::from_graphs(&self.graphs), log, false)?;
             first = FirstRun { outcome: first.outcome, ..again };
         }
         bail!("the program's indirect jumps reach different targets in each run, so runs cannot be merged. Pass `--collector single-step`")
     }
 
-    fn observed_calls(&self, first: &FirstRun) -> ObservedCalls {
+    fn collect_observed_calls(&self, first: &FirstRun) -> ObservedCalls {
         let (targets, throws, landed) = (first.targets.clone(), first.throws.clone(), first.landed.clone());
         let after = landed.first().copied().filter(|_| landed.len() == 1);
         let twice = Unwinding::from_graphs(&self.graphs).twice;
@@ -269,21 +273,21 @@ impl<'a> PreparedRecording<'a> {
 
     fn record_several_runs(&mut self, collector: &dyn Collector) -> Result<u8> {
         let mut notes = Vec::new();
-        let first = self.first_run(&mut notes)?;
+        let first = self.perform_first_run(&mut notes)?;
         check_repeatable(&first)?;
-        let observed = self.observed_calls(&first);
-        let (mut model, mut code) = self.planned_model(OPAQUE_FUNCTION_ASSUMPTIONS[0], Some(&observed))?;
+        let observed = self.collect_observed_calls(&first);
+        let (mut model, mut code) = self.build_planning_model(OPAQUE_FUNCTION_ASSUMPTIONS[0], Some(&observed))?;
         report_opaque_functions(&model);
         let log = Arc::new(first.outcome.log.clone());
-        // The first run has shown the targets of uncertain jumps.
+        // The first run has shown where the other uncertain jumps lead.
         let leads_elsewhere = |_, doubt: &Doubt| *doubt == Doubt::UnresolvedJump;
-        self.find_replaceable(&leads_elsewhere);
+        self.update_replaceable_blocks(&leads_elsewhere);
         for (number, assumption) in OPAQUE_FUNCTION_ASSUMPTIONS.into_iter().enumerate() {
             if number > 0 {
-                (model, code) = self.planned_model(assumption, Some(&observed))?;
+                (model, code) = self.build_planning_model(assumption, Some(&observed))?;
             }
-            let weights = self.weights(&model, Some(&log))?;
-            let plan = match self.planner(&model, &code, collector, &weights).plan() {
+            let weights = self.execution_weights(&model, Some(&log))?;
+            let plan = match self.create_planner(&model, &code, collector, &weights).plan() {
                 Ok(plan) => plan,
                 Err(error) => match error.downcast::<UnrealizablePlan>() {
                     Ok(UnrealizablePlan { what, replaceable: true, .. }) => return self.fall_back_to_one_run(&what, collector),
@@ -295,11 +299,11 @@ impl<'a> PreparedRecording<'a> {
             check_repetition(&results, first.outcome.followed.ending)?;
             notes.extend(truncated_runs(&results, first.outcome.followed.ending));
             let partials: Vec<PathBuf> = results.iter().map(|r| r.partial.clone()).collect();
-            let mut writer = self.writer(&model, &code, collector, results.len() as u32)?;
+            let mut writer = self.create_writer(&model, &code, collector, results.len() as u32)?;
             match merge(&model, &code, &plan.distribution, &partials, &plan.sites, &mut writer) {
                 Ok(merged) => {
                     notes.extend(model.reduced_from.is_some().then(|| ONLY_CALLS.to_owned()));
-                    let runs = plan.sites.iter().zip(&results).map(|(s, r)| run_about(s, r)).collect();
+                    let runs = plan.sites.iter().zip(&results).map(|(s, r)| describe_run(s, r)).collect();
                     return self.finish(writer, merged, &first.outcome.followed, runs, notes);
                 }
                 Err(MergeError::File(error)) => return Err(error),
@@ -322,10 +326,10 @@ impl<'a> PreparedRecording<'a> {
     fn execute_plan(&self, plan: &DistributionPlan, collector: &dyn Collector, first: &Arc<RunLog>) -> Result<Vec<RunResult>> {
         let machines = plan.runs_by_machine(self.options.plan.machines.is_some());
         match &self.host.machines {
-            None => self.subject.runs(collector, &plan.sites, &machines, first, self.options.jobs),
+            None => self.subject.perform_runs(collector, &plan.sites, &machines, first, self.options.jobs),
             Some(others) => {
                 ensure!(self.host.fresh_folder.is_none(), "--fresh-folder works on this machine only. Omit --fresh-folder or --engine");
-                machines::runs(&self.subject, others, self.kind, &plan.sites, machines, first)
+                machines::execute_runs_remotely(&self.subject, others, self.kind, &plan.sites, machines, first)
             }
         }
     }
@@ -335,8 +339,8 @@ impl<'a> PreparedRecording<'a> {
         self.record_one_run(collector, false)
     }
 
-    /// Describes the step that the graph lacks, which a run that watches every block reveals. Returns `otherwise` if the graph has all
-    /// steps.
+    /// Runs the program once more, watching every block, to find a step that is missing from the graphs, and describes it. Returns
+    /// `otherwise` if no step is missing.
     fn explain_contradiction(
         &self,
         model: &WitnessModel,
@@ -346,7 +350,7 @@ impl<'a> PreparedRecording<'a> {
     ) -> Result<String> {
         let sites = code.addresses();
         let collector = if collector.max_sites().is_none() { collector } else { &PtraceBreakpoints };
-        let result = self.subject.single_run(collector, &sites, &[], false)?;
+        let result = self.subject.perform_single_run(collector, &sites, &[], false)?;
         let partial = PartialTrace::open(&result.partial)?;
         let addresses = partial.stream(ThreadNumber(0)).map_while(Result::ok).map(|site| sites[site as usize]);
         let name = |address: u64| code.block_at(address).map_or("", |block| code.name(code.function_of(block)));
@@ -360,7 +364,7 @@ impl<'a> PreparedRecording<'a> {
         })
     }
 
-    fn planner<'b>(
+    fn create_planner<'b>(
         &'b self,
         model: &'b WitnessModel,
         code: &'b TracedCode,
@@ -370,12 +374,12 @@ impl<'a> PreparedRecording<'a> {
         Planner { options: &self.options.plan, model, code, weights, max_sites: collector.max_sites(), hash: self.files.hash() }
     }
 
-    /// Returns the execution frequencies of blocks from the requested source: estimates, a separate run, or a trace.
-    fn weights(&self, model: &WitnessModel, log: Option<&Arc<RunLog>>) -> Result<Weights> {
+    /// Returns the execution frequencies of blocks from the source that the user has chosen: estimates, a separate run, or a trace.
+    fn execution_weights(&self, model: &WitnessModel, log: Option<&Arc<RunLog>>) -> Result<Weights> {
         if let Some((whole, calls)) = model.reduced_from.as_deref() {
-            return Ok(calls.weights(&self.weights(whole, log)?));
+            return Ok(calls.weights(&self.execution_weights(whole, log)?));
         }
-        let estimate = weights::estimate(model, &self.graphs);
+        let estimate = weights::estimate_weights(model, &self.graphs);
         match &self.options.weights {
             WeightsFrom::Static => Ok(estimate),
             WeightsFrom::Trace(path) => Ok(Executions::from_trace(path, self.files.hash())?.weights(model, &self.graphs)),
@@ -383,15 +387,15 @@ impl<'a> PreparedRecording<'a> {
                 let watched = weights::measured_sites(model);
                 let sites: Vec<u64> = watched.iter().map(|w| w.0).collect();
                 let usual = default_collector(&self.options.run, self.host).collector();
-                let counts = self.subject.counting_run(usual, &sites, log.cloned())?;
+                let counts = self.subject.perform_counting_run(usual, &sites, log.cloned())?;
                 let measured = watched.iter().zip(counts).map(|((_, witness), n)| (*witness, n as f64)).collect();
                 Ok(estimate.corrected(&model.program, &measured))
             }
         }
     }
 
-    fn writer(&self, model: &WitnessModel, code: &TracedCode, collector: &dyn Collector, runs: u32) -> Result<TraceWriter> {
-        let (blocks, files) = code.blocks_about(&self.files)?;
+    fn create_writer(&self, model: &WitnessModel, code: &TracedCode, collector: &dyn Collector, runs: u32) -> Result<TraceWriter> {
+        let (blocks, files) = code.describe_blocks(&self.files)?;
         let about = TraceDescription {
             command: self.options.run.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             image: self.subject.executable.path.display().to_string(),
@@ -402,16 +406,16 @@ impl<'a> PreparedRecording<'a> {
                 None => collector.name().to_owned(),
             },
             runs,
-            functions: code.functions_about(&self.files),
+            functions: code.describe_functions(&self.files),
             blocks,
-            edges: code.edges_about(),
+            edges: code.collect_edges(),
             files,
             opaque: model.opaque.clone(),
         };
         Ok(TraceWriter::create(&self.options.output, &about)?)
     }
 
-    /// Writes the trace's end, and reports what was recorded.
+    /// Writes the end of the trace, and reports what was recorded.
     fn finish(
         &self,
         writer: TraceWriter,
@@ -473,13 +477,13 @@ fn exit_status(followed: &Followed) -> u8 {
     }
 }
 
-/// The exit status, as a shell reports it, of a process that outlived its trace.
+/// Returns the exit status of a process, as a shell reports it. The process ran on after its trace had ended.
 fn shell_status(status: Option<i32>) -> u8 {
     use std::os::unix::process::ExitStatusExt;
     let status = status.map(std::process::ExitStatus::from_raw);
     status.and_then(|s| s.code().or_else(|| s.signal().map(|signal| 128 + signal))).unwrap_or(0) as u8
 }
 
-fn run_about(sites: &[u64], result: &RunResult) -> RunInfo {
+fn describe_run(sites: &[u64], result: &RunResult) -> RunInfo {
     RunInfo { sites: sites.len() as u64, hits: result.hits, seconds: result.time.as_secs_f64() }
 }

@@ -1,14 +1,16 @@
-//! A single run that watches all blocks (`trodden trace record --runs 1`). It is never repeated, since its effects cannot be undone. The
-//! run may reach code that the graphs lack. If the run was single-stepped, the recorded instructions reveal this code afterwards;
-//! otherwise, its blocks are missing, and the trace says so.
+//! Records a single run that watches all blocks (`trodden trace record --runs 1`). The run is never repeated, because its effects cannot be
+//! undone.
+//!
+//! The run may reach code that the graphs lack. If it was single-stepped, the recorded instructions show this code afterwards. Otherwise
+//! the trace lacks its blocks, and contains a note about that.
 
 use super::messages::{
     describe_missing_blocks, describe_new_targets, describe_stack_switches, describe_unplaced_code, report_opaque_functions,
 };
-use super::{Assumption, PreparedRecording, run_about};
+use super::{Assumption, PreparedRecording, describe_run};
 use crate::code::TracedCode;
 use crate::jumps::{functions_that_may_switch_stacks, has_edge, is_uncertain_jump, stack_switching_blocks, uncertain_jumps};
-use crate::merge::{MergedTrace, ReplayResults, RunHits};
+use crate::merge::{MergedTrace, ReplayInput, ReplayResults};
 use crate::model::ObservedCalls;
 use crate::replay::ReplayedCode;
 use crate::returns::{cut_blocks, unwatched_pieces};
@@ -25,33 +27,35 @@ impl PreparedRecording<'_> {
         // Length: one run, from its sites to its trace.
         let mut notes = Vec::new();
         let steps = collector.name() == "single-step";
-        let (mut model, mut code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
+        let (mut model, mut code) = self.build_model_and_code(Assumption::Usual, Some(&ObservedCalls::default()))?;
         let (sites, jumps, blocks) = self.sites_of_one_run(&code, steps);
         check_site_count(sites.len(), collector)?;
         if !self.options.is_child() {
             report_opaque_functions(&model);
         }
-        // The collector knows where these jumps lead before they lead there.
-        self.find_replaceable(&|at, doubt| is_uncertain_jump(doubt) && jumps.binary_search(&at).is_err());
+        // The collector determines the target of each of these jumps before it is executed, so it can handle a target in the middle of
+        // replaced code.
+        self.update_replaceable_blocks(&|at, doubt| is_uncertain_jump(doubt) && jumps.binary_search(&at).is_err());
         let watched = &sites[..blocks];
         self.subject.unwatched = self.pieces.iter().copied().filter(|piece| watched.binary_search(piece).is_err()).collect();
         let (result, mut has_learned, mut written);
         let mut first = None;
         if steps {
-            result = self.subject.single_run(collector, &sites, &jumps, shows)?;
+            result = self.subject.perform_single_run(collector, &sites, &jumps, shows)?;
             has_learned = self.cut_at_early_exits(&result.outcome.followed);
             written = None;
         } else {
-            let mut writer = self.writer(&model, &code, collector, 1)?;
+            let mut writer = self.create_writer(&model, &code, collector, 1)?;
             let known = self.replayed_code(&code, Some(watched), None);
-            let hits = RunHits { code: &known, sites: &sites, blocks, steps };
+            let hits = ReplayInput { code: &known, sites: &sites, blocks, steps };
             let replay;
             let keeps_hits = self.options.keep.is_some();
             let replay_live = |live| hits.replay_live(live, &mut writer);
-            (result, replay) = self.subject.live_run(collector, (&sites, &jumps), (shows, keeps_hits), replay_live)?;
+            (result, replay) = self.subject.perform_live_run(collector, (&sites, &jumps), (shows, keeps_hits), replay_live)?;
             let followed = &result.outcome.followed;
             has_learned = self.cut_at_early_exits(followed);
-            // Interruptions by signals and code changes are known only now. If there were any, the hits are replayed once more.
+            // Which instructions signals interrupted, and which code the program changed, is known only after the run. If there were any,
+            // the trace is replayed again with this knowledge.
             let is_whole = !has_learned && followed.handled_signals.is_empty() && followed.released_code().next().is_none();
             if is_whole {
                 let replayed = replay.finish(&followed.stacks, &mut writer)?;
@@ -71,12 +75,12 @@ impl PreparedRecording<'_> {
             }
         }
         if has_learned {
-            (model, code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
+            (model, code) = self.build_model_and_code(Assumption::Usual, Some(&ObservedCalls::default()))?;
         }
         if written.is_none() {
-            let mut writer = self.writer(&model, &code, collector, 1)?;
+            let mut writer = self.create_writer(&model, &code, collector, 1)?;
             let known = self.replayed_code(&code, (!steps).then_some(watched), Some(followed));
-            let hits = RunHits { code: &known, sites: &sites, blocks, steps };
+            let hits = ReplayInput { code: &known, sites: &sites, blocks, steps };
             let replayed = match (partial, first) {
                 (Some(partial), _) => hits.replay(&partial, &followed.stacks, &mut writer)?,
                 (None, Some((trace, jumps))) => hits.replay_again(&trace, jumps, &followed.stacks, &mut writer)?,
@@ -87,17 +91,18 @@ impl PreparedRecording<'_> {
         let (writer, replayed) = written.expect("it is written live or afterwards");
         notes.extend(self.notes_of_one_run(&code, replayed, &unplaced));
         let truncated = !matches!(followed.ending, FollowEnding::Exited(_));
-        let runs = vec![run_about(watched, &result)];
+        let runs = vec![describe_run(watched, &result)];
         let merged = MergedTrace { truncated, open: Vec::new() };
         self.finish(writer, merged, followed, runs, notes)
     }
 
-    /// The addresses that the run watches (all blocks, followed by the jumps whose targets are recorded), these jumps, and the number of
-    /// watched addresses that are blocks.
+    /// Returns the addresses that the run watches (blocks, followed by jumps whose targets are recorded), the jumps among them, and the
+    /// number of blocks among them.
     fn sites_of_one_run(&self, code: &TracedCode, steps: bool) -> (Vec<u64>, Vec<u64>, usize) {
         let jumps = if steps { Vec::new() } else { uncertain_jumps(&self.graphs) };
         let other_stack = functions_that_may_switch_stacks(&self.graphs, &self.image, code, &stack_switching_blocks(code, &self.files));
-        // A signal handler may skip a trapping instruction and resume in the middle of a block.
+        // Functions with trapping instructions are excluded, because a signal handler may skip such an instruction and resume in the middle
+        // of a block.
         let traps = |block| code.graph_of(block).0.blocks.iter().any(|b| b.end == BlockEnd::Stop);
         let returns = |entry| code.block_at(entry).is_some_and(|b| !other_stack.contains(&code.function_of(b)) && !traps(b));
         let unwatched = unwatched_pieces(&self.graphs, &self.image, &self.pieces, &returns);
@@ -109,7 +114,7 @@ impl PreparedRecording<'_> {
     }
 
     fn notes_of_one_run(&self, code: &TracedCode, replayed: ReplayResults, unplaced: &BTreeSet<u64>) -> Vec<String> {
-        // A block may be watched even though it has no known predecessors.
+        // A target is not missing if it is a block that is watched, even if the block has no known predecessors.
         let is_missing = |target: &(u64, u64)| !has_edge(&self.graphs, *target) && code.block_at(target.1).is_none();
         let unknown: Vec<(u64, u64)> = replayed.targets.into_iter().filter(is_missing).collect();
         let missing = (!unknown.is_empty()).then(|| describe_missing_blocks(code, &unknown));
@@ -117,8 +122,8 @@ impl PreparedRecording<'_> {
         missing.into_iter().chain(unplaced).chain((replayed.switches > 0).then(|| describe_stack_switches(replayed.switches))).collect()
     }
 
-    /// The input for replaying a run that watched the blocks at some addresses, or single-stepped if `watched` is `None`. `followed` is
-    /// the record of the run once it has ended.
+    /// Returns the input for replaying a run. `watched` contains the addresses of the blocks that it watched, and is `None` if it was
+    /// single-stepped. `followed` is given once the run has ended.
     fn replayed_code<'c>(&self, code: &'c TracedCode, watched: Option<&[u64]>, followed: Option<&Followed>) -> ReplayedCode<'c> {
         let is_unwatched = |piece: &u64| watched.is_some_and(|watched| watched.binary_search(piece).is_err());
         let unwatched = self.pieces.iter().copied().filter(is_unwatched).filter_map(|piece| code.block_at(piece)).collect();
@@ -129,7 +134,8 @@ impl PreparedRecording<'_> {
         ReplayedCode { code, unwatched, switching, interrupted, changed }
     }
 
-    /// Cuts blocks that may have been left in their middle: by a fault that ended the program, or by a signal handler that may not return.
+    /// Cuts blocks that the execution may have left in the middle, because of a fault that ended the program or a signal handler that did
+    /// not return. Returns true if any block was cut.
     fn cut_at_early_exits(&mut self, followed: &Followed) -> bool {
         let is_killed = matches!(followed.ending, FollowEnding::Killed(_));
         let mut faults: BTreeSet<u64> = if is_killed { followed.stack.first().copied().into_iter().collect() } else { BTreeSet::new() };
@@ -146,12 +152,14 @@ impl PreparedRecording<'_> {
         has_cut
     }
 
-    /// Extends the graphs with facts from the executed instructions: targets of jumps, calls and returns at which no block starts, and
-    /// targets of uncertain jumps. Adds executed addresses that no block can contain to `unplaced`. Returns true if the graphs changed.
+    /// Adds to the graphs what the executed instructions of a single-stepped run show: targets of jumps, calls and returns at which no
+    /// block starts, and targets of uncertain jumps. Adds executed addresses that fit no block to `unplaced`. Returns true if the graphs
+    /// have changed.
     fn learn_from_steps(&mut self, steps: &PartialTrace, notes: &mut Vec<String>, unplaced: &mut BTreeSet<u64>) -> Result<bool> {
         let jumps = uncertain_jumps(&self.graphs);
         let known = GraphCodeIndex::new(&self.graphs);
-        // After a jump to a library function, the next traced instruction is the caller's return address, which is not the jump's target.
+        // A jump to a library function is followed by the instruction at the caller's return address, because the library is not traced.
+        // Such an address is not a target of the jump.
         let returns: HashSet<u64> = self.graphs.functions.iter().flat_map(|f| &f.calls).filter_map(|call| call.return_address).collect();
         let before = self.observed.clone();
         let (mut new, mut cuts) = (0, 0);
@@ -201,7 +209,7 @@ fn check_site_count(sites: usize, collector: &dyn Collector) -> Result<()> {
 
 struct GraphCodeIndex {
     block_starts: HashSet<u64>,
-    /// The ranges covered by blocks, ascending, with adjacent ranges joined.
+    /// Address ranges of all blocks in ascending order. Adjacent ranges are joined.
     covered: Vec<Range<u64>>,
 }
 

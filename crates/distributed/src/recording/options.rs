@@ -1,4 +1,4 @@
-//! Options and environment of a recording.
+//! Options of a recording, and what it needs from the process that starts it.
 
 use crate::plan::DistributionPlanOptions;
 use serde::{Deserialize, Serialize};
@@ -15,20 +15,20 @@ pub struct RecordOptions {
     pub run: RunOptions,
     /// The file to write the trace to.
     pub output: PathBuf,
-    /// Options for distributing witnesses over the runs.
+    /// How many runs there are, and how witnesses are distributed over them.
     pub plan: DistributionPlanOptions,
-    /// Source of the execution frequencies that determine where witnesses are placed.
+    /// Where the execution frequencies come from that determine the placement of witnesses.
     pub weights: WeightsFrom,
-    /// Names of functions that are not traced inside.
+    /// Names of functions whose inside is not to be traced.
     pub opaque: Vec<String>,
-    /// Maximum number of concurrent runs; by default one per core.
+    /// Maximum number of concurrent runs; `None` means one per core.
     pub jobs: Option<usize>,
-    /// A folder for the partial traces; by default, they are removed.
+    /// Folder in which partial traces are kept; `None` means that they are removed.
     pub keep: Option<PathBuf>,
     /// If the processes that the program creates are traced as well: the path of the first trace, to which the names of all others add a
     /// process ID.
     pub family: Option<PathBuf>,
-    /// Whether to plan only, without running the program.
+    /// Whether to stop after planning, without a recording.
     pub plan_only: bool,
 }
 
@@ -40,40 +40,40 @@ impl RecordOptions {
     }
 }
 
-/// Options that all runs share, including those on other machines.
+/// Options that are the same for all runs, including those on other machines.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunOptions {
-    /// The program, as the user typed it, and its arguments; empty if a process is traced.
+    /// The program as the user typed it, followed by its arguments. Empty if a running process is traced.
     pub command: Vec<OsString>,
-    /// A running process to trace instead.
+    /// Process ID of a running process to trace.
     pub process: Option<i32>,
-    /// How executions of sites are observed; by default trampolines if they work, or else breakpoints.
+    /// How executed blocks are observed; `None` means trampolines if they work, and breakpoints otherwise.
     pub collector: Option<CollectorKind>,
     /// Shared libraries that are traced as well.
     pub libraries: Vec<String>,
-    /// The parts of the program's environment that are kept the same in all runs.
+    /// What is kept the same in all runs, such as results of system calls.
     pub recipe: RepeatRecipe,
-    /// Whether each run is pinned to a separate core.
+    /// Whether each run is pinned to a processor core of its own.
     pub is_pinned: bool,
-    /// Size in bytes at which a run stops recording.
+    /// Size in bytes of the partial trace at which a run stops recording.
     pub max_size: Option<u64>,
     /// Time after which a run stops recording.
     pub limit: Option<Duration>,
 }
 
-/// The environment of a recording, provided by the calling process.
+/// What a recording needs from the process that starts it.
 pub struct RecordingHost<'a> {
-    /// The program's file, found as a shell would.
+    /// The program's executable file, found as a shell would find it. `None` if a running process is traced.
     pub program: Option<PathBuf>,
-    /// This process's executable, on which collectors are tested.
+    /// The executable of this process, which is run to test collectors.
     pub own_program: PathBuf,
     /// The folder for temporary files.
     pub temporary: PathBuf,
-    /// Receives the output of the run that the user sees, if it passes through this process.
+    /// Called with output of the program if it passes through this process and the user is to see it.
     pub forward_output: &'a (dyn Fn(OutputStream, &[u8]) + Sync),
-    /// A folder; each run except the first gets a fresh copy of it.
+    /// A folder that the program changes. Each run except the first gets a copy of its original state.
     pub fresh_folder: Option<PathBuf>,
-    /// Other machines, which execute all runs but the first.
+    /// Other machines that execute all runs but the first; `None` if all runs are executed on this machine.
     pub machines: Option<OtherMachines>,
 }
 
@@ -82,20 +82,20 @@ pub struct RecordingHost<'a> {
 pub struct OtherMachines {
     /// How commands are executed on these machines.
     pub engine: Engine,
-    /// The command that executes a machine's runs; the recording's folder and the machine's number are appended.
+    /// The command that executes the runs of a machine. The recording's folder and the number of the machine are appended to it.
     pub worker: Vec<OsString>,
     /// The working folder, which all machines share.
     pub folder: PathBuf,
-    /// The environment of the runs.
+    /// The environment variables of the runs.
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// The source of execution frequencies.
+/// Where execution frequencies of blocks come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WeightsFrom {
-    /// Estimates, and frequencies in the compiler's address map.
+    /// Estimates from the graphs, and the compiler's frequencies if the program contains them.
     Static,
-    /// A separate run that counts executions of function entries and loop heads.
+    /// A separate run, which counts executions of function entries and loop heads.
     FirstRun,
     /// An earlier trace.
     Trace(PathBuf),

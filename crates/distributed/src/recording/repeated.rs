@@ -1,14 +1,14 @@
-//! Checks that all runs repeat the first run, so that their partial traces can be merged.
+//! Checks that all runs have repeated the first run, because only then can their partial traces be merged.
 
 use super::runs::{FirstRun, RunResult};
 use anyhow::{Result, bail, ensure};
 use nix::sys::signal::Signal;
 use trodden_trace::FollowEnding;
 
-/// Checks that a program can be traced in several runs.
+/// Checks, after the first run, that the program can be run several times.
 ///
 /// # Errors
-/// The program has threads, changes its code, or received signals whose timing differs between runs.
+/// The program has threads, reads or changes its own code, handles faults, or received signals whose timing would differ between runs.
 pub fn check_repeatable(first: &FirstRun) -> Result<()> {
     let followed = &first.outcome.followed;
     let one = "Pass `--runs 1`, which watches every block in one run";
@@ -38,8 +38,8 @@ pub fn check_repeatable(first: &FirstRun) -> Result<()> {
     Ok(())
 }
 
-/// Signals caused by the program's own instructions.
-const FAULTS: [i32; 5] =
+/// Signals that the program's own instructions raise, so that they occur at the same point in each run.
+const FAULT_SIGNALS: [i32; 5] =
     [Signal::SIGSEGV as i32, Signal::SIGBUS as i32, Signal::SIGILL as i32, Signal::SIGFPE as i32, Signal::SIGTRAP as i32];
 
 /// Checks that all runs behaved like the first run.
@@ -51,7 +51,7 @@ pub fn check_repetition(results: &[RunResult], first: FollowEnding) -> Result<()
         let ending = result.outcome.followed.ending;
         if let FollowEnding::Killed(signal) = ending
             && ending != first
-            && FAULTS.contains(&signal)
+            && FAULT_SIGNALS.contains(&signal)
         {
             bail!("signal {signal} ended run {number} but not the first run, and only equal runs can be merged. Pass `--runs 1`");
         }
@@ -66,7 +66,7 @@ pub fn check_repetition(results: &[RunResult], first: FollowEnding) -> Result<()
     Ok(())
 }
 
-/// Describes the runs that ended earlier than the first run.
+/// Describes the runs that ended before the first run did.
 pub fn truncated_runs(results: &[RunResult], first: FollowEnding) -> Vec<String> {
     let ending = |r: &RunResult| match r.outcome.followed.ending {
         FollowEnding::Killed(signal) if first != FollowEnding::Killed(signal) => Some(format!("signal {signal}")),

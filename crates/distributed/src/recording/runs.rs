@@ -31,9 +31,9 @@ use trodden_trace::{
 };
 
 enum RunInput {
-    /// The command's own input. Used for a single run, which also inherits the command's output.
+    /// The standard input of this command. It is used for a single run, which also inherits the standard output.
     Inherited,
-    /// A file, read by each run from the same offset.
+    /// A file, which each run reads from the same offset.
     File {
         file: File,
         /// Offset in bytes.
@@ -43,25 +43,25 @@ enum RunInput {
     Null,
 }
 
-/// A program to be run one or more times.
+/// A program that a recording runs once or several times.
 pub struct RepeatedProgram<'a> {
     /// Options that all runs share.
     pub options: &'a RunOptions,
-    /// Receives the output of the run that the user sees.
+    /// Called with output of the run whose output the user is to see.
     forward_output: &'a (dyn Fn(OutputStream, &[u8]) + Sync),
     /// The program's image.
     pub executable: Executable,
-    /// Shared libraries that are traced as well.
+    /// Shared libraries that are traced in addition to the program.
     pub libraries: Vec<Library>,
-    /// All blocks of the files, in ascending order.
+    /// All blocks of the traced files, in ascending order.
     pub blocks: Vec<Range<u64>>,
-    /// Starts of the blocks that may be entered in their middle by a jump.
+    /// Start addresses of the blocks into whose middle a jump may lead.
     pub guarded: HashSet<u64>,
-    /// Starts of blocks that a single run does not watch.
+    /// Start addresses of the blocks that a single run does not watch.
     pub unwatched: HashSet<u64>,
     input: RunInput,
     folder: PathBuf,
-    /// The program's environment, if it differs from this process's.
+    /// The program's environment variables; `None` if they are those of this process.
     environment: Option<Vec<(OsString, OsString)>>,
     fresh: Option<FreshFolder>,
     /// The process to trace, if an earlier run has parked it.
@@ -74,54 +74,55 @@ pub struct RepeatedProgram<'a> {
 pub struct RunResult {
     /// How the run ended, and what the collector observed.
     pub outcome: RunOutcome,
-    /// File of the run's partial trace. It does not exist if the hits were only replayed.
+    /// The file of the run's partial trace. There is none if hits were replayed at once and not stored.
     pub partial: PathBuf,
-    /// Number of witnesses recorded.
+    /// Number of executions that were recorded.
     pub hits: u64,
     /// Wall-clock time.
     pub time: Duration,
 }
 
-/// The result of a first run.
+/// What the first run has shown.
 pub struct FirstRun {
     /// How the run ended, and what the collector observed.
     pub outcome: RunOutcome,
-    /// Pairs of an indirect jump and a target it took.
+    /// Pairs of an indirect jump and a target that it took.
     pub targets: BTreeSet<(u64, u64)>,
-    /// Executed calls of functions that throw.
+    /// Addresses of executed calls to functions that throw.
     pub throws: BTreeSet<u64>,
-    /// Addresses at which unwinding landed: landing pads, and return addresses of `setjmp` calls that returned a second time.
+    /// Addresses at which execution resumed after unwinding: landing pads, and return addresses of `setjmp` calls that returned a second
+    /// time.
     pub landed: BTreeSet<u64>,
-    /// Entries of functions that call `setjmp` or the like and were entered exactly once.
+    /// Entries of functions that call `setjmp` or a similar function, and that were entered exactly once.
     pub entered_once: BTreeSet<u64>,
 }
 
-/// The sites that a run watches, and the log of the run that it repeats.
+/// The addresses that a run watches, and the log of the first run if this run repeats it.
 struct WatchedSites<'a> {
     sites: &'a [u64],
     jumps: &'a [u64],
     first: Option<Arc<RunLog>>,
 }
 
-/// A sink that collects the targets of jumps and the effects of unwinding.
-struct TargetSink<'a> {
+/// A sink that collects targets of jumps and observes unwinding.
+struct ObservationSink<'a> {
     sites: &'a [u64],
     jumps: &'a [u64],
-    /// For each thread, the jump whose target is the next hit.
+    /// For each thread that has just reached a jump, the address of the jump. The next value that the thread records is the target.
     last: HashMap<ThreadNumber, u64>,
     seen: BTreeSet<(u64, u64)>,
     unwinding: &'a Unwinding,
-    /// For each thread, the last unwinding site that it reached.
+    /// For each thread, the last address that it reached among those in `unwinding`.
     previous: HashMap<ThreadNumber, u64>,
     throws: BTreeSet<u64>,
     landed: BTreeSet<u64>,
-    /// For each function that calls `setjmp` or a similar function, how often it was entered.
+    /// For each function that calls `setjmp` or a similar function, the number of times that it was entered.
     entered: HashMap<u64, u64>,
 }
 
-impl TargetSink<'_> {
-    /// Records that a thread reached an unwinding site. If a thread reaches the return address of a `setjmp` without executing the call
-    /// before it, the thread got there by `longjmp`.
+impl ObservationSink<'_> {
+    /// Records that a thread has reached an address in `unwinding`. If it is the return address of a `setjmp`, but the thread has not just
+    /// reached the call, then a `longjmp` has led there.
     fn record_unwinding(&mut self, thread: ThreadNumber, site: u64) {
         if self.unwinding.twice.values().any(|(_, entry)| *entry == site) {
             *self.entered.entry(site).or_default() += 1;
@@ -137,7 +138,7 @@ impl TargetSink<'_> {
     }
 }
 
-impl Sink for TargetSink<'_> {
+impl Sink for ObservationSink<'_> {
     fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<SinkFlow> {
         if let Some(jump) = self.last.remove(&thread) {
             if what != NOWHERE {
@@ -155,7 +156,7 @@ impl Sink for TargetSink<'_> {
     }
 }
 
-/// A sink that counts hits, and stores them if it has a writer.
+/// A sink that counts hits (recorded executions), and stores them if it has a writer.
 struct StoredHits {
     writer: Option<PartialWriter>,
     count: u64,
@@ -183,7 +184,8 @@ impl Sink for CountSink {
 }
 
 impl<'a> RepeatedProgram<'a> {
-    /// Finds the program and saves its input. Partial traces are written to `folder`. `is_single` says whether there is only one run.
+    /// Finds the program and saves its input. Partial traces will be written to `folder`. `is_single` is true if the program is run only
+    /// once.
     ///
     /// # Errors
     /// The program does not exist or cannot be traced, or the input cannot be read.
@@ -191,8 +193,8 @@ impl<'a> RepeatedProgram<'a> {
         let input = if is_single { RunInput::Inherited } else { shared_input(&host.temporary)? };
         let fresh = host.fresh_folder.as_ref().map(|fresh| FreshFolder::save(fresh.clone(), host.temporary.clone())).transpose()?;
         let subject = Self::from_parts(options, host.forward_output, find_program(options, host)?, input)?;
-        // The environment is passed explicitly, as on other machines. Inheriting it could change the order of variables, which the program
-        // can observe.
+        // The variables are passed explicitly, as they are on other machines. If they were inherited here, their order could differ, which
+        // the program can observe.
         let environment = host.machines.as_ref().map(|others| others.environment.clone());
         Ok(Self { folder, fresh, environment, ..subject })
     }
@@ -228,7 +230,7 @@ impl<'a> RepeatedProgram<'a> {
         })
     }
 
-    /// The program of a recording that another machine coordinates.
+    /// Creates the description of a program on one of several machines that execute its runs.
     ///
     /// # Errors
     /// The program does not exist on this machine or cannot be traced, or the input cannot be read.
@@ -244,71 +246,73 @@ impl<'a> RepeatedProgram<'a> {
             }
             None => RunInput::Null,
         };
-        // Output of runs on other machines is dropped.
+        // The output of runs on other machines is dropped.
         let subject = Self::from_parts(options, &|_, _| {}, program, input)?;
         Ok(Self { environment: Some(environment), ..subject })
     }
 
-    /// Executes one run of a recording that another machine coordinates.
-    pub fn worker_run(&self, collector: &dyn Collector, sites: &[u64], first: &Arc<RunLog>, partial: &Path) -> Result<RunResult> {
-        self.run_to_file(collector, (sites, &[]), Some(first.clone()), partial, RunPlace::hidden(self.core(0)))
+    /// Executes one run on this machine, for a recording that another machine controls.
+    pub fn perform_worker_run(&self, collector: &dyn Collector, sites: &[u64], first: &Arc<RunLog>, partial: &Path) -> Result<RunResult> {
+        self.run_to_file(collector, (sites, &[]), Some(first.clone()), partial, RunSettings::hidden(self.pinned_core(0)))
     }
 
-    /// Whether the vDSO is hidden from the program.
+    /// Returns true if runs hide the vDSO from the program, so that they can repeat the results of clock functions.
     pub fn hides_vdso(&self) -> bool {
-        self.recipe(None).time
+        self.repeat_recipe(None).time
     }
 
-    /// The parts of the program's environment that are kept the same in all runs: none if there is only one run.
-    fn recipe(&self, core: Option<usize>) -> RepeatRecipe {
+    /// Returns what is kept the same in all runs. If there is only one run, nothing is.
+    fn repeat_recipe(&self, core: Option<usize>) -> RepeatRecipe {
         match self.input {
             RunInput::Inherited => RepeatRecipe::NONE,
             RunInput::File { .. } | RunInput::Null => RepeatRecipe { core, ..self.options.recipe },
         }
     }
 
-    /// The folder of partial traces.
+    /// Returns the folder to which partial traces are written.
     pub fn folder_of_partials(&self) -> &Path {
         &self.folder
     }
 
-    /// Copies the runs' input to the file `to`. `None` if they have no input.
+    /// Copies the input of the runs to the file `to`. Returns `None` if they have no input.
     pub fn copy_input(&self, to: &Path) -> Result<Option<PathBuf>> {
         let RunInput::File { file, at } = &self.input else { return Ok(None) };
         io::copy(&mut reopen_at(file, *at)?, &mut private::create_file(to)?).context("cannot copy standard input")?;
         Ok(Some(to.to_owned()))
     }
 
-    /// Performs a first run, which records the targets of the given indirect jumps and the effects of unwinding. If `shows` is true, the
-    /// output is passed on to the user.
-    pub fn first_run(&self, jumps: &[u64], unwinding: &Unwinding, first: Option<Arc<RunLog>>, shows: bool) -> Result<FirstRun> {
+    /// Performs a first run. It records the targets of the given indirect jumps, and where unwinding starts and execution resumes. If
+    /// `shows` is true, the program's output is passed on to the user.
+    pub fn perform_first_run(&self, jumps: &[u64], unwinding: &Unwinding, first: Option<Arc<RunLog>>, shows: bool) -> Result<FirstRun> {
         let others = unwinding.sites().into_iter().filter(|other| jumps.binary_search(other).is_err());
         let sites: Vec<u64> = jumps.iter().copied().chain(others).collect();
         let (throws, landed) = (BTreeSet::new(), BTreeSet::new());
         let (last, previous, entered) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let mut targets = TargetSink { sites: &sites, jumps, last, seen: BTreeSet::new(), unwinding, previous, throws, landed, entered };
+        let mut targets =
+            ObservationSink { sites: &sites, jumps, last, seen: BTreeSet::new(), unwinding, previous, throws, landed, entered };
         let watched = WatchedSites { sites: &sites, jumps, first };
-        let place = RunPlace { core: self.core(0), shows, role: RunKind::Repetition };
-        let outcome = self.run(&PtraceBreakpoints, watched, &mut targets, place)?;
-        let TargetSink { seen, throws, landed, entered, .. } = targets;
+        let place = RunSettings { core: self.pinned_core(0), shows, role: RunKind::Repetition };
+        let outcome = self.perform_run(&PtraceBreakpoints, watched, &mut targets, place)?;
+        let ObservationSink { seen, throws, landed, entered, .. } = targets;
         let entered_once = entered.into_iter().filter(|(_, times)| *times == 1).map(|(entry, _)| entry).collect();
         Ok(FirstRun { outcome, targets: seen, throws, landed, entered_once })
     }
 
-    /// Performs a run that counts the executions of some sites, with its output hidden.
-    pub fn counting_run(&self, collector: &dyn Collector, sites: &[u64], first: Option<Arc<RunLog>>) -> Result<Vec<u64>> {
+    /// Performs a run that counts the executions of each site. The program's output is not shown.
+    pub fn perform_counting_run(&self, collector: &dyn Collector, sites: &[u64], first: Option<Arc<RunLog>>) -> Result<Vec<u64>> {
         let mut counts = CountSink(vec![0; sites.len()]);
         let watched = WatchedSites { sites, jumps: &[], first };
-        self.run(collector, watched, &mut counts, RunPlace::hidden(self.core(0)))?;
+        self.perform_run(collector, watched, &mut counts, RunSettings::hidden(self.pinned_core(0)))?;
         Ok(counts.0)
     }
 
-    /// Performs one run per profile. `machines` lists the runs of each machine, which are executed one after another. `jobs` machines work
-    /// at the same time (default: one per core).
+    /// Performs one run for each element of `profiles`, which contains the addresses that the run watches. `machines` lists runs that are
+    /// executed one after another, because they are planned for the same machine. `jobs` of these lists are executed at the same time;
+    /// `None` means one per core.
     ///
     /// # Errors
-    /// A run failed; the error names its number.
-    pub fn runs(
+    /// A run failed. The error contains the number of the run.
+    pub fn perform_runs(
         &self,
         collector: &dyn Collector,
         profiles: &[Vec<u64>],
@@ -324,7 +328,7 @@ impl<'a> RepeatedProgram<'a> {
                 for &number in queue {
                     let sites = &profiles[number];
                     let partial = self.folder.join(format!("run-{}.partial", number + 1));
-                    let place = RunPlace::hidden(self.core(worker));
+                    let place = RunSettings::hidden(self.pinned_core(worker));
                     let result = self.run_to_file(collector, (sites, &[]), Some(first.clone()), &partial, place);
                     results.lock().expect("no run panics").push((number, result));
                 }
@@ -337,32 +341,33 @@ impl<'a> RepeatedProgram<'a> {
     }
 
     /// Performs a single run that watches all sites and records the targets of `jumps`.
-    pub fn single_run(&self, collector: &dyn Collector, sites: &[u64], jumps: &[u64], shows: bool) -> Result<RunResult> {
-        self.run_to_file(collector, (sites, jumps), None, &self.single_partial(), self.single_run_place(shows))
+    pub fn perform_single_run(&self, collector: &dyn Collector, sites: &[u64], jumps: &[u64], shows: bool) -> Result<RunResult> {
+        self.run_to_file(collector, (sites, jumps), None, &self.single_run_partial_path(), self.single_run_settings(shows))
     }
 
-    /// Like [`Self::single_run`], but `replay` consumes the hits during the run. They are stored only if `keeps_hits` is true or their
-    /// size is limited.
-    pub fn live_run<T: Send>(
+    /// Like [`Self::perform_single_run`], but passes hits to `replay` during the run. They are stored as well if `keeps_hits` is true or
+    /// their size is limited.
+    pub fn perform_live_run<T: Send>(
         &self,
         collector: &dyn Collector,
         (sites, jumps): (&[u64], &[u64]),
         (shows, keeps_hits): (bool, bool),
         replay: impl FnOnce(LiveHits) -> Result<T> + Send,
     ) -> Result<(RunResult, T)> {
-        let (partial, max_size) = (self.single_partial(), self.options.max_size);
+        let (partial, max_size) = (self.single_run_partial_path(), self.options.max_size);
         let stores = keeps_hits || max_size.is_some();
         let writer = if stores { Some(PartialWriter::create(&partial, max_size)?) } else { None };
         let (mut sink, hits) = live_sink(StoredHits { writer, count: 0 });
         std::thread::scope(|scope| {
             let replaying = scope.spawn(|| replay(hits));
             let begun = Instant::now();
-            let outcome = self.run(collector, WatchedSites { sites, jumps, first: None }, &mut sink, self.single_run_place(shows));
+            let outcome =
+                self.perform_run(collector, WatchedSites { sites, jumps, first: None }, &mut sink, self.single_run_settings(shows));
             let time = begun.elapsed();
             let stored = sink.finish();
             let replayed = replaying.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             match (outcome, stored, replayed) {
-                // If the replay fails, the run ends with a write error, so the replay's error is the cause.
+                // An error of the replay ends the run with a write error, so the replay's error is the one to report.
                 (_, _, Err(error)) | (Err(error), _, Ok(_)) => Err(error),
                 (Ok(_), Err(error), Ok(_)) => Err(error.into()),
                 (Ok(outcome), Ok(StoredHits { writer, count: hits }), Ok(replayed)) => {
@@ -373,20 +378,20 @@ impl<'a> RepeatedProgram<'a> {
         })
     }
 
-    fn single_partial(&self) -> PathBuf {
+    fn single_run_partial_path(&self) -> PathBuf {
         self.folder.join("run-1.partial")
     }
 
-    fn single_run_place(&self, shows: bool) -> RunPlace {
+    fn single_run_settings(&self, shows: bool) -> RunSettings {
         let role = match (self.options.process, &self.input) {
             (Some(_), _) => RunKind::Process,
             (None, RunInput::Inherited) => RunKind::Program,
             (None, _) => RunKind::Repetition,
         };
-        RunPlace { core: self.core(0), shows, role }
+        RunSettings { core: self.pinned_core(0), shows, role }
     }
 
-    fn core(&self, worker: usize) -> Option<usize> {
+    fn pinned_core(&self, worker: usize) -> Option<usize> {
         let cores = cores();
         let pinned = self.options.is_pinned && !cores.is_empty();
         pinned.then(|| cores[worker % cores.len()])
@@ -398,21 +403,27 @@ impl<'a> RepeatedProgram<'a> {
         (sites, jumps): (&[u64], &[u64]),
         first: Option<Arc<RunLog>>,
         partial: &Path,
-        place: RunPlace,
+        place: RunSettings,
     ) -> Result<RunResult> {
         let mut writer = PartialWriter::create(partial, self.options.max_size)?;
         let begun = Instant::now();
-        let outcome = self.run(collector, WatchedSites { sites, jumps, first }, &mut writer, place)?;
+        let outcome = self.perform_run(collector, WatchedSites { sites, jumps, first }, &mut writer, place)?;
         let time = begun.elapsed();
         let hits = writer.symbols();
         writer.finish(&outcome.followed)?;
         Ok(RunResult { outcome, partial: partial.to_owned(), hits, time })
     }
 
-    fn run(&self, collector: &dyn Collector, watched: WatchedSites, sink: &mut (dyn Sink + Send), place: RunPlace) -> Result<RunOutcome> {
+    fn perform_run(
+        &self,
+        collector: &dyn Collector,
+        watched: WatchedSites,
+        sink: &mut (dyn Sink + Send),
+        place: RunSettings,
+    ) -> Result<RunOutcome> {
         // Length: a run is described, started and waited for in one place.
-        let RunPlace { core, shows, role } = place;
-        // Dropping this removes the copy at the end of the run.
+        let RunSettings { core, shows, role } = place;
+        // The copy of the folder is removed when this is dropped, at the end of the run.
         let _copy;
         let mut parked = self.parked.lock().expect("no run panics").take();
         let registered = parked.as_mut().and_then(ParkedProcess::take_registration);
@@ -420,14 +431,14 @@ impl<'a> RepeatedProgram<'a> {
             (Some(parked), _) => (RunTarget::Adopt(parked), Vec::new()),
             (None, Some(process)) => (RunTarget::Attach(process), Vec::new()),
             (None, None) => {
-                let (mut program, outputs) = self.program()?;
+                let (mut program, outputs) = self.prepare_program()?;
                 if let Some(folder) = self.fresh.as_ref().filter(|_| !shows) {
                     _copy = folder.provide_copy(&mut program)?;
                 }
                 (RunTarget::Start(Box::new(program)), outputs)
             }
         };
-        let recipe = self.recipe(core);
+        let recipe = self.repeat_recipe(core);
         let WatchedSites { sites, jumps, first } = watched;
         let (stop, limit) = (command::stop(), self.options.limit);
         let (executable, blocks, guarded, unwatched) = (&self.executable, self.blocks.as_slice(), &self.guarded, &self.unwatched);
@@ -469,7 +480,7 @@ impl<'a> RepeatedProgram<'a> {
                     })
                 });
             }
-            // Pinning and ptrace apply to a thread, so the collector gets a separate thread.
+            // The collector runs in a thread of its own, because pinning and ptrace apply to a thread.
             let collected = scope.spawn(|| collector.collect(run, sink)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             active.mark_restored();
             let ended = self.wait_after_detach(collected, &active);
@@ -478,13 +489,14 @@ impl<'a> RepeatedProgram<'a> {
         })
     }
 
-    /// Waits for a program that the collector detached from, since this command started it and ends with it.
+    /// Waits until a program from which the collector has detached ends. The program was started by this command, so this command must not
+    /// end earlier.
     fn wait_after_detach(&self, collected: Result<RunOutcome, CollectError>, active: &ActiveRun) -> Result<RunOutcome> {
         let program = || active.process().filter(|_| self.options.process.is_none() || active.is_program());
         let mut outcome = match collected {
             Ok(outcome) => outcome,
             Err(error) => {
-                // Its exit status would add nothing to the error.
+                // The program's exit status is ignored, because the error is more important.
                 program().into_iter().for_each(|process| _ = wait_child(process as i32));
                 return Err(error.into());
             }
@@ -502,8 +514,9 @@ impl<'a> RepeatedProgram<'a> {
         Ok(outcome)
     }
 
-    /// Returns the program to start, and the read ends of its output pipes (none if it inherits the standard streams).
-    fn program(&self) -> Result<(ProgramStart, Vec<(io::PipeReader, OutputStream)>)> {
+    /// Returns the program to start, and the reading ends of the pipes for its output. There are no pipes if the program inherits the
+    /// standard streams.
+    fn prepare_program(&self) -> Result<(ProgramStart, Vec<(io::PipeReader, OutputStream)>)> {
         let words = &self.options.command;
         let mut call = Command::new(&self.executable.path);
         call.args(&words[1..]);
@@ -522,21 +535,21 @@ impl<'a> RepeatedProgram<'a> {
     }
 }
 
-/// How a run is performed on this machine.
+/// On which core a run is performed, whether its output is shown, and what kind of run it is.
 #[derive(Clone, Copy)]
-struct RunPlace {
+struct RunSettings {
     core: Option<usize>,
     shows: bool,
     role: RunKind,
 }
 
-impl RunPlace {
+impl RunSettings {
     fn hidden(core: Option<usize>) -> Self {
         Self { core, shows: false, role: RunKind::Repetition }
     }
 }
 
-/// Finds the program's file as a shell would, or the image of the process.
+/// Finds the program's executable file as a shell would, or that of the running process.
 fn find_program(options: &RunOptions, host: &RecordingHost) -> Result<PathBuf> {
     if let Some(process) = options.process {
         let link = format!("/proc/{process}/exe");
@@ -549,13 +562,13 @@ fn find_program(options: &RunOptions, host: &RecordingHost) -> Result<PathBuf> {
     found.with_context(|| format!("cannot find program `{}`. Pass its path, or install it", options.command[0].to_string_lossy()))
 }
 
-/// Standard input for several runs. A file is used directly; any other input is first read to its end.
+/// Returns the standard input in a form that several runs can read. If it is not a file, it is read to its end and saved.
 fn shared_input(temporary: &Path) -> Result<RunInput> {
     let own = io::stdin();
     let descriptor = own.as_raw_fd();
     let Ok(kind) = std::fs::metadata(format!("/proc/self/fd/{descriptor}")).map(|m| m.file_type()) else { return Ok(RunInput::Null) };
     if kind.is_file() {
-        // Start at the current offset.
+        // Earlier commands may have read the beginning of the file, so runs start at the current offset.
         use std::io::Seek;
         let at = File::from(own.as_fd().try_clone_to_owned()?).stream_position().unwrap_or(0);
         return Ok(RunInput::File { file: reopen(descriptor)?, at });

@@ -1,10 +1,11 @@
-//! Importer for Chrome trace JSON (Trace Event Format). Slices are executed code, and flow events show which thread releases which.
+//! Importer for Chrome trace JSON (Trace Event Format), in which *slices* are executed code and *flows* connect slices of different
+//! threads.
 //!
-//! A slice (`X`, or `B` and `E`) in which a flow ends (`f`) waits for the slice in which the flow starts (`s`), as in traces of task
-//! systems and in traces exported by trodden. Slices without flows are executed code, and nested slices form a stack. Times are in
-//! microseconds.
+//! If a flow ends (`f`) in a slice (`X`, or `B` and `E`), this slice waits for the slice in which the flow starts (`s`). Traces of task
+//! systems, and traces that trodden exports, use flows in this way. Slices in which no flow ends are executed code, and nested slices are a
+//! call stack. Times are in microseconds.
 
-use super::{EventKind, Imported, ImportedEvent, ImportedLocation, intern_code};
+use super::{EventKind, ImportedEvent, ImportedLocation, ImportedTrace, intern_code};
 use crate::replay::LocationName;
 use anyhow::{Context, Result, anyhow, bail};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -30,26 +31,26 @@ struct ChromeSlice {
 struct ChromeThread {
     slices: Vec<ChromeSlice>,
     open: Vec<ChromeSlice>,
-    /// Start and end points of flows: time, flow number, and whether the point is an end.
+    /// Where flows start and end: time in ns, number of the flow, and whether this is its end.
     flows: Vec<(u64, u64, bool)>,
     name: Option<String>,
 }
 
-/// The function that a waiting slice is shown to call.
+/// The name of the function that a waiting slice calls, for reports.
 pub const SLICE_CALL: &str = "slice";
-/// Maximum depth of a stack, which keeps memory linear in the trace's size. Deeper slices count as the slice at this depth.
-const MAX_DEPTH: usize = 128;
+/// Maximum depth of a call stack, which limits memory. Slices that are nested more deeply count as part of the slice at this depth.
+const MAX_STACK_DEPTH: usize = 128;
 
 #[derive(Default)]
 struct ChromeEvents {
     threads: BTreeMap<(i64, i64), ChromeThread>,
     flows: HashMap<String, u64>,
-    /// Number of slices that began before the trace started, of which the trace only contains the ends.
+    /// Number of slices that began before the trace, so that only their ends are in it.
     unmatched: u64,
 }
 
-pub fn read(path: &Path, text: &str) -> Result<Imported> {
-    let mut imported = Imported { is_recognised: true, ..Imported::default() };
+pub fn read(path: &Path, text: &str) -> Result<ImportedTrace> {
+    let mut imported = ImportedTrace { is_recognised: true, ..ImportedTrace::default() };
     let mut events = ChromeEvents::default();
     let is_closed = for_each_event(text, |number, event| {
         events.add(event).map_err(|error| anyhow!("event {number} of traceEvents is malformed: {error}"))
@@ -78,7 +79,7 @@ pub fn read(path: &Path, text: &str) -> Result<Imported> {
         imported.locations.push(location);
     }
     if is_deep {
-        imported.notes.push(format!("slices nested deeper than {MAX_DEPTH} levels count as the slice at that level"));
+        imported.notes.push(format!("slices nested deeper than {MAX_STACK_DEPTH} levels count as the slice at that level"));
     }
     let waits = |e: &ImportedEvent| matches!(e.kind, EventKind::Enter(Call::Sleep(..), _));
     if imported.locations.is_empty() {
@@ -89,8 +90,8 @@ pub fn read(path: &Path, text: &str) -> Result<Imported> {
     Ok(imported)
 }
 
-/// Passes each event of the trace to `visit`, with its index. Returns true if the list of events is closed. The format allows a trace to
-/// omit the final bracket if the list is the entire document.
+/// Passes each event of the trace to `visit`, with its index. Returns false if the list of events has no closing bracket. The format allows
+/// that if the list is the entire document, so that tools can append events.
 fn for_each_event(text: &str, mut visit: impl FnMut(usize, &Value) -> Result<()>) -> Result<bool> {
     let mut rest = text.trim_start_matches('\u{feff}').trim_start();
     if !rest.starts_with('[') {
@@ -107,7 +108,7 @@ fn for_each_event(text: &str, mut visit: impl FnMut(usize, &Value) -> Result<()>
         };
     }
     for number in 0.. {
-        // Skip the opening bracket or the comma.
+        // Skips the opening bracket before the first event, and the comma before each other event.
         rest = rest[1..].trim_start();
         if rest.is_empty() {
             return Ok(false);
@@ -133,7 +134,7 @@ fn for_each_event(text: &str, mut visit: impl FnMut(usize, &Value) -> Result<()>
     }
 }
 
-/// Visitor for a trace that is a JSON object. It holds only one event in memory at a time.
+/// Reads a trace that is a JSON object, with a single event in memory at a time.
 struct ChromeDocument<'a, F> {
     visit: &'a mut F,
     failure: &'a mut Option<anyhow::Error>,
@@ -160,7 +161,7 @@ impl<'de, F: FnMut(usize, &Value) -> Result<()>> Visitor<'de> for ChromeDocument
     }
 }
 
-/// Visitor for the object's list of events.
+/// Reads the list of events in such an object.
 struct EventList<'a, F> {
     visit: &'a mut F,
     failure: &'a mut Option<anyhow::Error>,
@@ -216,7 +217,7 @@ impl ChromeEvents {
             "M" if event["name"] == "thread_name" => thread.name = event["args"]["name"].as_str().map(str::to_owned),
             "X" => {
                 let from = micros("ts")?;
-                // The end is rounded after the addition, so that it coincides with other events at the same time.
+                // The sum is rounded rather than the duration, so that the end coincides with events that have the same time stamp.
                 thread.slices.push(slice(nanos(from), nanos(from + micros("dur").unwrap_or(0.0))));
             }
             "B" => thread.open.push(slice(time("ts")?, u64::MAX)),
@@ -239,37 +240,38 @@ impl ChromeEvents {
     }
 }
 
-/// A point on a thread's timeline. The derived order sorts simultaneous points so that inner slices end first.
+/// A point on a thread's timeline. The derived order determines the order of points at the same time: slices end before others begin, inner
+/// slices first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Point {
+enum TimelinePoint {
     End(Reverse<usize>),
     Release(u64),
     Begin(usize),
 }
 
-/// Sorts a thread's slices, and returns the points on its timeline in chronological order.
-fn sorted_points(thread: &mut ChromeThread) -> Vec<(u64, Point)> {
-    // Slices that never end are closed at the thread's last known time.
+/// Returns the points on a thread's timeline in chronological order. Sorts the thread's slices, because points contain their indices.
+fn sorted_points(thread: &mut ChromeThread) -> Vec<(u64, TimelinePoint)> {
+    // A slice without an end is closed at the last time that the thread is known to have reached.
     let times = thread.slices.iter().map(|s| if s.until_ns == u64::MAX { s.from_ns } else { s.until_ns });
     let last_ns = times.chain(thread.flows.iter().map(|(time, ..)| *time)).max().unwrap_or(0);
     thread.slices.iter_mut().filter(|s| s.until_ns == u64::MAX).for_each(|s| s.until_ns = last_ns);
     // A slice without duration neither waits nor executes.
     thread.slices.retain(|slice| slice.from_ns < slice.until_ns);
     thread.slices.sort_by_key(|slice| (slice.from_ns, Reverse(slice.until_ns)));
-    let mut points: Vec<(u64, Point)> = Vec::new();
+    let mut points: Vec<(u64, TimelinePoint)> = Vec::new();
     for (index, slice) in thread.slices.iter().enumerate() {
-        points.extend([(slice.from_ns, Point::Begin(index)), (slice.until_ns, Point::End(Reverse(index)))]);
+        points.extend([(slice.from_ns, TimelinePoint::Begin(index)), (slice.until_ns, TimelinePoint::End(Reverse(index)))]);
     }
-    points.extend(thread.flows.iter().filter(|(_, _, is_end)| !is_end).map(|(time, flow, _)| (*time, Point::Release(*flow))));
+    points.extend(thread.flows.iter().filter(|(_, _, is_end)| !is_end).map(|(time, flow, _)| (*time, TimelinePoint::Release(*flow))));
     points.sort();
     points
 }
 
-fn convert_thread(imported: &mut Imported, name: LocationName, mut thread: ChromeThread, is_deep: &mut bool) -> ImportedLocation {
+fn convert_thread(imported: &mut ImportedTrace, name: LocationName, mut thread: ChromeThread, is_deep: &mut bool) -> ImportedLocation {
     let points = sorted_points(&mut thread);
     let waits: HashMap<usize, u64> = match_flow_ends(&thread);
     let mut events = Vec::new();
-    // The slices that are open. Slices are numbered by start time, so the last one is the innermost.
+    // Indices of the open slices. Slices are sorted by start time, so the last one is the innermost.
     let mut stack: BTreeSet<usize> = BTreeSet::new();
     let mut open_waits = 0;
     let idle = intern_code(&mut imported.names, &["(idle)"], None, "", 0);
@@ -281,9 +283,9 @@ fn convert_thread(imported: &mut Imported, name: LocationName, mut thread: Chrom
             push(EventKind::Run(own, if own == idle { LocationState::Blocked } else { LocationState::Computing }));
         }
         match point {
-            Point::Begin(slice) => {
+            TimelinePoint::Begin(slice) => {
                 stack.insert(*slice);
-                *is_deep |= stack.len() > MAX_DEPTH;
+                *is_deep |= stack.len() > MAX_STACK_DEPTH;
                 if let Some(flow) = waits.get(slice) {
                     open_waits += 1;
                     if !is_waiting {
@@ -292,7 +294,7 @@ fn convert_thread(imported: &mut Imported, name: LocationName, mut thread: Chrom
                     }
                 }
             }
-            Point::End(Reverse(slice)) => {
+            TimelinePoint::End(Reverse(slice)) => {
                 stack.remove(slice);
                 if let Some(flow) = waits.get(slice) {
                     open_waits -= 1;
@@ -301,27 +303,28 @@ fn convert_thread(imported: &mut Imported, name: LocationName, mut thread: Chrom
                     }
                 }
             }
-            Point::Release(flow) if !is_waiting => {
+            TimelinePoint::Release(flow) if !is_waiting => {
                 let site = call_site(imported, &thread, &stack);
                 push(EventKind::Enter(Call::Wake(ObjectId(*flow), 1), site));
                 push(EventKind::Exit(Call::Wake(ObjectId(*flow), 1)));
             }
-            Point::Release(_) => {}
+            TimelinePoint::Release(_) => {}
         }
     }
-    // A thread whose flow events are all ends has no points. It starts at its first flow event.
+    // A thread that has only ends of flows has no points. Its timeline begins with the first of them.
     let first_flow_ns = thread.flows.iter().map(|(time, ..)| *time).min();
     let begin_ns = points.first().map(|(time, _)| *time).or(first_flow_ns).unwrap_or(0);
-    // Flows may connect different processes, so all locations get the same process. That process owns the flows' objects.
+    // A flow may connect threads of different processes. As objects are only unique within a process, all locations get the same process.
     ImportedLocation { name, process: ProcessId(0), begin_ns, events }
 }
 
-/// Returns the flow that ends in each slice, by the slice's index. A flow ends in the innermost slice that is open at that time.
+/// Returns the flow that ends in each slice, by the slice's index. The end of a flow belongs to the innermost slice that is open at that
+/// time.
 fn match_flow_ends(thread: &ChromeThread) -> HashMap<usize, u64> {
     let mut ends: Vec<(u64, u64)> = thread.flows.iter().filter(|(_, _, is_end)| *is_end).map(|(time, flow, _)| (*time, *flow)).collect();
     ends.sort_by_key(|(time, _)| *time);
     let mut begins = thread.slices.iter().enumerate().peekable();
-    // Slices that have started, by start time, with their ends. A slice is dropped once a later slice ends after it.
+    // The slices that are open at the time, with their ends. An outer slice that does not end after an inner one is removed.
     let mut open: Vec<(usize, u64)> = Vec::new();
     let mut waits = HashMap::new();
     for (time, flow) in ends {
@@ -335,21 +338,21 @@ fn match_flow_ends(thread: &ChromeThread) -> HashMap<usize, u64> {
     waits
 }
 
-fn open_path<'a>(thread: &'a ChromeThread, stack: &BTreeSet<usize>) -> Vec<&'a str> {
-    stack.iter().take(MAX_DEPTH).map(|slice| thread.slices[*slice].name.as_str()).collect()
+fn open_slice_names<'a>(thread: &'a ChromeThread, stack: &BTreeSet<usize>) -> Vec<&'a str> {
+    stack.iter().take(MAX_STACK_DEPTH).map(|slice| thread.slices[*slice].name.as_str()).collect()
 }
 
 fn innermost_open_slice<'a>(thread: &'a ChromeThread, stack: &BTreeSet<usize>) -> Option<&'a ChromeSlice> {
-    let slice = if stack.len() > MAX_DEPTH { stack.iter().nth(MAX_DEPTH - 1) } else { stack.last() };
+    let slice = if stack.len() > MAX_STACK_DEPTH { stack.iter().nth(MAX_STACK_DEPTH - 1) } else { stack.last() };
     slice.map(|slice| &thread.slices[*slice])
 }
 
-fn current_code(imported: &mut Imported, thread: &ChromeThread, stack: &BTreeSet<usize>) -> Option<CodeId> {
+fn current_code(imported: &mut ImportedTrace, thread: &ChromeThread, stack: &BTreeSet<usize>) -> Option<CodeId> {
     let slice = innermost_open_slice(thread, stack)?;
-    Some(intern_code(&mut imported.names, &open_path(thread, stack), None, &slice.file, slice.line))
+    Some(intern_code(&mut imported.names, &open_slice_names(thread, stack), None, &slice.file, slice.line))
 }
 
-fn call_site(imported: &mut Imported, thread: &ChromeThread, stack: &BTreeSet<usize>) -> CodeId {
+fn call_site(imported: &mut ImportedTrace, thread: &ChromeThread, stack: &BTreeSet<usize>) -> CodeId {
     let (file, line) = innermost_open_slice(thread, stack).map_or(("", 0), |slice| (slice.file.as_str(), slice.line));
-    intern_code(&mut imported.names, &open_path(thread, stack), Some(SLICE_CALL), file, line)
+    intern_code(&mut imported.names, &open_slice_names(thread, stack), Some(SLICE_CALL), file, line)
 }

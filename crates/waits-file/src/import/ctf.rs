@@ -1,5 +1,7 @@
 //! Importer for scheduler events in the Common Trace Format, from LTTng or `perf data convert --to-ctf`. It parses the output of
-//! `babeltrace2`. LTTng does not record the waker, which is the thread that runs on the event's processor.
+//! `babeltrace2`.
+//!
+//! LTTng does not record which thread wakes another one. It is the thread that runs on the processor of the event.
 //!
 //! ```text
 //! [100.000000001] (+0.000000001) host sched_switch: { cpu_id = 0 }, { prev_comm = "a", prev_tid = 7, prev_state = 1,
@@ -7,31 +9,32 @@
 //! [100.000000002] (+0.000000001) sched:sched_waking: { cpu_id = 0 }, { perf_tid = 7, comm = "b", pid = 8 }
 //! ```
 
-use super::Imported;
+use super::ImportedTrace;
 use super::scheduler::{Scheduler, SchedulerEvent, WakeUps, to_nanoseconds};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 
-/// The program that reads the Common Trace Format.
+/// The program that converts the Common Trace Format to text.
 const READER: &str = "babeltrace2";
 const NO_EVENTS: &str = "the trace has no events";
 
-/// Returns true if a folder is a CTF trace, that is, if it or a subfolder contains a trace description.
+/// Returns true if a folder contains a CTF trace: if it or a subfolder has a file `metadata`, which describes a trace.
 pub fn is_trace(folder: &Path) -> bool {
-    const MAX_DEPTH: usize = 4;
-    fn has(folder: &Path, depth: usize) -> bool {
+    const MAX_FOLDER_DEPTH: usize = 4;
+    fn has_metadata(folder: &Path, depth: usize) -> bool {
         folder.join("metadata").is_file()
-            || depth > 0 && std::fs::read_dir(folder).is_ok_and(|all| all.flatten().any(|e| e.path().is_dir() && has(&e.path(), depth - 1)))
+            || depth > 0
+                && std::fs::read_dir(folder).is_ok_and(|all| all.flatten().any(|e| e.path().is_dir() && has_metadata(&e.path(), depth - 1)))
     }
-    has(folder, MAX_DEPTH)
+    has_metadata(folder, MAX_FOLDER_DEPTH)
 }
 
-pub(crate) fn read_trace(folder: &Path) -> Result<Imported> {
+pub(crate) fn read_trace(folder: &Path) -> Result<ImportedTrace> {
     if has_no_events(folder) {
-        // For a trace without events, `perf data convert` writes a description that babeltrace2 rejects.
-        return Ok(Imported::empty_trace(NO_EVENTS));
+        // A trace without events is not passed to babeltrace2, which rejects the description that `perf data convert` writes for it.
+        return Ok(ImportedTrace::empty_trace(NO_EVENTS));
     }
     let out = Command::new(READER).arg("--clock-seconds").arg(folder).output();
     let out =
@@ -39,15 +42,15 @@ pub(crate) fn read_trace(folder: &Path) -> Result<Imported> {
     let stderr = String::from_utf8_lossy(&out.stderr);
     ensure!(out.status.success(), "{READER} cannot read {}: {}", folder.display(), stderr.trim());
     match String::from_utf8_lossy(&out.stdout) {
-        text if text.trim().is_empty() => Ok(Imported::empty_trace(NO_EVENTS)),
+        text if text.trim().is_empty() => Ok(ImportedTrace::empty_trace(NO_EVENTS)),
         text => parse(folder, &text),
     }
 }
 
 /// Returns true if a trace has a description but no events in any stream.
 fn has_no_events(folder: &Path) -> bool {
-    const MAGICS: [&[u8]; 3] = [b"/* CTF 1.", &0x75D1_1D57_u32.to_le_bytes(), &0x75D1_1D57_u32.to_be_bytes()];
-    let is_description = |bytes: &[u8]| MAGICS.iter().any(|magic| bytes.starts_with(magic));
+    const DESCRIPTION_MAGICS: [&[u8]; 3] = [b"/* CTF 1.", &0x75D1_1D57_u32.to_le_bytes(), &0x75D1_1D57_u32.to_be_bytes()];
+    let is_description = |bytes: &[u8]| DESCRIPTION_MAGICS.iter().any(|magic| bytes.starts_with(magic));
     let files: Vec<_> = std::fs::read_dir(folder).into_iter().flatten().flatten().collect();
     std::fs::read(folder.join("metadata")).is_ok_and(|bytes| is_description(&bytes))
         && files.iter().all(|file| file.file_name() == "metadata" || file.metadata().is_ok_and(|m| m.is_file() && m.len() == 0))
@@ -59,7 +62,7 @@ pub fn is_babeltrace_text(text: &str) -> bool {
 }
 
 /// Parses the text that `babeltrace2` prints.
-pub(crate) fn parse(path: &Path, text: &str) -> Result<Imported> {
+pub(crate) fn parse(path: &Path, text: &str) -> Result<ImportedTrace> {
     let wake_ups = WakeUps::detect(text);
     let mut scheduler = Scheduler::new(wake_ups);
     let advice = match path.is_dir() {
@@ -82,7 +85,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Imported> {
             any(names).and_then(|text| text.parse().ok()).ok_or_else(|| place(&format!("no field {} with a thread ID", names[0])))
         };
         let text = |name: &str| field_value(fields, name).ok_or_else(|| place(&format!("no field {name}")));
-        // perf records the thread that each event occurred in, so the processor is not needed.
+        // perf records in which thread each event occurred, so the processor need not be known.
         let own = field_value(fields, "perf_tid").and_then(|text| text.parse().ok());
         let processor = any(["cpu_id", "perf_cpu"]).and_then(|text| text.parse().ok());
         if processor.or(own).is_none() {
@@ -91,12 +94,12 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Imported> {
         match event {
             SchedulerEvent::Wake => {
                 let running = processor.and_then(|processor: u32| running.get(&processor).copied());
-                scheduler.wake(own.or(running).unwrap_or(0), thread(["tid", "pid"])?, time_ns);
+                scheduler.add_wake_up(own.or(running).unwrap_or(0), thread(["tid", "pid"])?, time_ns);
             }
             SchedulerEvent::Switch => {
                 let (from, to) = (thread(["prev_tid", "prev_pid"])?, thread(["next_tid", "next_pid"])?);
                 running.extend(processor.map(|processor| (processor, to)));
-                scheduler.switch((from, &text("prev_comm")?, is_ready(&text("prev_state")?)), (to, &text("next_comm")?), time_ns);
+                scheduler.add_switch((from, &text("prev_comm")?, is_ready(&text("prev_state")?)), (to, &text("next_comm")?), time_ns);
             }
         }
     }
@@ -109,7 +112,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Imported> {
     Ok(scheduler.finish())
 }
 
-/// Returns true if a thread with this state left the processor ready to run: 0, or 256 and above if it was preempted.
+/// Returns true if a thread that left the processor is still ready to run. Its state is then 0, or at least 256 if it was preempted.
 fn is_ready(state: &str) -> bool {
     state.contains("RUNNING") || state.parse::<u64>().is_ok_and(|s| s == 0 || s >= 256)
 }
@@ -122,7 +125,7 @@ fn parse_time(head: &str) -> Option<u64> {
     to_nanoseconds(seconds, fraction)
 }
 
-/// Returns a field's value: a number, a string without its quotes, or an enumeration's label and number.
+/// Returns the value of a field: a number, a string without its quotes, or the label and number of an enumeration.
 fn field_value(fields: &str, name: &str) -> Option<String> {
     let start = fields.match_indices(name).find_map(|(at, _)| {
         let is_begin = at >= 2 && matches!(&fields[at - 2..at], "{ " | ", ");

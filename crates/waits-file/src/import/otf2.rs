@@ -1,9 +1,10 @@
 //! Importer for OTF2 archives. It parses the output of `otf2-print`, which contains the definitions and events of all locations.
 //!
-//! The events between the `ENTER` and the `LEAVE` of a region determine the kind of call. Ranks are relative to a communicator, whose
-//! group lists locations. A self communicator's group lists no members, because the caller is the only one.
+//! The events between the `ENTER` and the `LEAVE` of a region determine what kind of call the region is. Ranks are relative to a
+//! communicator, and each communicator refers to a group of locations. A self communicator's group is empty, because its only member is the
+//! caller.
 
-use super::{EventKind, Imported, ImportedEvent, ImportedLocation, intern_code};
+use super::{EventKind, ImportedEvent, ImportedLocation, ImportedTrace, intern_code};
 use crate::convert::{MAX_BUFFERED_BYTES, is_binding};
 use crate::replay::LocationName;
 use anyhow::{Context, Result, anyhow, bail};
@@ -17,12 +18,12 @@ use trodden_waits::{Call, CollectiveRule, LocationState, ProcessId};
 
 #[derive(Default)]
 struct ArchiveDefinitions {
-    /// Whether the archive defines a clock, as every valid archive does.
+    /// Whether the archive defines a clock. Valid archives do.
     has_clock: bool,
     ticks_per_second: u64,
     offset: u64,
     locations: BTreeMap<u64, String>,
-    /// The locations in each group.
+    /// The locations in each group, in order of rank.
     groups: HashMap<u64, Vec<u64>>,
     /// All MPI locations, in order of world rank.
     world: Vec<u64>,
@@ -33,7 +34,7 @@ struct ArchiveDefinitions {
 struct OpenRegion {
     name: String,
     enter_ns: u64,
-    /// Kind and attributes of each MPI event in the region.
+    /// The MPI events in the region: the kind of each event, and its attributes.
     calls: Vec<(String, String)>,
     is_mpi: bool,
 }
@@ -43,20 +44,21 @@ struct Otf2Thread {
     regions: Vec<OpenRegion>,
     events: Vec<ImportedEvent>,
     begin_ns: Option<u64>,
-    /// Indices of the events that started nonblocking receives, by request. The message is only known once the receive completes.
+    /// For each request of a nonblocking receive, the index of the event that started it. The message is filled in there when the receive
+    /// completes.
     receives: HashMap<u64, usize>,
 }
 
-pub fn read(path: &Path) -> Result<Imported> {
+pub fn read(path: &Path) -> Result<ImportedTrace> {
     let definitions = run_otf2_print(path, &["-G"], |text| parse_definitions(path, text))?;
     let imported = run_otf2_print(path, &[], |text| parse_events(path, &definitions, text))?;
     match imported.locations.is_empty() && definitions.has_clock {
-        true => Ok(Imported::empty_trace("the archive has no events")),
+        true => Ok(ImportedTrace::empty_trace("the archive has no events")),
         false => Ok(imported),
     }
 }
 
-/// Parses and analyses the output of `otf2-print`. Used for fuzzing.
+/// Parses the output of `otf2-print` and analyses the trace. Called by the fuzzer.
 pub fn read_text(definitions_text: &[u8], events_text: &[u8]) -> Result<()> {
     let path = Path::new("standard input");
     let imported = parse_events(path, &parse_definitions(path, definitions_text)?, events_text)?;
@@ -64,8 +66,8 @@ pub fn read_text(definitions_text: &[u8], events_text: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn parse_events(path: &Path, definitions: &ArchiveDefinitions, text: impl BufRead) -> Result<Imported> {
-    let mut imported = Imported::default();
+fn parse_events(path: &Path, definitions: &ArchiveDefinitions, text: impl BufRead) -> Result<ImportedTrace> {
+    let mut imported = ImportedTrace::default();
     intern_code(&mut imported.names, &["(start)"], None, "", 0);
     let order: HashMap<u64, u32> = definitions.locations.keys().enumerate().map(|(index, id)| (*id, index as u32)).collect();
     let mut threads: BTreeMap<u64, Otf2Thread> = BTreeMap::new();
@@ -93,7 +95,7 @@ fn parse_events(path: &Path, definitions: &ArchiveDefinitions, text: impl BufRea
     Ok(imported)
 }
 
-/// Runs `otf2-print` and parses its output as it arrives, because the text is much longer than the archive.
+/// Runs `otf2-print` and passes its output to `parse` while it is produced, because the text is much larger than the archive.
 fn run_otf2_print<T>(path: &Path, options: &[&str], parse: impl FnOnce(BufReader<ChildStdout>) -> Result<T>) -> Result<T> {
     let mut command = Command::new("otf2-print");
     command.args(options).arg("--").arg(path).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -101,7 +103,7 @@ fn run_otf2_print<T>(path: &Path, options: &[&str], parse: impl FnOnce(BufReader
         format!("cannot run otf2-print, which is needed to read {}. Install otf2-print (Debian package otf2-tools)", path.display())
     })?;
     let (text, mut errors) = (child.stdout.take(), child.stderr.take());
-    // Another thread reads standard error, because otf2-print blocks when a pipe is full.
+    // Standard error is read in another thread. Otherwise, otf2-print would block when that pipe is full.
     let stderr = std::thread::spawn(move || {
         let mut stderr = Vec::new();
         let _ = errors.as_mut().map(|errors| errors.read_to_end(&mut stderr));
@@ -111,7 +113,8 @@ fn run_otf2_print<T>(path: &Path, options: &[&str], parse: impl FnOnce(BufReader
     let status = child.wait()?;
     let stderr = stderr.join().unwrap_or_default();
     let stderr = String::from_utf8_lossy(&stderr);
-    // If parsing stopped early, otf2-print fails because of the closed pipe and prints nothing. Then only the parse error matters.
+    // If `parse` failed, otf2-print fails without a message because its output pipe was closed. In that case only the error of `parse`
+    // matters.
     if !status.success() && (taken.is_ok() || !stderr.trim().is_empty()) {
         bail!("otf2-print cannot read {}: {}", path.display(), stderr.trim());
     }
@@ -131,7 +134,7 @@ fn for_each_line(path: &Path, mut text: impl BufRead, mut visit: impl FnMut(u64,
     Ok(())
 }
 
-/// Parses an event's kind, location, time and attributes. Returns `None` if the line is not an event.
+/// Splits the line of an event into the event's kind, location, time and attributes. Returns `None` if the line is not an event.
 fn parse_event(line: &str) -> Option<(&str, u64, u64, &str)> {
     let (kind, rest) = line.split_once(' ')?;
     let (location, rest) = rest.trim_start().split_once(' ')?;
@@ -140,18 +143,18 @@ fn parse_event(line: &str) -> Option<(&str, u64, u64, &str)> {
     Some((kind, location.parse().ok()?, ticks.parse().ok()?, attributes.trim_start()))
 }
 
-/// Returns an attribute's value, which follows `name: `.
-fn attribute<'a>(attributes: &'a str, name: &str) -> Option<&'a str> {
+/// Returns the value of an attribute in a text like `name: value, name: value`.
+fn find_attribute<'a>(attributes: &'a str, name: &str) -> Option<&'a str> {
     let follows_name = |(at, _): &(usize, &str)| attributes[..*at].ends_with(name);
     let (at, _) = attributes.match_indices(": ").find(follows_name)?;
     let rest = &attributes[at + 2..];
-    // A quoted value may contain commas.
+    // If the value is in quotes, commas inside it do not end it.
     let from = rest.strip_prefix('"').and_then(|name| name.find('"')).map_or(0, |at| at + 2);
     let end = rest[from..].find(", ").map(|at| from + at);
     Some(rest[..end.unwrap_or(rest.len())].trim())
 }
 
-/// Parses the number in `"name" <number>`, or otherwise the number at the start.
+/// Parses a reference like `"name" <number>`, or a plain number.
 fn parse_reference(text: &str) -> Option<u64> {
     match text.rsplit_once('<') {
         Some((_, number)) => number.trim_end_matches('>').parse().ok(),
@@ -172,29 +175,30 @@ fn parse_definitions(path: &Path, text: impl BufRead) -> Result<ArchiveDefinitio
         match kind {
             "CLOCK_PROPERTIES" => {
                 found.has_clock = true;
-                let number = |name| attribute(rest, name).and_then(|v| v.parse::<u64>().ok());
+                let number = |name| find_attribute(rest, name).and_then(|v| v.parse::<u64>().ok());
                 found.ticks_per_second = number("Ticks per Seconds").filter(|rate| *rate > 0).unwrap_or(1_000_000_000);
                 found.offset = number("Global Offset").unwrap_or(0);
             }
             "LOCATION" => {
-                let (Some(id), Some(name)) = (id(), attribute(rest, "Name")) else {
+                let (Some(id), Some(name)) = (id(), find_attribute(rest, "Name")) else {
                     bail!("{}: the definition of a location has no name", path.display())
                 };
-                let group = attribute(rest, "Group").map_or("", unquote);
+                let group = find_attribute(rest, "Group").map_or("", unquote);
                 found.locations.insert(id, if group.is_empty() { unquote(name).to_owned() } else { group.to_owned() });
             }
             "GROUP" => {
                 let Some(id) = id() else { return Ok(()) };
                 let members = rest.split_once("Members: ").or_else(|| rest.split_once("Member: ")).map_or("", |(_, members)| members);
-                // `"Initial Thread" <0>` is a location; `1 ("Initial Thread" <1>)` is a rank and its location.
+                // Each member is either a location, such as `"Initial Thread" <0>`, or a rank with its location, such as `1 ("Initial
+                // Thread" <1>)`.
                 let members: Vec<u64> = members.split('<').skip(1).filter_map(|part| part.split('>').next()?.parse().ok()).collect();
-                if attribute(rest, "Type") == Some("COMM_LOCATIONS") {
+                if find_attribute(rest, "Type") == Some("COMM_LOCATIONS") {
                     found.world.clone_from(&members);
                 }
                 found.groups.insert(id, members);
             }
             "COMM" => {
-                if let (Some(id), Some(group)) = (id(), attribute(rest, "Group").and_then(parse_reference)) {
+                if let (Some(id), Some(group)) = (id(), find_attribute(rest, "Group").and_then(parse_reference)) {
                     found.communicators.insert(id, group);
                 }
             }
@@ -208,11 +212,11 @@ fn parse_definitions(path: &Path, text: impl BufRead) -> Result<ArchiveDefinitio
 struct Otf2Reader<'a> {
     definitions: &'a ArchiveDefinitions,
     order: &'a HashMap<u64, u32>,
-    imported: &'a mut Imported,
+    imported: &'a mut ImportedTrace,
     unknown: BTreeMap<String, u64>,
 }
 
-/// Events inside a region that the importer either interprets or may ignore.
+/// The events that may occur in a region. The importer interprets them or ignores them deliberately.
 const CALL_EVENTS: &[&str] = &[
     "MPI_SEND",
     "MPI_RECV",
@@ -240,8 +244,8 @@ impl Otf2Reader<'_> {
     fn add_event(&mut self, thread: &mut Otf2Thread, location: u64, time_ns: u64, kind: &str, attributes: &str) -> Result<()> {
         match kind {
             "ENTER" => {
-                self.add_run(thread, time_ns);
-                let name = unquote(attribute(attributes, "Region").unwrap_or("?")).to_owned();
+                self.add_execution(thread, time_ns);
+                let name = unquote(find_attribute(attributes, "Region").unwrap_or("?")).to_owned();
                 let is_mpi = name.starts_with("MPI_");
                 thread.regions.push(OpenRegion { name, enter_ns: time_ns, calls: Vec::new(), is_mpi });
             }
@@ -251,7 +255,7 @@ impl Otf2Reader<'_> {
                     self.add_call(thread, location, time_ns, region)?;
                 } else {
                     thread.regions.push(region);
-                    self.add_run(thread, time_ns);
+                    self.add_execution(thread, time_ns);
                     thread.regions.pop();
                 }
             }
@@ -265,8 +269,8 @@ impl Otf2Reader<'_> {
         Ok(())
     }
 
-    /// Records that the thread executed its current regions until `time_ns`.
-    fn add_run(&mut self, thread: &mut Otf2Thread, time_ns: u64) {
+    /// Records that the thread executed the functions in its open regions until `time_ns`.
+    fn add_execution(&mut self, thread: &mut Otf2Thread, time_ns: u64) {
         let path: Vec<&str> = thread.regions.iter().filter(|r| !r.is_mpi).map(|r| r.name.as_str()).collect();
         let path = if path.is_empty() { vec!["(program)"] } else { path };
         let own = intern_code(&mut self.imported.names, &path, None, "", 0);
@@ -278,7 +282,7 @@ impl Otf2Reader<'_> {
         if path.is_empty() {
             path.push("(program)");
         }
-        // Names of calls must be static, and only MPI functions are calls.
+        // Only MPI functions are calls, and the analysis needs static names for them.
         let name = trodden_wire::waits::FUNCTIONS.iter().copied().find(|known| *known == region.name).unwrap_or("MPI");
         let site = intern_code(&mut self.imported.names, &path, Some(name), "", 0);
         let call = self.convert_region(thread, location, &region)?;
@@ -295,7 +299,10 @@ impl Otf2Reader<'_> {
         let is_synchronous = matches!(region.name.as_str(), "MPI_Ssend" | "MPI_Issend");
         for (kind, attributes) in &region.calls {
             let request = || {
-                attribute(attributes, "Request").and_then(|r| r.parse().ok()).map(RequestId).ok_or_else(|| anyhow!("{kind} has no request"))
+                find_attribute(attributes, "Request")
+                    .and_then(|r| r.parse().ok())
+                    .map(RequestId)
+                    .ok_or_else(|| anyhow!("{kind} has no request"))
             };
             match kind.as_str() {
                 "MPI_SEND" => sent = self.parse_message(location, attributes, "Receiver", is_synchronous),
@@ -306,7 +313,7 @@ impl Otf2Reader<'_> {
                         .map_or(Call::Other, |m| Call::Begin(m, false, request().unwrap_or(RequestId(0)))));
                 }
                 "MPI_IRECV_REQUEST" => {
-                    // The message is only known once the receive completes.
+                    // The message is known only when the receive completes.
                     let unmatched = Message { communicator: CommunicatorId(u64::MAX), peer: None, tag: None, is_buffered: false };
                     return Ok(Call::Begin(unmatched, true, request()?));
                 }
@@ -334,9 +341,9 @@ impl Otf2Reader<'_> {
         })
     }
 
-    /// Returns a communicator's number, and its locations in order of rank.
+    /// Returns the number of the communicator in the attributes, and its locations in order of rank.
     fn communicator_members(&self, location: u64, attributes: &str) -> Option<(u64, Vec<u64>)> {
-        let id = parse_reference(attribute(attributes, "Communicator")?)?;
+        let id = parse_reference(find_attribute(attributes, "Communicator")?)?;
         let group = self.definitions.communicators.get(&id)?;
         let members = self.definitions.groups.get(group).filter(|members| !members.is_empty());
         Some((id, members.cloned().unwrap_or_else(|| vec![location])))
@@ -344,24 +351,24 @@ impl Otf2Reader<'_> {
 
     fn parse_message(&self, location: u64, attributes: &str, peer: &str, is_synchronous: bool) -> Option<Message> {
         let (id, members) = self.communicator_members(location, attributes)?;
-        let rank = attribute(attributes, peer)?.split([' ', '(']).next()?.parse::<usize>().ok()?;
+        let rank = find_attribute(attributes, peer)?.split([' ', '(']).next()?.parse::<usize>().ok()?;
         let process = ProcessId(*self.order.get(members.get(rank)?)?);
-        let tag = attribute(attributes, "Tag")?.parse().ok()?;
-        let bytes = attribute(attributes, "Length").and_then(|length| length.parse::<u64>().ok());
+        let tag = find_attribute(attributes, "Tag")?.parse().ok()?;
+        let bytes = find_attribute(attributes, "Length").and_then(|length| length.parse::<u64>().ok());
         let is_buffered = bytes.is_some_and(|bytes| bytes <= MAX_BUFFERED_BYTES) && !is_synchronous;
         Some(Message { communicator: CommunicatorId(id), peer: Some(process), tag: Some(tag), is_buffered })
     }
 
     fn parse_collective(&self, location: u64, attributes: &str, region: &str) -> Option<Collective> {
         let (id, members) = self.communicator_members(location, attributes)?;
-        let rule = match attribute(attributes, "Operation")? {
+        let rule = match find_attribute(attributes, "Operation")? {
             "BCAST" | "SCATTER" | "SCATTERV" => CollectiveRule::FromRoot,
             "REDUCE" | "GATHER" | "GATHERV" => CollectiveRule::ToRoot,
             "SCAN" | "EXSCAN" => CollectiveRule::Scan,
             _ => CollectiveRule::All,
         };
         let rank = members.iter().position(|member| *member == location)?;
-        let root = attribute(attributes, "Root").and_then(|root| root.split([' ', '(']).next()?.parse::<usize>().ok());
+        let root = find_attribute(attributes, "Root").and_then(|root| root.split([' ', '(']).next()?.parse::<usize>().ok());
         let is_barrier = region.ends_with("barrier") || region.ends_with("Barrier");
         Some(Collective {
             communicator: CommunicatorId(id),
@@ -375,7 +382,7 @@ impl Otf2Reader<'_> {
     }
 }
 
-/// Fills in the message of a nonblocking receive when it completes.
+/// Fills in the message of a nonblocking receive, which has completed.
 fn complete_receive(thread: &mut Otf2Thread, request: RequestId, message: Option<Message>) {
     let Some(first) = thread.receives.remove(&request.0) else { return };
     let call = message.map_or(Call::Other, |message| Call::Begin(message, true, request));
@@ -409,7 +416,7 @@ MPI_RECV  4  155  Sender: 1 ("Initial Thread" <0>), Communicator: "reversed, wit
 LEAVE                                          4                  156  Region: "MPI_Recv" <1>
 "#;
 
-    fn from_text(definitions_text: &str, text: &str) -> Result<Imported> {
+    fn from_text(definitions_text: &str, text: &str) -> Result<ImportedTrace> {
         let path = Path::new("x.otf2");
         parse_events(path, &parse_definitions(path, definitions_text.as_bytes())?, text.as_bytes())
     }

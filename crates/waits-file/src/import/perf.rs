@@ -6,12 +6,12 @@
 //!   comm  1234 [001]  100.123456: sched:sched_switch: comm:1234 [120] S ==> x:1235 [120]     (with the plugins of libtraceevent)
 //! ```
 
-use super::Imported;
+use super::ImportedTrace;
 use super::scheduler::{Scheduler, SchedulerEvent, WakeUps, to_nanoseconds};
 use anyhow::{Result, anyhow, bail};
 use std::path::Path;
 
-/// Returns true if a text consists only of the header that `perf script --header` writes.
+/// Returns true if a text contains the header that `perf script --header` writes, but no events.
 pub fn is_only_header(text: &str) -> bool {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty()).peekable();
     lines.peek().is_some_and(|line| line.starts_with("# ===="))
@@ -19,7 +19,7 @@ pub fn is_only_header(text: &str) -> bool {
         && lines.all(|line| line.starts_with('#'))
 }
 
-pub fn read(path: &Path, text: &str) -> Result<Imported> {
+pub fn read(path: &Path, text: &str) -> Result<ImportedTrace> {
     let wake_ups = WakeUps::detect(text);
     let mut scheduler = Scheduler::new(wake_ups);
     let mut last_ns = 0;
@@ -35,21 +35,21 @@ pub fn read(path: &Path, text: &str) -> Result<Imported> {
             SchedulerEvent::Wake => {
                 let waker = parse_pid(head).ok_or_else(|| place("no thread before the event"))?;
                 let woken = parse_woken(fields).ok_or_else(|| place("expected a field pid or a thread as NAME:NUMBER"))?;
-                scheduler.wake(waker, parse_thread_id(woken)?, time_ns);
+                scheduler.add_wake_up(waker, parse_thread_id(woken)?, time_ns);
             }
             SchedulerEvent::Switch => {
                 let Some(ThreadSwitch { prev_pid, prev_comm, prev_state, next_pid, next_comm }) = parse_switch(fields) else {
                     return Err(place("expected prev_comm, prev_pid, prev_state, next_comm and next_pid, or threads as NAME:NUMBER"));
                 };
                 let prev = (parse_thread_id(prev_pid)?, prev_comm, prev_state.starts_with('R'));
-                scheduler.switch(prev, (parse_thread_id(next_pid)?, next_comm), time_ns);
+                scheduler.add_switch(prev, (parse_thread_id(next_pid)?, next_comm), time_ns);
             }
         }
     }
     Ok(scheduler.finish())
 }
 
-/// Parses the time in `... 100.123456: `, which has six or nine digits after the point, to ns.
+/// Parses the time in text like `... 100.123456: `, with six or nine digits after the point, to ns.
 fn parse_time(head: &str) -> Option<u64> {
     let word = head.split_ascii_whitespace().rev().find_map(|word| {
         let word = word.strip_suffix(':')?;
@@ -59,7 +59,8 @@ fn parse_time(head: &str) -> Option<u64> {
     to_nanoseconds(seconds.parse().ok()?, fraction)
 }
 
-/// Parses the ID of the thread that caused an event, which precedes `[cpu]`. The thread's name may contain brackets.
+/// Parses the ID of the thread in which an event occurred. It precedes the processor number in brackets, and is parsed from the end because
+/// the thread's name may contain brackets.
 fn parse_pid(head: &str) -> Option<u32> {
     let before = head.rsplit_once('[')?.0;
     before.split_ascii_whitespace().last()?.rsplit('/').next()?.parse().ok()
@@ -74,7 +75,8 @@ struct ThreadSwitch<'a> {
     next_comm: &'a str,
 }
 
-/// Parses a context switch in either form. Thread names may contain any text, so each field is located by the text that follows the name.
+/// Parses a context switch, which perf prints in two forms. Thread names may contain any text, so a field is found by the text after the
+/// name.
 fn parse_switch(fields: &str) -> Option<ThreadSwitch<'_>> {
     const ARROW: &str = " ==> ";
     let arrows = || fields.match_indices(ARROW).map(|(at, _)| (&fields[..at], &fields[at + ARROW.len()..]));
@@ -93,14 +95,15 @@ fn parse_switch(fields: &str) -> Option<ThreadSwitch<'_>> {
     arrows().find_map(named).or_else(|| arrows().find_map(by_plugin))
 }
 
-/// Parses `NAME:NUMBER [PRIORITY]`.
+/// Parses `NAME:NUMBER [PRIORITY]` to the name and the number.
 fn parse_thread_with_priority(text: &str) -> Option<(&str, &str)> {
     let (thread, priority) = text.trim_end().strip_suffix(']')?.rsplit_once(" [")?;
     let (name, number) = thread.rsplit_once(':')?;
     (is_number(priority.trim_start_matches('-')) && is_number(number)).then_some((name, number))
 }
 
-/// Returns the woken thread's ID. The two forms are `comm=NAME pid=NUMBER prio=...` and `NAME:NUMBER [PRIORITY] CPU:000`.
+/// Returns the ID of the woken thread from the fields of a wake-up, which are `comm=NAME pid=NUMBER prio=...` or `NAME:NUMBER [PRIORITY]
+/// CPU:000`.
 fn parse_woken(fields: &str) -> Option<&str> {
     let named = fields.starts_with("comm=").then(|| fields.rsplit_once(" pid=")?.1.split(' ').next()).flatten();
     named.or_else(|| parse_thread_with_priority(&fields[..=fields.rfind(']')?]).map(|(_, number)| number))

@@ -1,10 +1,10 @@
-//! Converts scheduler events to calls.
+//! Converts scheduler events to calls for the analysis.
 //!
-//! A thread that leaves the processor to sleep waits for the thread that wakes it. If an interrupt (in the idle thread) wakes the
-//! sleeper, something outside the trace blocked it. A thread that leaves the processor ready to run waits for a processor. Scheduler
-//! events have no stacks, so code is named after threads.
+//! A thread that leaves the processor in order to sleep waits for the thread that wakes it. If it is woken by an interrupt (in the idle
+//! thread), it was blocked by something outside the trace. A thread that leaves the processor while it is ready to run waits for a
+//! processor. Scheduler events have no call stacks, so code is named after the thread.
 
-use super::{EventKind, Imported, ImportedEvent, ImportedLocation, intern_code};
+use super::{EventKind, ImportedEvent, ImportedLocation, ImportedTrace, intern_code};
 use crate::replay::LocationName;
 use std::collections::BTreeMap;
 use trodden_text::words::plural;
@@ -15,7 +15,7 @@ use trodden_waits::{Call, LocationState, ProcessId};
 enum ThreadState {
     Running,
     Runnable,
-    /// Asleep. The flag is true if another thread has already woken this thread.
+    /// The thread sleeps. The flag is true if another thread has already woken it.
     Asleep(bool),
 }
 
@@ -32,18 +32,18 @@ pub enum SchedulerEvent {
     Wake,
 }
 
-/// How a trace records wake-ups.
+/// The events by which a trace records that one thread wakes another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WakeUps {
-    /// With the event `sched_waking`, which occurs in the waker.
+    /// The event `sched_waking`, which occurs in the thread that wakes the other.
     Waking,
-    /// Only with the older event `sched_wakeup`, which may occur on the woken thread's processor.
+    /// Only the older event `sched_wakeup`, which may occur in another thread on the processor of the woken thread.
     Wakeup,
     Missing,
 }
 
 impl WakeUps {
-    /// Determines how a trace's text records wake-ups.
+    /// Determines which of these events a trace contains, given its text.
     pub fn detect(text: &str) -> WakeUps {
         let has = |name: &str| text.contains(name);
         match (has("sched_waking: "), has("sched_wakeup: ")) {
@@ -53,8 +53,8 @@ impl WakeUps {
         }
     }
 
-    /// Splits a line into the text before the event's name, the event's fields, and the event's kind. Returns `None` if the line contains
-    /// no event.
+    /// Splits a line into the text before the name of the event, the fields of the event, and the kind of event. Returns `None` if the line
+    /// is not an event.
     pub fn parse_event(self, line: &str) -> Option<(&str, &str, SchedulerEvent)> {
         let wake = if self == WakeUps::Waking { "sched_waking: " } else { "sched_wakeup: " };
         let found = [("sched_switch: ", SchedulerEvent::Switch), (wake, SchedulerEvent::Wake)];
@@ -62,7 +62,7 @@ impl WakeUps {
     }
 }
 
-/// Converts seconds and the decimal digits of their fraction to ns. Ignores digits after the ninth.
+/// Converts seconds and the decimal digits after the point to ns. Digits after the ninth are ignored.
 pub fn to_nanoseconds(seconds: u64, fraction: &str) -> Option<u64> {
     let digits = fraction.len().min(9) as u32;
     let fraction: u64 = fraction.get(..digits as usize)?.parse().ok()?;
@@ -71,7 +71,7 @@ pub fn to_nanoseconds(seconds: u64, fraction: &str) -> Option<u64> {
 
 /// The state of the conversion. Events must be added in chronological order.
 pub struct Scheduler {
-    imported: Imported,
+    imported: ImportedTrace,
     threads: BTreeMap<u32, ScheduledThread>,
     wake_ups: WakeUps,
     events: u64,
@@ -80,21 +80,21 @@ pub struct Scheduler {
 
 impl Scheduler {
     pub fn new(wake_ups: WakeUps) -> Scheduler {
-        let mut imported = Imported::default();
+        let mut imported = ImportedTrace::default();
         intern_code(&mut imported.names, &["(start)"], None, "", 0);
         Scheduler { imported, threads: BTreeMap::new(), wake_ups, events: 0, sleeps: 0 }
     }
 
-    /// Adds a context switch. `from` is the previous thread's ID and name, and whether that thread is still ready to run. `to` is the
-    /// next thread's ID and name.
-    pub fn switch(&mut self, from: (u32, &str, bool), to: (u32, &str), time_ns: u64) {
+    /// Adds a context switch. `from` is the ID and name of the thread that leaves the processor, and whether it is still ready to run. `to`
+    /// is the ID and name of the thread that gets the processor.
+    pub fn add_switch(&mut self, from: (u32, &str, bool), to: (u32, &str), time_ns: u64) {
         self.events += 1;
         self.switch_out(from, time_ns);
         self.switch_in(to, time_ns);
     }
 
-    /// Adds a wake-up of `woken` by the thread `waker`. A `waker` of 0 stands for an interrupt.
-    pub fn wake(&mut self, waker: u32, woken: u32, time_ns: u64) {
+    /// Adds the event that the thread `waker` wakes the thread `woken`. If `waker` is 0, an interrupt has woken it.
+    pub fn add_wake_up(&mut self, waker: u32, woken: u32, time_ns: u64) {
         self.events += 1;
         let by_thread = waker != 0;
         if let Some(ScheduledThread { state: ThreadState::Asleep(is_woken), .. }) = self.threads.get_mut(&woken) {
@@ -122,7 +122,7 @@ impl Scheduler {
             let site = intern_code(&mut self.imported.names, &[name], Some("sleep"), "", 0);
             thread.state = ThreadState::Asleep(false);
             self.sleeps += 1;
-            // `switch_in` replaces this call if another thread has woken the sleeper.
+            // If another thread wakes the sleeper, `switch_in` replaces this call.
             thread.events.push(ImportedEvent { time_ns, kind: EventKind::Enter(Call::Blocked, site) });
         }
     }
@@ -149,7 +149,7 @@ impl Scheduler {
         thread.state = ThreadState::Running;
     }
 
-    pub fn finish(self) -> Imported {
+    pub fn finish(self) -> ImportedTrace {
         let Scheduler { mut imported, threads, wake_ups, events, sleeps } = self;
         let events = plural(events.into(), "scheduler event", "scheduler events");
         imported.notes.push(format!("{events} without call stacks: code is named after threads"));
@@ -169,7 +169,8 @@ impl Scheduler {
         for (id, thread) in threads {
             let label = Some(format!("{} {id}", thread.name));
             let name = LocationName { process: id, label, ..LocationName::default() };
-            // Objects represent threads, which any process may wake. All objects therefore belong to one process.
+            // Objects represent the threads themselves. A thread may wake threads of other processes, but objects are only unique within a
+            // process, so all locations get the same process.
             let process = ProcessId(0);
             imported.locations.push(ImportedLocation { name, process, begin_ns: thread.begin_ns, events: thread.events });
         }

@@ -1,5 +1,5 @@
-//! The functions that record MPI calls, one for each kind of call. Doc comments list the MPI function's arguments. Parameters of type
-//! `usize` are argument positions.
+//! Functions that make and record MPI calls, one for each kind of call. Each doc comment lists the arguments of the MPI function.
+//! Parameters of type `usize` are positions in that list, counted from 0.
 
 use super::call::{MpiCall, source_and_tag};
 use super::communicator;
@@ -12,17 +12,18 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
 use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallName, CallRecord, kind};
 
-/// Used as the root's position if an operation has no root.
+/// Passed as the position of the root argument if a collective operation has no root.
 pub const NO_ROOT: usize = usize::MAX;
-/// Recorded size of a collective operation that transfers no data. MPI libraries may return from such an operation immediately.
-const EMPTY_SIZE: u64 = u64::MAX;
-/// True once the process has cancelled a request. Until then, statuses need not be tested for cancellation.
+/// Recorded instead of a size if a collective operation transfers no data. The report must know, because MPI libraries may return from such
+/// an operation without waiting.
+const NO_DATA_SIZE: u64 = u64::MAX;
+/// True once the process has cancelled a request. Until then, no status needs to be tested for cancellation.
 static HAS_CANCELLED: AtomicBool = AtomicBool::new(false);
 
-/// Records only the time of a call, because it transfers data without waiting for another process, or because its waits cannot be
-/// explained.
+/// Makes a call and records only its start and end, because it does not wait for another process, or because the report cannot explain its
+/// waits.
 #[inline]
-pub fn record_time(call: MpiCall, kind: u16) -> i32 {
+pub fn record_times_only(call: MpiCall, kind: u16) -> i32 {
     call.run_recorded(kind, |_| {})
 }
 
@@ -31,7 +32,7 @@ fn message_bytes(count: usize, datatype: usize) -> u64 {
     thread_local!(static LAST: Cell<(usize, i32)> = const { Cell::new((0, 0)) });
     let mut size = LAST.get();
     if size.0 != datatype {
-        // A freed handle may be reused for a different type, so only the sizes of predefined types are cached.
+        // Only the sizes of predefined types are cached, because the handle of a freed type may be reused for another type.
         real!(SIZE, fn(usize, *mut i32) -> i32, datatype, &raw mut size.1);
         size.0 = datatype;
         LAST.set(if implementation() == Implementation::Mpich && datatype & 0xff00_0000 == 0x4c00_0000 { size } else { (0, 0) });
@@ -40,56 +41,57 @@ fn message_bytes(count: usize, datatype: usize) -> u64 {
 }
 
 #[inline]
-fn fill_peer(record: &mut CallRecord, call: &MpiCall, [peer, tag, comm]: [usize; 3]) {
+fn fill_peer_fields(record: &mut CallRecord, call: &MpiCall, [peer, tag, comm]: [usize; 3]) {
     let library = implementation();
     record.peer = library.recorded_peer(call.arguments[peer]);
     record.tag = library.recorded_tag(call.arguments[tag]);
-    record.object = call.communicator(comm);
+    record.object = call.communicator_number(comm);
 }
 
-/// Blocking or non-blocking send, or non-blocking receive: buffer, count, type, peer, tag, communicator, and, if non-blocking, a request.
-/// The arguments are recorded before the call, so that the recording shows the peer even if the program is killed inside the call.
+/// Records a send (blocking or non-blocking) or a non-blocking receive. Arguments: buffer, count, type, peer, tag, communicator, and a
+/// request if the function is non-blocking. They are recorded before the call, so that the peer is known even if the program is killed
+/// inside the call.
 #[inline]
 pub fn record_message(call: MpiCall, kind: u16) -> i32 {
     let Some((thread, mut open)) = call.begin(kind) else { return call.run() };
-    fill_peer(open.record(), &call, [3, 4, 5]);
+    fill_peer_fields(open.record(), &call, [3, 4, 5]);
     open.record().size_or_count = message_bytes(call.arguments[1], call.arguments[2]);
     let result = call.run();
-    // The request is 0 if the function has none.
+    // `read_handle` returns 0 for a function without a request.
     open.record().request = call.read_handle(6) as u64;
     finish_record(thread, open);
     result
 }
 
-/// Blocking receive: buffer, count, type, source, tag, communicator, status.
+/// Records a blocking receive. Arguments: buffer, count, type, source, tag, communicator, status.
 #[inline]
 pub fn record_receive(mut call: MpiCall) -> i32 {
     let Some((thread, mut open)) = call.begin(kind::RECV) else { return call.run() };
-    fill_peer(open.record(), &call, [3, 4, 5]);
+    fill_peer_fields(open.record(), &call, [3, 4, 5]);
     let wildcard = open.record().peer == ANY_PEER || open.record().tag == ANY_TAG;
     let mut spare = [0i32; STATUS_WORDS];
     let status = call.ensure_statuses(6, spare.as_mut_ptr());
     let result = call.run();
     finish_record(thread, open);
     if wildcard {
-        add_completion(thread, &mut open, 0, source_and_tag(status, 0), 0);
+        add_completion_record(thread, &mut open, 0, source_and_tag(status, 0), 0);
     }
     result
 }
 
 #[inline]
-pub fn add_completion(thread: &mut Thread, open: &mut OpenRecord, request: u64, (peer, tag): (i32, i32), amount: u64) {
-    // Beginning a new record may unmap the chunk of the open record, so the open record is copied first.
+pub fn add_completion_record(thread: &mut Thread, open: &mut OpenRecord, request: u64, (peer, tag): (i32, i32), amount: u64) {
+    // The fields are copied first, because adding a record may unmap the chunk that contains the open record.
     let common = open.completion_template();
     add_record(thread, CallRecord { peer, tag, size_or_count: amount, request, ..common });
 }
 
-/// Combined send and receive. The positions are those of the destination and its tag, the source and its tag, and the communicator. The
-/// status follows the communicator.
+/// Records a combined send and receive. The array contains the positions of the destination and its tag, the source and its tag, and the
+/// communicator. The status argument follows the communicator.
 #[inline]
-pub fn record_exchange(mut call: MpiCall, [to, to_tag, from, from_tag, comm]: [usize; 5]) -> i32 {
+pub fn record_send_receive(mut call: MpiCall, [to, to_tag, from, from_tag, comm]: [usize; 5]) -> i32 {
     let Some((thread, mut open)) = call.begin(kind::SENDRECV) else { return call.run() };
-    fill_peer(open.record(), &call, [to, to_tag, comm]);
+    fill_peer_fields(open.record(), &call, [to, to_tag, comm]);
     open.record().size_or_count = message_bytes(call.arguments[1], call.arguments[2]);
     let mut spare = [0i32; STATUS_WORDS];
     let status = call.ensure_statuses(comm + 1, spare.as_mut_ptr());
@@ -98,7 +100,7 @@ pub fn record_exchange(mut call: MpiCall, [to, to_tag, from, from_tag, comm]: [u
     finish_record(thread, open);
     let mut second = *open.record();
     second.kind = kind::SENDRECV_RECV;
-    fill_peer(&mut second, &call, [from, from_tag, comm]);
+    fill_peer_fields(&mut second, &call, [from, from_tag, comm]);
     if second.peer == ANY_PEER {
         second.peer = source;
     }
@@ -109,19 +111,19 @@ pub fn record_exchange(mut call: MpiCall, [to, to_tag, from, from_tag, comm]: [u
     result
 }
 
-/// Start or release of one request.
+/// Records a call that starts or frees the request that is its first argument.
 #[inline]
 pub fn record_request(call: MpiCall, kind: u16) -> i32 {
     let request = call.read_handle(0) as u64;
     call.run_recorded(kind, |record| record.request = request)
 }
 
-/// Start of several persistent requests: count, requests.
+/// Records the start of several persistent requests. Arguments: count, requests.
 #[inline]
 pub fn record_start_all(call: MpiCall) -> i32 {
     let Some((thread, mut open)) = call.begin(kind::START) else { return call.run() };
     let count = (call.arguments[0] as i32).max(0) as usize;
-    // SAFETY: by MPI's definition of the function, the array contains `count` handles.
+    // SAFETY: MPI requires that the array contains `count` handles.
     let request = |index| unsafe { implementation().read_handle(call.arguments[1], index) } as u64;
     open.record().request = if count > 0 { request(0) } else { 0 };
     let first = *open.record();
@@ -135,16 +137,16 @@ pub fn record_start_all(call: MpiCall) -> i32 {
     result
 }
 
-/// Non-blocking probe: source, tag, communicator, flag, status.
+/// Records a non-blocking probe. Arguments: source, tag, communicator, flag, status.
 #[inline]
 pub fn record_immediate_probe(mut call: MpiCall) -> i32 {
     let Some((thread, mut open)) = call.begin(kind::PROBE) else { return call.run() };
-    fill_peer(open.record(), &call, [0, 1, 2]);
+    fill_peer_fields(open.record(), &call, [0, 1, 2]);
     let mut spare = [0i32; STATUS_WORDS];
     let status = call.ensure_statuses(4, spare.as_mut_ptr());
     let result = call.run();
     if call.read_integer(3) == 0 {
-        thread.withdraw_test(open);
+        thread.remove_test_record(open);
         return result;
     }
     (open.record().peer, open.record().tag) = source_and_tag(status, 0);
@@ -153,7 +155,8 @@ pub fn record_immediate_probe(mut call: MpiCall) -> i32 {
     result
 }
 
-/// Matched probe: source, tag, communicator, message, status.
+/// Records a matched probe (`MPI_Mprobe`), which also returns a handle to the message. Arguments: source, tag, communicator, message,
+/// status.
 #[inline]
 pub fn record_matched_probe(call: MpiCall) -> i32 {
     let result = record_probe(call, 4);
@@ -164,15 +167,15 @@ pub fn record_matched_probe(call: MpiCall) -> i32 {
 thread_local! {
     /// Peer, tag and communicator of the thread's last probe.
     static LAST_PROBE: Cell<(i32, i32, u64)> = const { Cell::new((0, 0, 0)) };
-    /// The message of the thread's last matched probe, with its peer, tag and communicator.
+    /// Message handle of the thread's last matched probe, and the message's peer, tag and communicator.
     static LAST_MATCHED_PROBE: Cell<(usize, (i32, i32, u64))> = const { Cell::new((0, (0, 0, 0))) };
 }
 
-/// Probe: source, tag, communicator. `status` is the position of the status.
+/// Records a blocking probe. Arguments: source, tag, communicator, and the status at position `status`.
 #[inline]
 pub fn record_probe(mut call: MpiCall, status: usize) -> i32 {
     let Some((thread, mut open)) = call.begin(kind::PROBE) else { return call.run() };
-    fill_peer(open.record(), &call, [0, 1, 2]);
+    fill_peer_fields(open.record(), &call, [0, 1, 2]);
     let mut spare = [0i32; STATUS_WORDS];
     let status = call.ensure_statuses(status, spare.as_mut_ptr());
     let result = call.run();
@@ -183,28 +186,28 @@ pub fn record_probe(mut call: MpiCall, status: usize) -> i32 {
     result
 }
 
-/// Receive of a message that a matched probe has found: buffer, count, type, message, status.
+/// Records the receive of a message that a matched probe has found (`MPI_Mrecv`). Arguments: buffer, count, type, message, status.
 #[inline]
 pub fn record_matched_receive(call: MpiCall) -> i32 {
     let (matched, (peer, tag, object)) = LAST_MATCHED_PROBE.get();
     if matched != call.read_handle(3) {
-        return record_time(call, kind::MPI_OTHER);
+        return record_times_only(call, kind::MPI_OTHER);
     }
     call.run_recorded(kind::RECV, |record| (record.peer, record.tag, record.object) = (peer, tag, object))
 }
 
-/// Collective operation. `root` and `comm` are the positions of the root and the communicator. If the operation is non-blocking, a
-/// request follows the communicator.
+/// Records a collective operation. `root` and `comm` are the positions of the root and the communicator. If the operation is non-blocking,
+/// a request argument follows the communicator.
 #[inline]
 pub fn record_collective(call: MpiCall, kind: u16, root: usize, comm: usize) -> i32 {
     let Some((thread, mut open)) = call.begin(kind) else { return call.run() };
     let record = open.record();
-    record.object = call.communicator(comm);
+    record.object = call.communicator_number(comm);
     if root != NO_ROOT {
         record.peer = implementation().recorded_root(call.arguments[root]);
     }
-    if is_empty(&call) {
-        record.size_or_count = EMPTY_SIZE;
+    if transfers_no_data(&call) {
+        record.size_or_count = NO_DATA_SIZE;
     }
     let result = call.run();
     if kind & trodden_wire::waits::kind::NON_BLOCKING != 0 {
@@ -214,9 +217,10 @@ pub fn record_collective(call: MpiCall, kind: u16, root: usize, comm: usize) -> 
     result
 }
 
-/// Returns true if a collective operation transfers no data. If the operation has several counts, the caller's own count decides.
+/// Returns true if a collective operation transfers no data. If the function has both a send count and a receive count, the send count
+/// decides.
 #[inline]
-fn is_empty(call: &MpiCall) -> bool {
+fn transfers_no_data(call: &MpiCall) -> bool {
     let arguments = &call.arguments;
     match call.function {
         CallName::MPI_Barrier | CallName::MPI_Ibarrier => false,
@@ -235,15 +239,16 @@ fn is_empty(call: &MpiCall) -> bool {
     }
 }
 
-/// Cancellation of a request. The request's status shows on completion whether the cancellation was in time.
+/// Makes a call that cancels a request, without recording it. Whether the cancellation succeeded is only known from the request's status
+/// when it completes.
 #[inline]
 pub fn run_cancel(call: MpiCall) -> i32 {
     HAS_CANCELLED.store(true, Ordering::Release);
     call.run()
 }
 
-/// Returns the amount to record for a completed request: 1 if the `index`-th status in an array shows that the request was cancelled, or
-/// else 0.
+/// Returns 1 if the `index`-th status in an array shows that its request was cancelled, and 0 otherwise. The record of the request's
+/// completion stores this as its amount.
 #[inline]
 pub fn read_cancelled_amount(statuses: usize, index: usize) -> u64 {
     static TEST: Real = Real::new(c"PMPI_Test_cancelled");
@@ -255,11 +260,11 @@ pub fn read_cancelled_amount(statuses: usize, index: usize) -> u64 {
     u64::from(flag != 0)
 }
 
-/// Creation of a persistent collective operation: the operation's arguments, an info, and a request.
+/// Records the creation of a persistent collective operation. Arguments: those of the operation, an info, and a request.
 #[inline]
 pub fn record_collective_init(call: MpiCall, kind: u16, root: usize, comm: usize) -> i32 {
     call.run_recorded(kind | trodden_wire::waits::kind::PERSISTENT, |record| {
-        record.object = call.communicator(comm);
+        record.object = call.communicator_number(comm);
         if root != NO_ROOT {
             record.peer = implementation().recorded_root(call.arguments[root]);
         }
@@ -267,47 +272,50 @@ pub fn record_collective_init(call: MpiCall, kind: u16, root: usize, comm: usize
     })
 }
 
-/// Collective creation of a communicator. `parent` and `created` are the positions of the existing and the new communicator.
+/// Records a collective call that creates a communicator. `parent` and `created` are the positions of the existing and the new
+/// communicator.
 #[inline]
 pub fn record_communicator(call: MpiCall, parent: usize, created: usize) -> i32 {
     call.run_recorded(kind::COLLECTIVE_ALL, |record| {
-        record.object = call.communicator(parent);
+        record.object = call.communicator_number(parent);
         communicator::register_communicator(call.handle(parent), call.read_handle(created), None);
     })
 }
 
-/// Non-blocking variant of [`record_communicator`]. A request follows the new communicator.
+/// Records a non-blocking call that creates a communicator. A request argument follows the new communicator; see also
+/// [`record_communicator`].
 #[inline]
 pub fn record_communicator_nonblocking(call: MpiCall, parent: usize, created: usize) -> i32 {
     call.run_recorded(kind::COLLECTIVE_ALL | kind::NON_BLOCKING, |record| {
-        record.object = call.communicator(parent);
+        record.object = call.communicator_number(parent);
         record.request = call.read_handle(created + 1) as u64;
         process::append_note(b"MPI_Comm_idup: messages on the communicator that it creates are not matched");
     })
 }
 
-/// Creation of a communicator by some members of an existing one. Waits in the new communicator are not explained.
+/// Records a call with which only some members of a communicator create a new one. The report does not explain waits in the new
+/// communicator.
 #[inline]
 pub fn record_group_communicator(call: MpiCall, parent: usize, created: usize) -> i32 {
     call.run_recorded(kind::MPI_OTHER, |_| {
-        // In both functions, the tag precedes the new communicator.
+        // The tag is the argument before the new communicator.
         let tag = call.arguments[created - 1] as u32;
         communicator::register_communicator(call.handle(parent), call.read_handle(created), Some(u64::from(tag) | 1 << 40));
     })
 }
 
-/// Creation of an intercommunicator: local communicator, its leader, a communicator of both leaders, the remote leader, tag, new
-/// communicator.
+/// Records the creation of an intercommunicator. Arguments: local communicator, its leader, a communicator that contains both leaders, the
+/// remote leader, tag, new communicator.
 #[inline]
 pub fn record_intercommunicator(call: MpiCall) -> i32 {
     call.run_recorded(kind::MPI_OTHER, |_| {
         let tag = call.arguments[4] as u32;
-        // The two sides have different parents, so the number must only depend on values that are equal on both sides.
+        // The two groups have different parents, so only values that are the same in both groups may affect the new communicator's number.
         communicator::register_communicator(0, call.read_handle(5), Some(u64::from(tag) | 1 << 41));
     })
 }
 
-/// Release of a communicator, whose handle may be reused afterwards.
+/// Records a call that frees a communicator. Its handle is removed, because the library may reuse it.
 #[inline]
 pub fn record_communicator_free(call: MpiCall) -> i32 {
     let handle = call.read_handle(0);
@@ -316,7 +324,7 @@ pub fn record_communicator_free(call: MpiCall) -> i32 {
     result
 }
 
-/// Initialisation of MPI. Recording of the thread begins here. The rank's time starts when this call returns.
+/// Records the initialisation of MPI. The thread is recorded from here on.
 pub fn record_init(call: MpiCall) -> i32 {
     thread::register(0, 0);
     let result = call.run_recorded(kind::MPI_INIT, |record| {
@@ -334,11 +342,11 @@ pub fn record_init(call: MpiCall) -> i32 {
         process::append_line(&line);
     });
     process::append_maps();
-    walk::find_own_range();
+    walk::find_own_code_range();
     result
 }
 
-/// Finalisation of MPI. Every rank waits for all others.
+/// Records `MPI_Finalize`, in which every rank may wait for all others.
 pub fn record_finalize(call: MpiCall) -> i32 {
     call.run_recorded(kind::MPI_FINALIZE, |record| record.object = communicator::WORLD)
 }

@@ -1,4 +1,4 @@
-//! A call of an MPI function, and the recording steps that all kinds of calls have in common.
+//! An intercepted MPI call, and the steps that are the same for the recording of all kinds of calls.
 
 use super::communicator;
 use super::implementation::implementation;
@@ -7,7 +7,7 @@ use trodden_wire::waits::{CallName, CallRecord};
 
 pub const MAX_ARGUMENTS: usize = 13;
 
-/// An MPI call that was intercepted.
+/// An MPI call that the program made. `real` calls the MPI library's function.
 #[derive(Clone, Copy)]
 pub struct MpiCall {
     pub function: CallName,
@@ -21,7 +21,7 @@ impl MpiCall {
         (self.real)(&self.arguments)
     }
 
-    /// Begins a record. Returns `None` inside another recorded call, or if the thread is not recorded.
+    /// Begins a record of the call. Returns `None` if the thread is not recorded, or if the call was made inside another recorded call.
     #[inline]
     pub fn begin(&self, kind: u16) -> Option<(&'static mut Thread, OpenRecord)> {
         let thread = recordable_thread()?;
@@ -29,7 +29,7 @@ impl MpiCall {
         Some((thread, open))
     }
 
-    /// Calls the real function and records its time. `fill` completes the record after the function has returned.
+    /// Makes the call and records its start and end. `fill` adds other fields to the record after the function has returned.
     #[inline]
     pub fn run_recorded(&self, kind: u16, fill: impl FnOnce(&mut CallRecord)) -> i32 {
         let Some((thread, mut open)) = self.begin(kind) else { return self.run() };
@@ -45,27 +45,28 @@ impl MpiCall {
         implementation().handle(self.arguments[position])
     }
 
-    /// Returns the handle whose address is passed as an argument.
+    /// Returns the handle that the argument points to.
     #[inline]
     pub fn read_handle(&self, position: usize) -> usize {
-        // SAFETY: by MPI's definition of the function, the argument is the address of a handle.
+        // SAFETY: MPI defines this argument of the function as the address of a handle.
         unsafe { implementation().read_handle(self.arguments[position], 0) }
     }
 
-    /// Returns the number of the communicator or window that is passed as an argument.
+    /// Returns the global number of the communicator or window whose handle is the argument at this position.
     #[inline]
-    pub fn communicator(&self, position: usize) -> u64 {
+    pub fn communicator_number(&self, position: usize) -> u64 {
         communicator::number_of(self.handle(position))
     }
 
-    /// Returns the integer whose address is passed as an argument: a flag, index or count that the call sets.
+    /// Returns the integer that the argument points to: a flag, index or count that the call sets.
     #[inline]
     pub fn read_integer(&self, position: usize) -> i32 {
-        // SAFETY: by MPI's definition of the function, the argument is the address of an integer.
+        // SAFETY: MPI defines this argument of the function as the address of an integer.
         unsafe { (self.arguments[position] as *const i32).read() }
     }
 
-    /// Returns the address of the call's statuses. If the caller ignores statuses, the function gets `spare` instead.
+    /// Returns the address to which the call writes its status or statuses. If the program ignores them, replaces the argument by `spare`,
+    /// because the recorder needs them.
     #[inline]
     pub fn ensure_statuses(&mut self, position: usize, spare: *mut i32) -> usize {
         if implementation().is_ignored(self.arguments[position]) {
@@ -75,9 +76,9 @@ impl MpiCall {
     }
 }
 
-/// Returns the source and tag of the `index`-th status at an address from [`MpiCall::ensure_statuses`].
+/// Returns the source and the tag in the `index`-th status. `statuses` is an address that [`MpiCall::ensure_statuses`] has returned.
 #[inline]
 pub fn source_and_tag(statuses: usize, index: usize) -> (i32, i32) {
-    // SAFETY: the address is that of the caller's statuses or of the spare ones, and the call has set the status at this index.
+    // SAFETY: the address refers to the program's statuses or to the spare ones, and the call has written the status at this index.
     unsafe { implementation().source_and_tag(statuses, index) }
 }

@@ -1,11 +1,11 @@
-//! Global numbers for communicators, windows and files. All members compute the same number without exchanging messages.
+//! Global numbers of communicators, windows and files. All member processes compute the same number without exchanging messages.
 //!
-//! Handles are local to a process. Members create a communicator with the same collective call on its parent. Its number is therefore a
-//! hash of the parent's number, the count of such calls on the parent, and the world rank of its first member, because a split creates
-//! several communicators at once.
+//! Handles cannot be recorded, because they differ between processes. Members create a communicator with the same collective call on
+//! its parent, so its number is a hash of the parent's number and the count of such calls on the parent. The hash also includes the world
+//! rank of the first member, because one call of `MPI_Comm_split` creates several communicators.
 
 use super::implementation::implementation;
-use crate::handles::Handles;
+use crate::handles::HandleTable;
 use crate::output::OutputLine;
 use crate::process;
 use crate::real::{Real, real};
@@ -15,12 +15,12 @@ pub const WORLD: u64 = 1;
 pub const SELF: u64 = 2;
 
 const SLOTS: usize = 1024;
-static HANDLES: Handles<SLOTS> = Handles::new(2);
+static HANDLES: HandleTable<SLOTS> = HandleTable::new(2);
 static COMMUNICATOR_NUMBERS: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
-/// Number of communicators created from the communicator in each slot.
+/// Number of communicators, windows and files that have been created from the communicator in each slot of `HANDLES`.
 static CREATED_COUNTS: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
 
-/// Returns the number of a communicator; 0 if it is unknown.
+/// Returns the global number of a communicator, window or file; 0 if it is unknown.
 #[inline]
 pub fn number_of(handle: usize) -> u64 {
     HANDLES.find(handle).map_or(0, |slot| COMMUNICATOR_NUMBERS[slot].load(Ordering::Acquire))
@@ -36,7 +36,7 @@ fn set_number(handle: usize, number: u64) {
     }
 }
 
-/// Removes a handle, because the library may reuse it.
+/// Forgets a handle whose object was freed, because the MPI library may use it for another object.
 pub fn remove_handle(handle: usize) {
     if let Some(slot) = HANDLES.find(handle) {
         COMMUNICATOR_NUMBERS[slot].store(0, Ordering::Release);
@@ -49,21 +49,21 @@ pub fn register_predefined() {
     set_number(library.self_communicator(), SELF);
 }
 
-/// Kinds of objects that have members but are not communicators.
+/// Kinds of objects that, like communicators, belong to several processes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum MemberKind {
     Window,
     File,
 }
 
-/// Registers a window or file that a collective call on the communicator `parent` created.
+/// Assigns a global number to a window or file that a collective call on the communicator `parent` has created.
 pub fn register_object(kind: MemberKind, parent: usize, handle: usize) {
     let parent_slot = HANDLES.find(parent);
     let count = parent_slot.map_or(0, |slot| CREATED_COUNTS[slot].fetch_add(1, Ordering::AcqRel));
     if handle == 0 {
         return;
     }
-    let mut ranks = Ranks::new();
+    let mut ranks = MemberRanks::new();
     ranks.collect_object_members(kind, handle);
     let parent_number = parent_slot.map_or(0, |slot| COMMUNICATOR_NUMBERS[slot].load(Ordering::Acquire));
     let number = hash_parts(&[parent_number, count, ranks.lowest_first_rank(), 1 << 50 | kind as u64]) | 1 << 63;
@@ -75,7 +75,8 @@ pub fn hash_parts(parts: &[u64]) -> u64 {
     parts.iter().fold(0x517c_c1b7_2722_0a95u64, |hash, part| (hash ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31))
 }
 
-/// Registers a communicator that a call on `parent` created. `extra` distinguishes calls that are not collective on the parent.
+/// Assigns a global number to a communicator that a call on `parent` has created. `extra` distinguishes the results of calls that not all
+/// members of the parent make.
 pub fn register_communicator(parent: usize, handle: usize, extra: Option<u64>) {
     let library = implementation();
     let parent_slot = HANDLES.find(parent);
@@ -83,7 +84,7 @@ pub fn register_communicator(parent: usize, handle: usize, extra: Option<u64>) {
     if handle == library.no_communicator() || handle == 0 {
         return;
     }
-    let mut ranks = Ranks::new();
+    let mut ranks = MemberRanks::new();
     let is_inter = ranks.collect_members(handle);
     let parent_number = parent_slot.map_or(0, |slot| COMMUNICATOR_NUMBERS[slot].load(Ordering::Acquire));
     let key = [parent_number, extra.unwrap_or(count), ranks.lowest_first_rank()];
@@ -95,7 +96,7 @@ pub fn register_communicator(parent: usize, handle: usize, extra: Option<u64>) {
 static COMMUNICATOR_GROUP: Real = Real::new(c"PMPI_Comm_group");
 pub static WINDOW_GROUP: Real = Real::new(c"PMPI_Win_get_group");
 
-/// Calls `make` with the group that a library function returns for a handle, and releases the group.
+/// Calls `make` with the group that the MPI function `getter` returns for the handle, and frees the group afterwards.
 pub fn with_group<R>(getter: &'static Real, handle: usize, make: impl FnOnce(usize) -> R) -> R {
     static FREE: Real = Real::new(c"PMPI_Group_free");
     let mut group = 0usize;
@@ -105,8 +106,8 @@ pub fn with_group<R>(getter: &'static Real, handle: usize, make: impl FnOnce(usi
     created
 }
 
-/// World ranks of a communicator's members. An intercommunicator also has a remote group.
-struct Ranks {
+/// World ranks of a communicator's members. Only an intercommunicator has remote members.
+struct MemberRanks {
     local: CommunicatorMembers,
     remote: CommunicatorMembers,
 }
@@ -121,12 +122,12 @@ impl CommunicatorMembers {
         CommunicatorMembers { ranks: core::ptr::null_mut(), count: 0 }
     }
 
-    /// Returns the world ranks of a group's members.
+    /// Returns the ranks of a group's members in `MPI_COMM_WORLD`.
     fn from_group(group: usize) -> Self {
         with_group(&COMMUNICATOR_GROUP, implementation().world_communicator(), |world| CommunicatorMembers::ranks_in(group, world))
     }
 
-    /// Returns the ranks that the members of `group` have in another group.
+    /// Returns the ranks that the members of `group` have in the group `other`.
     pub fn ranks_in(group: usize, other: usize) -> Self {
         static SIZE: Real = Real::new(c"PMPI_Group_size");
         static TRANSLATE: Real = Real::new(c"PMPI_Group_translate_ranks");
@@ -149,7 +150,7 @@ impl CommunicatorMembers {
     }
 
     fn get(&self, index: usize) -> i32 {
-        // SAFETY: callers pass an index below `count`.
+        // SAFETY: the memory has `count` ranks, and callers pass a smaller index.
         unsafe { self.ranks.add(index).read() }
     }
 }
@@ -162,12 +163,12 @@ impl Drop for CommunicatorMembers {
     }
 }
 
-impl Ranks {
+impl MemberRanks {
     const fn new() -> Self {
-        Ranks { local: CommunicatorMembers::none(), remote: CommunicatorMembers::none() }
+        MemberRanks { local: CommunicatorMembers::none(), remote: CommunicatorMembers::none() }
     }
 
-    /// Queries a communicator's members. Returns true if it is an intercommunicator.
+    /// Fills in the members of a communicator. Returns true if it is an intercommunicator.
     fn collect_members(&mut self, handle: usize) -> bool {
         static REMOTE: Real = Real::new(c"PMPI_Comm_remote_group");
         static INTER: Real = Real::new(c"PMPI_Comm_test_inter");
@@ -180,7 +181,7 @@ impl Ranks {
         is_inter != 0
     }
 
-    /// Queries a window's or file's members.
+    /// Fills in the members of a window or file.
     fn collect_object_members(&mut self, kind: MemberKind, handle: usize) {
         static FILE: Real = Real::new(c"PMPI_File_get_group");
         let group_of = match kind {
@@ -190,7 +191,7 @@ impl Ranks {
         self.local = with_group(group_of, handle, CommunicatorMembers::from_group);
     }
 
-    /// Returns the lower of the two groups' first ranks, which is the same on both sides.
+    /// Returns the lower of the first ranks of the local and the remote group. Both sides of an intercommunicator get the same result.
     fn lowest_first_rank(&self) -> u64 {
         let firsts = [&self.local, &self.remote].map(|m| if m.count > 0 { m.get(0) } else { i32::MAX });
         firsts.into_iter().min().unwrap_or(0) as u64
@@ -208,7 +209,7 @@ impl Ranks {
     }
 }
 
-/// Writes a list of ranks, with consecutive ranks as `first-last`.
+/// Appends ranks to a line, with runs of consecutive ranks written as `first-last`. Starts a new line when the line is full.
 fn write_members(line: &mut OutputLine, members: &CommunicatorMembers, number: u64) {
     let mut at = 0;
     while at < members.count {
@@ -222,7 +223,7 @@ fn write_members(line: &mut OutputLine, members: &CommunicatorMembers, number: u
             *line = OutputLine::new();
             line.add(b"more ").add_number(number);
         }
-        // A spawned or connected process is outside this `MPI_COMM_WORLD`, so it has no world rank.
+        // A process that was spawned or connected later has no rank in this `MPI_COMM_WORLD`.
         if first < 0 {
             line.add(b" ?");
         } else {

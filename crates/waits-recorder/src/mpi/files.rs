@@ -1,27 +1,26 @@
-//! Operations on MPI files. Collective file operations wait like collective operations on a communicator. File handles are addresses in
-//! all MPI libraries.
+//! Operations on MPI files. In a collective file operation, processes wait for each other as in a collective operation on a communicator.
+//! File handles are addresses in all MPI libraries.
 
-use super::behaviour::add_completion;
+use super::behaviour::add_completion_record;
 use super::call::MpiCall;
 use super::communicator::{self, MemberKind};
 use crate::thread::finish_record;
 use trodden_wire::waits::{NO_PEER, kind};
 
-/// Open: communicator, name, mode, info, file.
+/// Records a collective open. Arguments: communicator, name, mode, info, file.
 #[inline]
 pub fn record_file_open(call: MpiCall) -> i32 {
     call.run_recorded(kind::COLLECTIVE_ALL, |record| {
-        record.object = call.communicator(0);
-        // SAFETY: by MPI's definition, the argument is the address of a file handle. In all libraries, the handle is null if opening
-        // failed.
+        record.object = call.communicator_number(0);
+        // SAFETY: MPI defines the argument as the address of a file handle. All libraries set the handle to null if opening fails.
         communicator::register_object(MemberKind::File, call.handle(0), unsafe { (call.arguments[4] as *const usize).read() });
     })
 }
 
-/// Close: the address of a file handle, which may be reused afterwards.
+/// Records a collective close. The argument is the address of a file handle, which is removed because the library may reuse it.
 #[inline]
 pub fn record_file_close(call: MpiCall) -> i32 {
-    // SAFETY: by MPI's definition, the argument is the address of a file handle.
+    // SAFETY: MPI defines the argument as the address of a file handle.
     let handle = unsafe { (call.arguments[0] as *const usize).read() };
     let number = communicator::number_of(handle);
     let result = call.run_recorded(kind::COLLECTIVE_ALL, |record| record.object = number);
@@ -29,13 +28,13 @@ pub fn record_file_close(call: MpiCall) -> i32 {
     result
 }
 
-/// Collective operation on a file. The file is the first argument.
+/// Records a collective operation on the file that is the first argument.
 #[inline]
 pub fn record_file_all(call: MpiCall) -> i32 {
     call.run_recorded(kind::COLLECTIVE_ALL, |record| record.object = communicator::number_of(call.arguments[0]))
 }
 
-/// Non-blocking collective operation on a file. `request` is the position of the request.
+/// Records a non-blocking collective operation on the file that is the first argument. `request` is the position of the request.
 #[inline]
 pub fn record_file_all_nonblocking(call: MpiCall, request: usize) -> i32 {
     call.run_recorded(kind::COLLECTIVE_ALL | kind::NON_BLOCKING, |record| {
@@ -44,8 +43,9 @@ pub fn record_file_all_nonblocking(call: MpiCall, request: usize) -> i32 {
     })
 }
 
-/// Returns the number of the pseudo-request of a split operation. A file has at most one split operation at a time.
-fn split_request(file: usize) -> u64 {
+/// Returns a made-up request number for a split collective operation (`..._begin` and `..._end`), which is recorded like a non-blocking
+/// operation. A file has at most one split operation at a time, so one number per file suffices.
+fn split_request_number(file: usize) -> u64 {
     communicator::number_of(file) ^ 1 << 62
 }
 
@@ -53,16 +53,16 @@ fn split_request(file: usize) -> u64 {
 pub fn record_file_begin(call: MpiCall) -> i32 {
     call.run_recorded(kind::COLLECTIVE_ALL | kind::NON_BLOCKING, |record| {
         record.object = communicator::number_of(call.arguments[0]);
-        record.request = split_request(call.arguments[0]);
+        record.request = split_request_number(call.arguments[0]);
     })
 }
 
 #[inline]
 pub fn record_file_end(call: MpiCall) -> i32 {
-    let request = split_request(call.arguments[0]);
+    let request = split_request_number(call.arguments[0]);
     let Some((thread, mut open)) = call.begin(kind::WAIT) else { return call.run() };
     let result = call.run();
     finish_record(thread, open);
-    add_completion(thread, &mut open, request, (NO_PEER, 0), 0);
+    add_completion_record(thread, &mut open, request, (NO_PEER, 0), 0);
     result
 }

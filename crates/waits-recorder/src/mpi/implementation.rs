@@ -1,8 +1,12 @@
-//! The differences between MPI libraries: handles, constants, and the layout of a status.
+//! The differences between MPI libraries: handles, constants, and the layout of `MPI_Status`, from `mpi.h` of Open MPI 4.1 and MPICH 4.0.
 //!
-//! The values are from `mpi.h` of Open MPI 4.1 and MPICH 4.0. Source and tag are words 0 and 1 of a status in Open MPI, and words 2 and 3
-//! in MPICH. "Any source" is -1 and -2, "no process" is -2 and -1, and "any tag" is -1 in both. The address of an ignored status, or of
-//! an ignored array of statuses, is 0 and 1.
+//! | | Open MPI | MPICH |
+//! |---|---|---|
+//! | source and tag in a status | words 0 and 1 | words 2 and 3 |
+//! | `MPI_ANY_SOURCE` | -1 | -2 |
+//! | `MPI_PROC_NULL` | -2 | -1 |
+//! | `MPI_ANY_TAG` | -1 | -1 |
+//! | `MPI_STATUS_IGNORE`, `MPI_STATUSES_IGNORE` | 0 | 1 |
 
 use crate::real::Variable;
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -11,7 +15,7 @@ use trodden_wire::waits::{ANY_PEER, ANY_TAG, NO_PEER, ROOT_PEER};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Implementation {
     OpenMpi,
-    /// MPICH's handles are 32-bit numbers; Open MPI's are addresses.
+    /// The handles of MPICH are 32-bit numbers, whereas those of Open MPI are addresses.
     Mpich,
 }
 
@@ -19,12 +23,12 @@ pub const STATUS_WORDS: usize = 10;
 
 static IMPLEMENTATION: AtomicU8 = AtomicU8::new(0);
 
-/// Open MPI's predefined communicators are variables.
+/// Variables whose addresses are the handles of Open MPI's predefined communicators.
 static WORLD: Variable = Variable::new(c"ompi_mpi_comm_world");
 static SELF: Variable = Variable::new(c"ompi_mpi_comm_self");
 static NONE: Variable = Variable::new(c"ompi_mpi_comm_null");
 
-/// Returns the MPI library of this process.
+/// Returns which MPI library this process uses.
 #[inline]
 pub fn implementation() -> Implementation {
     match IMPLEMENTATION.load(Ordering::Relaxed) {
@@ -39,7 +43,7 @@ pub fn implementation() -> Implementation {
 }
 
 impl Implementation {
-    /// Returns the library's name in the process file.
+    /// Returns the name by which the recording's process file identifies the library.
     pub fn name(self) -> &'static [u8] {
         match self {
             Implementation::OpenMpi => b"openmpi",
@@ -76,19 +80,19 @@ impl Implementation {
         }
     }
 
-    /// Returns the handle at an address, or 0 if the address is 0.
+    /// Returns the `index`-th handle in an array, or 0 if the array's address is 0.
     ///
     /// # Safety
-    /// The address must be 0 or that of an array with more than `index` handles.
+    /// `address` must be 0, or the address of an array with more than `index` handles.
     #[inline]
     pub unsafe fn read_handle(self, address: usize, index: usize) -> usize {
         if address == 0 {
             return 0;
         }
         match self {
-            // SAFETY: by the caller's contract.
+            // SAFETY: the caller guarantees an array with more than `index` handles.
             Implementation::OpenMpi => unsafe { (address as *const usize).add(index).read() },
-            // SAFETY: by the caller's contract.
+            // SAFETY: as above.
             Implementation::Mpich => unsafe { (address as *const u32).add(index).read() as usize },
         }
     }
@@ -109,20 +113,20 @@ impl Implementation {
         }
     }
 
-    /// Returns the source and tag in a status.
+    /// Returns the source and the tag in the `index`-th status of an array.
     ///
     /// # Safety
     /// `statuses` must be the address of an array with more than `index` statuses.
     #[inline]
     pub unsafe fn source_and_tag(self, statuses: usize, index: usize) -> (i32, i32) {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller guarantees an array with more than `index` statuses.
         let words = unsafe { (statuses as *const i32).add(index * self.status_words()) };
         let first = if self == Implementation::OpenMpi { 0 } else { 2 };
-        // SAFETY: a status has more words than these.
+        // SAFETY: `first + 1` is less than the number of words in a status.
         unsafe { (self.recorded_peer(words.add(first).read() as usize), words.add(first + 1).read()) }
     }
 
-    /// Converts a rank argument to the recorded value.
+    /// Converts a rank argument to its form in a record, which is the same for all MPI libraries.
     #[inline]
     pub fn recorded_peer(self, argument: usize) -> i32 {
         let rank = argument as i32;
@@ -133,7 +137,7 @@ impl Implementation {
         }
     }
 
-    /// Converts a root argument to the recorded value. In an operation on an intercommunicator, the argument may be MPI_ROOT.
+    /// Converts a root argument to its form in a record. Operations on an intercommunicator may pass `MPI_ROOT`.
     #[inline]
     pub fn recorded_root(self, argument: usize) -> i32 {
         match (self, argument as i32) {
@@ -143,7 +147,7 @@ impl Implementation {
         }
     }
 
-    /// Converts a tag argument to the recorded value.
+    /// Converts a tag argument to its form in a record.
     #[inline]
     pub fn recorded_tag(self, argument: usize) -> i32 {
         let tag = argument as i32;

@@ -1,6 +1,6 @@
-//! Neighbourhood collective operations (MPI 3.1, section 7.6). Each process sends to its neighbours in the communicator's topology, and
-//! receives from the processes that have it as a neighbour. An operation is recorded as a meeting, followed by one record for each send
-//! and receive, in topology order.
+//! Neighbourhood collective operations (MPI 3.1, section 7.6). Each process sends to its neighbours in the topology of a communicator, and
+//! receives from the processes whose neighbour it is. An operation is recorded as a *meeting*: one record of the call, and one record for
+//! each message that it sends or receives, in the order of the topology.
 
 use super::call::MpiCall;
 use super::communicator;
@@ -10,19 +10,19 @@ use crate::real::{Real, real};
 use crate::thread::{add_record, finish_record};
 use trodden_wire::waits::{CallRecord, kind};
 
-/// Blocking operation. `comm` is the position of the communicator.
+/// Records a blocking neighbourhood operation. `comm` is the position of the communicator.
 #[inline]
 pub fn record_neighbours(call: MpiCall, comm: usize) -> i32 {
     record_meeting(call, kind::MEETING, comm, None)
 }
 
-/// Non-blocking operation. A request follows the communicator.
+/// Records a non-blocking neighbourhood operation. A request argument follows the communicator.
 #[inline]
 pub fn record_neighbours_nonblocking(call: MpiCall, comm: usize) -> i32 {
     record_meeting(call, kind::MEETING, comm, Some(comm + 1))
 }
 
-/// Creation of a persistent operation. An info and a request follow the communicator.
+/// Records the creation of a persistent neighbourhood operation. An info argument and a request argument follow the communicator.
 #[inline]
 pub fn record_neighbours_persistent(call: MpiCall, comm: usize) -> i32 {
     record_meeting(call, kind::MEETING_INIT, comm, Some(comm + 2))
@@ -39,7 +39,7 @@ fn record_meeting(call: MpiCall, kind: u16, comm: usize, request: Option<usize>)
     finish_record(thread, open);
     let first = open.completion_template();
     visit_neighbours(handle, &mut |peer, kind| {
-        // At the border of a grid, a missing neighbour is the null process.
+        // At the border of a grid, MPI returns the null process for a missing neighbour.
         if peer >= 0 {
             add_record(thread, CallRecord { kind, peer, tag: 0, request: 0, ..first });
         }
@@ -47,10 +47,10 @@ fn record_meeting(call: MpiCall, kind: u16, comm: usize, request: Option<usize>)
     result
 }
 
-/// Receives a neighbour's rank in the communicator, and the kind of record.
+/// Called for each message of a neighbourhood operation, with the rank of the neighbour and the kind of record.
 type VisitPeer<'a> = &'a mut dyn FnMut(i32, u16);
 
-/// Calls `visit` for each neighbour of this process in a communicator's topology.
+/// Calls `visit` for each message that this process sends or receives in a neighbourhood operation on the communicator.
 fn visit_neighbours(handle: usize, visit: VisitPeer) {
     static TOPOLOGY: Real = Real::new(c"PMPI_Topo_test");
     let mut topology = 0i32;
@@ -86,7 +86,7 @@ fn visit_graph(handle: usize, visit: VisitPeer) {
     let (mut rank, mut count) = (0i32, 0i32);
     real!(RANK, fn(usize, *mut i32) -> i32, handle, &raw mut rank);
     real!(COUNT, fn(usize, i32, *mut i32) -> i32, handle, rank, &raw mut count);
-    with_ranks(count, |ranks| {
+    with_rank_buffer(count, |ranks| {
         real!(GET, fn(usize, i32, i32, *mut i32) -> i32, handle, rank, count, ranks.as_mut_ptr());
         for peer in ranks {
             visit(*peer, kind::MEETING_SEND);
@@ -100,9 +100,9 @@ fn visit_distributed_graph(handle: usize, visit: VisitPeer) {
     static GET: Real = Real::new(c"PMPI_Dist_graph_neighbors");
     let (mut inward, mut outward, mut is_weighted) = (0i32, 0i32, 0i32);
     real!(COUNT, fn(usize, *mut i32, *mut i32, *mut i32) -> i32, handle, &raw mut inward, &raw mut outward, &raw mut is_weighted);
-    // The array contains the ranks on both sides, followed by their weights.
+    // The memory holds the ranks of the sources and the targets, followed by the weights of both.
     let (inward, outward) = (inward.max(0) as usize, outward.max(0) as usize);
-    with_ranks(2 * (inward + outward) as i32, |ranks| {
+    with_rank_buffer(2 * (inward + outward) as i32, |ranks| {
         let (sources, rest) = ranks.split_at_mut(inward);
         let (targets, rest) = rest.split_at_mut(outward);
         let (source_weights, target_weights) = rest.split_at_mut(inward);
@@ -122,10 +122,10 @@ fn visit_distributed_graph(handle: usize, visit: VisitPeer) {
     });
 }
 
-fn with_ranks(count: i32, call: impl FnOnce(&mut [i32])) {
+fn with_rank_buffer(count: i32, call: impl FnOnce(&mut [i32])) {
     let count = count.max(0) as usize;
     let Some(place) = map_private::<i32>(count.max(1)) else { return };
-    // SAFETY: the memory is fresh and zeroed, and has this size.
+    // SAFETY: the memory was just mapped for `count` ranks, and zeros are valid ranks.
     call(unsafe { core::slice::from_raw_parts_mut(place, count) });
     release(place, count.max(1));
 }

@@ -1,16 +1,16 @@
-//! Calls that complete requests: they wait or test for one, all, any or some of them.
+//! Calls that complete requests: `MPI_Wait`, `MPI_Test`, and their variants for all, any or some of several requests.
 //!
-//! The parameters are the argument position of the status and, for a test, the position of the flag that the call sets if the test is
-//! successful.
+//! The parameters of the functions are the position of the status argument and, for a test, the position of the flag. The call sets the
+//! flag if the requests are complete.
 
-use super::behaviour::{add_completion, read_cancelled_amount};
+use super::behaviour::{add_completion_record, read_cancelled_amount};
 use super::call::{MpiCall, source_and_tag};
 use super::implementation::{STATUS_WORDS, implementation};
 use crate::memory::{map_private, release};
 use crate::thread::{OpenRecord, Thread, add_record, finish_record, recordable_thread};
 use trodden_wire::waits::{CallRecord, kind};
 
-/// Waits or tests for one request, which is the first argument.
+/// Records a wait or a test for the request that is the first argument.
 pub fn record_complete_one(mut call: MpiCall, status: usize, flag: Option<usize>) -> i32 {
     let request = call.read_handle(0) as u64;
     let Some((thread, mut open)) = call.begin(kind::WAIT) else { return call.run() };
@@ -18,17 +18,17 @@ pub fn record_complete_one(mut call: MpiCall, status: usize, flag: Option<usize>
     let status = call.ensure_statuses(status, spare.as_mut_ptr());
     let result = call.run();
     if flag.is_some_and(|flag| call.read_integer(flag) == 0) {
-        thread.withdraw_test(open);
+        thread.remove_test_record(open);
         return result;
     }
     let amount = read_cancelled_amount(status, 0);
     thread.end_polling(&mut open);
     finish_record(thread, open);
-    add_completion(thread, &mut open, request, source_and_tag(status, 0), amount);
+    add_completion_record(thread, &mut open, request, source_and_tag(status, 0), amount);
     result
 }
 
-/// Handles and statuses for a call on several requests. A few are stored on the stack, more in mapped memory.
+/// Handles and statuses of a call on several requests. Up to [`MAX_ON_STACK`] are stored in the structure, more in mapped memory.
 struct RequestArray {
     handles: *mut u64,
     statuses: *mut i32,
@@ -50,7 +50,7 @@ impl RequestArray {
         }
     }
 
-    /// Copies the handles and begins a record. Returns `None`, without holding memory, if the call cannot be recorded.
+    /// Copies the program's request handles and begins a record. Returns `None` if the call is not recorded.
     fn begin(&mut self, call: &MpiCall) -> Option<(&'static mut Thread, OpenRecord)> {
         recordable_thread()?;
         self.count = (call.arguments[0] as i32).max(0) as usize;
@@ -62,7 +62,7 @@ impl RequestArray {
         }
         let library = implementation();
         for index in 0..self.count {
-            // SAFETY: the caller's array and the copy have room for `count` handles.
+            // SAFETY: both the program's array and the copy have `count` handles.
             unsafe { self.handles.add(index).write(library.read_handle(call.arguments[1], index) as u64) };
         }
         let opened = call.begin(kind::WAIT);
@@ -73,7 +73,7 @@ impl RequestArray {
     }
 
     fn handle(&self, index: usize) -> u64 {
-        // SAFETY: callers pass an index below `count`.
+        // SAFETY: there are `count` handles, and callers pass a smaller index.
         unsafe { self.handles.add(index).read() }
     }
 
@@ -85,14 +85,14 @@ impl RequestArray {
     }
 }
 
-/// Waits or tests for all: count, requests.
+/// Records a wait or a test for all of several requests. Arguments: count, requests.
 pub fn record_complete_all(mut call: MpiCall, statuses: usize, flag: Option<usize>) -> i32 {
     let mut array = RequestArray::new();
     let Some((thread, mut open)) = array.begin(&call) else { return call.run() };
     let statuses = call.ensure_statuses(statuses, array.statuses);
     let result = call.run();
     if flag.is_some_and(|flag| call.read_integer(flag) == 0) {
-        thread.withdraw_test(open);
+        thread.remove_test_record(open);
     } else {
         thread.end_polling(&mut open);
         open.record().size_or_count = array.count as u64;
@@ -110,7 +110,7 @@ pub fn record_complete_all(mut call: MpiCall, statuses: usize, flag: Option<usiz
     result
 }
 
-/// Waits or tests for any: count, requests, index.
+/// Records a wait or a test for any of several requests. Arguments: count, requests, index of the completed request.
 pub fn record_complete_any(mut call: MpiCall, status: usize, flag: Option<usize>) -> i32 {
     let mut array = RequestArray::new();
     let Some((thread, mut open)) = array.begin(&call) else { return call.run() };
@@ -118,13 +118,13 @@ pub fn record_complete_any(mut call: MpiCall, status: usize, flag: Option<usize>
     let status = call.ensure_statuses(status, spare.as_mut_ptr());
     let result = call.run();
     if flag.is_some_and(|flag| call.read_integer(flag) == 0) {
-        thread.withdraw_test(open);
+        thread.remove_test_record(open);
     } else {
         thread.end_polling(&mut open);
         finish_record(thread, open);
         let completed_index = call.read_integer(2);
         if completed_index >= 0 && (completed_index as usize) < array.count {
-            add_completion(
+            add_completion_record(
                 thread,
                 &mut open,
                 array.handle(completed_index as usize),
@@ -137,7 +137,8 @@ pub fn record_complete_any(mut call: MpiCall, status: usize, flag: Option<usize>
     result
 }
 
-/// Waits or tests for some: count, requests, number of completed requests, their indices, statuses.
+/// Records a wait or a test for some of several requests. Arguments: count, requests, number of completed requests, their indices,
+/// statuses.
 pub fn record_complete_some(mut call: MpiCall) -> i32 {
     let mut array = RequestArray::new();
     let Some((thread, mut open)) = array.begin(&call) else { return call.run() };
@@ -145,13 +146,13 @@ pub fn record_complete_some(mut call: MpiCall) -> i32 {
     let result = call.run();
     let count = call.read_integer(2);
     if count <= 0 {
-        thread.withdraw_test(open);
+        thread.remove_test_record(open);
     } else {
         thread.end_polling(&mut open);
         finish_record(thread, open);
         let first = open.completion_template();
         for place in 0..count as usize {
-            // SAFETY: by MPI's definition, the argument is the address of an array with `count` indices.
+            // SAFETY: MPI defines the argument as the address of an array, whose first `count` indices the call has set.
             let index = unsafe { (call.arguments[3] as *const i32).add(place).read() } as usize;
             let (peer, tag) = source_and_tag(statuses, place);
             if index < array.count {

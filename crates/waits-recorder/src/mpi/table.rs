@@ -1,9 +1,10 @@
-//! The wrapped functions of MPI 3.1 and the persistent collective functions of MPI 4, as far as they may wait or affect which processes
-//! wait for each other. A row contains the name, the arguments, and the function that records a call; numbers are argument positions.
+//! Table of the wrapped functions: those of MPI 3.1, and the persistent collective functions of MPI 4, that may wait or that affect which
+//! processes wait for each other. A row contains the names, the arguments, and the function that records a call. Numbers are argument
+//! positions.
 //!
-//! Each row becomes a wrapper under two names, `MPI_...` and the profiling interface's `PMPI_...`. Open MPI's Fortran bindings call the
-//! latter, MPICH's the former. Functions that use only the process's own data (datatypes, groups, attributes) are not wrapped. Functions
-//! whose waits cannot be explained are `MPI_OTHER`, and the report names them.
+//! Each row becomes two wrappers, `MPI_...` and `PMPI_...` (the profiling interface), because the Fortran bindings of Open MPI call the
+//! latter and those of MPICH the former. Functions that use only data of the process itself, such as datatypes and groups, are not wrapped.
+//! Functions whose waits the report can name but not explain are recorded as `MPI_OTHER`.
 
 use super::behaviour::*;
 use super::call::MpiCall;
@@ -31,8 +32,8 @@ wrappers! {
     MPI_Ssend_init PMPI_Ssend_init [a0 a1 a2 a3 a4 a5 a6] record_message(kind::SYNC_ISEND | kind::PERSISTENT);
     MPI_Recv_init PMPI_Recv_init [a0 a1 a2 a3 a4 a5 a6] record_message(kind::IRECV | kind::PERSISTENT);
     MPI_Recv PMPI_Recv [a0 a1 a2 a3 a4 a5 a6] record_receive();
-    MPI_Sendrecv PMPI_Sendrecv [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 a10 a11] record_exchange([3, 4, 8, 9, 10]);
-    MPI_Sendrecv_replace PMPI_Sendrecv_replace [a0 a1 a2 a3 a4 a5 a6 a7 a8] record_exchange([3, 4, 5, 6, 7]);
+    MPI_Sendrecv PMPI_Sendrecv [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 a10 a11] record_send_receive([3, 4, 8, 9, 10]);
+    MPI_Sendrecv_replace PMPI_Sendrecv_replace [a0 a1 a2 a3 a4 a5 a6 a7 a8] record_send_receive([3, 4, 5, 6, 7]);
     MPI_Start PMPI_Start [a0] record_request(kind::START);
     MPI_Startall PMPI_Startall [a0 a1] record_start_all();
     MPI_Request_free PMPI_Request_free [a0] record_request(kind::REQUEST_FREE);
@@ -104,62 +105,62 @@ wrappers! {
     MPI_Init PMPI_Init [a0 a1] record_init();
     MPI_Init_thread PMPI_Init_thread [a0 a1 a2 a3] record_init();
     MPI_Finalize PMPI_Finalize [] record_finalize();
-    MPI_Abort PMPI_Abort [a0 a1] record_time(kind::MPI_OTHER);
-    MPI_Accumulate PMPI_Accumulate [a0 a1 a2 a3 a4 a5 a6 a7 a8] record_time(kind::MPI_TRANSFER);
-    MPI_Buffer_detach PMPI_Buffer_detach [a0 a1] record_time(kind::MPI_OTHER);
-    MPI_Comm_accept PMPI_Comm_accept [a0 a1 a2 a3 a4] record_time(kind::MPI_OTHER);
-    MPI_Comm_connect PMPI_Comm_connect [a0 a1 a2 a3 a4] record_time(kind::MPI_OTHER);
-    MPI_Comm_join PMPI_Comm_join [a0 a1] record_time(kind::MPI_OTHER);
-    MPI_Comm_spawn PMPI_Comm_spawn [a0 a1 a2 a3 a4 a5 a6 a7] record_time(kind::MPI_OTHER);
-    MPI_Comm_spawn_multiple PMPI_Comm_spawn_multiple [a0 a1 a2 a3 a4 a5 a6 a7 a8] record_time(kind::MPI_OTHER);
-    MPI_Compare_and_swap PMPI_Compare_and_swap [a0 a1 a2 a3 a4 a5 a6] record_time(kind::MPI_TRANSFER);
-    MPI_Fetch_and_op PMPI_Fetch_and_op [a0 a1 a2 a3 a4 a5 a6] record_time(kind::MPI_TRANSFER);
+    MPI_Abort PMPI_Abort [a0 a1] record_times_only(kind::MPI_OTHER);
+    MPI_Accumulate PMPI_Accumulate [a0 a1 a2 a3 a4 a5 a6 a7 a8] record_times_only(kind::MPI_TRANSFER);
+    MPI_Buffer_detach PMPI_Buffer_detach [a0 a1] record_times_only(kind::MPI_OTHER);
+    MPI_Comm_accept PMPI_Comm_accept [a0 a1 a2 a3 a4] record_times_only(kind::MPI_OTHER);
+    MPI_Comm_connect PMPI_Comm_connect [a0 a1 a2 a3 a4] record_times_only(kind::MPI_OTHER);
+    MPI_Comm_join PMPI_Comm_join [a0 a1] record_times_only(kind::MPI_OTHER);
+    MPI_Comm_spawn PMPI_Comm_spawn [a0 a1 a2 a3 a4 a5 a6 a7] record_times_only(kind::MPI_OTHER);
+    MPI_Comm_spawn_multiple PMPI_Comm_spawn_multiple [a0 a1 a2 a3 a4 a5 a6 a7 a8] record_times_only(kind::MPI_OTHER);
+    MPI_Compare_and_swap PMPI_Compare_and_swap [a0 a1 a2 a3 a4 a5 a6] record_times_only(kind::MPI_TRANSFER);
+    MPI_Fetch_and_op PMPI_Fetch_and_op [a0 a1 a2 a3 a4 a5 a6] record_times_only(kind::MPI_TRANSFER);
     MPI_File_close PMPI_File_close [a0] record_file_close();
-    MPI_File_get_position_shared PMPI_File_get_position_shared [a0 a1] record_time(kind::BLOCKED);
-    MPI_File_iread PMPI_File_iread [a0 a1 a2 a3 a4] record_time(kind::MPI_TRANSFER);
+    MPI_File_get_position_shared PMPI_File_get_position_shared [a0 a1] record_times_only(kind::BLOCKED);
+    MPI_File_iread PMPI_File_iread [a0 a1 a2 a3 a4] record_times_only(kind::MPI_TRANSFER);
     MPI_File_iread_all PMPI_File_iread_all [a0 a1 a2 a3 a4] record_file_all_nonblocking(4);
-    MPI_File_iread_at PMPI_File_iread_at [a0 a1 a2 a3 a4 a5] record_time(kind::MPI_TRANSFER);
+    MPI_File_iread_at PMPI_File_iread_at [a0 a1 a2 a3 a4 a5] record_times_only(kind::MPI_TRANSFER);
     MPI_File_iread_at_all PMPI_File_iread_at_all [a0 a1 a2 a3 a4 a5] record_file_all_nonblocking(5);
-    MPI_File_iread_shared PMPI_File_iread_shared [a0 a1 a2 a3 a4] record_time(kind::MPI_TRANSFER);
-    MPI_File_iwrite PMPI_File_iwrite [a0 a1 a2 a3 a4] record_time(kind::MPI_TRANSFER);
+    MPI_File_iread_shared PMPI_File_iread_shared [a0 a1 a2 a3 a4] record_times_only(kind::MPI_TRANSFER);
+    MPI_File_iwrite PMPI_File_iwrite [a0 a1 a2 a3 a4] record_times_only(kind::MPI_TRANSFER);
     MPI_File_iwrite_all PMPI_File_iwrite_all [a0 a1 a2 a3 a4] record_file_all_nonblocking(4);
-    MPI_File_iwrite_at PMPI_File_iwrite_at [a0 a1 a2 a3 a4 a5] record_time(kind::MPI_TRANSFER);
+    MPI_File_iwrite_at PMPI_File_iwrite_at [a0 a1 a2 a3 a4 a5] record_times_only(kind::MPI_TRANSFER);
     MPI_File_iwrite_at_all PMPI_File_iwrite_at_all [a0 a1 a2 a3 a4 a5] record_file_all_nonblocking(5);
-    MPI_File_iwrite_shared PMPI_File_iwrite_shared [a0 a1 a2 a3 a4] record_time(kind::MPI_TRANSFER);
+    MPI_File_iwrite_shared PMPI_File_iwrite_shared [a0 a1 a2 a3 a4] record_times_only(kind::MPI_TRANSFER);
     MPI_File_open PMPI_File_open [a0 a1 a2 a3 a4] record_file_open();
     MPI_File_preallocate PMPI_File_preallocate [a0 a1] record_file_all();
-    MPI_File_read PMPI_File_read [a0 a1 a2 a3 a4] record_time(kind::BLOCKED);
+    MPI_File_read PMPI_File_read [a0 a1 a2 a3 a4] record_times_only(kind::BLOCKED);
     MPI_File_read_all PMPI_File_read_all [a0 a1 a2 a3 a4] record_file_all();
     MPI_File_read_all_begin PMPI_File_read_all_begin [a0 a1 a2 a3] record_file_begin();
     MPI_File_read_all_end PMPI_File_read_all_end [a0 a1 a2] record_file_end();
-    MPI_File_read_at PMPI_File_read_at [a0 a1 a2 a3 a4 a5] record_time(kind::BLOCKED);
+    MPI_File_read_at PMPI_File_read_at [a0 a1 a2 a3 a4 a5] record_times_only(kind::BLOCKED);
     MPI_File_read_at_all PMPI_File_read_at_all [a0 a1 a2 a3 a4 a5] record_file_all();
     MPI_File_read_at_all_begin PMPI_File_read_at_all_begin [a0 a1 a2 a3 a4] record_file_begin();
     MPI_File_read_at_all_end PMPI_File_read_at_all_end [a0 a1 a2] record_file_end();
     MPI_File_read_ordered PMPI_File_read_ordered [a0 a1 a2 a3 a4] record_file_all();
     MPI_File_read_ordered_begin PMPI_File_read_ordered_begin [a0 a1 a2 a3] record_file_begin();
     MPI_File_read_ordered_end PMPI_File_read_ordered_end [a0 a1 a2] record_file_end();
-    MPI_File_read_shared PMPI_File_read_shared [a0 a1 a2 a3 a4] record_time(kind::BLOCKED);
+    MPI_File_read_shared PMPI_File_read_shared [a0 a1 a2 a3 a4] record_times_only(kind::BLOCKED);
     MPI_File_seek_shared PMPI_File_seek_shared [a0 a1 a2] record_file_all();
     MPI_File_set_size PMPI_File_set_size [a0 a1] record_file_all();
     MPI_File_set_view PMPI_File_set_view [a0 a1 a2 a3 a4 a5] record_file_all();
     MPI_File_sync PMPI_File_sync [a0] record_file_all();
-    MPI_File_write PMPI_File_write [a0 a1 a2 a3 a4] record_time(kind::BLOCKED);
+    MPI_File_write PMPI_File_write [a0 a1 a2 a3 a4] record_times_only(kind::BLOCKED);
     MPI_File_write_all PMPI_File_write_all [a0 a1 a2 a3 a4] record_file_all();
     MPI_File_write_all_begin PMPI_File_write_all_begin [a0 a1 a2 a3] record_file_begin();
     MPI_File_write_all_end PMPI_File_write_all_end [a0 a1 a2] record_file_end();
-    MPI_File_write_at PMPI_File_write_at [a0 a1 a2 a3 a4 a5] record_time(kind::BLOCKED);
+    MPI_File_write_at PMPI_File_write_at [a0 a1 a2 a3 a4 a5] record_times_only(kind::BLOCKED);
     MPI_File_write_at_all PMPI_File_write_at_all [a0 a1 a2 a3 a4 a5] record_file_all();
     MPI_File_write_at_all_begin PMPI_File_write_at_all_begin [a0 a1 a2 a3 a4] record_file_begin();
     MPI_File_write_at_all_end PMPI_File_write_at_all_end [a0 a1 a2] record_file_end();
     MPI_File_write_ordered PMPI_File_write_ordered [a0 a1 a2 a3 a4] record_file_all();
     MPI_File_write_ordered_begin PMPI_File_write_ordered_begin [a0 a1 a2 a3] record_file_begin();
     MPI_File_write_ordered_end PMPI_File_write_ordered_end [a0 a1 a2] record_file_end();
-    MPI_File_write_shared PMPI_File_write_shared [a0 a1 a2 a3 a4] record_time(kind::BLOCKED);
-    MPI_Get PMPI_Get [a0 a1 a2 a3 a4 a5 a6 a7] record_time(kind::MPI_TRANSFER);
-    MPI_Get_accumulate PMPI_Get_accumulate [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 a10 a11] record_time(kind::MPI_TRANSFER);
-    MPI_Improbe PMPI_Improbe [a0 a1 a2 a3 a4 a5] record_time(kind::MPI_OTHER);
-    MPI_Imrecv PMPI_Imrecv [a0 a1 a2 a3 a4] record_time(kind::MPI_OTHER);
+    MPI_File_write_shared PMPI_File_write_shared [a0 a1 a2 a3 a4] record_times_only(kind::BLOCKED);
+    MPI_Get PMPI_Get [a0 a1 a2 a3 a4 a5 a6 a7] record_times_only(kind::MPI_TRANSFER);
+    MPI_Get_accumulate PMPI_Get_accumulate [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 a10 a11] record_times_only(kind::MPI_TRANSFER);
+    MPI_Improbe PMPI_Improbe [a0 a1 a2 a3 a4 a5] record_times_only(kind::MPI_OTHER);
+    MPI_Imrecv PMPI_Imrecv [a0 a1 a2 a3 a4] record_times_only(kind::MPI_OTHER);
     MPI_Ineighbor_allgather PMPI_Ineighbor_allgather [a0 a1 a2 a3 a4 a5 a6 a7] record_neighbours_nonblocking(6);
     MPI_Ineighbor_allgatherv PMPI_Ineighbor_allgatherv [a0 a1 a2 a3 a4 a5 a6 a7 a8] record_neighbours_nonblocking(7);
     MPI_Ineighbor_alltoall PMPI_Ineighbor_alltoall [a0 a1 a2 a3 a4 a5 a6 a7] record_neighbours_nonblocking(6);
@@ -170,29 +171,29 @@ wrappers! {
     MPI_Neighbor_alltoall PMPI_Neighbor_alltoall [a0 a1 a2 a3 a4 a5 a6] record_neighbours(6);
     MPI_Neighbor_alltoallv PMPI_Neighbor_alltoallv [a0 a1 a2 a3 a4 a5 a6 a7 a8] record_neighbours(8);
     MPI_Neighbor_alltoallw PMPI_Neighbor_alltoallw [a0 a1 a2 a3 a4 a5 a6 a7 a8] record_neighbours(8);
-    MPI_Put PMPI_Put [a0 a1 a2 a3 a4 a5 a6 a7] record_time(kind::MPI_TRANSFER);
-    MPI_Raccumulate PMPI_Raccumulate [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9] record_time(kind::MPI_TRANSFER);
-    MPI_Rget PMPI_Rget [a0 a1 a2 a3 a4 a5 a6 a7 a8] record_time(kind::MPI_TRANSFER);
-    MPI_Rget_accumulate PMPI_Rget_accumulate [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 a10 a11 a12] record_time(kind::MPI_TRANSFER);
-    MPI_Rput PMPI_Rput [a0 a1 a2 a3 a4 a5 a6 a7 a8] record_time(kind::MPI_TRANSFER);
+    MPI_Put PMPI_Put [a0 a1 a2 a3 a4 a5 a6 a7] record_times_only(kind::MPI_TRANSFER);
+    MPI_Raccumulate PMPI_Raccumulate [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9] record_times_only(kind::MPI_TRANSFER);
+    MPI_Rget PMPI_Rget [a0 a1 a2 a3 a4 a5 a6 a7 a8] record_times_only(kind::MPI_TRANSFER);
+    MPI_Rget_accumulate PMPI_Rget_accumulate [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 a10 a11 a12] record_times_only(kind::MPI_TRANSFER);
+    MPI_Rput PMPI_Rput [a0 a1 a2 a3 a4 a5 a6 a7 a8] record_times_only(kind::MPI_TRANSFER);
     MPI_Win_allocate PMPI_Win_allocate [a0 a1 a2 a3 a4 a5] record_window(3, 5);
     MPI_Win_allocate_shared PMPI_Win_allocate_shared [a0 a1 a2 a3 a4 a5] record_window(3, 5);
     MPI_Win_complete PMPI_Win_complete [a0] record_window_complete();
     MPI_Win_create PMPI_Win_create [a0 a1 a2 a3 a4 a5] record_window(4, 5);
     MPI_Win_create_dynamic PMPI_Win_create_dynamic [a0 a1 a2] record_window(1, 2);
     MPI_Win_fence PMPI_Win_fence [a0 a1] record_window_fence();
-    MPI_Win_flush PMPI_Win_flush [a0 a1] record_time(kind::MPI_TRANSFER);
-    MPI_Win_flush_all PMPI_Win_flush_all [a0] record_time(kind::MPI_TRANSFER);
-    MPI_Win_flush_local PMPI_Win_flush_local [a0 a1] record_time(kind::MPI_TRANSFER);
-    MPI_Win_flush_local_all PMPI_Win_flush_local_all [a0] record_time(kind::MPI_TRANSFER);
+    MPI_Win_flush PMPI_Win_flush [a0 a1] record_times_only(kind::MPI_TRANSFER);
+    MPI_Win_flush_all PMPI_Win_flush_all [a0] record_times_only(kind::MPI_TRANSFER);
+    MPI_Win_flush_local PMPI_Win_flush_local [a0 a1] record_times_only(kind::MPI_TRANSFER);
+    MPI_Win_flush_local_all PMPI_Win_flush_local_all [a0] record_times_only(kind::MPI_TRANSFER);
     MPI_Win_free PMPI_Win_free [a0] record_window_free();
     MPI_Win_lock PMPI_Win_lock [a0 a1 a2 a3] record_window_lock(kind::WINDOW_LOCK, 3, 1);
-    MPI_Win_lock_all PMPI_Win_lock_all [a0 a1] record_time(kind::MPI_TRANSFER);
+    MPI_Win_lock_all PMPI_Win_lock_all [a0 a1] record_times_only(kind::MPI_TRANSFER);
     MPI_Win_post PMPI_Win_post [a0 a1 a2] record_window_post();
     MPI_Win_start PMPI_Win_start [a0 a1 a2] record_window_start();
-    MPI_Win_sync PMPI_Win_sync [a0] record_time(kind::MPI_TRANSFER);
+    MPI_Win_sync PMPI_Win_sync [a0] record_times_only(kind::MPI_TRANSFER);
     MPI_Win_unlock PMPI_Win_unlock [a0 a1] record_window_lock(kind::WINDOW_UNLOCK, 1, 0);
-    MPI_Win_unlock_all PMPI_Win_unlock_all [a0] record_time(kind::MPI_TRANSFER);
+    MPI_Win_unlock_all PMPI_Win_unlock_all [a0] record_times_only(kind::MPI_TRANSFER);
     MPI_Win_wait PMPI_Win_wait [a0] record_window_wait();
     MPI_Win_test PMPI_Win_test [a0 a1] record_window_test();
     MPI_Barrier_init PMPI_Barrier_init [a0 a1 a2] record_collective_init(kind::COLLECTIVE_ALL, NO_ROOT, 0);

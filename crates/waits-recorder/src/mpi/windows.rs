@@ -1,25 +1,27 @@
-//! One-sided communication. Fences wait like collective operations. A window's lock at a rank is a single object for all processes. In an
-//! epoch between groups, the four calls are recorded as messages: a post to the processes that may access the window, and a completion in
-//! the opposite direction.
+//! One-sided communication: processes access memory *windows* of other processes.
+//!
+//! Fences are recorded like collective operations. A window's lock at a rank is recorded as one object for all processes. In an epoch
+//! between groups of processes (`MPI_Win_post`, `start`, `complete`, `wait`), the calls are recorded as messages: a post sends to the
+//! processes that may access the window, and a completion sends in the opposite direction.
 
 use super::call::MpiCall;
 use super::communicator::{self, CommunicatorMembers, MemberKind, WINDOW_GROUP, hash_parts, with_group};
-use crate::handles::Handles;
+use crate::handles::HandleTable;
 use crate::memory::{map_private, release};
 use crate::process;
 use crate::thread::{add_record, finish_record};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use trodden_wire::waits::{CallRecord, kind};
 
-/// Tags of the messages that represent an epoch's calls.
+/// Tags of the messages that stand for posts and completions.
 const POST_TAG: i32 = 1;
 const COMPLETION_TAG: i32 = 2;
 
-/// Creation. `parent` and `created` are the positions of the communicator and the window.
+/// Records the collective creation of a window. `parent` and `created` are the positions of the communicator and the window.
 #[inline]
 pub fn record_window(call: MpiCall, parent: usize, created: usize) -> i32 {
     call.run_recorded(kind::COLLECTIVE_ALL, |record| {
-        record.object = call.communicator(parent);
+        record.object = call.communicator_number(parent);
         communicator::register_object(MemberKind::Window, call.handle(parent), call.read_handle(created));
     })
 }
@@ -27,10 +29,11 @@ pub fn record_window(call: MpiCall, parent: usize, created: usize) -> i32 {
 /// Fence: assertion, window.
 #[inline]
 pub fn record_window_fence(call: MpiCall) -> i32 {
-    call.run_recorded(kind::COLLECTIVE_ALL, |record| record.object = call.communicator(1))
+    call.run_recorded(kind::COLLECTIVE_ALL, |record| record.object = call.communicator_number(1))
 }
 
-/// Free: the address of a window handle, which may be reused afterwards.
+/// Records a collective call that frees a window. The argument is the address of the window's handle, which is removed because the library
+/// may reuse it.
 #[inline]
 pub fn record_window_free(call: MpiCall) -> i32 {
     let handle = call.read_handle(0);
@@ -40,54 +43,56 @@ pub fn record_window_free(call: MpiCall) -> i32 {
     result
 }
 
-/// Lock or unlock of a window at a rank. `window` and `rank` are argument positions. The lock has the same number in all processes.
+/// Records a call that locks or unlocks a window at a rank. `window` and `rank` are argument positions. All processes compute the same
+/// number for the lock.
 #[inline]
 pub fn record_window_lock(call: MpiCall, kind: u16, window: usize, rank: usize) -> i32 {
-    let lock = hash_parts(&[call.communicator(window), call.arguments[rank] as u32 as u64]) | 1 << 63;
+    let lock = hash_parts(&[call.communicator_number(window), call.arguments[rank] as u32 as u64]) | 1 << 63;
     call.run_recorded(kind, |record| record.object = lock)
 }
 
-/// Post: group, assertion, window. From now on, the group's members may access this process's window.
+/// Records a post, after which the members of a group may access this process's window. Arguments: group, assertion, window.
 #[inline]
 pub fn record_window_post(call: MpiCall) -> i32 {
     store_epoch(&EXPOSURE_EPOCHS, &call);
     record_meeting(call, 2, &EXPOSURE_EPOCHS, (POST_TAG, kind::MEETING_SEND), None)
 }
 
-/// Start: group, assertion, window. Waits until the group's members have posted.
+/// Records the start of an access epoch, which waits until the group's members have posted. Arguments: group, assertion, window.
 #[inline]
 pub fn record_window_start(call: MpiCall) -> i32 {
     store_epoch(&ACCESS_EPOCHS, &call);
     record_meeting(call, 2, &ACCESS_EPOCHS, (POST_TAG, kind::MEETING_RECV), None)
 }
 
-/// Complete: window. Ends the accesses of the epoch that [`record_window_start`] began.
+/// Records the end of the access epoch that [`record_window_start`] began. Argument: window.
 #[inline]
 pub fn record_window_complete(call: MpiCall) -> i32 {
     record_meeting(call, 0, &ACCESS_EPOCHS, (COMPLETION_TAG, kind::MEETING_SEND), None)
 }
 
-/// Wait: window. Waits until the members of the exposure group have completed.
+/// Records a wait until all processes that may access this process's window have completed their epochs. Argument: window.
 #[inline]
 pub fn record_window_wait(call: MpiCall) -> i32 {
     record_meeting(call, 0, &EXPOSURE_EPOCHS, (COMPLETION_TAG, kind::MEETING_RECV), None)
 }
 
-/// Test: window, flag. Works like [`record_window_wait`] if the call sets the flag.
+/// Records a test for what [`record_window_wait`] waits for. If the call sets the flag, it is recorded like that wait. Arguments: window,
+/// flag.
 #[inline]
 pub fn record_window_test(call: MpiCall) -> i32 {
     record_meeting(call, 0, &EXPOSURE_EPOCHS, (COMPLETION_TAG, kind::MEETING_RECV), Some(1))
 }
 
-/// Records a call in the window's newest epoch, with a message of the given tag and kind for each member. `flag` is the position of a
-/// test's flag.
+/// Records a call in the window's newest epoch, and for each member of the epoch a message with the given tag and kind. `flag` is the
+/// position of the flag if the call is a test.
 fn record_meeting(call: MpiCall, window: usize, table: &'static WindowTable, (tag, kind): (i32, u16), flag: Option<usize>) -> i32 {
     let Some((thread, mut open)) = call.begin(kind::MEETING) else { return call.run() };
-    open.record().object = call.communicator(window);
+    open.record().object = call.communicator_number(window);
     let result = call.run();
     if let Some(flag) = flag {
         if call.read_integer(flag) == 0 {
-            thread.withdraw_test(open);
+            thread.remove_test_record(open);
             return result;
         }
         thread.end_polling(&mut open);
@@ -102,23 +107,23 @@ fn record_meeting(call: MpiCall, window: usize, table: &'static WindowTable, (ta
 
 const SLOTS: usize = 64;
 
-/// The members of each window's newest epoch.
+/// For each window, the processes that take part in its newest epoch.
 struct WindowTable {
-    windows: Handles<SLOTS>,
+    windows: HandleTable<SLOTS>,
     epochs: [AtomicPtr<CommunicatorMembers>; SLOTS],
 }
 
 impl WindowTable {
     const fn new() -> WindowTable {
-        WindowTable { windows: Handles::new(2), epochs: [const { AtomicPtr::new(core::ptr::null_mut()) }; SLOTS] }
+        WindowTable { windows: HandleTable::new(2), epochs: [const { AtomicPtr::new(core::ptr::null_mut()) }; SLOTS] }
     }
 }
 
 static EXPOSURE_EPOCHS: WindowTable = WindowTable::new();
 static ACCESS_EPOCHS: WindowTable = WindowTable::new();
 
-/// Stores the members of the epoch that begins with a call (group, assertion, window), until the window's next epoch. MPI permits only
-/// one thread at a time to begin an epoch.
+/// Stores the members of the epoch that a call begins, until the next epoch of the same window. The call's arguments are group, assertion,
+/// window.
 fn store_epoch(table: &'static WindowTable, call: &MpiCall) {
     let (group, window) = (call.arguments[0], call.arguments[2]);
     let epoch = with_group(&WINDOW_GROUP, window, |all| CommunicatorMembers::ranks_in(group, all));

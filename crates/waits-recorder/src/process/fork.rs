@@ -1,4 +1,4 @@
-//! Child processes. A forked child of a recorded process is recorded from its start to its end.
+//! Child processes. A forked child of a recorded process is also recorded, from the fork to its end.
 
 use crate::caller::is_program_code;
 use crate::real::{Real, real};
@@ -8,32 +8,33 @@ use core::ffi::{c_int, c_long};
 use libc::pid_t;
 use trodden_wire::waits::{CallName, kind};
 
-/// Makes each child abandon its parent's state, whichever function forks it (`daemon` does not call `fork`).
+/// Registers [`reset_in_child`] as the C library's fork handler, so that it also runs after functions that do not call `fork`, such as
+/// `daemon`.
 pub fn register_fork_handler() {
     // SAFETY: the handler lives as long as the process.
-    unsafe { libc::pthread_atfork(None, None, Some(begin_child)) };
+    unsafe { libc::pthread_atfork(None, None, Some(reset_in_child)) };
 }
 
-unsafe extern "C" fn begin_child() {
+unsafe extern "C" fn reset_in_child() {
     if process::is_sealed() {
         return;
     }
     if !process::is_recording() {
         return process::abandon_opening();
     }
-    limits::begin_child();
-    chunks::begin_child();
-    schedule::begin_child();
-    thread::begin_child();
-    contention::begin_child();
-    process::begin_child();
+    limits::reset_in_child();
+    chunks::reset_in_child();
+    schedule::reset_in_child();
+    thread::reset_in_child();
+    contention::reset_in_child();
+    process::reset_in_child();
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fork() -> pid_t {
     static REAL: Real = Real::new(c"fork");
     let call = || real!(REAL, fn() -> pid_t,);
-    // A process that has created no thread and does not use MPI is recorded from its first fork on.
+    // The first fork begins the recording of a program that has no threads and does not use MPI.
     if thread::current().is_none()
         && naming::has_folder()
         && process::is_user_program()
@@ -48,15 +49,15 @@ pub unsafe extern "C" fn fork() -> pid_t {
         }
         return child;
     };
-    contention::share_counts();
-    // Resolve the real function here once, rather than in each child.
+    contention::create_shared_counts();
+    // The function that ends a process is looked up here once, rather than in each child.
     EXIT.get();
-    process::begin_fork();
+    process::prepare_fork();
     let open = begin_record(thread, kind::FORK, CallName::fork);
     let child = call();
     if child == 0 {
-        // SAFETY: the child has no other thread. If the fork handler has already run, this does nothing.
-        unsafe { begin_child() };
+        // SAFETY: the child has no other thread. If the fork handler has already run, the call has no effect.
+        unsafe { reset_in_child() };
         thread::register(0, 0);
         return 0;
     }
@@ -67,38 +68,39 @@ pub unsafe extern "C" fn fork() -> pid_t {
     child
 }
 
-/// Forks the process without calling fork handlers.
+/// Wraps `_Fork`, which forks without calling fork handlers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _Fork() -> pid_t {
     static REAL: Real = Real::new(c"_Fork");
     let child = real!(REAL, fn() -> pid_t,);
     if child == 0 {
         // SAFETY: the child has no other thread.
-        unsafe { begin_child() };
+        unsafe { reset_in_child() };
     }
     child
 }
 
-/// Runs after a direct system call. If the call forked the process, the child becomes a separate process of the recording.
-pub fn after_system_call(number: c_long, first: usize, result: c_long) {
+/// Called after a system call that the program made with `syscall`. If it forked the process, the child becomes a separate process of the
+/// recording.
+pub fn handle_fork_by_system_call(number: c_long, first: usize, result: c_long) {
     let has_own_memory = |flags: usize| flags & libc::CLONE_VM as usize == 0;
     let is_fork = match number {
         #[cfg(target_arch = "x86_64")]
         libc::SYS_fork => true,
         libc::SYS_clone => has_own_memory(first),
-        // SAFETY: after a successful call, the argument is a structure that begins with the flags.
+        // SAFETY: after a successful call, the argument is the address of a structure whose first field contains the flags.
         libc::SYS_clone3 => result == 0 && has_own_memory(unsafe { core::ptr::with_exposed_provenance::<u64>(first).read() } as usize),
         _ => false,
     };
     if is_fork && result == 0 {
         // SAFETY: the child has no other thread.
-        unsafe { begin_child() };
+        unsafe { reset_in_child() };
     }
 }
 
-/// Runs when the calling thread ends the process. Records the thread's last block and its end, because the parent may wait for it.
+/// Called when the calling thread ends the process. Records the end, so that the report can explain the wait of a parent for this process.
 fn record_process_end() {
-    // A child of `vfork` uses its parent's memory, and the recording of the parent continues.
+    // A child of `vfork` runs in its parent's memory, so it must not end the parent's recording.
     // SAFETY: the system call has no pointer arguments.
     let own = || unsafe { libc::syscall(libc::SYS_gettid) } as u32;
     if thread::current().is_some_and(|thread| thread.thread_id == own()) {
@@ -108,7 +110,7 @@ fn record_process_end() {
 
 extern "C" fn on_exit() {
     record_process_end();
-    process::append_end();
+    process::append_final_lines();
 }
 
 #[used]

@@ -1,8 +1,8 @@
-//! Samples the code that a thread executes between its calls, with a timer on the thread's processor time.
+//! Samples the code that a thread executes between its calls, because call stacks alone do not show functions that make no recorded calls.
 //!
-//! Call stacks alone cannot identify a function that makes no calls. The timer measures processor time, so it does not interrupt sleeping
-//! or blocking system calls. The kernel's tick (often 250 per second) limits the sampling rate. `signals.rs` handles the timer's signal.
-//! No samples are taken inside a recorded call.
+//! A timer of the thread's processor time sends a signal, which `signals.rs` handles. While a thread sleeps, the timer stands still, so it
+//! does not interrupt blocking system calls. No samples are taken inside a recorded call. The kernel's own timer (often 250 Hz) limits the
+//! sampling rate.
 
 use super::{Thread, current};
 use crate::{clock, paths, process, signals, walk};
@@ -10,22 +10,22 @@ use core::mem::zeroed;
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use trodden_wire::waits::SampleRecord;
 
-/// 0: unknown, 1: on, 2: off.
+/// 0: not determined yet, 1: sampling is on, 2: sampling is off.
 static SAMPLING_STATE: AtomicU8 = AtomicU8::new(0);
 static PERIOD_NS: AtomicU64 = AtomicU64::new(0);
-/// The timers' signal, and the value that they pass with it.
+/// The signal that the timers send, and the value that they pass with it.
 static TIMER_SIGNAL: AtomicI32 = AtomicI32::new(0);
 static TIMER_VALUE: AtomicUsize = AtomicUsize::new(0);
 const DEFAULT_SAMPLES_PER_SECOND: u64 = 1000;
 
 pub fn start_timer(thread: &mut Thread) {
     if SAMPLING_STATE.load(Ordering::Acquire) == 0 {
-        SAMPLING_STATE.store(if prepare() { 1 } else { 2 }, Ordering::Release);
+        SAMPLING_STATE.store(if prepare_sampling() { 1 } else { 2 }, Ordering::Release);
     }
     if SAMPLING_STATE.load(Ordering::Acquire) != 1 {
         return;
     }
-    signals::unblock();
+    signals::unblock_sampler_signal();
     // SAFETY: zero is a valid value for every field of this C structure.
     let mut event: libc::sigevent = unsafe { zeroed() };
     event.sigev_notify = libc::SIGEV_THREAD_ID;
@@ -51,23 +51,23 @@ pub fn end_timer(thread: &mut Thread) {
     }
 }
 
-fn prepare() -> bool {
+fn prepare_sampling() -> bool {
     let rate = sampling_rate();
     if rate == 0 {
         process::append_note(b"sampling is off");
         return false;
     }
     PERIOD_NS.store((1_000_000_000 / rate).clamp(1000, 999_999_999), Ordering::Relaxed);
-    // Without this function, the unwinder acquires one of the dynamic linker's locks, which a signal handler must not do. SAFETY: the
-    // name is a C string.
+    // Without this function, the unwinder acquires one of the dynamic linker's locks, which a signal handler must not do.
+    // SAFETY: the name is a C string.
     if unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) }.is_null() {
         process::append_note(b"no samples: the C library is older than 2.35, so stacks cannot be unwound in signal handlers");
         return false;
     }
-    // The first use of the unwinder may load a library, which must not happen in the signal handler.
+    // Unwinds once here, because the first use of the unwinder may load a library, which must not happen in a signal handler.
     walk::unwind_stack(0);
     paths::find_stream_function();
-    let Some((signal, value)) = signals::install(handle_timer) else {
+    let Some((signal, value)) = signals::install_sampler_handler(handle_timer) else {
         process::append_note(b"no samples: the program has a handler for every real-time signal");
         return false;
     };
@@ -93,7 +93,7 @@ extern "C" fn handle_timer(_: i32, _: *mut libc::siginfo_t, context: *mut libc::
         return;
     }
     thread.depth.set(1);
-    // SAFETY: `__errno_location` points to the calling thread's errno. The interrupted code may still need its value.
+    // SAFETY: `__errno_location` points to the calling thread's errno. It is saved because the interrupted code may still need it.
     let error = unsafe { *libc::__errno_location() };
     record_sample(thread, context);
     // SAFETY: as above.
@@ -111,7 +111,7 @@ fn record_sample(thread: &mut Thread, context: *mut libc::c_void) {
     let address = registers.pc as usize;
     let position = paths::stream_position();
     let walk = walk::unwind_stack(address);
-    let stack = thread.stacks.intern(&walk.addresses[..walk.count]);
+    let stack = thread.stacks.intern_stack(&walk.addresses[..walk.count]);
     if let Some(record) = thread.samples.next_record() {
         // SAFETY: the pointer refers to newly allocated space for one record.
         unsafe { record.write(SampleRecord { time, address: address as u64, stack, calls: thread.count, position }) };

@@ -1,23 +1,23 @@
-//! Parses the console sessions of a page.
+//! Parses the console sessions in a page of the documentation.
 
 use anyhow::{Result, bail};
 use std::iter::Peekable;
 
-/// Package name of pages whose sessions start in an empty folder.
+/// In place of a package name: the page's sessions start in an empty folder.
 pub const NO_PACKAGE: &str = "none";
 
-/// The sessions of a page as a list of steps.
+/// The sessions of a page, as a list of files to write and commands to run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct SessionPage<'a> {
-    /// The package whose sources the sessions run in, or [`NO_PACKAGE`].
+    /// The package in whose sources the sessions run, or [`NO_PACKAGE`].
     pub package: &'a str,
     pub steps: Vec<SessionStep<'a>>,
-    /// Index of the first step that belongs to a slow session; `None` if all sessions are fast.
+    /// Index of the first step of the first slow session; `None` if all sessions are fast.
     pub first_slow_step: Option<usize>,
 }
 
 impl<'a> SessionPage<'a> {
-    /// Returns the steps to run: all of them, or only those before the first slow session.
+    /// Returns the steps to run: all of them if `with_slow`, otherwise those before the first slow session.
     pub fn steps(&self, with_slow: bool) -> &[SessionStep<'a>] {
         &self.steps[..self.first_slow_step.filter(|_| !with_slow).unwrap_or(self.steps.len())]
     }
@@ -31,13 +31,13 @@ pub enum SessionStep<'a> {
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct CommandStep<'a> {
-    /// Line number of the command's last line in the page.
+    /// The line number of the command in the page. If the command has several lines, this is the last of them.
     pub line: usize,
     pub command: String,
     pub expected: Vec<&'a str>,
 }
 
-/// A comment that controls the block after it.
+/// The comments that have been read since the last block, and control the next block.
 #[derive(Default)]
 struct PendingComment<'a> {
     line: usize,
@@ -45,7 +45,7 @@ struct PendingComment<'a> {
     is_slow: bool,
 }
 
-/// Parses the sessions of a page; returns `None` if the page has none. Fails if a comment or a block is malformed. The message begins with
+/// Parses the sessions of a page. Returns `None` if the page has none. Fails if a comment or a block is malformed; the error begins with
 /// the line number.
 pub fn parse_sessions(text: &str) -> Result<Option<SessionPage<'_>>> {
     let mut page = SessionPage::default();
@@ -69,11 +69,11 @@ pub fn parse_sessions(text: &str) -> Result<Option<SessionPage<'_>>> {
                 }
                 None => drop(read_block(&mut lines)),
             }
-        } else if let Some(package) = comment_value(line, "sessions") {
+        } else if let Some(package) = parse_comment_value(line, "sessions") {
             page.package = package;
-        } else if let Some(file) = comment_value(line, "file") {
+        } else if let Some(file) = parse_comment_value(line, "file") {
             pending = PendingComment { line: number, file: Some(file), ..pending };
-        } else if comment_value(line, "session") == Some("slow") {
+        } else if parse_comment_value(line, "session") == Some("slow") {
             pending = PendingComment { line: number, is_slow: true, ..pending };
         } else if line.starts_with("<!-- ") && line.contains("session") {
             bail!("{number}: unknown comment `{line}`");
@@ -84,8 +84,8 @@ pub fn parse_sessions(text: &str) -> Result<Option<SessionPage<'_>>> {
     Ok(has_session.then_some(page))
 }
 
-/// Returns VALUE if `line` is the comment `<!-- KEY: VALUE -->` for this key.
-fn comment_value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
+/// If `line` is a comment `<!-- KEY: VALUE -->` with this key, returns its value.
+fn parse_comment_value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let value = line.trim_end().strip_prefix("<!-- ")?.strip_suffix(" -->")?.strip_prefix(key)?.strip_prefix(": ")?;
     Some(value.trim())
 }
@@ -94,7 +94,7 @@ fn read_block<'a>(lines: &mut impl Iterator<Item = (usize, &'a str)>) -> String 
     lines.map(|(_, line)| line).take_while(|line| !line.starts_with("```")).flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Parses the commands of a session up to the end of its block.
+/// Parses the commands of a session and their output, up to the end of the block.
 fn read_session<'a>(lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>, steps: &mut Vec<SessionStep<'a>>) -> Result<()> {
     let first = steps.len();
     while let Some((number, line)) = lines.next().filter(|(_, line)| !line.starts_with("```")) {
@@ -111,8 +111,8 @@ fn read_session<'a>(lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>
     Ok(())
 }
 
-/// Joins the first line of a command with its continuation lines: lines after a backslash, or lines of a here-document. Returns the number
-/// of the last line and the command.
+/// Joins the first line of a command with the lines that continue it after a backslash or in a here-document. Returns the command, preceded
+/// by the number of its last line.
 fn join_command<'a>(number: usize, first: &str, lines: &mut impl Iterator<Item = (usize, &'a str)>) -> (usize, String) {
     let (mut last, mut command) = (number, first.to_owned());
     let delimiter = first.split_once("<<").and_then(|(_, rest)| rest.split(' ').next()).map(|word| word.trim_matches('\''));
@@ -132,7 +132,7 @@ fn join_command<'a>(number: usize, first: &str, lines: &mut impl Iterator<Item =
 mod tests {
     use super::*;
 
-    fn run<'a>(line: usize, command: &str, expected: &[&'a str]) -> SessionStep<'a> {
+    fn run_step<'a>(line: usize, command: &str, expected: &[&'a str]) -> SessionStep<'a> {
         SessionStep::Run(CommandStep { line, command: command.to_owned(), expected: expected.to_vec() })
     }
 
@@ -141,7 +141,7 @@ mod tests {
         let text = "text\n<!-- sessions: bzip2 -->\n```console\n$ make\n...\ndone\n$ report\n  paths 528\n```\n```sh\n$ no session\n```\n";
         let page = parse_sessions(text).unwrap().unwrap();
         assert_eq!(page.package, "bzip2");
-        assert_eq!(page.steps, [run(4, "make", &["...", "done"]), run(7, "report", &["  paths 528"])]);
+        assert_eq!(page.steps, [run_step(4, "make", &["...", "done"]), run_step(7, "report", &["  paths 528"])]);
         assert_eq!(parse_sessions("```sh\nmake\n```\n").unwrap(), None);
     }
 
@@ -151,7 +151,7 @@ mod tests {
             $ cc a/b.c \\\n  c.c\nok\n```\n";
         let page = parse_sessions(text).unwrap().unwrap();
         let file = SessionStep::Write { file: "a/b.c", content: "int x;\n\n".to_owned() };
-        assert_eq!(page.steps, [file, run(11, "cat > c.c <<'END'\n$ y\nEND", &[]), run(13, "cc a/b.c \\\n  c.c", &["ok"])]);
+        assert_eq!(page.steps, [file, run_step(11, "cat > c.c <<'END'\n$ y\nEND", &[]), run_step(13, "cc a/b.c \\\n  c.c", &["ok"])]);
     }
 
     #[test]
