@@ -70,6 +70,8 @@ impl TracedFiles {
             }
             all.raises |= image.raises;
             all.jumps |= image.jumps;
+            all.replaces_allocation |= image.replaces_allocation;
+            all.replaces_new_or_delete |= image.replaces_new_or_delete;
         }
         Ok(all)
     }

@@ -175,6 +175,10 @@ pub struct ImportingImage {
     pub raises: bool,
     /// Whether the traced files may abandon calls without executing landing pads, by `longjmp` or by ending a thread.
     pub jumps: bool,
+    /// Whether the file defines functions that allocate memory, which libraries then call.
+    pub replaces_allocation: bool,
+    /// Whether the file defines `operator new` or `operator delete`.
+    pub replaces_new_or_delete: bool,
 }
 
 impl ImportingImage {
@@ -185,23 +189,23 @@ impl ImportingImage {
         let starts = [Some(binary.entry()), section(".init"), section(".fini")].into_iter().flatten().collect();
         let file = object::File::parse(binary.data())?;
         let defined = file.dynamic_symbols().filter(|s| s.is_definition() && s.kind() == object::SymbolKind::Text);
-        let exports = defined.filter_map(|s| Some((unversioned(s.name().ok()?).to_owned(), s.address()))).collect();
+        let exports: BTreeMap<String, u64> = defined.filter_map(|s| Some((unversioned(s.name().ok()?).to_owned(), s.address()))).collect();
         let imported: Vec<&str> =
             file.dynamic_symbols().filter(|s| s.is_undefined()).filter_map(|s| Some(unversioned(s.name().ok()?))).collect();
         let imports = |names: &[&str]| imported.iter().any(|i| names.contains(i));
         // A static program imports nothing, so functions like `longjmp` cannot be recognised by name.
         let jumps = imported.is_empty() || imports(FRAME_ABANDONING_FUNCTIONS);
-        Ok(Self { starts, exports, raises: imports(&["_Unwind_RaiseException"]), jumps })
+        let replaces_allocation = ALLOCATION_FUNCTIONS.iter().any(|name| exports.contains_key(*name));
+        let replaces_new_or_delete = exports.keys().any(|name| name.starts_with("_Zn") || name.starts_with("_Zd"));
+        Ok(Self { starts, exports, raises: imports(&["_Unwind_RaiseException"]), jumps, replaces_allocation, replaces_new_or_delete })
     }
 
     /// Returns how an imported function may behave under an assumption.
     pub fn behaviour_of_import(&self, name: &str, assumption: Assumption) -> Opaque {
         let usual = assumed_behaviour(name, assumption);
-        let replaces = |prefix: &[&str]| self.exports.keys().any(|e| prefix.iter().any(|p| e.starts_with(p)));
-        let allocates = self.exports.keys().any(|e| ALLOCATION_FUNCTIONS.contains(&e.as_str()));
         let of_cxx = name.starts_with("_Z") || name.starts_with("__cxa");
         let asks = self.raises && unversioned(name).starts_with("_Unwind_") && usual.unwinds;
-        let calls_back = usual.calls_back || allocates || asks || (of_cxx && replaces(&["_Zn", "_Zd"]));
+        let calls_back = usual.calls_back || self.replaces_allocation || asks || (of_cxx && self.replaces_new_or_delete);
         Opaque { calls_back, ..usual }
     }
 }

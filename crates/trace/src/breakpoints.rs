@@ -8,7 +8,7 @@ use crate::CollectError;
 use crate::displaced::{SLOT_SIZE, displace};
 use crate::memory::{Memory, overlap};
 use crate::ptrace::{self, Tid};
-use crate::subject::{AREA_SIZE, Executable, FREE_SLOT, TracedProcess};
+use crate::subject::{Executable, FREE_SLOT, TracedProcess};
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
@@ -89,8 +89,11 @@ impl Breakpoints {
         addresses: &[(u32, u64)],
         jumps: &[u64],
     ) -> Result<(), CollectError> {
-        if FIRST_SLOT + addresses.len() as u64 * SLOT_SIZE > AREA_SIZE {
-            return Err(CollectError::TooManySites { sites: addresses.len(), max: ((AREA_SIZE - FIRST_SLOT) / SLOT_SIZE) as usize });
+        if FIRST_SLOT + addresses.len() as u64 * SLOT_SIZE > subject.area_size {
+            return Err(CollectError::TooManySites {
+                sites: addresses.len(),
+                max: ((subject.area_size - FIRST_SLOT) / SLOT_SIZE) as usize,
+            });
         }
         let (addresses, blocks) = separate_blocks_from_jumps(addresses, jumps);
         let in_memory = |address: u64| address.wrapping_add(subject.bias);

@@ -29,7 +29,7 @@ use crate::shown_mappings::ShownMappings;
 use crate::single_step::Stepping;
 use crate::sink::Sink;
 use crate::sleds;
-use crate::subject::{AREA_SIZE, Executable, TracedProcess};
+use crate::subject::{Executable, TracedProcess, area_size};
 use crate::system::SignalWait;
 use crate::trampolines;
 use crate::uprobes;
@@ -90,13 +90,14 @@ pub trait Collector: Sync {
         // Length: a subject is started, watched and detached in one place, whatever fails.
         let mut run = run;
         let (executable, recipe, stop, limit) = (run.executable, run.recipe, run.stop, run.limit);
+        let area_size = area_size(sites_of(0, run.sites).len());
         if let Some(core) = recipe.core {
             crate::system::pin(core)?;
         }
         let (subject, threads) = match std::mem::replace(&mut run.target, RunTarget::Attach(0)) {
             RunTarget::Start(program) => {
-                check_address_space(inherited_address_limit(), self.name())?;
-                let subject = TracedProcess::start(*program, executable, &recipe)?;
+                check_address_space(inherited_address_limit(), self.name(), area_size)?;
+                let subject = TracedProcess::start(*program, executable, &recipe, area_size)?;
                 let thread = subject.process;
                 // Ignore an error: the receiver may no longer exist.
                 run.process_sender.take().into_iter().for_each(|begun| _ = begun.send(thread as u32));
@@ -113,7 +114,7 @@ pub trait Collector: Sync {
                     let files = [executable].into_iter().chain(run.libraries.iter().map(|l| &l.executable));
                     files.into_iter().try_for_each(|file| check_unwritable_in(process, &file.path))?;
                 }
-                TracedProcess::attach(process, executable, parked.as_mut())?
+                TracedProcess::attach(process, executable, parked.as_mut(), area_size)?
             }
         };
         let first = run.first.take();
@@ -158,9 +159,9 @@ fn inherited_address_limit() -> Option<AddressLimit> {
 }
 
 /// Checks that a program's limited address space has room for the collector's mappings.
-fn check_address_space(limit: Option<AddressLimit>, collector: &str) -> Result<(), CollectError> {
+fn check_address_space(limit: Option<AddressLimit>, collector: &str, area_size: u64) -> Result<(), CollectError> {
     let Some(limit) = limit else { return Ok(()) };
-    let needed = AREA_SIZE + if collector == TrampolineCollector.name() || collector == Compiled.name() { RINGS * RING_STRIDE } else { 0 };
+    let needed = area_size + if collector == TrampolineCollector.name() || collector == Compiled.name() { RINGS * RING_STRIDE } else { 0 };
     match limit.soft.saturating_add(needed) <= limit.hard || may_raise_limits() {
         true => Ok(()),
         false => Err(CollectError::NoRoom { limit: limit.soft, needed }),

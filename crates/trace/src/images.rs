@@ -7,7 +7,7 @@
 use crate::CollectError;
 use crate::mappings::mappings;
 use crate::ptrace::Tid;
-use crate::subject::{AREA_SIZE, Executable, TracedProcess};
+use crate::subject::{Executable, MAX_AREA_DISTANCE, TracedProcess, area_size};
 use std::ops::Range;
 use std::path::Path;
 use trodden_binary::Binary;
@@ -75,8 +75,8 @@ pub struct Image {
     pub code: Vec<Range<u64>>,
     /// The difference, with wrap-around, between addresses in memory and numbered file addresses.
     pub bias: u64,
-    /// Start address of the area for slots or copies.
-    pub area: u64,
+    /// The area for slots or copies.
+    pub area: Range<u64>,
 }
 
 /// The program and the watched libraries that are mapped into the process; the program comes first.
@@ -85,7 +85,7 @@ pub struct Images(Vec<Image>);
 
 impl Images {
     pub fn new(subject: &TracedProcess, executable: &Executable) -> Self {
-        Self(vec![Image::new(0, executable, subject.bias, subject.area)])
+        Self(vec![Image::new(0, executable, subject.bias, subject.injected_area())])
     }
 
     /// Translates an address in memory to a file address. An address outside the code of all watched files is translated as if it were in
@@ -108,7 +108,7 @@ impl Images {
 
     /// Returns the areas that were mapped for libraries.
     pub fn areas(&self) -> impl Iterator<Item = Range<u64>> {
-        self.0[1..].iter().map(|image| image.area..image.area + AREA_SIZE)
+        self.0[1..].iter().map(|image| image.area.clone())
     }
 
     /// Removes and returns the libraries whose code overlaps unmapped memory.
@@ -130,16 +130,28 @@ impl Images {
         thread: Tid,
         library: &Library,
         start: u64,
+        sites: &[u64],
     ) -> Result<Option<TracedProcess>, CollectError> {
         let Some(bias) = library.bias(start) else { return Ok(None) };
         let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
-        for place in (0..MAX_TRIES).map(|n| (start & !0xfff).wrapping_sub(AREA_DISTANCE + n * AREA_SIZE)) {
-            let got = subject.inject(thread, Some(subject.area), libc::SYS_mmap, [place, AREA_SIZE, protection, flags, u64::MAX, 0])?;
+        let area_size = area_size(sites_of(library.number, sites).len());
+        let distances = (0..MAX_TRIES).map(|n| AREA_DISTANCE + n * area_size).take_while(|distance| *distance <= MAX_AREA_DISTANCE);
+        for place in distances.map(|distance| (start & !0xfff).wrapping_sub(distance)) {
+            let got = subject.inject(thread, Some(subject.area), libc::SYS_mmap, [place, area_size, protection, flags, u64::MAX, 0])?;
             if got as u64 == place {
-                self.0.push(Image::new(library.number, &library.executable, bias, place));
+                self.0.push(Image::new(library.number, &library.executable, bias, place..place + area_size));
                 let (process, session, memory) = (subject.process, subject.session.clone(), subject.session.memory()?);
-                return Ok(Some(TracedProcess { process, session, memory, bias, area: place, fresh: false, fixed_clock: false }));
+                return Ok(Some(TracedProcess {
+                    process,
+                    session,
+                    memory,
+                    bias,
+                    area: place,
+                    area_size,
+                    fresh: false,
+                    fixed_clock: false,
+                }));
             }
         }
         Err(CollectError::Unexpected { what: format!("no memory near {} is free", library.executable.path.display()) })
@@ -147,7 +159,7 @@ impl Images {
 }
 
 impl Image {
-    fn new(number: usize, executable: &Executable, bias: u64, area: u64) -> Self {
+    fn new(number: usize, executable: &Executable, bias: u64, area: Range<u64>) -> Self {
         let code = executable.code.iter().map(|c| c.start.wrapping_add(bias)..c.end.wrapping_add(bias)).collect();
         Self { number, code, bias, area }
     }

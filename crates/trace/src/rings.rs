@@ -10,7 +10,7 @@ use crate::CollectError;
 use crate::memory::Memory;
 use crate::ptrace::Tid;
 use crate::ring_layout::{CURSOR_OFFSET, RING_SIZE, SAVED_OFFSET, SYMBOLS_OFFSET};
-use crate::subject::{AREA_SIZE, TracedProcess};
+use crate::subject::{MIN_AREA_SIZE, TracedProcess};
 use object::pod::bytes_of_slice_mut;
 use std::fs::File;
 use std::io;
@@ -67,7 +67,8 @@ impl Rings {
         }
         let protection = (libc::PROT_READ | libc::PROT_WRITE) as u64;
         let flags = (libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as u64;
-        let start = call(libc::SYS_mmap, [ring_address(subject.area), RINGS * RING_STRIDE, protection, flags, opened as u64, 0])?;
+        let start =
+            call(libc::SYS_mmap, [ring_address(&subject.injected_area()), RINGS * RING_STRIDE, protection, flags, opened as u64, 0])?;
         call(libc::SYS_close, [opened as u64, 0, 0, 0, 0, 0])?;
         if (-4095..0).contains(&start) {
             return Err(failure("map", start));
@@ -134,11 +135,11 @@ impl Rings {
 
 /// Chooses the address of the rings: near the area of slots, where they do not change the addresses that the kernel chooses for other
 /// mappings.
-fn ring_address(area: u64) -> u64 {
+fn ring_address(area: &Range<u64>) -> u64 {
     // Size in bytes of the reserved address range, which is more than all rings need.
     const RESERVED_SIZE: u64 = 8 << 30;
     const { assert!(RINGS * RING_STRIDE < RESERVED_SIZE) };
-    if area > 4 * RESERVED_SIZE { area - RESERVED_SIZE } else { area + 2 * AREA_SIZE }
+    if area.start > 4 * RESERVED_SIZE { area.start - RESERVED_SIZE } else { area.end + MIN_AREA_SIZE }
 }
 
 /// Reads the code of an image in memory: start address and bytes of each range.

@@ -22,14 +22,29 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Size in bytes of the area for slots or copies near an image.
-pub const AREA_SIZE: u64 = 32 << 20;
+/// Minimum size in bytes of the area for slots or copies near an image.
+pub const MIN_AREA_SIZE: u64 = 32 << 20;
+
+/// Size in bytes that an area has for each site: more than the copies of blocks need on average.
+const AREA_SIZE_PER_SITE: u64 = 96;
+
+/// Maximum distance in bytes from an image to the end of its area that a jump with a 32-bit displacement covers, less the size of an image.
+pub const MAX_AREA_DISTANCE: u64 = 7 << 28;
+
+/// Returns the size in bytes of the area for an image with this number of sites.
+pub fn area_size(sites: usize) -> u64 {
+    (sites as u64 * AREA_SIZE_PER_SITE).next_multiple_of(MIN_AREA_SIZE).max(MIN_AREA_SIZE)
+}
 
 /// Offset, in the area, of a slot that can hold any one instruction. The system call stub precedes the slot.
 pub const FREE_SLOT: u64 = SLOT_SIZE;
 
 /// Number of addresses that are tried for the area.
 const MAX_TRIES: u64 = 8;
+
+/// Range of addresses for the areas of programs at fixed low addresses.
+const LOWEST_LOW_AREA: u64 = 0x2000_0000;
+const HIGHEST_LOW_AREA: u64 = 0x6000_0000;
 
 const AT_NULL: u64 = 0;
 const AT_IGNORE: u64 = 1;
@@ -64,6 +79,8 @@ pub struct TracedProcess {
     pub bias: u64,
     /// Start address of the area for slots or copies.
     pub area: u64,
+    /// Size in bytes of the area.
+    pub area_size: u64,
     /// True if the program has not executed any instruction.
     pub fresh: bool,
     /// True if reading the time-stamp counter traps (`PR_SET_TSC`), in the process and its descendants, until they are detached.
@@ -126,7 +143,7 @@ impl TracedProcess {
     ///
     /// # Errors
     /// The program cannot be started or followed, or the program that runs is not `executable`.
-    pub fn start(program: ProgramStart, executable: &Executable, recipe: &RepeatRecipe) -> Result<Self, CollectError> {
+    pub fn start(program: ProgramStart, executable: &Executable, recipe: &RepeatRecipe, area_size: u64) -> Result<Self, CollectError> {
         let (fixed_addresses, fixed_clock, core) = (recipe.addresses, recipe.time, recipe.core);
         let conditions = StartConditions { fixed_addresses, fixed_clock, core };
         let process = programs::start(program, conditions).map_err(CollectError::Start)?;
@@ -138,11 +155,11 @@ impl TracedProcess {
         if fixed_clock {
             session.enter(JournalEntry::TimeStampCounter);
         }
-        Self::prepare(&session, executable, recipe).map_err(|error| session.close_after(error))
+        Self::prepare(&session, executable, recipe, area_size).map_err(|error| session.close_after(error))
     }
 
     /// Prepares a process that is about to return from `execve`.
-    fn prepare(session: &Rc<Session>, executable: &Executable, recipe: &RepeatRecipe) -> Result<Self, CollectError> {
+    fn prepare(session: &Rc<Session>, executable: &Executable, recipe: &RepeatRecipe, area_size: u64) -> Result<Self, CollectError> {
         let process = session.process();
         // After an error in this process, the program continues. If this process is killed, the kernel must kill the program as well, since
         // the breakpoints left in it would kill it sooner or later.
@@ -162,25 +179,31 @@ impl TracedProcess {
         recipe.fix_auxiliary(&memory, auxiliary.random, auxiliary.vdso)?;
         let bias = auxiliary.entry.wrapping_sub(executable.entry);
         let session = session.clone();
-        Self { process, session, memory, bias, area: 0, fresh: true, fixed_clock: recipe.time }.map_area(executable)
+        Self { process, session, memory, bias, area: 0, area_size, fresh: true, fixed_clock: recipe.time }.map_area(executable)
     }
 
     /// Takes control of a running process, all of whose threads are stopped. If it is parked, it is put back as it was.
     ///
     /// # Errors
     /// The process does not exist, or must not be followed.
-    pub fn attach(process: Tid, executable: &Executable, parked: Option<&mut ParkedProcess>) -> Result<(Self, Vec<Tid>), CollectError> {
+    pub fn attach(
+        process: Tid,
+        executable: &Executable,
+        parked: Option<&mut ParkedProcess>,
+        area_size: u64,
+    ) -> Result<(Self, Vec<Tid>), CollectError> {
         check_traceable(process)?;
         check_unshared(process)?;
         check_same_file(process, &executable.path)?;
         let session = Rc::new(Session::new(process));
-        Self::take_control(&session, executable, parked).map_err(|error| session.close_after(error))
+        Self::take_control(&session, executable, parked, area_size).map_err(|error| session.close_after(error))
     }
 
     fn take_control(
         session: &Rc<Session>,
         executable: &Executable,
         parked: Option<&mut ParkedProcess>,
+        area_size: u64,
     ) -> Result<(Self, Vec<Tid>), CollectError> {
         let process = session.process();
         let threads = seize_all(session, parked)?;
@@ -195,21 +218,23 @@ impl TracedProcess {
         for signal in [libc::SIGTRAP, libc::SIGSEGV] {
             session.note_action(process, signal, signal_action(session, &memory, process, signal)?);
         }
-        let subject = Self { process, session: session.clone(), memory, bias, area: 0, fresh: false, fixed_clock: false };
+        let subject = Self { process, session: session.clone(), memory, bias, area: 0, area_size, fresh: false, fixed_clock: false };
         Ok((subject.map_area(executable)?, threads))
     }
 
     /// Maps the area for slots. The process must be stopped outside a system call.
     fn map_area(mut self, executable: &Executable) -> Result<Self, CollectError> {
-        let start = executable.span.start.wrapping_add(self.bias);
+        let (start, size) = (executable.span.start.wrapping_add(self.bias), self.area_size);
         // Place the area below the image, since the heap grows above it. Programs at fixed low addresses have no room there.
-        let wanted = if start > 64 * AREA_SIZE { (start & !0xfff) - 2 * AREA_SIZE } else { 0x6000_0000 };
+        let is_low = start <= 64 * MIN_AREA_SIZE;
+        let wanted = if is_low { HIGHEST_LOW_AREA } else { (start & !0xfff) - MIN_AREA_SIZE - size };
+        let lowest = if is_low { LOWEST_LOW_AREA } else { start - MAX_AREA_DISTANCE };
         let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
         let mut got = 0;
         // An earlier collection may have left its area mapped because a thread was executing there.
-        for place in (0..MAX_TRIES).map(|n| wanted - n * AREA_SIZE) {
-            got = self.inject(self.process, None, libc::SYS_mmap, [place, AREA_SIZE, protection, flags, u64::MAX, 0])?;
+        for place in (0..MAX_TRIES).map_while(|n| wanted.checked_sub(n * size)).take_while(|place| *place >= lowest) {
+            got = self.inject(self.process, None, libc::SYS_mmap, [place, size, protection, flags, u64::MAX, 0])?;
             if got as u64 == place {
                 self.area = place;
                 // The stub for later system calls.
@@ -223,7 +248,7 @@ impl TracedProcess {
 
     /// Returns the memory that is mapped in the process for injected code and copies.
     pub fn injected_area(&self) -> Range<u64> {
-        self.area..self.area + AREA_SIZE
+        self.area..self.area + self.area_size
     }
 
     pub fn step(&self, thread: Tid) -> Result<Option<u64>, CollectError> {

@@ -23,7 +23,7 @@ use crate::rings::{Ring, Rings, code_bytes, thread_positions};
 use crate::run::TraceRun;
 use crate::sink::{Sink, SinkFlow, ThreadNumber};
 use crate::sleds;
-use crate::subject::{AREA_SIZE, Executable, TracedProcess};
+use crate::subject::{Executable, TracedProcess};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::ops::Range;
@@ -147,7 +147,7 @@ impl Trampolines {
             block.into_iter().for_each(|block| _ = by_address.insert(sleds.get(&at).copied().unwrap_or(at), block));
         }
         let (sleds, thread_positions) = (sleds.values().copied().collect(), thread_positions(subject.process));
-        let table = subject.area + AREA_SIZE - TABLE_SIZE;
+        let table = subject.injected_area().end - TABLE_SIZE;
         let request = CopyRequest {
             code: &code,
             blocks: &blocks,
@@ -179,7 +179,7 @@ impl Trampolines {
     /// Forgets the copies and patches of a library that is no longer mapped.
     pub fn forget(&mut self, image: &Image, memory: &Memory) {
         let is_gone = |address: u64| image.code.iter().any(|code| code.contains(&address));
-        let copies = image.area..image.area + AREA_SIZE;
+        let copies = &image.area;
         self.areas.retain(|area| !copies.contains(&area.range.start));
         self.released.retain(|copy| !copies.contains(&copy.start));
         // Ignore an error: the process is gone.

@@ -107,8 +107,8 @@ impl Trampolines {
         }
         let mut code = subject.memory.read_some(target, MAX_COPIED_BYTES);
         subject.session.hide_changes(target, &mut code);
-        let areas = images.image_at(target).map(|image| image.area);
-        let area = self.areas.iter_mut().find(|area| areas.is_some_and(|start| (start..area.end).contains(&area.range.start)));
+        let areas = images.image_at(target).map(|image| image.area.clone());
+        let area = self.areas.iter_mut().find(|area| areas.as_ref().is_some_and(|areas| areas.contains(&area.range.start)));
         let Some(area) = area else { return Ok(target) };
         let Copies { code, places, .. } = copy_range(&[(target, code)], target..end, area.range.end)?;
         if area.range.end + code.len() as u64 > area.end {

@@ -17,7 +17,7 @@ use crate::signal_state::{SignalAction, process_of};
 use crate::single_step::Stepping;
 use crate::sink::{NOWHERE, Sink, SinkFlow, ThreadNumber, Trap};
 use crate::stack::StackUnwinder;
-use crate::subject::{AREA_SIZE, Executable, FREE_SLOT, TracedProcess};
+use crate::subject::{Executable, FREE_SLOT, TracedProcess};
 use crate::trampolines::Trampolines;
 use crate::uprobes::Uprobes;
 use std::io;
@@ -86,7 +86,7 @@ impl<'a> Watch<'a> {
     /// Starts watching a library that `thread` has just mapped, before any of its code has run. The thread is stopped after its system
     /// call. Returns the image, or `None` if the library is not watched.
     pub fn map(&mut self, subject: &TracedProcess, thread: Tid, library: &Library, start: u64) -> Result<Option<Image>, CollectError> {
-        let Some(view) = self.images.add(subject, thread, library, start)? else { return Ok(None) };
+        let Some(view) = self.images.add(subject, thread, library, start, self.run.sites)? else { return Ok(None) };
         let image = self.images.last().clone();
         let (run, executable) = (self.run, &library.executable);
         match &mut self.means {
@@ -103,7 +103,7 @@ impl<'a> Watch<'a> {
         let gone = self.images.forget(unmapped);
         for image in &gone {
             match &mut self.means {
-                Watched::Breakpoints(breakpoints) => breakpoints.forget(&(image.area..image.area + AREA_SIZE)),
+                Watched::Breakpoints(breakpoints) => breakpoints.forget(&image.area),
                 Watched::Trampolines(trampolines) => trampolines.forget(image, memory),
                 Watched::Steps(steps) => steps.forget(image),
                 Watched::Nothing | Watched::Hardware(_) | Watched::Uprobes(..) => {}
@@ -169,7 +169,7 @@ impl<'a> Watch<'a> {
         // The kernel reads the code of restartable sequences with the rights of the thread, so such code must not be guarded.
         let can_be = |image: &&Image| file(image.number).is_some_and(|file| !file.has_restartable_sequences);
         let images = self.images.all().iter().filter(can_be);
-        self.session.guard_code(thread, &images.map(|image| (image.code.clone(), image.area + FREE_SLOT)).collect::<Vec<_>>())
+        self.session.guard_code(thread, &images.map(|image| (image.code.clone(), image.area.start + FREE_SLOT)).collect::<Vec<_>>())
     }
 
     /// Returns true if the collector writes into the watched code.

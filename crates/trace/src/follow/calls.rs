@@ -7,7 +7,7 @@ use crate::images::{self, Library};
 use crate::ptrace::{self, CallStop, Registers, Resume, Tid};
 use crate::repeat::{CallEntry, Repeater};
 use crate::sink::{SinkFlow, ThreadNumber};
-use crate::subject::{AREA_SIZE, TracedProcess};
+use crate::subject::TracedProcess;
 use crate::watch::Watch;
 
 /// Flag of `clone` that keeps the new task from being traced.
@@ -162,9 +162,9 @@ impl Following<'_, '_> {
             }
             libc::SYS_munmap => {
                 for image in self.watch.unmap(&(call.rdi..call.rdi.saturating_add(call.rsi)), &self.subject.memory) {
-                    let area = image.area..image.area + AREA_SIZE;
-                    self.subject.inject(thread, Some(self.subject.area), libc::SYS_munmap, [area.start, AREA_SIZE, 0, 0, 0, 0])?;
-                    self.calls.shown.forget(&area, &image.code);
+                    let (start, size) = (image.area.start, image.area.end - image.area.start);
+                    self.subject.inject(thread, Some(self.subject.area), libc::SYS_munmap, [start, size, 0, 0, 0, 0])?;
+                    self.calls.shown.forget(&image.area, &image.code);
                 }
                 Ok(())
             }
@@ -182,7 +182,7 @@ pub fn watch_library(
 ) -> Result<(), CollectError> {
     match watch.map(subject, thread, library, start)? {
         Some(image) => {
-            calls.shown.add(subject.process, image.area..image.area + AREA_SIZE, &image.code)?;
+            calls.shown.add(subject.process, image.area.clone(), &image.code)?;
             watch.guard(thread)
         }
         None => Ok(()),

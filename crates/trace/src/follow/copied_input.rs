@@ -7,7 +7,7 @@ use crate::CollectError;
 use crate::code_guard::PAGE_SIZE;
 use crate::memory::{Memory, pages};
 use crate::ptrace::{self, Registers, Tid};
-use crate::subject::AREA_SIZE;
+use crate::subject::MIN_AREA_SIZE;
 use std::ops::Range;
 
 /// Maximum size in bytes of the input that is copied for one system call. A larger input ends the guard.
@@ -50,7 +50,7 @@ impl Following<'_, '_> {
         let size = size.max(MIN_BUFFER_SIZE).next_power_of_two();
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
         // Place the buffer after the collector's area, or after the last buffer there.
-        let mut place = self.buffers.all.iter().map(|buffer| buffer.0.end).max().unwrap_or(self.subject.area + AREA_SIZE);
+        let mut place = self.buffers.all.iter().map(|buffer| buffer.0.end).max().unwrap_or(self.subject.injected_area().end);
         for _ in 0..MAX_TRIES {
             let arguments = [place, size, libc::PROT_READ as u64, flags, u64::MAX, 0];
             if self.subject.inject(thread, Some(self.subject.area), libc::SYS_mmap, arguments)? as u64 == place {
@@ -58,7 +58,7 @@ impl Following<'_, '_> {
                 self.buffers.all.push((place..place + size, None));
                 return Ok(());
             }
-            place += AREA_SIZE;
+            place += MIN_AREA_SIZE;
         }
         Err(CollectError::Unexpected {
             what: "there is no free memory near its image for a copy of the code that a system call reads".to_owned(),
