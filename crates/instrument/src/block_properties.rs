@@ -260,7 +260,8 @@ struct MemoryClasses {
 }
 
 impl MemoryClasses {
-    /// Returns the class of an access tag (base type, accessed type, offset).
+    /// Returns the memory class of the type in a `!tbaa` access tag. The tag's operands are the base type, the accessed type and the
+    /// offset; the class is that of the accessed type.
     fn of(&mut self, tag: Value) -> Option<ClassId> {
         let accessed = tag.metadata_operands().get(1).copied().flatten()?;
         self.class(accessed)

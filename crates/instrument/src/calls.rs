@@ -8,7 +8,7 @@ use crate::llvm::{Block, Module, Value};
 use trodden_flow::Node;
 use trodden_unit::{Alias, BlockCall, Callee};
 
-/// Returns the callees of the module, before anything is inserted.
+/// Returns the functions that the module calls. Must run before probes are inserted, since these call functions too.
 pub fn callees(module: Module) -> Vec<Callee> {
     // Following use lists is faster than scanning all instructions.
     let functions = module.functions().filter(|function| function.intrinsic() == 0).chain(module.aliases());
@@ -24,7 +24,7 @@ pub fn callees(module: Module) -> Vec<Callee> {
     callees
 }
 
-/// Returns the callees of a block, each once.
+/// Returns the calls of a block, with one entry for each distinct callee.
 pub fn in_block(block: Block, number: Node) -> Vec<BlockCall> {
     let mut found = Vec::new();
     for called in block.instructions().filter(|i| i.is_call()).map(Value::callee) {

@@ -45,7 +45,7 @@ impl DigestInput {
             self.word(b'p', predicate as u64);
         }
         let line = instruction.location().map(|l| i64::from(l.line()));
-        // Functions that do not return, such as assertion failures, take the source location as arguments.
+        // Calls that do not return, such as those of assertion handlers, pass the source location as arguments.
         let names_place = instruction.is_call() && instruction.call_has_attribute("noreturn");
         for operand in instruction.operands() {
             let constant = operand.is_constant() && !operand.is_function();
@@ -54,7 +54,7 @@ impl DigestInput {
         }
     }
 
-    /// Adds the type as far as it determines the operation: its kind, and the width of integers.
+    /// Adds the properties of the value's type that determine the operation: the kind of type, and the width of integers.
     fn kind(&mut self, value: Value) {
         let width = value.integer_width().unwrap_or(0);
         self.word(b't', type_kind(value.kind()) as u64 | u64::from(width) << 8);
@@ -76,13 +76,13 @@ impl DigestInput {
                 value.operands().for_each(|operand| self.operand(operand, depth - 1));
             }
         } else {
-            // Blocks are already part of the graph's shape.
+            // Mostly successor blocks, which the shape of the graph already determines.
             self.word(b'o', value.value_kind() as u64);
         }
     }
 
-    /// Adds a global by name. The compiler makes up the names of private globals, so these are added by content if it consists of numbers,
-    /// and otherwise without distinction.
+    /// Adds a global by its name. The compiler makes up the names of private globals: a private global is added by its contents if these
+    /// are numbers, and otherwise only as some private global.
     fn global(&mut self, global: Value) {
         if !matches!(global.linkage(), LLVMLinkage::LLVMPrivateLinkage | LLVMLinkage::LLVMLinkerPrivateLinkage) {
             return self.text(b'g', global.name().as_bytes());

@@ -1,10 +1,10 @@
-//! The code of one count: incrementing a word of an array or a cell of a table, for one thread or several.
+//! Emits the code that counts one execution of a path: it increments a word of an array or a cell of a hash table.
 //!
 //! A plain increment is emitted in place ([`Counters::add`]). Counts that need new blocks are emitted after the path register's values are
 //! final ([`DeferredCount`]); until then a call of a placeholder function marks the position. In tables ([`trodden_unit::CountTable`]) the
 //! code probes cells, from the one that the path number hashes to, until it finds the key or a free cell, or has probed [`MAX_PROBES`]
-//! cells. Executions that find neither are counted as lost. If only unknown paths are counted, the path is looked up first ([`Lookup`]).
-//! The runtime counts an unknown path's first execution, and inline code the others.
+//! cells. Executions that find neither are counted as lost. Builds that count only paths unknown to earlier runs look the path up first
+//! ([`Lookup`]); there, the runtime counts an unknown path's first execution, and inline code the later ones.
 
 use crate::additions::{add_inline, add_to_word};
 use crate::llvm::{Block, Builder, DebugLocation, Module, Value};
@@ -22,24 +22,25 @@ const WORD: i64 = 8;
 /// instructions; with 4, 0.6 % fewer (docs/benchmarks/constants.md).
 const MAX_PROBES: u64 = 32;
 
-/// Branch weights of the dominant iteration and of all others. With 1, three programs are within 0.1 %; with 15, -2.8 to +1 %
-/// (docs/benchmarks/constants.md).
+/// Weights of the branch that checks for the most frequent path of a loop: taken, not taken. Compared with 3 : 1, weights of 1 : 1 change
+/// the time of three programs by at most 0.1 %, and 15 : 1 by -2.8 to +1 % (docs/benchmarks/constants.md).
 const DOMINANT_WEIGHTS: [u64; 2] = [3, 1];
 
 /// Name of the placeholder function that marks a deferred count.
 const PLACEHOLDER: &str = "__trodden_place_of_a_count";
 
-/// Jumps to the runtime's counting function and back. A call would force a leaf function to set up a stack frame, on known paths too.
+/// Jumps to the runtime's counting function, which jumps back to label 1. A call would force a leaf function to set up a stack frame, even
+/// on paths that are not counted.
 const JUMP_TO_COUNT: &str = "leaq 1f(%rip), %r11\n\tjmp ${1:P}\n1:";
-/// Operands (the counter's address, the function) and clobbers.
+/// Operands of [`JUMP_TO_COUNT`] (address of the counter, address of the runtime's function) and the registers that it clobbers.
 const JUMP_REGISTERS: &str = "{rdi},i,~{r10},~{r11},~{flags},~{fpsr},~{dirflag}";
 
-/// Where and how a function counts.
+/// Where a function's counters are, and how the emitted code increments them.
 #[derive(Clone, Copy)]
 pub struct Counters<'a> {
     /// Address of the thread's copy of the unit's counters, from [`crate::entry::thread_counters`].
     pub base: Value,
-    /// Index of the function's first counter, if it counts in an array.
+    /// Index of the function's first counter among the unit's counters. Unused if the function counts in a hash table.
     pub first: u64,
     /// True if increments are atomic, because threads share the counters.
     pub atomic: bool,
@@ -47,22 +48,23 @@ pub struct Counters<'a> {
     pub at_end: PathEndAction<'a>,
 }
 
-/// How the iterations of a loop are counted at its exits.
+/// How to emit the code at a loop's exits that adds the iterations, counted in a register, to the counter in memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Flushing {
-    /// By code that is skipped if the loop did not iterate, which is usual. Splits blocks.
+    /// With a branch around the addition, which is usually taken because the loop did not iterate. Splits blocks.
     Branch,
-    /// By straight-line code, for functions whose blocks must not be split.
+    /// Without branches, for functions whose blocks must not be split.
     Branchless,
 }
 
 impl Counters<'_> {
-    /// Returns the counters of an array that belongs to the thread.
+    /// Returns counters in an array that only the current thread writes.
     pub fn own(base: Value, first: u64) -> Self {
         Counters { base, first, atomic: false, flushing: Flushing::Branchless, at_end: PathEndAction::Word }
     }
 
-    /// Returns true if a path that is counted often may have its own code, because counting is a plain addition to a word of one thread.
+    /// Returns true if the count of a frequent path may be emitted separately, because it is a plain addition to a word that only one
+    /// thread writes.
     pub fn may_count_split(&self) -> bool {
         self.at_end.may_count_split() && !self.atomic
     }
@@ -84,18 +86,18 @@ pub struct DeferredCount {
     dominant: Option<DominantPath>,
 }
 
-/// A path that is counted most of the time.
+/// The path that a deferred count is expected to count most often.
 #[derive(Clone, Copy)]
 struct DominantPath {
-    /// The comparison that is true for this path.
+    /// A comparison in the emitted code, true if the path being counted is this one.
     holds: Value,
     number: i64,
-    /// The new value of the register that accumulates the path's executions, selected by the comparison; `None` if they are counted in
-    /// memory.
+    /// The new value of the register in which this path's executions are accumulated: a `select` controlled by `holds`. `None` if they are
+    /// counted in memory.
     in_register: Option<Value>,
 }
 
-/// Whether a path must be looked up, where only unknown paths are counted.
+/// Whether a build that counts only unknown paths must look a path up before counting it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Lookup {
     /// The path may be known.
@@ -105,7 +107,7 @@ pub enum Lookup {
 }
 
 impl DeferredCount {
-    /// Marks the builder's position as a count.
+    /// Marks the builder's position as the place where `path` is counted `by` times.
     pub fn new(builder: &Builder, path: Value, by: Value, lookup: Lookup) -> DeferredCount {
         let place = builder.call(builder.module.function_without_parameters(PLACEHOLDER), &[]);
         DeferredCount { place, path, by, lookup, dominant: None }
@@ -219,7 +221,7 @@ impl CountEmitter<'_> {
         let is_first = self.is_zero(&builder, builder.load(i64, copy));
         mark_unlikely(self.module, builder.branch(is_first, first, again));
 
-        // The template's address is only needed here; computing it anywhere else would slow down counting.
+        // The counter's address within the image is only needed here; computing it in a block that always runs would slow down counting.
         let builder = self.at_end(first);
         jump_to_runtime(&builder, unknown, own(&builder, self.counters.base));
         self.check_remaining(&builder, left, first, check);
@@ -344,7 +346,8 @@ impl CountEmitter<'_> {
     }
 }
 
-/// Jumps to the runtime, which counts at an address of the template.
+/// Emits a jump to the runtime's counting function. `counter` is an address among the image's own counters, which the runtime translates
+/// into one of the calling thread's copy.
 fn jump_to_runtime(builder: &Builder, unknown: UnknownPathCode, counter: Value) {
     builder.assembly(builder.module.void(), JUMP_TO_COUNT, JUMP_REGISTERS, &[counter, unknown.count]);
 }

@@ -42,7 +42,7 @@ impl Positions {
         (position.line != 0).then_some(position)
     }
 
-    /// Returns the position of a function's declaration.
+    /// Returns the position at which a function is declared; `None` without debug information.
     pub fn of_function(&mut self, function: Value) -> Option<SourcePosition> {
         let scope = self.scope(function.subprogram()?, None)?;
         let Scope { file, line, .. } = self.scopes[scope as usize];

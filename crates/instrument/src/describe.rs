@@ -24,30 +24,31 @@ use trodden_unit::{BlockCall, BlockKind, EdgeKind, FlowEdge, FlowGraph, UnitBloc
 pub struct FunctionCfg {
     /// The graph, to whose nodes and edges the other fields refer.
     pub graph: FlowGraph,
-    /// The blocks of the nodes; `None` for a dispatch block.
+    /// The basic block of each node; `None` for the dispatch block, an artificial node through which all indirect branches lead.
     pub nodes: Vec<Option<Block>>,
     pub blocks: Vec<BlockMap>,
-    /// For each block, its calls that may not return, each with the number of the block's source positions up to the call.
+    /// For each block, its calls that may not return. The number says how many of the block's source positions come before the call or
+    /// belong to it.
     pub reached: Vec<Vec<(Value, u32)>>,
     /// Digest of the function's code.
     pub code: u64,
     pub calls: Vec<BlockCall>,
     pub sites: Vec<EdgeSite>,
     pub hints: Vec<Hint>,
-    /// Edges that must be cut, with the reasons.
+    /// Edges on which one path must end and the next one start, with the reasons.
     pub forced: Vec<(Edge, CutReason)>,
 }
 
 /// The point at which code for an edge can be inserted.
 #[derive(Clone, Debug)]
 pub enum EdgeSite {
-    /// Before this instruction of the edge's tail, which is only executed when the edge is taken.
+    /// Before this instruction of the edge's source block, which is only executed if the edge is taken.
     Before(Value),
-    /// Before this instruction of the edge's tail. A path that starts with the edge starts at the edge's head.
+    /// Before this instruction of the edge's source block for code that ends a path, and at the target block for code that starts one.
     BeforeThenHead(Value),
-    /// On the edge itself, which comprises these successors of the tail's terminator.
+    /// On the edge itself, which must be split. These are the indices of the terminator's successors that the edge stands for.
     OnEdge(Vec<usize>),
-    /// At the head, which is a landing block of indirect branches.
+    /// At the start of the target block, which is reached by indirect branches.
     Head,
 }
 
@@ -61,13 +62,14 @@ impl FunctionCfg {
         self.nodes.get(node.index()).copied().flatten()
     }
 
-    /// Returns the `Reach` edges. A path that ends with such an edge is a prefix of the paths that continue.
+    /// Returns the edges from calls that may not return to the exit. A path that ends with such an edge is a prefix of the paths that
+    /// continue after the call.
     pub fn reach_edges(&self) -> EdgeSet {
         self.graph.edges_where(|kind| kind == EdgeKind::Reach)
     }
 
-    /// Returns the edges that are missing from `fewer`, a description of the same function in which fewer calls may not return, each with
-    /// the node it starts from.
+    /// Returns this graph's edges that are missing from `fewer`, each with the node it starts from. `fewer` describes the same function,
+    /// but assumes that more of its calls return.
     pub fn extra_edges(&self, fewer: &FunctionCfg) -> Vec<(Edge, Node)> {
         let mut own = fewer.graph.flow_edges().peekable();
         let extra_edges = self.graph.edges().zip(self.graph.flow_edges()).filter(|(_, edge)| own.next_if(|own| own == edge).is_none());
@@ -118,7 +120,7 @@ impl FunctionCfg {
     }
 }
 
-/// The edges of a function while it is being described, with what [`FunctionCfg`] holds for each.
+/// The edges that have been described so far. Each field holds the same as the field of this name in [`FunctionCfg`].
 #[derive(Default)]
 struct DescribedEdges {
     edges: Vec<FlowEdge<'static>>,
@@ -151,7 +153,7 @@ impl DescribedEdges {
         }
     }
 
-    /// Adds the edge after a call that returns twice. Each return starts a new path.
+    /// Adds the edge after a call that returns twice, such as `setjmp`. A new path starts each time the call returns.
     fn add_return_twice(&mut self, from: Node, block: Block) {
         let call = block.instructions().filter(|i| i.is_call() && returns_twice(*i)).last().expect("the block was split after it");
         let edge = FlowEdge::new(from, Node(from.0 + 1), EdgeKind::ReturnsTwice);
@@ -215,7 +217,7 @@ impl DescribedEdges {
     }
 }
 
-/// Returns edge weights of a latch whose loop has a constant trip count.
+/// Returns edge weights for a latch whose loop has a constant trip count; `None` for other blocks.
 fn weights_by_trip_count(block: Block, successors: &[Block]) -> Option<Vec<f64>> {
     let times = successors.iter().find_map(|to| Some((*to, constant_trip_count(block, *to)? as f64)));
     times.map(|(head, times)| successors.iter().map(|to| if *to == head { times } else { 1.0 }).collect())
@@ -270,8 +272,8 @@ pub fn tail_call_before_return(block: Block) -> Option<Value> {
     (is_phi && phi.incoming().contains(&(call, block))).then_some(call)
 }
 
-/// Returns how a returning block ends, and the instruction before which the path ends. A tail call comes after the count, so that it can
-/// still become a jump.
+/// Returns how a returning block ends, and the instruction before which the path is counted. For a tail call, that is the call, so that it
+/// remains the last instruction and can become a jump.
 fn return_end(terminator: Value) -> (EdgeKind, Value) {
     let mut last = None;
     for instruction in terminator.block().instructions() {
@@ -322,7 +324,7 @@ fn last_call_before(terminator: Value) -> Value {
     calls.last().filter(|c| c.call_has_attribute("noreturn")).unwrap_or(terminator)
 }
 
-/// Returns the calls at which a path of the block may stop, except the one that ends the function.
+/// Returns the block's calls that may not return, except the one that ends the function.
 fn reached_calls(block: Block, no_return: &NoReturnAnalysis) -> Vec<Value> {
     let ending = ending_call(block);
     calls_that_may_not_return(block, no_return).into_iter().filter(|call| Some(*call) != ending).collect()

@@ -1,4 +1,5 @@
-//! Sections of the object file besides code: counters, unit record, frame.
+//! Emits the sections of the object file besides code: the unit's counters, a record by which the runtime finds them, and the unit frame,
+//! which contains the map of paths for later analysis.
 //!
 //! All three are emitted as module-level assembly. LLVM globals are unsuitable: in a custom section their zeros would be stored in the
 //! file, they cannot be in a section that is not loaded, and the linker drops them unless `llvm.used` lists them. The record has the flag
@@ -21,7 +22,7 @@ pub const COUNTERS_SYMBOL: &str = "__trodden_counters";
 /// LLVM's calling convention in which the callee preserves all registers.
 const PRESERVE_ALL: u32 = 15;
 
-/// Declares the template of the unit's counters; [`sections`] defines it.
+/// Declares the unit's counters, which [`sections`] defines. They remain zero, because each thread counts in its own copy.
 pub fn declare_counters(module: Module) -> Value {
     module.add_hidden_global(COUNTERS_SYMBOL, module.i64())
 }
@@ -30,7 +31,7 @@ pub fn declare_bias(module: Module) -> Value {
     module.add_thread_local(BIAS_SYMBOL)
 }
 
-/// Declares a function of the runtime that acquires a region.
+/// Declares a runtime function that gives the calling thread a region, its own copy of the counters in the output file.
 pub fn declare_enter(module: Module, name: &str) -> Value {
     declare_of_runtime(module, name, Type::function(module.i64(), &[]))
 }
@@ -54,14 +55,15 @@ pub fn declare_preserving(module: Module, name: &str, kind: Type) -> Value {
     function
 }
 
-/// Returns the bias with which residual code counts without calling the runtime, declaring it if necessary. [`define_direct_bias`]
-/// defines it.
+/// Returns the thread-local variable with the distance from the image's counters to the thread's copy, which residual code (it counts only
+/// paths that earlier runs have not taken) adds to count without a call. Declares the variable if necessary; [`define_direct_bias`] defines
+/// it.
 pub fn direct_bias(module: Module) -> Value {
     module.global(DIRECT_BIAS_SYMBOL).unwrap_or_else(|| module.add_thread_local(DIRECT_BIAS_SYMBOL))
 }
 
-/// Defines the direct bias, and the function by which the runtime finds it. All units of the residual tier define both; linkers keep
-/// one definition.
+/// Defines the thread-local variable of [`direct_bias`], and a function that returns its address to the runtime. All residual units define
+/// both; linkers keep one definition.
 pub fn define_direct_bias(module: Module) {
     thread_local_with_place(module, DIRECT_BIAS_SYMBOL, size_of::<DirectThread>(), DIRECT_ADDRESS_SYMBOL, DIRECT_BIAS_SYMBOL);
 }
@@ -91,7 +93,7 @@ pub fn label(name: &str, kind: &str, size: usize) -> String {
     format!(".globl {name}\n.hidden {name}\n.type {name},@{kind}\n.size {name},{size}\n{name}:\n")
 }
 
-/// Defines the default pattern of the image's output files. All units define it; linkers keep one.
+/// Defines the string that names the image's output files by default. All units define it; linkers keep one definition.
 pub fn default_output(module: Module, pattern: &[u8]) {
     let text: String = pattern.iter().map(|b| format!("\\{b:03o}")).collect();
     module.append_assembly(&format!(
@@ -100,17 +102,17 @@ pub fn default_output(module: Module, pattern: &[u8]) {
     ));
 }
 
-/// Declares the bias of the region that all threads share; [`shared_bias`] defines it.
+/// Declares the variable with the distance from the image's counters to the copy that all threads share; [`shared_bias`] defines it.
 pub fn declare_shared_bias(module: Module) -> Value {
     module.add_hidden_global(SHARED_BIAS_SYMBOL, module.i64())
 }
 
-/// Defines the bias of the region that all threads share. All units define it; linkers keep one.
+/// Defines the variable of [`declare_shared_bias`]. All units define it; linkers keep one definition.
 pub fn shared_bias(module: Module) {
     zeros(module, SHARED_BIAS_SYMBOL, 3);
 }
 
-/// Defines a zeroed object whose size equals its alignment.
+/// Defines a zeroed object whose size equals its alignment, 2^`alignment_bits` bytes.
 fn zeros(module: Module, symbol: &str, alignment_bits: u32) {
     let size = 1 << alignment_bits;
     module.append_assembly(&format!(
@@ -132,18 +134,19 @@ pub fn remove_unused(declared: &[Value]) {
     }
 }
 
-/// Declares the switch of the sample tier; [`switch`] defines it.
+/// Declares the byte that switches counting in the sample tier on and off; [`switch`] defines it.
 pub fn declare_switch(module: Module) -> Value {
     module.add_hidden_global(SWITCH_SYMBOL, module.i8())
 }
 
-/// Defines the image's switch: a page of its own, over which the runtime maps a different page. All units define it; linkers keep one.
+/// Defines the byte of [`declare_switch`] at the start of its own page, over which the runtime maps a page of the output file so that other
+/// processes can change the byte. All units define it; linkers keep one definition.
 pub fn switch(module: Module) {
     zeros(module, SWITCH_SYMBOL, 12);
 }
 
-/// Emits the unit's counters, its record, and its frame, which is included from the file `frame`. If each path has `several` cells, the
-/// counters are aligned so that no path's cells straddle two cache lines.
+/// Emits the unit's counters, its record, and its frame, which the assembler includes from the file `frame`. If each path has `several`
+/// cells, the counters are aligned so that no path's cells straddle two cache lines.
 pub fn sections(module: Module, unit: Identity, counters: u64, several: bool, frame: &Path) {
     let unit_bytes = unit.0.map(|b| format!("0x{b:02x}")).join(",");
     let path = quoted(frame);
@@ -176,11 +179,11 @@ fn quoted(path: &Path) -> String {
     bytes.map(|&byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("\\{byte:03o}") }).collect()
 }
 
-/// Emits a record for each function. From the records, the runtime derives the function that a counter belongs to, and the address of the
-/// counter's time.
+/// Emits a record for each function, by which the runtime finds a counter's function and the place where the time of its first increment is
+/// stored.
 pub fn functions(module: Module, map: &UnitMap) {
-    // The section's bounds are hidden only where the section is not empty: gold gives undefined hidden symbols a wrong address instead
-    // of 0, and other linkers reject them.
+    // The symbols for the section's bounds are declared hidden only in units where the section is not empty: gold gives undefined hidden
+    // symbols a wrong address instead of 0, and other linkers reject them.
     if map.functions.iter().all(|f| f.counters == 0) {
         return;
     }

@@ -24,8 +24,9 @@ pub fn thread_counters(context: ModuleContext, function: Value, location: Option
     base
 }
 
-/// Emits, at function entry, the address at which residual code counts without calling the runtime: that of the thread's copy, or of
-/// the template while the runtime has to see each count (the template's counters stay 0). Afterwards the thread has a region.
+/// Emits, at function entry, the address at which residual code (it counts only paths that earlier runs have not taken) may increment
+/// counters without a call. It is the address of the thread's copy or, while the runtime must see each count, that of the image's counters,
+/// which stay 0. The emitted code also gives the thread a region if it has none.
 pub fn direct_thread_counters(context: ModuleContext, function: Value, direct_bias: Value, location: Option<DebugLocation>) -> Value {
     let module = context.module;
     let (check, entry) = new_entry(module, function);

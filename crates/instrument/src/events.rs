@@ -1,9 +1,9 @@
-//! Sums of events per path: an event counter is read at function entry and where paths end, and the difference is added to the path's sum.
-//! A path is only charged its own events, without those charged to paths of callees. This needs no stack of activations: each thread has a
-//! sum `spent` of all events charged so far, including the estimated cost of reading the counter ([`trodden_wire::EventCost`]). With `start
-//! = now - spent` at entry, a path's own events are `own = now - start - spent`; then `count += 1; sum += own; squares += own * own; spent
-//! += own`. An activation that never reaches a path end (exception, `longjmp`) needs no clean-up: its events are charged to the next path
-//! that ends. All of these are additions to memory, `spent` last, so that charges made by a signal handler are not lost.
+//! Emits the code that charges hardware events to paths: it reads an event counter at function entry and where paths end, and adds the
+//! difference to the path's sum. A path is not charged the events of its callees' paths. This needs no stack: each thread has a sum `spent`
+//! of all events charged so far, including the estimated cost of reading the counter ([`trodden_wire::EventCost`]). With `start = now -
+//! spent` at entry, a path's own events are `own = now - start - spent`; then `count += 1; sum += own; squares += own * own; spent += own`.
+//! An activation that never reaches a path end (exception, `longjmp`) needs no clean-up: its events are charged to the next path that ends.
+//! All of these are additions to memory, `spent` last, so that charges made by a signal handler are not lost.
 
 use crate::additions::{add_inline, add_to_two_words};
 use crate::emit::{declare_preserving, label, thread_local_with_place};
@@ -18,16 +18,16 @@ use trodden_wire::{EVENT_SYMBOL, EventCost, EventThread};
 #[derive(Clone, Copy)]
 pub struct EventSymbols {
     thread: Value,
-    /// The image's [`EventCost`].
+    /// Address of the image's [`EventCost`], the estimated cost of reading the event counter.
     cost: Value,
-    /// The function or intrinsic that reads the counter.
+    /// The function or intrinsic that reads the event counter.
     now: Value,
 }
 
 /// The state of event counting in a function's activation.
 #[derive(Clone, Copy)]
 pub struct EventActivation {
-    /// Type of a path's cells.
+    /// Type of the array of words that each path has: its count, its sum of events, and the sum of their squares (two words).
     pub cells: Type,
     events: EventSymbols,
     start: Value,

@@ -13,11 +13,11 @@ use std::sync::Once;
 
 /// Maximum product of switches and blocks. For 500 switches of 20 cases, the pass takes half of the compile time.
 const MAX_SWITCHES_TIMES_BLOCKS: usize = 1 << 20;
-/// Minimum number of successors of a switch that becomes a jump table.
+/// Minimum number of successors with which a switch counts as one that LLVM lowers to a jump table.
 const MIN_JUMP_TABLE_CASES: usize = 5;
 const OPTION: &CStr = c"-disable-machine-licm";
 
-/// Disables hoisting for this process if one of the functions is too large.
+/// Disables hoisting of constants for this process if one of the functions would make it too slow.
 pub fn disable_if_too_costly(functions: &[Value]) {
     static ONCE: Once = Once::new();
     let large = functions.iter().find_map(|f| Some((*f, cost(*f)?)));

@@ -12,9 +12,9 @@ use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 use trodden_unit::line_graphs::{LineBlock, LineGraph, LineGraphs};
 
-/// The constant that clang adds.
+/// The global constant in which clang embeds the front end's module.
 const EMBEDDED: &str = "llvm.embedded.module";
-/// The metadata node with the graphs.
+/// Name of the metadata node that stores the line graphs.
 const NODE: &str = "trodden.line.graphs";
 
 /// Removes the embedded front-end module, and stores its line graphs in a metadata node.
@@ -41,7 +41,7 @@ pub fn read(module: Module) -> LineGraphs {
 }
 
 fn graphs(module: Module, bytes: &[u8]) -> Option<LineGraphs> {
-    // SAFETY: the graphs that are returned contain no handles.
+    // SAFETY: the returned graphs contain no handles to the parsed module, which is freed at the end.
     let source = unsafe { OwnModule::parse_beside(module, bytes) }?;
     let (mut files, mut functions) = (IndexMap::<String, u32>::new(), Vec::new());
     let defined = source.module.functions().filter(|f| is_definition(*f));

@@ -1,4 +1,4 @@
-//! Processing a whole module: choose functions, observe them, describe the unit, emit its sections.
+//! Processes a whole module: chooses functions, instruments them, describes the unit, and emits its sections.
 
 use crate::block_properties;
 use crate::emit;
@@ -19,15 +19,15 @@ use crate::unoptimised;
 use trodden_unit::{Identity, Observation};
 use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL};
 
-/// What LLVM does after the plugin has run.
+/// What LLVM is to do after the plugin has run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitOutcome {
     Code,
-    /// Nothing, because only data about the unit's code was requested.
+    /// Nothing, because the user only requested data about the code.
     NoCode,
 }
 
-/// Instruments a module in place, or only writes the properties of its blocks.
+/// Instruments a module in place, or performs another action on it that the options request.
 pub fn instrument(module: Module, machine: TargetMachine) -> Result<UnitOutcome, InstrumentError> {
     let options = PluginOptions::from_environment(|name| std::env::var_os(name))?;
     line_graphs::extract(module)?;
@@ -43,7 +43,8 @@ pub fn instrument(module: Module, machine: TargetMachine) -> Result<UnitOutcome,
         map_only_debug_info::strip(module);
         return Ok(UnitOutcome::Code);
     }
-    // Traced programs (here and for block addresses) keep their debug information, which maps addresses to lines.
+    // Programs to be traced (here and for block addresses below) keep their debug information, by which addresses are later mapped to
+    // lines.
     if let Observation::TraceSleds(_) = options.experiment.observation() {
         sleds::insert(module, choose(module).0);
         return Ok(UnitOutcome::Code);
@@ -96,7 +97,7 @@ fn observe_all(work: &mut Unit, observer: &mut dyn Observer, chosen: &[Value], m
     Ok(())
 }
 
-/// Builds the map from a copy of the module, and marks the blocks in the module itself.
+/// Builds the unit's map from a clone of the module, and marks the blocks in the module itself.
 fn mark_addresses(
     module: Module,
     options: PluginOptions,
@@ -110,7 +111,7 @@ fn mark_addresses(
     if !merge_tails {
         addresses::forbid_tail_merging();
     }
-    // SAFETY: the copy is declared before everything that has handles to it, so it is dropped last.
+    // SAFETY: the clone is declared before everything that has handles to it, so it is dropped last.
     let copy = unsafe { OwnModule::copy_of(module) };
     let (mut work, _) = begin(copy.module, options)?;
     let mut observer = BlockAddresses::default();

@@ -1,7 +1,7 @@
-//! Analysis of calls that may not return, and of calls that return twice.
+//! Finds calls that may not return, and calls that return twice.
 //!
-//! A call that exits the program, throws or jumps away leaves its callers' paths unfinished. Where that can happen, the path counts as
-//! having reached the call ([`trodden_unit::EdgeKind::Reach`]). Each such count costs an instruction, so calls that provably return are
+//! A call that exits the program, throws or jumps away leaves the paths of its callers unfinished. Where that can happen, a path is counted
+//! as having reached the call ([`trodden_unit::EdgeKind::Reach`]). Each such count costs an instruction, so calls that provably return are
 //! exempt: those whose callee LLVM knows to return and not to throw, or whose callee is a function of the module that only makes exempt
 //! calls. A signal that ends the program inside a callee is ignored unless the user asks for it (`reach=all`).
 
@@ -14,18 +14,17 @@ use trodden_unit::tasks::{CallSummary, RETURNS_ATTRIBUTE};
 
 #[derive(Clone)]
 pub struct NoReturnAnalysis {
-    /// Functions defined here that may not return.
+    /// Functions defined in this module that may not return.
     suspicious: IndexSet<Value>,
     /// True if every call is treated as one that may not return.
     all: bool,
-    /// True if every call of a function that the module defines is treated as one that may not return.
+    /// True if every call of a function defined in this module is treated as one that may not return.
     defined: bool,
 }
 
 impl NoReturnAnalysis {
-    /// Analyses all functions.
-    ///
-    /// With `all`, every call may not return, because a signal may end the program in any of them.
+    /// Analyses all functions of a module. With `all`, every call is treated as one that may not return, because a signal may end the
+    /// program during it.
     pub fn new(module: Module, all: bool) -> NoReturnAnalysis {
         let mut known = NoReturnAnalysis { suspicious: IndexSet::new(), all, defined: false };
         if all {
@@ -44,7 +43,7 @@ impl NoReturnAnalysis {
         known
     }
 
-    /// Also treats calls of functions that the module defines as calls that may not return, if `defined`.
+    /// If `defined`, also treats every call of a function defined in this module as one that may not return.
     pub fn with_calls(self, defined: bool) -> NoReturnAnalysis {
         NoReturnAnalysis { defined, ..self }
     }
@@ -76,10 +75,10 @@ impl NoReturnAnalysis {
     }
 }
 
-/// Summarises a module's calls for the other units of its crate.
+/// Summarises which functions return, for the compilation of other units of the same crate.
 pub fn summary(module: Module) -> CallSummary {
-    // Other units may show that further callees return, so each function has the set of callees that it depends on, or `None` if it may not
-    // return whatever these callees do.
+    // Other units may show that further callees return. So each function gets the set of callees on whose returning it depends, or `None`
+    // if it may not return in any case.
     let analysis = NoReturnAnalysis { suspicious: IndexSet::new(), all: false, defined: false };
     let own: IndexSet<Value> = module.functions().filter(|f| is_definition(*f)).collect();
     let mut needed: Vec<Option<BTreeSet<String>>> = vec![Some(BTreeSet::new()); own.len()];
@@ -136,7 +135,7 @@ pub fn is_definition(function: Value) -> bool {
     !function.is_declaration()
 }
 
-/// Returns true if the body in this module, or an equivalent one, is the one that runs.
+/// Returns true if the function's body in this module, or an equivalent one, is certain to be the one that runs.
 fn is_final(function: Value) -> bool {
     use LLVMLinkage::*;
     !matches!(function.linkage(), LLVMWeakAnyLinkage | LLVMLinkOnceAnyLinkage | LLVMExternalWeakLinkage)
@@ -155,8 +154,8 @@ fn assembly_transfers_control(assembly: Value) -> bool {
         .any(|word| matches!(word, "syscall" | "sysenter" | "ud2" | "hlt") || leaves(word))
 }
 
-/// Returns true if a call may return twice: `setjmp` and similar functions by their attribute, and calls that duplicate the process, which
-/// return once in each process.
+/// Returns true if a call may return twice: functions with LLVM's attribute `returns_twice`, such as `setjmp`, and calls that duplicate the
+/// process and return once in each.
 pub fn returns_twice(call: Value) -> bool {
     let callee = call.callee();
     let vfork = |name: &str| matches!(name, "vfork" | "__vfork");
@@ -215,7 +214,6 @@ mod tests {
         let module = parse(MODULE);
         let known = NoReturnAnalysis::new(module, false);
         let found: Vec<bool> = calls(module).into_iter().map(|call| known.may_not_return(call)).collect();
-        // The body of a function that the linker may replace proves nothing.
         assert_eq!(found, [true, false, false, true, true, false, true, true, true]);
     }
 

@@ -1,4 +1,4 @@
-//! LLVM's passes and its verifier.
+//! Runs LLVM's passes and its verifier.
 
 use crate::error::InstrumentError;
 use crate::host;
@@ -15,20 +15,19 @@ pub fn verify(function: Value) -> Result<(), InstrumentError> {
 
 /// Runs passes on a module.
 ///
-/// # Safety
-/// No handle is used afterwards to what the passes may delete: code, constants, and local functions that have become unused.
+/// # Safety No handle to anything that the passes may delete may be used afterwards: code, constants, and local functions that become
+/// unused.
 pub unsafe fn run_on_module(module: Module, machine: TargetMachine, passes: &'static str) -> Result<(), InstrumentError> {
-    // SAFETY: the condition of this function is that of `Module::run_passes`.
+    // SAFETY: this function requires of its caller what `Module::run_passes` requires.
     let error = unsafe { module.run_passes(&names(passes), machine, &PassOptions::default()) };
     check(error, passes, || module.source())
 }
 
 /// Runs passes on a function.
 ///
-/// # Safety
-/// No handle to the function's code, or to a constant, is used afterwards.
+/// # Safety No handle to the function's code, or to a constant, may be used afterwards.
 pub unsafe fn run_on_function(function: Value, machine: TargetMachine, passes: &'static str) -> Result<(), InstrumentError> {
-    // SAFETY: the condition of this function is that of `host::run_passes`.
+    // SAFETY: this function requires of its caller what `host::run_passes` requires.
     let error = unsafe { host::run_passes(function, &names(passes), machine, &PassOptions::default()) };
     check(error, passes, || function.name())
 }

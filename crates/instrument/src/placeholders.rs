@@ -1,10 +1,10 @@
-//! LLVM's counters as placeholders, so that LLVM's edge profile or clang's coverage can be derived from a path profile. A unit compiled
-//! with LLVM's early instrumentation (`-fprofile-generate`, `-fcoverage-mapping`, `-Cinstrument-coverage`) has `atomicrmw add` in its
-//! blocks; the optimiser neither merges atomic updates nor moves them across branches. The updates are removed, and the unit's map records
-//! their positions ([`trodden_unit::edge_profile`]): paths tell how often each block was executed, which is the value of its counter.
-//! Updates that paths do not determine are counted in words of the unit: those with a computed amount (`select`) or a computed address
-//! (merged blocks), and those between two calls of a block that may not return. Bitcode stored for variants retains the updates, and a
-//! named metadata node that marks them.
+//! Replaces LLVM's counters by placeholders, recorded positions in the code, so that LLVM's edge profile or clang's coverage can be derived
+//! from a path profile. A unit compiled with LLVM's early instrumentation (`-fprofile-generate`, `-fcoverage-mapping`,
+//! `-Cinstrument-coverage`) has `atomicrmw add` in its blocks; the optimiser neither merges atomic updates nor moves them across branches.
+//! The updates are removed, and the unit's map records their positions ([`trodden_unit::edge_profile`]): paths tell how often each block
+//! was executed, which is the value of its counter. Updates that paths do not determine are counted in words of the unit: those with a
+//! computed amount (`select`) or a computed address (merged blocks), and those between two calls of a block that may not return. Bitcode
+//! stored for variants retains the updates, and a named metadata node that marks them.
 // Length: a single walk finds, removes and describes all kinds of counters.
 
 mod bitmaps;
@@ -29,10 +29,10 @@ use trodden_unit::{
 };
 
 const COUNTER_BYTES: i64 = 8;
-/// Named metadata node of modules whose counters trodden may remove.
+/// Named metadata that marks modules from which trodden may remove the counters.
 const PLACEHOLDER_MARK: &str = "trodden.edge.counters";
 
-/// Reasons why LLVM's counters cannot become placeholders.
+/// Reasons why LLVM's counters cannot be replaced by placeholders.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceholderError {
     #[error("cannot read LLVM's profile table `{0}`. Use `trodden build --pgo` or `--coverage` without profiling options of the compiler")]
@@ -41,7 +41,7 @@ pub enum PlaceholderError {
     Kind {
         found: &'static str,
         expected: &'static str,
-        /// The option of `trodden build` that inserts them.
+        /// The option of `trodden build` that makes the compiler insert the expected counters.
         option: &'static str,
     },
     #[error(
@@ -51,14 +51,14 @@ pub enum PlaceholderError {
     Use { function: String, instruction: String },
 }
 
-/// The counters that a build removes from its units.
+/// The kind of LLVM counters that a build removes from its units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterKind {
     /// LLVM's edge counters, for profile-guided optimisation.
     Edges,
-    /// The front end's counters of source regions. The mapping of counters to regions stays in the program.
+    /// The front end's counters of source regions. The mapping from counters to regions stays in the program.
     Coverage,
-    /// Any counters, to discard them.
+    /// Counters of any kind, which are removed without being recorded.
     Discarded,
 }
 
@@ -78,27 +78,28 @@ pub struct Placeholders {
     notes: IndexMap<Value, Vec<ValueNote>>,
     own: IndexMap<EdgeCounter, u64>,
     shared: bool,
-    /// The first counter for computed bits.
+    /// Index of the first of the unit's counters for bits of bitmaps that are computed at run time.
     first_bit: u64,
-    /// Placeholder for the address of the thread's counters, in the current function.
+    /// A dummy instruction that stands for the address of the thread's counters in the current function.
     base: Option<Value>,
 }
 
-/// A removed update with a constant amount, identified by the following instruction.
+/// A removed update that added a constant amount. Its position is before the instruction that followed it.
 struct FixedUpdate {
     before: Value,
     counter: EdgeCounter,
     amount: i64,
 }
 
-/// A call that records a value, and the first of the unit's counters for its site; `None` if the site depends on the call's arguments.
+/// A call by which LLVM records a value, and the index of the first of the unit's counters for its site; `None` if the site depends on the
+/// call's arguments.
 struct ValueNote {
     call: Value,
     kind: ProfiledValueKind,
     first: Option<u64>,
 }
 
-/// Marks a module's counters as placeholders.
+/// Marks a module as one whose counters will become placeholders.
 pub fn insert(module: Module) {
     if !has_placeholders(module) {
         module.add_named_metadata(PLACEHOLDER_MARK, module.context().metadata_node(&[]));
@@ -110,7 +111,8 @@ pub fn has_placeholders(module: Module) -> bool {
 }
 
 impl Placeholders {
-    /// Removes LLVM's counters from a module. Updates that paths do not determine get counters of the unit, from index `next` on.
+    /// Removes LLVM's counters from a module. Updates whose number of executions does not follow from paths get counters of the unit, from
+    /// index `next` on.
     pub fn extract(module: Module, counters: Value, next: &mut u64, options: RemovalOptions) -> Result<Placeholders, PlaceholderError> {
         let tables = llvm_profile::read(module)?;
         check_kind(&tables, options.kind)?;
@@ -139,17 +141,17 @@ impl Placeholders {
         for (number, table) in tables.functions.iter().enumerate() {
             if needs_duplicate[number] {
                 let duplicate = placeholders.duplicate(counters, number as u32, next);
-                // SAFETY: handles are kept to instructions and globals only.
+                // SAFETY: only handles to instructions and globals are used after this, not to constants.
                 unsafe { table.counters.replace_constant(duplicate) };
             }
-            // SAFETY: each table is handled once, and `numbers`, which has handles to the counters, is not used after this loop.
+            // SAFETY: the loop visits each table once, and `numbers`, which has handles to the counters, is not used after it.
             unsafe { llvm_profile::remove(table.counters) };
         }
         Ok(placeholders)
     }
 
-    /// Assigns counters to each site that records a value. If the optimiser merged calls that differ only in their site, the site is
-    /// computed. In that case, all sites of the functions involved get counters, in order, and the number of the first one replaces the
+    /// Assigns counters of the unit to each site that records a value. If the optimiser merged calls that differ only in their site, the
+    /// code computes the site: then all sites of the functions involved get counters, in order, and the index of the first one replaces the
     /// address of the function's table.
     fn count_value_sites(&mut self, notes: Vec<Value>, tables: &[llvm_profile::CounterTable], next: &mut u64) -> Vec<(Value, u64)> {
         let numbers: IndexMap<Value, u32> = tables.iter().enumerate().map(|(i, t)| (t.data, i as u32)).collect();
@@ -160,7 +162,7 @@ impl Placeholders {
             let (table, number) = (call.operand(1), call.operand(2).as_integer());
             let first = if let (Some(&function), Some(number)) = (numbers.get(&table), number) {
                 let Some(site) = values::site(kind, self.profile.functions[function as usize].value_sites, number) else {
-                    // A site of a virtual table. SAFETY: the loop consumes the list of calls, and no handle to this one is kept.
+                    // The site belongs to a virtual table. SAFETY: each call occurs in the list once, and no handle to this one is kept.
                     unsafe { call.erase() };
                     continue;
                 };
@@ -183,7 +185,7 @@ impl Placeholders {
         first
     }
 
-    /// Assigns counters to all sites of a function. Each site gets as many counters as the most demanding kind of site needs.
+    /// Assigns counters to all sites of a function. Each site gets as many as the kind of site that needs the most.
     fn count_all_values(&mut self, function: u32, next: &mut u64) -> u64 {
         let first = *next;
         let [targets, sizes, _] = self.profile.functions[function as usize].value_sites;
@@ -196,8 +198,9 @@ impl Placeholders {
         first
     }
 
-    /// Removes the bitmaps of decisions, and returns the updates of constant bits with their counters; [`Placeholders::sort_updates`]
-    /// removes these updates. Counters of computed bits are contiguous, so that a bit's address determines its counter.
+    /// Removes the bitmaps by which clang records the outcomes of decisions. Returns the updates that set constant bits, with the counters
+    /// for these bits; [`Placeholders::sort_updates`] removes the updates. The counters for computed bits are contiguous, so that a bit's
+    /// address determines its counter.
     fn remove_bitmaps(
         &mut self,
         tables: &[llvm_profile::CounterTable],
@@ -229,11 +232,13 @@ impl Placeholders {
                 let counter = EdgeCounter { function, index: before };
                 self.profile.own.push(OwnCounters { counter, first: first + 8 * bytes, count: bits });
                 let moved = self.module.i8().constant_address(counters, self.module.constant(bytes as i64));
-                // SAFETY: handles are kept to instructions and globals only. Addresses in them are read from their operands later.
+                // SAFETY: only handles to instructions and globals are used after this. Addresses are read from the instructions' operands
+                // again.
                 unsafe { bitmap.replace_constant(moved) };
                 bytes += u64::from(bits / 8);
             }
-            // SAFETY: each bitmap is handled once. Updates of constant bits are erased later, without a look at what they update.
+            // SAFETY: the loop visits each bitmap once. The remaining updates, of constant bits, are erased later without looking at their
+            // addresses.
             unsafe { llvm_profile::remove(bitmap) };
         }
         *next += 8 * bytes;
@@ -241,8 +246,8 @@ impl Placeholders {
         Ok(known)
     }
 
-    /// Sorts updates into computed ones, which remain, and fixed ones, which are deleted and become placeholders. Updates of constant bits
-    /// are fixed.
+    /// Separates updates whose amount or address is computed, which stay for now, from fixed ones, which are deleted and become
+    /// placeholders. Updates that set constant bits are fixed.
     fn sort_updates(&mut self, updates: &IndexSet<Value>, numbers: &IndexMap<Value, u32>, bits: &IndexMap<Value, Vec<EdgeCounter>>) {
         let (computed, erased): (Vec<Value>, Vec<Value>) = updates.iter().partition(|u| is_computed(**u));
         computed.into_iter().for_each(|u| self.computed.entry(u.block().function()).or_default().push(u));
@@ -263,13 +268,14 @@ impl Placeholders {
         }
         let functions: IndexSet<Value> = erased.iter().map(|update| update.block().function()).collect();
         for update in erased {
-            // SAFETY: no placeholder refers to a deleted instruction (`first_after`), and `computed` has only the others.
+            // SAFETY: no placeholder is positioned before a deleted instruction (`first_after`), and `computed` has only instructions that
+            // stay.
             unsafe { update.erase() };
         }
         functions.into_iter().for_each(fall_through::restore);
     }
 
-    /// Assigns a counter of the unit to each counter of a function, and returns the address of the first assigned counter.
+    /// Assigns a counter of the unit to each LLVM counter of a function. Returns the address of the first one.
     fn duplicate(&mut self, counters: Value, function: u32, next: &mut u64) -> Value {
         let first = *next;
         let count = self.profile.functions[function as usize].counters;
@@ -279,7 +285,8 @@ impl Placeholders {
         self.module.i64().constant_address(counters, self.module.constant(first as i64))
     }
 
-    /// Emits counts for a function's computed updates and values. [`Placeholders::resolve`] supplies the counters' address later.
+    /// Emits code that counts a function's computed updates and recorded values. The address of the thread's counters is not known yet;
+    /// [`Placeholders::resolve`] supplies it.
     pub fn count_computed(&mut self, function: Value, counters: Value) {
         let (updates, notes) =
             (self.computed.swap_remove(&function).unwrap_or_default(), self.notes.swap_remove(&function).unwrap_or_default());
@@ -297,13 +304,13 @@ impl Placeholders {
             if update.atomic_operation() == Some(LLVMAtomicRMWBinOpOr) {
                 let word = bitmaps::computed_word(&builder, update, counters, self.first_bit);
                 self.add(&builder, builder.offset(self.module.i64(), base, word), self.module.constant(1));
-                // SAFETY: the list is no longer in `computed` and has each update once; no placeholder is before one any more.
+                // SAFETY: the list was removed from `computed` and has each update once, and no placeholder is positioned before one.
                 unsafe { update.erase() };
                 continue;
             }
             let offset = builder.subtract(builder.pointer_to_int(address), builder.pointer_to_int(counters));
             self.add(&builder, builder.offset(self.module.i8(), base, offset), amount);
-            // SAFETY: the list is no longer in `computed` and has each update once; no placeholder is before one any more.
+            // SAFETY: the list was removed from `computed` and has each update once, and no placeholder is positioned before one.
             unsafe { update.erase() };
         }
         for ValueNote { call, kind, first } in notes {
@@ -313,12 +320,13 @@ impl Placeholders {
             for (index, amount) in values::increments(&builder, kind, call.operand(0)) {
                 self.add(&builder, builder.offset(self.module.i64(), counters, index), amount);
             }
-            // SAFETY: the list is no longer in `notes` and has each call once; no placeholder is before one any more.
+            // SAFETY: the list was removed from `notes` and has each call once, and no placeholder is positioned before one.
             unsafe { call.erase() };
         }
     }
 
-    /// Records a function's placeholders once its graph is known. Emits counts for those that paths do not determine.
+    /// Records a function's placeholders once its graph is known. If paths do not determine how often one was executed, emits code that
+    /// counts it.
     pub fn record(&mut self, function: Value, cfg: &FunctionCfg, no_return: &NoReturnAnalysis, number: usize, next: &mut u64) {
         let Some(mut all) = self.fixed.swap_remove(&function) else { return };
         let nodes: IndexMap<Block, Node> = cfg.nodes.iter().enumerate().filter_map(|(i, b)| Some(((*b)?, Node(i as u32)))).collect();
@@ -342,8 +350,8 @@ impl Placeholders {
         }
     }
 
-    /// Records a function's calls that may not return. If a second such call follows in the same block, on a different line or after code
-    /// on a different line, the returns of the first are counted.
+    /// Records a function's calls that may not return. If a second such call follows in the same block, and any other line is involved, the
+    /// returns of the first call are counted as well.
     pub fn record_calls(&mut self, function: Value, cfg: &FunctionCfg, number: usize, positions: &mut Positions, next: &mut u64) {
         for (block, calls) in cfg.reached.iter().enumerate() {
             let known = &cfg.blocks[block].positions;
@@ -392,7 +400,7 @@ impl Placeholders {
         add_inline(builder, address, amount, self.shared);
     }
 
-    /// Returns a placeholder for the address of the thread's counters; [`Placeholders::resolve`] replaces it.
+    /// Returns the dummy instruction that stands for the address of the thread's counters; [`Placeholders::resolve`] replaces it.
     fn base(&mut self, function: Value) -> Value {
         let module = self.module;
         *self.base.get_or_insert_with(|| {
@@ -402,16 +410,16 @@ impl Placeholders {
         })
     }
 
-    /// Replaces the placeholder for the counters' address in the current function.
+    /// Replaces the dummy instruction in the current function by the address of the thread's counters.
     pub fn resolve(&mut self, base: Value) {
         if let Some(placeholder) = self.base.take() {
             placeholder.replace_uses(base);
-            // SAFETY: `base` held the only handle, and no instruction uses it any more.
+            // SAFETY: `base` held the only handle to the dummy instruction, and nothing uses its result any more.
             unsafe { placeholder.erase() };
         }
     }
 
-    /// Deletes the updates in functions that were not instrumented, and returns the profile.
+    /// Deletes the remaining updates, in functions that were not instrumented. Returns the recorded profile.
     pub fn finish(self) -> EdgeProfile {
         let (computed, notes) = (self.computed.into_values().flatten(), self.notes.into_values().flatten());
         for instruction in computed.chain(notes.map(|note| note.call)) {
@@ -422,7 +430,7 @@ impl Placeholders {
     }
 }
 
-/// Checks that a unit has the requested counters. A unit without functions has none of either kind.
+/// Checks that a unit has the expected kind of LLVM counters. A unit without functions has no counters and always passes.
 fn check_kind(tables: &ProfileTables, expected: CounterKind) -> Result<(), PlaceholderError> {
     const EDGE_COUNTERS_FLAG: u64 = 1 << 56;
     let names = |kind| match kind {
@@ -436,25 +444,26 @@ fn check_kind(tables: &ProfileTables, expected: CounterKind) -> Result<(), Place
     Err(PlaceholderError::Kind { found: names(found).0, expected: names(expected).0, option: names(expected).1 })
 }
 
-/// Returns true if an update adds a computed amount, or to a computed address.
+/// Returns true if the amount or the address of an update is computed at run time.
 fn is_computed(update: Value) -> bool {
     let amount = update.operand(1).as_integer();
     amount.is_none() || (amount != Some(0) && fixed_element(update.operand(0), COUNTER_BYTES).is_none())
 }
 
-/// Returns the first instruction after `instruction` that satisfies `expected`, which must hold for terminators.
+/// Returns the first instruction after `instruction` for which `expected` holds. It must hold for terminators.
 fn first_after(instruction: Value, expected: impl Fn(&Value) -> bool) -> Value {
     std::iter::successors(instruction.next(), |i| i.next()).find(expected).expect("a block has a terminator")
 }
 
-/// Returns the position of the placeholder before instruction `before`, relative to the calls of its block that may not return; `None` if
-/// paths do not tell whether it was executed.
+/// Returns where the placeholder before instruction `before` lies among the block's calls that may not return; `None` if paths do not tell
+/// whether it was executed.
 fn position_among_calls(before: Value, no_return: &NoReturnAnalysis) -> Option<PlaceholderPosition> {
     let block = before.block();
     let calls = calls_that_may_not_return(block, no_return);
     let passed: IndexSet<Value> = block.instructions().take_while(|i| *i != before).collect();
     let earlier = calls.iter().filter(|c| passed.contains(*c)).count();
-    // A path ends before a tail call or a call that ends the function, so paths do not tell whether such a call returned.
+    // A path that ends with a tail call or a call that ends the function ends before the call, so it does not tell whether the call
+    // returned.
     let ended = ending_call(block).is_some_and(|e| passed.contains(&e) && calls.contains(&e));
     match (earlier, calls.len() - earlier) {
         (0, _) => Some(PlaceholderPosition::Entered),
@@ -463,7 +472,7 @@ fn position_among_calls(before: Value, no_return: &NoReturnAnalysis) -> Option<P
     }
 }
 
-/// Returns all updates of an array of counters, following its address through other instructions.
+/// Returns all updates of an array of LLVM counters, following its address through other instructions.
 fn updates_of(counters: Value) -> Result<IndexSet<Value>, PlaceholderError> {
     let (mut updates, mut seen, mut stack) = (IndexSet::new(), IndexSet::from([counters]), vec![counters]);
     while let Some(value) = stack.pop() {
@@ -478,20 +487,20 @@ fn updates_of(counters: Value) -> Result<IndexSet<Value>, PlaceholderError> {
     Ok(updates)
 }
 
-/// Returns true if an instruction updates a counter and its result is unused.
+/// Returns true if an instruction updates the counter at `address` without using the old value.
 fn is_update(user: Value, address: Value) -> bool {
     if !user.is(LLVMOpcode::LLVMAtomicRMW) || user.operand(0) != address || user.users().next().is_some() {
         return false;
     }
     match user.atomic_operation() {
         Some(LLVMAtomicRMWBinOpAdd) => true,
-        // The optimiser's form of adding zero.
+        // The optimiser turns an addition of zero into this.
         Some(LLVMAtomicRMWBinOpOr) => user.operand(1).as_integer() == Some(0),
         _ => false,
     }
 }
 
-/// Returns true if a user derives an address from the address it uses, or stores it in or loads it from a constant table.
+/// Returns true if the user of an address computes another address from it, or passes it on through a constant table.
 pub fn passes_address_on(user: Value) -> bool {
     if !user.is_instruction() {
         return true;

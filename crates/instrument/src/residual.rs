@@ -1,9 +1,11 @@
-//! The residual tier, which counts only unknown paths: [`trodden_flow::residual`] chooses the versions of the code, and this module builds
-//! them. The original blocks are the first version of the checking code; copies ([`crate::versions::copies`]) are its other versions and
-//! the instrumented code. Terminators are redirected to match the graph of all versions, values with several versions are merged
-//! ([`crate::versions::ssa`]), and probes are inserted. To count, code jumps to the runtime and back: counts are rare, so their code should
-//! be small and must not require a stack frame. Finally, loops get [`gates`], and edges get the frequencies of the known paths
-//! ([`set_known_path_weights`]). Indirect branches of all versions lead to one landing block, which then selects the version.
+//! Builds functions of the residual tier, which counts only unknown paths, those that earlier runs have not taken. Such a function has
+//! several versions of its code: checking code, which runs while the path may still be a known one, and instrumented code, which counts.
+//! [`trodden_flow::residual`] chooses the versions, and this module builds them. The original blocks are the first version of the checking
+//! code; its other versions and the instrumented code are copies ([`crate::versions::copies`]). Terminators are redirected to match the
+//! graph of all versions, values with several versions are merged ([`crate::versions::ssa`]), and probes are inserted. To count, code jumps
+//! to the runtime and back: counts are rare, so their code should be small and must not require a stack frame. Finally, loops get
+//! [`gates`], and edges get the frequencies of the known paths ([`set_known_path_weights`]). Indirect branches of all versions lead to one
+//! landing block, which then selects the version.
 
 use crate::bounds;
 use crate::counting::{Counters, Flushing};
@@ -77,22 +79,22 @@ fn insert_versions(
     );
 }
 
-/// Returns the dispatch blocks, which have no versions.
+/// Returns the nodes for dispatch blocks, which exist only once.
 pub fn dispatch_blocks(cfg: &FunctionCfg) -> Vec<Node> {
     let dispatch_blocks = cfg.blocks.iter().enumerate().filter(|(_, b)| b.kind == BlockKind::Dispatch);
     dispatch_blocks.map(|(i, _)| Node(i as u32)).collect()
 }
 
-/// Handles a function with a single version, because it cannot have two, none of its paths is known, or known paths are recognised by their
-/// numbers. A path is looked up where it ends, or counted without look-up.
+/// Instruments a function that keeps a single version of its code, because it cannot have two, none of its paths is known, or known paths
+/// are recognised by their numbers. Each path is looked up at its end, unless none is known.
 fn insert_single_version(context: ModuleContext, count: Value, planned: &PlannedFunction, first_counter: u64, choices: PassChoices) {
     let PlannedFunction { function, cfg, frequencies, .. } = planned;
     let mut program = planned.program.clone();
     program_passes::run_passes(&mut program, frequencies, &places::block_properties(cfg), choices);
     let known = known_test(context.module, planned);
     let bias = emit::direct_bias(context.module);
-    // If all paths are counted and a call of the function executes several, it is cheaper to check once, at entry, whether the thread has a
-    // region.
+    // If all paths are counted, and a call of the function may execute several, it is cheaper to check once, at entry, whether the thread
+    // has counters.
     let has_cuts = !program.dag().cuts().is_empty();
     let location = crate::debug::no_line(context.module, *function);
     let thread_base = (known.is_none() && has_cuts).then(|| entry::direct_thread_counters(context, *function, bias, location));
@@ -120,9 +122,8 @@ fn outer_headers(graph: &Graph, dag: &Dag) -> Vec<Node> {
     outer_headers
 }
 
-/// Sets edge weights by how often the known paths take each edge of each version. Edges that they never reach keep their weights. Also sets
-/// the entry count, because without it LLVM does not trust the weights, and does not move cold blocks (such as the instrumented code) out
-/// of loops.
+/// Sets branch weights from the executions of known paths. A block that no known path reaches keeps its weights. Also sets the entry count:
+/// without it, LLVM does not trust the weights, and does not move cold blocks (such as the instrumented code) out of loops.
 fn set_known_path_weights(module: Module, function: Value, cfg: &FunctionCfg, program: &ProbeProgram) {
     let graph = program.graph();
     let entries = graph.out(graph.entry()).iter().map(|e| program.executions(*e)).fold(0, u64::saturating_add);
@@ -142,7 +143,7 @@ fn set_known_path_weights(module: Module, function: Value, cfg: &FunctionCfg, pr
     }
 }
 
-/// Returns the test for known paths; `None` if no path of the function is known.
+/// Returns how the code recognises known paths; `None` if no path of the function is known.
 fn known_test(module: Module, planned: &PlannedFunction) -> Option<KnownTest<'_>> {
     let known = planned.program.known()?;
     if let Cells::Preferential(ending) = planned.program.cells() {
@@ -157,24 +158,24 @@ fn known_test(module: Module, planned: &PlannedFunction) -> Option<KnownTest<'_>
 struct VersionBuilder<'a> {
     module: Module,
     program: &'a ProbeProgram,
-    /// The version and original node of each node of the program's graph.
+    /// For each node of the probe program's graph, its version of the code and its node in the original graph.
     places: &'a [NodePlace],
     cfg: FunctionCfg,
-    /// The copied blocks of each version but the original.
+    /// The copied blocks of each version except the original.
     copies: BTreeMap<CodeVersion, CopyMapping>,
 }
 
-/// The version consisting of the original blocks.
+/// The version that consists of the original blocks.
 const ORIGINAL: CodeVersion = CodeVersion::Known(0);
 
-/// A phi node in each version of its block, and the incoming values of the original.
+/// The copies of a phi node in all versions of the code, and the incoming values of the original.
 struct PhiVersions {
     phis: Vec<(Value, Block)>,
     entries: Vec<(Value, Block)>,
 }
 
 impl VersionBuilder<'_> {
-    /// Copies blocks and redirects control flow. Returns the description of all versions.
+    /// Copies blocks, and redirects control flow between the versions. Returns the graph of all versions, with their blocks.
     fn build(&mut self, function: Value) -> FunctionCfg {
         let landings = split_landings(self.module, &landings(function), &mut self.cfg);
         if !landings.is_empty() {
@@ -201,7 +202,7 @@ impl VersionBuilder<'_> {
         self.description()
     }
 
-    /// Returns a version's copy of a block; `None` if it has none.
+    /// Returns the block's copy in a version; `None` if the version has none.
     fn block_in(&self, version: CodeVersion, block: Block) -> Option<Block> {
         match self.copies.get(&version) {
             Some(copies) => Some(copies.block(block)).filter(|copy| *copy != block),
@@ -209,18 +210,18 @@ impl VersionBuilder<'_> {
         }
     }
 
-    /// Returns a version's copy of a value, or the original if it has none.
+    /// Returns the copy of a value in a version, or the value itself if the version has no copy.
     fn value_in(&self, version: CodeVersion, value: Value) -> Value {
         self.copies.get(&version).map_or(value, |copies| copies.value(value))
     }
 
-    /// Returns a block and its copies, with their versions.
+    /// Returns a block and all its copies, each with its version.
     fn block_versions(&self, block: Block) -> Vec<(CodeVersion, Block)> {
         let versions = std::iter::once(ORIGINAL).chain(self.copies.keys().copied());
         versions.filter_map(|v| Some((v, self.block_in(v, block)?))).collect()
     }
 
-    /// Returns the phi nodes of all blocks except landing blocks.
+    /// Returns the phi nodes of all blocks except landing blocks, each with its copies.
     fn phis(&self) -> Vec<PhiVersions> {
         let mut all = Vec::new();
         for &block in self.cfg.nodes.iter().flatten() {
@@ -233,7 +234,7 @@ impl VersionBuilder<'_> {
         all
     }
 
-    /// Redirects terminators to match the graph of all versions.
+    /// Redirects the terminators of all versions to the successors that the probe program's graph prescribes.
     fn redirect_terminators(&self, landings: &[(Block, Block)]) {
         let (graph, places) = (self.program.graph(), self.places);
         let before: IndexMap<Block, Vec<Block>> = self.cfg.nodes.iter().flatten().map(|b| (*b, b.terminator().successors())).collect();
@@ -252,7 +253,7 @@ impl VersionBuilder<'_> {
                         }
                     }
                 }
-                // An edge from the dispatch block is a jump at the end of a landing block.
+                // In the graph, the dispatch block jumps to the target; in the code, the landing block does so at its end.
                 None => {
                     let (landing, _) = landings.iter().find(|(_, body)| *body == to).expect("indirect branches arrive in landings");
                     Builder::at_end(self.module, *landing, None).jump(target);
@@ -269,9 +270,9 @@ impl VersionBuilder<'_> {
         }
     }
 
-    /// Ends original blocks that have become unreachable with `unreachable`. Exceptions are indirect branches, because the phi nodes of
-    /// their targets must list all of them, and blocks with `musttail` calls, which must be followed by a return. A terminator that defines
-    /// a value (an `invoke`) still has versions in the copies, which may reach original blocks, so a placeholder replaces the terminator
+    /// Replaces the terminators of original blocks that have become unreachable by `unreachable`. This is not possible for indirect
+    /// branches, because the phi nodes of their targets must list all of them, nor for blocks with `musttail` calls, after which a return
+    /// must follow. If a terminator defines a value (`invoke`), copies of it may reach original blocks, so a dummy value replaces it
     /// everywhere.
     fn terminate_unreachable(&mut self, arriving: &mut [PhiVersions]) {
         let places = self.places.iter();
@@ -289,18 +290,18 @@ impl VersionBuilder<'_> {
             }
         }
         self.copies.values_mut().for_each(|copies| copies.replace_originals(&ends));
-        // All placeholders exist already, so none of them can reuse the address of a deleted terminator.
+        // All placeholders were created before, so none can have the address of a deleted terminator.
         for (end, placeholder) in ends {
             if !end.is_void() {
                 end.replace_uses(placeholder);
             }
-            // SAFETY: graph and copies refer to the placeholders now (`replace`, `replace_originals`).
+            // SAFETY: the graph and the copies now refer to the placeholders instead (`replace`, `replace_originals`).
             unsafe { end.erase() };
         }
     }
 
-    /// Appends a new terminator to a block, and returns the replacement of the old one: a value of its type if it has a result, otherwise
-    /// the new terminator.
+    /// Appends `unreachable` to a block. Returns the replacement for the old terminator: a dummy value if it has a result, otherwise the
+    /// new terminator.
     fn placeholder(&self, block: Block) -> Value {
         let end = block.terminator();
         let builder = Builder::at_end(self.module, block, None);
@@ -309,7 +310,7 @@ impl VersionBuilder<'_> {
         value.unwrap_or(unreachable)
     }
 
-    /// Adds the incoming values of all versions to the phi nodes. Returns all values that have several versions.
+    /// Adds the incoming values of all versions to the phi nodes. Returns, for each value with copies, all its versions.
     fn update_phis(&self, landings: &[(Block, Block)], arriving: Vec<PhiVersions>) -> Vec<Vec<Value>> {
         for phi in landings.iter().flat_map(|(landing, _)| landing.phis().collect::<Vec<_>>()) {
             let entries = phi.incoming();
@@ -318,13 +319,13 @@ impl VersionBuilder<'_> {
                 phi.add_incoming(&copied.collect::<Vec<_>>());
             }
         }
-        // Old phi nodes are deleted last, so that new ones cannot reuse their addresses.
+        // Delete the old phi nodes last, so that no new one gets the address of an old one.
         let olds: Vec<Value> = arriving.iter().flat_map(|a| &a.phis).map(|(phi, _)| *phi).collect();
         let replaced: IndexMap<Value, Value> = olds.iter().map(|old| (*old, Builder::phi_like(self.module, *old, *old))).collect();
         let now = |v: Value| replaced.get(&v).copied().unwrap_or(v);
-        // The uses are replaced in a fixed order, because passes depend on the order of uses.
+        // Replace the uses in a fixed order, because passes depend on the order of uses.
         olds.iter().for_each(|old| old.replace_uses(now(*old)));
-        // Successors are cached per block: a switch may have thousands of edges to one target.
+        // Cache the successors of each block: a switch may have thousands of edges to one target.
         let mut leads = IndexMap::<Block, IndexSet<Block>>::new();
         for PhiVersions { phis, entries } in &arriving {
             let mut into = vec![Vec::new(); phis.len()];
@@ -345,7 +346,7 @@ impl VersionBuilder<'_> {
         };
         let several = instructions.map(versions_of).filter(|all| all.len() > 1).collect();
         for old in olds {
-            // SAFETY: all remaining handles of old nodes were replaced (`now`), and no instruction is created after this.
+            // SAFETY: every other handle to an old node was replaced (`now`), and no instruction is created after this.
             unsafe { old.erase() };
         }
         several

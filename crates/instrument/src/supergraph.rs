@@ -1,10 +1,12 @@
-//! The supergraph of segments: versions of functions that take the context of their first path as an argument. Source: K. Vaswani,
-//! *Efficient Online Path Profiling*, sections 3.4.3 to 3.4.5, figures 3.12 and 3.14. There, callees' graphs are inlined into callers at
-//! calls on segments, in the program or only in the analysis. Here [`choose_versions`] decides for each call whether to inline the callee,
-//! to call a copy, or neither (then the context goes through a thread-local word, [`crate::segments`]). A copy takes its context as an
-//! argument and holds it above the bits of the path number, so that the caller's path, the call and the callee's path are counted once,
-//! where the callee's path ends. Copies get probes like the original, [`calls`] redirects calls to them, and LLVM inlines those with one
-//! call. A function whose calls on segments all lead to copies counts nothing itself.
+//! Builds versions of functions that take the context of their first path (a number that stands for the caller's path) as an argument, for
+//! counting segments, paths that continue across calls. Source: K. Vaswani,
+//! *Efficient Online Path Profiling*, sections 3.4.3 to 3.4.5, figures 3.12 and 3.14. There, at calls that belong to segments, the callee's
+//! graph is inlined into the caller's to form a supergraph, in the program or only in the analysis. Here [`choose_versions`] decides for
+//! each call whether to inline the callee, to call a copy, or neither (then the context goes through a thread-local word,
+//! [`crate::segments`]). A copy takes its context as an argument and holds it above the bits of the path number, so that the caller's path,
+//! the call and the callee's path are counted once, where the callee's path ends. Copies get probes like the original, [`calls`] redirects
+//! calls to them, and LLVM inlines those that are called once. A function is not counted itself if all calls that belong to segments lead
+//! to its copies.
 
 pub mod calls;
 pub mod version;
@@ -26,7 +28,7 @@ use trodden_flow::selective_inlining::{CandidateCall, InliningCandidate, Inlinin
 use trodden_unit::SegmentSet;
 use version::{ContextSource, SegmentVersion, VersionTarget};
 
-/// A function that segments run through, before anything is inserted.
+/// A function to which segments belong, before anything is inserted.
 #[derive(Clone, Copy)]
 pub struct OnSegments<'a> {
     pub function: Value,
@@ -34,19 +36,19 @@ pub struct OnSegments<'a> {
     pub number: u32,
     pub cfg: &'a FunctionCfg,
     pub plan: &'a SegmentPlan,
-    /// Estimated number of calls.
+    /// Estimated number of calls of the function.
     pub entries: f64,
 }
 
 pub struct Supergraph {
     module: Module,
     versions: Vec<SegmentVersion>,
-    /// The versions of each function; the first is the original.
+    /// Indices of the versions of each function. The first is the original.
     of_function: Vec<Vec<usize>>,
 }
 
 impl Supergraph {
-    /// Chooses and creates versions, without probes.
+    /// Chooses the versions of all functions and creates them, without probes.
     pub fn new(module: Module, source: &str, set: &SegmentSet, functions: &[OnSegments]) -> Supergraph {
         let sites = Sites::from_functions(functions);
         let budget = u128::from(size_of(module)) * u128::from(set.growth()) / 100;
@@ -78,17 +80,17 @@ impl Supergraph {
         work
     }
 
-    /// Returns the versions of a function, given its index.
+    /// Returns the versions of a function. `function` is its index in the list that `new` got.
     pub fn of_function(&self, function: usize) -> impl Iterator<Item = &SegmentVersion> {
         self.of_function[function].iter().map(|at| &self.versions[*at])
     }
 
-    /// Emits the recorded calls, and inlines versions with one call. Returns, for each function, the remaining copies, the number of
-    /// inlined calls, and the number of calls of copies.
+    /// Redirects the recorded calls, and inlines versions that are called once. Returns, for each function, the remaining copies, the
+    /// number of inlined calls, and the number of calls of copies.
     pub fn inline(self, machine: TargetMachine) -> Result<Vec<VersionSummary>, InstrumentError> {
         let module = self.module;
         for version in &self.versions {
-            // The instrumented version writes memory. With the attribute, LLVM might delete its calls as dead.
+            // Instrumented code writes memory. If the attribute remained, LLVM might delete calls of the version as dead.
             version.code.remove_attribute("memory");
             version.redirect_calls(module);
         }
@@ -97,14 +99,15 @@ impl Supergraph {
         let copies = copies.map(|(f, v)| (f, self.versions[v].code.name(), self.versions[v].kind));
         let copies: Vec<(usize, String, VersionKind)> = copies.filter(|(.., kind)| *kind != VersionKind::Own).collect();
         if copies.iter().any(|(.., kind)| *kind != VersionKind::Duplicate) {
-            // SAFETY: versions are found by name afterwards. Of what was planned, only functions are used, which the pass keeps.
+            // SAFETY: after the pass, versions are found by name. Other handles that are still used are to functions that the pass does not
+            // delete.
             unsafe { run_on_module(module, machine, "always-inline")? };
         }
         for (function, name, kind) in copies {
             let left = module.function(&name);
             let calls = left.map_or(0, |code| code.users().count());
             match left {
-                // SAFETY: nothing uses the copy. Its handle in `versions`, which ends here, is not used after the inlining.
+                // SAFETY: nothing uses the copy, and its handle in `versions` is not used after the inlining.
                 Some(code) if calls == 0 => unsafe { code.delete_function() },
                 Some(code) => summaries[function].copies.push(code),
                 None => {}
@@ -126,7 +129,7 @@ pub struct VersionSummary {
     pub duplicated: u32,
 }
 
-/// A call on segments that can be redirected to a copy of its callee.
+/// A call that belongs to segments and can be redirected to a copy of its callee.
 struct Site {
     call: Value,
     /// The callee's index in the segment set.
@@ -134,7 +137,7 @@ struct Site {
     guard: Option<Value>,
 }
 
-/// Calls on segments by function, with the input of [`choose_versions`].
+/// The calls of each function that can be redirected, and the same as input of [`choose_versions`].
 struct Sites {
     of_function: Vec<Vec<Site>>,
     candidates: Vec<InliningCandidate>,
@@ -163,8 +166,8 @@ impl Sites {
         sites
     }
 
-    /// Returns the functions that read their context from the thread-local word: those called by another unit, or by a version that does
-    /// not call a copy.
+    /// Returns the functions that read their context from the thread-local word, because another unit calls them, or a version whose call
+    /// is not redirected to a copy.
     fn by_word(&self, source: &str, set: &SegmentSet, functions: &[OnSegments], choice: &InliningChoice) -> BTreeSet<usize> {
         let by_number: HashMap<u32, usize> = functions.iter().enumerate().map(|(at, f)| (f.number, at)).collect();
         let is_elsewhere = |number: u32| set.functions()[number as usize].unit != source;
@@ -183,7 +186,7 @@ impl Sites {
     }
 }
 
-/// Returns why a function cannot be copied; `None` if it can.
+/// Returns the reason why a function cannot be copied; `None` if it can.
 fn reason_not_to_copy(function: Value) -> Option<&'static str> {
     let linkage = function.linkage();
     let may_be_replaced = !matches!(
@@ -207,7 +210,7 @@ fn reason_not_to_copy(function: Value) -> Option<&'static str> {
     reason_not_to_double(function).or(odd.then_some("its code depends on its address or frame"))
 }
 
-/// Returns true if a callee is an intrinsic that depends on its caller's frame.
+/// Returns true if a callee is an intrinsic whose result depends on the frame of its caller.
 fn depends_on_frame(callee: Value) -> bool {
     const NAMES: [&str; 7] = ["returnaddress", "frameaddress", "addressofreturnaddress", "sponentry", "localescape", "localrecover", "eh."];
     let name = callee.name();
@@ -217,7 +220,7 @@ fn depends_on_frame(callee: Value) -> bool {
         && !name.starts_with("llvm.eh.typeid.for.")
 }
 
-/// Returns true if inline assembly may define a label, which must be unique.
+/// Returns true if inline assembly may define a label. Labels must be unique, so such code cannot be copied.
 fn defines_label(callee: Value) -> bool {
     callee.is_assembly() && callee.assembly_text().contains(':')
 }
@@ -226,7 +229,7 @@ fn size_of(module: Module) -> u64 {
     module.functions().flat_map(Value::blocks).map(|b| b.instructions().count() as u64).sum()
 }
 
-/// Declares a version of a function with an additional last argument, the context.
+/// Declares a version of a function with the context as an additional last argument.
 fn declare(module: Module, function: Value, number: usize, kind: VersionKind) -> Value {
     let old = function.value_type();
     let new = Type::function(old.result(), &[old.parameters(), vec![module.i64()]].concat());

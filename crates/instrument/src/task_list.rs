@@ -1,7 +1,7 @@
 //! Compiles or summarises several units of a Rust crate in one process, because most units take less time than starting clang.
 //!
-//! clang passes a module without code, and the target machine that then generates code for each unit. LLVM options that the plugin sets
-//! apply to all units of the process, so the driver uses task lists only for unoptimised code, where these options have no effect.
+//! clang compiles a module without code, and its target machine then generates code for each unit. LLVM options that the plugin sets apply
+//! to all units of the process, so the driver uses task lists only for unoptimised code, where these options have no effect.
 
 use crate::error::InstrumentError;
 use crate::llvm::{Module, OwnModule, TargetMachine};
@@ -14,10 +14,9 @@ use trodden_unit::tasks::{
     CallSummary, RETURNS_ATTRIBUTE, UnitTask, UnitTasks, UnitWork, find_returning_functions, tasks_from_bytes, to_bytes,
 };
 
-/// Executes the tasks in a file. The module that clang passed is not compiled.
+/// Executes the tasks listed in a file. The module that clang passed to the plugin is not compiled.
 ///
-/// # Errors
-/// A file cannot be read or written, or a unit cannot be instrumented.
+/// # Errors A file cannot be read or written, or a unit cannot be instrumented.
 pub fn run(file: &OsStr, machine: TargetMachine) -> Result<UnitOutcome, InstrumentError> {
     let file = Path::new(file);
     let bytes = fs::read(file).map_err(|error| in_file(file, &error))?;
@@ -44,7 +43,7 @@ pub fn run(file: &OsStr, machine: TargetMachine) -> Result<UnitOutcome, Instrume
 fn parse(task: &UnitTask) -> Result<OwnModule, InstrumentError> {
     let bitcode = Path::new(&task.bitcode);
     let bytes = fs::read(bitcode).map_err(|error| in_file(bitcode, &error))?;
-    // SAFETY: `run` drops each unit after the functions that get handles to it have returned. They return no handle.
+    // SAFETY: `run` drops each unit only after the functions that use handles to it have returned, and these return no handle.
     unsafe { OwnModule::parse(&bytes) }.ok_or_else(|| in_file(bitcode, &"LLVM cannot read its bitcode"))
 }
 
@@ -54,7 +53,7 @@ fn summarize(unit: Module, file: &str) -> Result<CallSummary, InstrumentError> {
     Ok(summary)
 }
 
-/// Instruments a unit and writes its object, given the functions of other units whose calls return.
+/// Instruments a unit and writes its object file. `returning` lists the functions of other units whose calls always return.
 fn compile(task: &UnitTask, unit: &OwnModule, returning: &[String], machine: TargetMachine) -> Result<(), InstrumentError> {
     returning.iter().for_each(|name| mark_returning(unit.module, name));
     instrument(unit.module, machine)?;
@@ -65,7 +64,8 @@ fn write_object(task: &UnitTask, unit: Module, machine: TargetMachine) -> Result
     unit.write_object(machine, &task.output).map_err(|error| in_file(Path::new(&task.output), &error))
 }
 
-/// Marks a declared function as one whose calls return. The mark is part of the unit's stored bitcode, so that variants number paths alike.
+/// Marks a declared function as one whose calls always return. The mark is part of the stored bitcode, so that all variants of the unit
+/// number paths alike.
 fn mark_returning(module: Module, name: &str) {
     let Some(function) = module.function(name) else { return };
     function.add_text_attribute(module.context(), RETURNS_ATTRIBUTE);

@@ -1,4 +1,4 @@
-//! Branch weights in LLVM's metadata, from which code generation infers how often edges are taken.
+//! Reads and writes branch weights in LLVM's metadata, which tell code generation how often edges are taken.
 
 use crate::llvm::{Block, Metadata, Module, Value};
 use indexmap::IndexMap;
@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 const PROFILE: &str = "prof";
 const BRANCH_WEIGHTS: &str = "branch_weights";
 
-/// Reads a branch's weights: the metadata `!{!"branch_weights", [!"expected",] i32 ...}`. `None` if there are none, or all are 0.
+/// Reads the weights of a branch from the metadata `!{!"branch_weights", [!"expected",] i32 ...}`. Returns `None` if there are none, or all
+/// are 0.
 pub fn read(terminator: Value) -> Option<Vec<f64>> {
     let operands = terminator.metadata(PROFILE)?.metadata_operands();
     let mut operands = operands.into_iter().flatten();
@@ -19,7 +20,7 @@ pub fn read(terminator: Value) -> Option<Vec<f64>> {
     (!weights.is_empty() && weights.iter().any(|w| *w > 0.0)).then_some(weights)
 }
 
-/// Sets a block's weight relative to the other headers of an irreducible loop. Other blocks ignore it.
+/// Sets the weight of a block relative to the other headers of an irreducible loop. It has no effect on blocks that are not such headers.
 pub fn set_header_weight(module: Module, block: Block, weight: i64) {
     let node = metadata_list(module, "loop_header_weight", [module.constant(weight)]);
     block.terminator().set_metadata(module, "irr_loop", Some(node));
@@ -29,7 +30,7 @@ pub fn mark_unlikely(module: Module, branch: Value) {
     mark_edges_unlikely(module, branch, &BTreeSet::from([0]));
 }
 
-/// Marks these edges of a terminator as unlikely, unless it has no other edges.
+/// Marks the given successors of a terminator as unlikely, unless it has no others.
 pub fn mark_edges_unlikely(module: Module, terminator: Value, successors: &BTreeSet<usize>) {
     let all = terminator.successors().len();
     if successors.len() == all || !has_weights(terminator) {
@@ -39,9 +40,9 @@ pub fn mark_edges_unlikely(module: Module, terminator: Value, successors: &BTree
     set_weights(module, terminator, (0..all).map(weight));
 }
 
-/// Sets the weights of a terminator's edges from their execution counts, unless all are 0.
+/// Sets the weights of a terminator's successors from their execution counts, unless all counts are 0.
 pub fn set_edge_weights(module: Module, terminator: Value, executions: &[u64]) {
-    // LLVM's weights have 32 bits. A limit of 2^10 makes no difference for three programs (docs/benchmarks/constants.md).
+    // LLVM's weights have 32 bits. A maximum of 2^10 makes no difference for three programs (docs/benchmarks/constants.md).
     const MAX_WEIGHT: u64 = 1 << 30;
     let max = executions.iter().copied().max().unwrap_or_default();
     if max == 0 || executions.len() < 2 || !has_weights(terminator) {
@@ -52,8 +53,8 @@ pub fn set_edge_weights(module: Module, terminator: Value, executions: &[u64]) {
     set_weights(module, terminator, executions.iter().map(weight));
 }
 
-/// Sets the weights of a terminator's edges from the execution counts of its targets, if all are known. Several edges of a switch to one
-/// target share its count in proportion to their old weights.
+/// Sets the weights of a terminator's successors from the execution counts of the targets, if all are known. If several cases of a `switch`
+/// lead to one target, they share its count in proportion to their old weights.
 pub fn set_target_weights(module: Module, terminator: Value, executions: impl Fn(Block) -> Option<u64>) {
     let targets = terminator.successors();
     let Some(counts) = targets.iter().map(|to| executions(*to)).collect::<Option<Vec<u64>>>() else { return };
@@ -76,7 +77,7 @@ pub fn set_entry_count(module: Module, function: Value, entries: u64) {
     function.set_global_metadata(module.context(), PROFILE, node);
 }
 
-/// Returns true if the module was compiled with a profile. In such a module, code without counts was never executed, or is new.
+/// Returns true if the module was compiled with a profile. Functions without a count in it are either new or were never executed.
 pub fn is_profiled(module: Module) -> bool {
     const SUMMARY: &str = "ProfileSummary";
     module.has_flag(SUMMARY)
@@ -95,7 +96,7 @@ fn set_weights(module: Module, terminator: Value, weights: impl Iterator<Item = 
     terminator.set_metadata(module, PROFILE, Some(node));
 }
 
-/// Creates a metadata node of a name followed by numbers.
+/// Creates a metadata node that consists of a name and numbers.
 fn metadata_list(module: Module, name: &str, numbers: impl IntoIterator<Item = Value>) -> Metadata {
     let context = module.context();
     let mut content = vec![context.metadata_string(name.as_bytes())];

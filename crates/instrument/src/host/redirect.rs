@@ -29,14 +29,14 @@ static CODE_GENERATION_START: AtomicUsize = AtomicUsize::new(0);
 static CODE_GENERATOR: AtomicUsize = AtomicUsize::new(0);
 
 static MACHINE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
-/// The module that was last optimised, until it is instrumented.
+/// The module that was optimised last, or null once it is instrumented.
 static MODULE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
-/// Whether no code is to be generated.
+/// True if code generation must be skipped for the current module.
 static IS_SKIPPED: AtomicBool = AtomicBool::new(false);
 
 /// Called by LLVM with a `PassBuilder`, before each run of the optimiser.
 pub extern "C" fn register(builder: *mut c_void) {
-    // SAFETY: LLVM passes a live `PassBuilder`, which starts with a pointer.
+    // SAFETY: LLVM passes a live `PassBuilder`, whose first member is a pointer to the target machine.
     MACHINE.store(unsafe { *builder.cast::<*mut c_void>() }, Relaxed);
     static ONCE: Once = Once::new();
     ONCE.call_once(redirect_all);
@@ -44,14 +44,14 @@ pub extern "C" fn register(builder: *mut c_void) {
 
 extern "C" fn optimise(result: *mut c_void, manager: *mut c_void, module: *mut c_void, analyses: *mut c_void) -> *mut c_void {
     type OptimiserRun = extern "C" fn(*mut c_void, *mut c_void, *mut c_void, *mut c_void) -> *mut c_void;
-    // SAFETY: the address is that of the function with this type, which returns a structure in memory.
+    // SAFETY: the address is that of `PassManager<Module>::run`, which has this type: it returns a structure in memory.
     let original: OptimiserRun = unsafe { std::mem::transmute(OPTIMISER.load(Relaxed)) };
     MODULE.store(module, Relaxed);
     original(result, manager, module, analyses)
 }
 
 extern "C" fn begin_code_generation(analysis: *mut c_void) -> *mut c_void {
-    // SAFETY: the address is that of the function with this type, whose parameter is passed by reference.
+    // SAFETY: the address is that of `createTargetTransformInfoWrapperPass`, which has this type: its parameter is passed by reference.
     let original: extern "C" fn(*mut c_void) -> *mut c_void = unsafe { std::mem::transmute(CODE_GENERATION_START.load(Relaxed)) };
     let (module, machine) = (MODULE.swap(std::ptr::null_mut(), Relaxed), MACHINE.load(Relaxed));
     // SAFETY: the parameter starts with a function object, which starts with the target machine that it captures.
@@ -59,7 +59,7 @@ extern "C" fn begin_code_generation(analysis: *mut c_void) -> *mut c_void {
     if captured != machine {
         crate::fail(&unsupported_clang("generates code in an unknown way"));
     }
-    // SAFETY: clang passed both to LLVM's functions, and needs them until it has generated code, which is after this.
+    // SAFETY: both pointers are null, or clang passed them to LLVM's functions and keeps the objects until it has generated code.
     let (module, machine) = unsafe { (Module::from_raw(module), TargetMachine::from_raw(machine)) };
     let Some((module, machine)) = module.zip(machine) else {
         crate::fail(&unsupported_clang("generates code in an unknown way"));
@@ -69,7 +69,7 @@ extern "C" fn begin_code_generation(analysis: *mut c_void) -> *mut c_void {
 }
 
 extern "C" fn generate_code(manager: *mut c_void, module: *mut c_void) -> bool {
-    // SAFETY: the address is that of the function with this type.
+    // SAFETY: the address is that of `legacy::PassManager::run`, which has this type.
     let original: extern "C" fn(*mut c_void, *mut c_void) -> bool = unsafe { std::mem::transmute(CODE_GENERATOR.load(Relaxed)) };
     if MODULE.load(Relaxed) == module {
         crate::fail(&unsupported_clang("generates code in an unknown way"));
@@ -107,7 +107,7 @@ fn redirect_all() {
     for redirection in &all {
         let address = symbol(redirection.name) as usize;
         redirection.original.store(address, Relaxed);
-        // Calls within libLLVM are not clang's.
+        // Only calls from clang are redirected, not those within libLLVM.
         let slots = objects.iter().filter(|object| !object.contains(LOADED, address)).map(|object| object.redirect(redirection));
         if address == 0 || slots.sum::<usize>() == 0 {
             let name = redirection.name.to_string_lossy();
@@ -160,7 +160,7 @@ struct Relocation {
     addend: i64,
 }
 
-/// Types of relocations that store an address of a symbol: `R_X86_64_GLOB_DAT` and `R_X86_64_JUMP_SLOT`.
+/// Types of relocations that fill a slot with a symbol's address: `R_X86_64_GLOB_DAT` and `R_X86_64_JUMP_SLOT`.
 const SLOTS: [u32; 2] = [6, 7];
 
 /// `Elf64_Sym`
@@ -213,7 +213,7 @@ impl LoadedObject {
         self.segments_of(kind).any(|(start, segment)| (start..start + segment.size as usize).contains(&address))
     }
 
-    /// Returns the value of an entry of the dynamic section, or 0 if the entry is missing.
+    /// Returns the value of the entry with tag `wanted` in the dynamic section, or 0 if there is none.
     fn dynamic(&self, wanted: u64) -> usize {
         let Some((start, segment)) = self.segments_of(DYNAMIC).next() else { return 0 };
         // SAFETY: the dynamic section of a loaded file is an array of pairs of words.
@@ -221,15 +221,15 @@ impl LoadedObject {
         entries.iter().take_while(|entry| entry[0] != 0).find(|entry| entry[0] == wanted).map_or(0, |entry| entry[1] as usize)
     }
 
-    /// Returns the address in an entry of the dynamic section; `None` if there is none. Some dynamic linkers leave such addresses
-    /// relative to the base.
+    /// Returns the address in the entry with tag `wanted` of the dynamic section; `None` if there is no such entry. Some dynamic linkers
+    /// leave these addresses relative to the file's base.
     fn dynamic_address(&self, wanted: u64) -> Option<usize> {
         let value = self.dynamic(wanted);
         let address = if value < self.base { value + self.base } else { value };
         (value != 0).then_some(address)
     }
 
-    /// Redirects the slots of a function, and returns their number.
+    /// Makes the slots of a function point to its replacement. Returns the number of slots.
     fn redirect(&self, redirection: &Redirection) -> usize {
         let (Some(symbols), Some(strings)) = (self.dynamic_address(tag::SYMBOLS), self.dynamic_address(tag::STRINGS)) else { return 0 };
         let mut slots = 0;
@@ -256,7 +256,8 @@ impl LoadedObject {
     /// Changes a slot, which may be in memory that was made read-only after relocation.
     fn write(&self, slot: usize, value: usize) {
         let page = (slot & !(PAGE - 1)) as *mut c_void;
-        // SAFETY: the slot is in a page of the loaded file, and only calls read it. An aligned word does not cross pages.
+        // SAFETY: the slot is in a mapped page of the loaded file and only read by indirect calls. An aligned word does not cross a page
+        // boundary.
         unsafe {
             if mprotect(page, PAGE, READABLE | WRITABLE) != 0 {
                 crate::fail(&unsupported_clang(&format!("has protected slots ({})", std::io::Error::last_os_error())));
@@ -264,7 +265,7 @@ impl LoadedObject {
             (slot as *mut usize).write(value);
         }
         if self.contains(READ_ONLY_AFTER_RELOCATION, slot) {
-            // SAFETY: the page was read-only before, like all of the segment, and is so again.
+            // SAFETY: the page belongs to a segment that was read-only before and becomes read-only again.
             unsafe { mprotect(page, PAGE, READABLE) };
         }
     }

@@ -5,7 +5,7 @@ use super::handles::{Block, LlvmContext, MemoryBuffer, Module, OwnedText, Termin
 use super::values::take;
 use std::ffi::c_int;
 
-// SAFETY: it reads the buffer, and reports either a module or a message.
+// SAFETY: LLVM reads the buffer, and stores either a module or a message.
 #[link(name = "LLVM-22")]
 unsafe extern "C" {
     safe fn LLVMParseIRInContext2(

@@ -1,6 +1,6 @@
-//! All paths, in place of the counters of source-based coverage, which are removed. In addition to the data that an [edge
-//! profile](super::edge_profile) needs, the positions of calls are recorded, because code after a call that does not return was not
-//! executed.
+//! Counts all paths instead of the counters of source-based coverage, which are removed and later computed from the paths. In addition to
+//! the data that an [edge profile](super::edge_profile) needs, the map records the positions of calls, because code after a call that does
+//! not return was not executed.
 
 use super::Observer;
 use super::edge_profile::extract;
@@ -21,8 +21,7 @@ pub struct CoverageCounts {
 impl CoverageCounts {
     /// Removes the coverage counters from a module.
     ///
-    /// # Errors
-    /// The module has counters of a different kind, or they cannot be removed.
+    /// # Errors The module has a different kind of LLVM counters, or its counters cannot be removed.
     pub fn begin(
         module: Module,
         context: ModuleContext,

@@ -1,5 +1,5 @@
-//! All paths, in place of LLVM's edge counters, which are removed. Their positions are recorded, and those that paths do not determine get
-//! counters of the unit ([`crate::placeholders`]).
+//! Counts all paths instead of LLVM's edge counters, which are removed and later computed from the paths. The map records their positions;
+//! those that paths do not determine are kept as counters of the unit ([`crate::placeholders`]).
 
 use super::Observer;
 use crate::describe::FunctionCfg;
@@ -19,8 +19,7 @@ pub struct EdgeProfileCounts {
 impl EdgeProfileCounts {
     /// Removes the edge counters from a module.
     ///
-    /// # Errors
-    /// The module has counters of a different kind, or they cannot be removed.
+    /// # Errors The module has a different kind of LLVM counters, or its counters cannot be removed.
     pub fn begin(
         module: Module,
         context: ModuleContext,
@@ -43,7 +42,7 @@ pub fn extract(
     Placeholders::extract(module, context.counters, next, options)
 }
 
-/// Removes LLVM's counters from bitcode that was stored with placeholders, for a variant that does not need them.
+/// Removes the placeholders of LLVM's counters from stored bitcode, for a build that does not need them.
 pub fn discard(module: Module, counters: Value) -> Result<(), PlaceholderError> {
     if placeholders::has_placeholders(module) {
         Placeholders::extract(module, counters, &mut 0, RemovalOptions { kind: CounterKind::Discarded, shared: false })?.finish();

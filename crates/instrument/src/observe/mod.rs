@@ -1,4 +1,4 @@
-//! Kinds of observation: one module per kind, with the same name as in [`trodden_unit::observe`].
+//! Kinds of observation, that is, of what is counted or recorded: one module per kind, with the same name as in [`trodden_unit::observe`].
 //!
 //! An [`Observer`] decides which functions are observed, how their paths are planned, which passes apply, and what happens at a function's
 //! entry and at path ends ([`PathEndAction`]). The default methods count all paths. To add a kind, add a module and a line in [`begin`].
@@ -35,10 +35,9 @@ use trodden_flow::program::PassChoices;
 use trodden_flow::{Plan, ProbeProgram};
 use trodden_unit::{BlockKind, EdgeProfile, Observation, Skipped};
 
-/// Creates the observer of a unit, and declares the symbols that its code refers to.
+/// Creates the observer that the experiment requires, and declares the symbols to which its inserted code refers.
 ///
-/// # Errors
-/// LLVM's counters are not of the kind that the experiment needs, or cannot be removed.
+/// # Errors The module's LLVM counters are not of the kind that the experiment needs, or cannot be removed.
 pub fn begin(
     module: Module,
     context: ModuleContext,
@@ -57,7 +56,7 @@ pub fn begin(
         Observation::CoverageCounts(_) => Box::new(coverage::CoverageCounts::begin(module, context, options, next)?),
         Observation::PathStream(_) => Box::new(stream::PathStream::begin(module, options)),
         Observation::BlockAddresses(_) => Box::new(addresses::BlockAddresses::default()),
-        // Unreachable in practice: such a unit gets sleds instead of probes ([`sleds`]).
+        // Never used: such a unit gets sleds instead of probes ([`sleds`]).
         Observation::TraceSleds(_) => Box::new(every_path::EveryPath),
         Observation::CountsInBursts(_) => Box::new(bursts::CountsInBursts),
         Observation::SegmentCounts(_) => Box::new(segments::SegmentCounts::default()),
@@ -70,15 +69,14 @@ pub fn begin(
 
 /// The changes that a kind of observation makes to a unit's code.
 pub trait Observer {
-    /// Returns the reason for not observing a function that could be observed; `None` if it is observed.
+    /// Returns the reason for not observing a function; `None` if it is to be observed.
     fn reason_to_skip(&self, _unit: &Unit, _function: Value) -> Option<&'static str> {
         None
     }
 
-    /// Instruments all these functions.
+    /// Instruments the given functions.
     ///
-    /// # Errors
-    /// The experiment's input belongs to different code, or a function has too many events.
+    /// # Errors The experiment's input belongs to different code, or a function has too many events.
     fn observe_all(&mut self, unit: &mut Unit, functions: &[Value], _machine: TargetMachine) -> Result<(), InstrumentError> {
         functions.iter().try_for_each(|function| self.observe(unit, *function))
     }
@@ -91,7 +89,7 @@ pub trait Observer {
         Ok(())
     }
 
-    /// Called before a function is described, while its blocks are still unchanged.
+    /// Called before a function is described, which splits blocks.
     fn before_description(&mut self, _unit: &Unit, _function: Value) {}
 
     /// Returns true if a thread may enter a function without having acquired a region.
@@ -99,26 +97,24 @@ pub trait Observer {
         unit.may_lack_region(function)
     }
 
-    /// Called after the next function of the map was described.
+    /// Called after a function was described. Its number in the map will be the current number of functions there.
     fn described(&mut self, _unit: &mut Unit, _function: Value, _cfg: &FunctionCfg) {}
 
-    /// Returns the execution counts of a function's edges, if the kind's input has them.
+    /// Returns how often each edge of a function was executed in an earlier run, if the experiment's input says so.
     fn measured_edges<'u>(&self, _unit: &'u Unit, _name: &str, _cfg: &FunctionCfg) -> Option<&'u [u64]> {
         None
     }
 
-    /// Plans a function's paths.
+    /// Plans how a function's paths are numbered and counted.
     ///
-    /// # Errors
-    /// The kind's input belongs to a different function.
+    /// # Errors The experiment's input belongs to a different function.
     fn plan(&self, unit: &Unit, _name: &str, cfg: &FunctionCfg, frequencies: &Frequencies) -> Result<Plan, InstrumentError> {
         Ok(unit.plan_all_paths(cfg, frequencies))
     }
 
-    /// Plans a function again if the kind's input determines its paths.
+    /// Replaces a function's plan, for kinds of observation whose input determines which paths are counted.
     ///
-    /// # Errors
-    /// The kind's input belongs to a different function, or the numbering is wrong.
+    /// # Errors The experiment's input belongs to a different function, or its numbering is wrong.
     fn plan_again(
         &mut self,
         _unit: &mut Unit,
@@ -139,28 +135,28 @@ pub trait Observer {
         (unit.thread_counters(planned, location), unit.in_array_or_table(planned))
     }
 
-    /// Called after a function's probes were inserted.
+    /// Called after a function's probes have been inserted.
     fn inserted(&mut self, _planned: &PlannedFunction, _base: Value, _at_end: PathEndAction, _location: Option<DebugLocation>) {}
 
     fn insert(&mut self, unit: &Unit, planned: &mut PlannedFunction) {
         insert_probes(self.as_dyn(), unit, planned);
     }
 
-    /// Called after all functions, to define the symbols that their code refers to.
+    /// Called after all functions have been instrumented, to define the symbols to which their code refers.
     fn define(&self, _unit: &Unit) {}
 
     fn remove_unused(&self, _unit: &Unit) {}
 
-    /// Returns the data that convert the unit's path counts into LLVM's edge profile or coverage, if the unit was built for that.
+    /// Returns the data by which path counts are converted into LLVM's edge profile or coverage; `None` if the unit was not built for that.
     fn edge_profile(&mut self) -> Option<EdgeProfile> {
         None
     }
 
-    /// Returns `self` for functions that take a trait object.
+    /// Returns `self` as a trait object, which default methods cannot do themselves.
     fn as_dyn(&mut self) -> &mut dyn Observer;
 }
 
-/// Runs the passes on a function's program, and inserts its probes.
+/// Runs the passes on a function's probe program, and inserts the probes into its code.
 fn insert_probes(observer: &mut dyn Observer, unit: &Unit, planned: &mut PlannedFunction) {
     let passes = observer.passes(unit, planned);
     let PlannedFunction { function, cfg, program, frequencies, .. } = &mut *planned;
@@ -202,7 +198,7 @@ pub fn plan_function(unit: &mut Unit, observer: &mut dyn Observer, function: Val
     Ok(planned)
 }
 
-/// Returns the functions to observe, and the other functions with the reasons.
+/// Returns the functions to observe, and the functions that are skipped with the reasons.
 pub fn choose_functions(unit: &mut Unit, observer: &dyn Observer) -> (Vec<Value>, Vec<Skipped>) {
     let (described, mut skipped) = choose(unit.module);
     let mut chosen = Vec::new();

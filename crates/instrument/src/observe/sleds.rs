@@ -1,4 +1,4 @@
-//! Witness sleds: eight bytes at the start of each block that do nothing until a collector of traces writes a jump there.
+//! Inserts sleds for tracing: eight bytes at the start of each block that do nothing until a trace collector writes a jump there.
 //!
 //! A sled is an instruction that no compiler emits ([`SLED`]), so collectors find it in machine code without a table, even in stripped
 //! programs. It is inline assembly that clobbers memory, so code generation moves no memory access across it: if an access faults, its

@@ -1,4 +1,5 @@
-//! The sequence of paths and calls: an event at function entry, where paths end, and at calls ([`crate::stream`]).
+//! Records the sequence of paths and calls: the program writes an event at function entry, where paths end, and at calls
+//! ([`crate::stream`]).
 
 use super::{Observer, interesting};
 use crate::describe::FunctionCfg;
@@ -21,7 +22,8 @@ use trodden_unit::BlockKind;
 
 pub struct PathStream {
     streams: Streams,
-    /// Finds the calls that may not return or that have an event. The event before a function's entry identifies the call site.
+    /// Finds the calls that get an event: those that may not return, and those of functions of this unit. The event before a function's
+    /// entry tells where it was called.
     no_return: NoReturnAnalysis,
 }
 
@@ -42,7 +44,7 @@ impl Observer for PathStream {
         interesting::interesting_of(unit, name, cfg).map(|known| known.edges.as_slice())
     }
 
-    /// A stream has all paths of the observed functions, and an event at each of their calls.
+    /// Plans events at all calls, in addition to those at the ends of paths.
     fn plan_again(
         &mut self,
         unit: &mut Unit,
@@ -90,7 +92,8 @@ impl Observer for PathStream {
     }
 }
 
-/// Plans the program that writes a function's events. Its graph has additional edges for calls, but the same cuts.
+/// Plans the probe program that writes a function's events. Compared with the counting program, its graph has additional edges for calls,
+/// but paths are cut at the same edges.
 fn plan_events(unit: &Unit, own: PlannedFunction, cfg: FunctionCfg) -> Result<PlannedFunction, InstrumentError> {
     let extra_edges = cfg.extra_edges(&own.cfg);
     if extra_edges.is_empty() && cfg.blocks == own.cfg.blocks {

@@ -1,10 +1,11 @@
-//! Bitmaps of test vectors, with which clang measures MC/DC (`-fcoverage-mcdc`). They are removed like counters.
+//! Removes the bitmaps by which clang measures MC/DC coverage (`-fcoverage-mcdc`), as counters are removed.
 //!
-//! A decision has one bit per vector of outcomes. At the decision's end the bit is set (`atomicrmw or`), unless a preceding load shows that
-//! it is set already. Here each bit becomes a counter, after the function's other counters, and the checks are removed. If the vector is
-//! constant at its update, paths determine the counter. A computed vector (of an optimised decision without branches, or held in a
-//! variable) is counted: bit `b` of the byte at offset `d` from the unit's counters is counted in word `first + 8 d + b`. This does not
-//! depend on the function, since the optimiser may have merged decisions of different functions.
+//! A decision has one bit for each combination of its conditions' outcomes (a test vector). At the decision's end the bit is set
+//! (`atomicrmw or`), unless a preceding load shows that it is set already. Here each bit becomes a counter, after the function's other
+//! counters, and the checks are removed. If the vector is constant at its update, paths determine the counter. A computed vector (of an
+//! optimised decision without branches, or held in a variable) is counted: bit `b` of the byte at offset `d` from the unit's counters is
+//! counted in word `first + 8 d + b`. This does not depend on the function, since the optimiser may have merged decisions of different
+//! functions.
 
 use super::llvm_profile::fixed_element;
 use super::{PlaceholderError, passes_address_on, unknown_use};
@@ -18,7 +19,7 @@ use llvm_sys::LLVMOpcode;
 #[derive(Default)]
 pub struct Uses {
     pub updates: IndexSet<Value>,
-    /// Loads that check whether bits are set.
+    /// Loads by which the code checks whether bits are already set.
     loads: IndexSet<Value>,
 }
 
@@ -47,25 +48,26 @@ impl Uses {
     }
 }
 
-/// Returns true if an instruction sets bits of a bitmap and its result is unused.
+/// Returns true if an instruction sets bits of the bitmap at `address` without using the old value.
 fn is_update(user: Value, address: Value) -> bool {
     user.atomic_operation() == Some(LLVMAtomicRMWBinOpOr) && user.operand(0) == address && user.is_unused()
 }
 
-/// Replaces an instruction by a constant, and folds the users that become constant.
+/// Replaces an instruction by a constant, and does the same with all users that thereby become constant.
 fn fold(module: Module, value: Value, constant: u64) {
     let branches: IndexSet<Value> = value.users().filter(|user| is_branch(*user)).collect();
     branches.into_iter().for_each(|branch| fold_branch(module, branch, constant != 0));
-    // The users are searched anew each time, because folding one user may delete another.
+    // Search the users again each time, because folding one user may delete another.
     while let Some((user, constant)) = value.users().find_map(|user| Some((user, result(user, value, constant)?))) {
         fold(module, user, constant);
     }
     value.replace_uses(value.kind().unsigned(constant));
-    // SAFETY: it has no users, and callers do not use it afterwards.
+    // SAFETY: the instruction has no users left, and callers do not use it afterwards.
     unsafe { value.erase() };
 }
 
-/// Returns the result of an instruction with one constant operand; `None` unless it is part of a check.
+/// Returns the result of an instruction one of whose operands, `of`, is a constant; `None` unless the instruction is part of a check of
+/// bits.
 fn result(user: Value, of: Value, constant: u64) -> Option<u64> {
     if !user.is_instruction() {
         return None;
@@ -76,7 +78,7 @@ fn result(user: Value, of: Value, constant: u64) -> Option<u64> {
         (LLVMOpcode::LLVMLShr | LLVMOpcode::LLVMTrunc | LLVMOpcode::LLVMZExt, 0) if user.operand(0) == of => Some(0),
         (LLVMOpcode::LLVMXor, 0 | 1) if user.integer_width() == Some(1) && other().as_integer().is_some() => Some(1 - constant),
         (LLVMOpcode::LLVMICmp, 0) => {
-            // The other operand is 0, or a bit.
+            // The other operand is either 0 or a single bit.
             let equal = other().as_integer() == Some(0);
             match user.integer_predicate()? {
                 LLVMIntEQ => Some(u64::from(equal)),
@@ -97,21 +99,22 @@ fn fold_branch(module: Module, branch: Value, condition: bool) {
     let (block, successors) = (branch.block(), branch.successors());
     let (live, dead): (Block, Block) = if condition { (successors[0], successors[1]) } else { (successors[1], successors[0]) };
     Builder::before(module, branch, branch.location()).jump(live);
-    // SAFETY: the block has its new terminator, and the caller continues with other users.
+    // SAFETY: the block has its new terminator, and the caller goes on with other users.
     unsafe { branch.erase() };
     if live != dead {
         phis::rebuild(module, dead, |old| old.into_iter().filter(|(_, from)| *from != block).collect());
     }
 }
 
-/// Returns the bitmap and the bits that an update sets, if both are constant.
+/// Returns the bitmap and the numbers of the bits that an update sets, if both are constant.
 pub fn fixed_bits(update: Value) -> Option<(Value, Vec<u32>)> {
     let mask = update.operand(1).as_integer()? as u8;
     let (bitmap, byte) = fixed_element(update.operand(0), 1)?;
     Some((bitmap, (0..8).filter(|bit| mask >> bit & 1 == 1).map(|bit| byte * 8 + bit).collect()))
 }
 
-/// Emits the index of the word that counts a computed bit. Addresses of bitmaps are relative to the unit's counters.
+/// Emits the index of the counter for a bit that is computed at run time. Addresses of bitmaps have become offsets from the unit's
+/// counters.
 pub fn computed_word(builder: &Builder, update: Value, counters: Value, first: u64) -> Value {
     let byte = builder.subtract(builder.pointer_to_int(update.operand(0)), builder.pointer_to_int(counters));
     let of_byte = builder.multiply(byte, builder.constant(8));

@@ -1,4 +1,4 @@
-//! LLVM's profile tables in a module: reading and removing them.
+//! Reads and removes the tables that LLVM's instrumentation adds to a module.
 //!
 //! The layout is that of `InstrProfData.inc` of LLVM 22, raw format 10. A function with counters has two private globals: `__profc_*`, the
 //! array of counters, and `__profd_*`, a structure with hashes of its name and graph, and the position and number of its counters. All
@@ -19,7 +19,7 @@ const COUNTER_COUNT: u32 = 6;
 const VALUE_SITES: u32 = 7;
 const BITMAP: u32 = 3;
 const BITMAP_BYTES: u32 = 8;
-/// Prefix of function records in the coverage mapping, and indices of their fields.
+/// Prefix of the names of function records in the coverage mapping, and the indices of their fields.
 const RECORD: &str = "__covrec_";
 const RECORD_NAME: u32 = 0;
 const RECORD_HASH: u32 = 2;
@@ -31,13 +31,13 @@ pub struct CounterTable {
     pub data: Value,
     /// The array `__profc_*`.
     pub counters: Value,
-    /// The bitmap `__profbm_*` of its decisions, if it has one.
+    /// The bitmap `__profbm_*` for the function's decisions, if it has one.
     pub bitmap: Option<Value>,
     pub function: ProfiledFunction,
 }
 
 pub struct ProfileTables {
-    /// Version and flags; 0 if missing, as in units whose counters a front end inserted.
+    /// Version and flags of the profile format; 0 if missing, as in units whose counters were inserted by a front end.
     pub version: u64,
     pub names: Vec<String>,
     pub functions: Vec<CounterTable>,
@@ -63,7 +63,7 @@ pub fn read(module: Module) -> Result<ProfileTables, PlaceholderError> {
 fn table(global: Value, data: Value) -> Option<CounterTable> {
     let field = |at: u32| data.operand_if_any(at);
     let number = |at: u32| field(at)?.as_integer();
-    // Counters and bitmap are given as distances from the structure.
+    // The structure contains the distances from itself to the counters and the bitmap.
     let distant = |at: u32, prefix: &str| field(at)?.operand_if_any(0)?.operand_if_any(0).filter(|c| c.name().starts_with(prefix));
     let counters = distant(COUNTERS, "__profc_")?;
     let bitmap = distant(BITMAP, "__profbm_");
@@ -79,8 +79,8 @@ fn table(global: Value, data: Value) -> Option<CounterTable> {
     Some(CounterTable { data: global, counters, bitmap, function })
 }
 
-/// Parses names from chunks, each of which has a size (LEB128), a compressed size (0 if uncompressed) and names. `None` if a chunk is
-/// compressed or malformed.
+/// Parses function names from chunks, each of which has a size (LEB128), a compressed size (0 if uncompressed) and names. Returns `None` if
+/// a chunk is compressed or malformed.
 fn names_in(mut bytes: &[u8]) -> Option<Vec<String>> {
     let mut names = Vec::new();
     while !bytes.is_empty() {
@@ -104,13 +104,13 @@ fn leb128(bytes: &[u8]) -> Option<(usize, &[u8])> {
 /// What to do with the tables by which `llvm-cov` maps counters to source regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CoverageTables {
-    /// Keep them, with the names of functions. No code refers to them.
+    /// Keep these tables, and the names of functions. No code refers to them.
     Kept,
     Removed,
 }
 
-/// Removes all tables except the counters and, if `mapping` says so, the coverage mapping. Remaining references to a table in
-/// `replacements` become the table's number, as an address.
+/// Removes all profile tables except the counters and, if `mapping` says so, the coverage mapping. Remaining references to a table in
+/// `replacements` become the given number, as an address.
 pub fn remove_tables(module: Module, replacements: &[(Value, u64)], mapping: CoverageTables) {
     let is_kept = |name: &str| mapping == CoverageTables::Kept && is_mapping(name);
     let mut doomed: IndexSet<Value> =
@@ -119,16 +119,17 @@ pub fn remove_tables(module: Module, replacements: &[(Value, u64)], mapping: Cov
     remove_from_used_lists(module, &doomed);
     for &(table, number) in replacements {
         let address = table.kind().pointer_from(module.constant(number as i64));
-        // SAFETY: handles are kept to instructions and globals only.
+        // SAFETY: only handles to instructions and globals are used after this, not to constants.
         unsafe { table.replace_constant(address) };
     }
     for global in doomed {
-        // SAFETY: handles to the tables end with `doomed` and `replacements`, and none is kept to a constant that contains an address.
+        // SAFETY: nothing uses the handles in `doomed` and `replacements` after this, and no handle to a constant that contains such an
+        // address is kept.
         unsafe { remove(global) };
     }
 }
 
-/// Returns records that declare a function as not executed although a different record has the function's counters.
+/// Returns coverage records that declare a function as never executed although another record has counters for the function.
 ///
 /// rustc writes such a record (with hash 0) in the crate that defines the function, if all its uses were inlined into other crates. LLVM's
 /// tools use the first record of a name, and would report 0 executions of a function that ran.
@@ -144,11 +145,11 @@ fn superseded_records(module: Module) -> Vec<Value> {
     records.into_iter().filter(|(_, name, hash)| *hash == 0 && counted.contains(name)).map(|(record, ..)| record).collect()
 }
 
-/// Returns all calls that record values (the target of an indirect call, a size). An `invoke` among them is replaced by a call.
+/// Returns all calls by which LLVM records values (the target of an indirect call, a size). An `invoke` among them is replaced by a call.
 pub fn value_notes(module: Module) -> Vec<Value> {
     let mut notes = Vec::new();
     for function in module.functions().filter(|f| f.name().starts_with("__llvm_profile_instrument_")).collect::<Vec<_>>() {
-        // The analysis of calls that may not return then exempts these calls.
+        // With these attributes, the calls are not treated as calls that may not return.
         for attribute in ["nounwind", "willreturn"] {
             function.add_attribute(module.context(), attribute);
         }
@@ -159,7 +160,7 @@ pub fn value_notes(module: Module) -> Vec<Value> {
     notes
 }
 
-/// Replaces an `invoke` by a call and an empty `invoke`.
+/// Replaces an `invoke` by a call, followed by an `invoke` that does nothing. Returns the call.
 fn call_of_invoke(module: Module, invoke: Value) -> Value {
     let builder = Builder::before(module, invoke, invoke.location());
     let kind = invoke.called_type();
@@ -170,17 +171,16 @@ fn call_of_invoke(module: Module, invoke: Value) -> Value {
     call
 }
 
-/// Inserts an `invoke` of `llvm.donothing` with the same destinations before an `invoke`.
+/// Inserts an `invoke` of `llvm.donothing` before an `invoke`, with the same destinations.
 fn insert_empty_invoke(module: Module, invoke: Value) {
     let nothing = module.intrinsic("llvm.donothing", &[]);
     let builder = Builder::before(module, invoke, invoke.location());
     builder.invoke(nothing, &[], invoke.normal_destination(), invoke.unwind_destination());
 }
 
-/// Deletes a global, replacing its remaining uses by null.
+/// Deletes a global, after replacing its remaining uses by null.
 ///
-/// # Safety
-/// No handle to the global, or to a constant that contains its address, is used afterwards.
+/// # Safety No handle to the global, or to a constant that contains its address, may be used afterwards.
 pub unsafe fn remove(global: Value) {
     // SAFETY: the caller keeps no handle to the global or to a constant with its address. After the replacement, nothing uses the global.
     unsafe {
@@ -204,11 +204,10 @@ fn globals(module: Module) -> impl Iterator<Item = Value> {
 
 /// Deletes a global, and removes it from LLVM's lists of used globals.
 ///
-/// # Safety
-/// As for [`remove`].
+/// # Safety No handle to the global, or to a constant that contains its address, may be used afterwards.
 pub unsafe fn delete_used(module: Module, global: Value) {
     remove_from_used_lists(module, &IndexSet::from([global]));
-    // SAFETY: the condition of this function is that of `remove`.
+    // SAFETY: this function requires of its caller what `remove` requires.
     unsafe { remove(global) };
 }
 
@@ -216,7 +215,7 @@ fn remove_from_used_lists(module: Module, doomed: &IndexSet<Value>) {
     ["llvm.used", "llvm.compiler.used"].iter().for_each(|list| remove_from_list(module, list, doomed));
 }
 
-/// Rebuilds one of LLVM's lists of used globals without the doomed ones.
+/// Rebuilds one of LLVM's lists of used globals without the ones that will be deleted.
 fn remove_from_list(module: Module, list: &str, doomed: &IndexSet<Value>) {
     let Some(old) = module.global(list) else { return };
     let Some(content) = old.initializer() else { return };
@@ -237,7 +236,7 @@ fn remove_from_list(module: Module, list: &str, doomed: &IndexSet<Value>) {
     new.set_section(c"llvm.metadata");
 }
 
-/// If an address is a constant element of an array with elements of `bytes` bytes, returns the array and the index.
+/// Returns the array and the index, if an address is that of a constant element of an array. Elements have `bytes` bytes.
 pub fn fixed_element(address: Value, bytes: i64) -> Option<(Value, u32)> {
     if address.is_global_variable() {
         return Some((address, 0));

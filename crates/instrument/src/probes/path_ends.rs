@@ -1,4 +1,4 @@
-//! The code at the end of a path, for each way of counting ([`PathEndAction`]).
+//! Emits the code at the end of a path, for each way of counting ([`PathEndAction`]).
 
 use super::{ProbeCode, RegisterValue};
 use crate::counting::Lookup;
@@ -9,7 +9,7 @@ use crate::path_end::PathEndAction;
 use crate::segments::SegmentCode;
 
 impl ProbeCode<'_> {
-    /// Emits `count[register + increment] += by`, by the counting method of the instrumented function.
+    /// Emits `count[register + increment] += by`, in the way in which this function counts.
     pub(super) fn count(&self, builder: &Builder, register: RegisterValue, increment: i64, by: Value) {
         match self.counters.at_end {
             PathEndAction::Word | PathEndAction::Stream(_) | PathEndAction::Part(_) => {
@@ -33,7 +33,7 @@ impl ProbeCode<'_> {
         }
     }
 
-    /// Counts the path whose cells are at address `path`. If the path ends here, adds its events.
+    /// Emits the count of the path with the cells at address `path`. If the path ends here, also adds its events.
     fn charge_and_count(&self, events: EventActivation, builder: &Builder, path: Value, by: Value) {
         if self.path_ends {
             events.end(builder, path);
@@ -41,8 +41,8 @@ impl ProbeCode<'_> {
         self.counters.add(builder, path, by);
     }
 
-    /// Increments the word of an interesting path, or the word that all other paths share. If events are summed and the path ends here,
-    /// adds its events.
+    /// Emits the count of a path: in its own word if it is interesting, otherwise in the word that all other paths share. If events are
+    /// summed and the path ends here, also adds its events.
     fn count_word(&self, (words, events): (Words, Option<EventActivation>), builder: &Builder, register: RegisterValue, by: Value) {
         let (module, counters) = (builder.module, &self.counters);
         let cells = events.map_or(module.i64(), |events| events.cells);
@@ -62,7 +62,8 @@ impl ProbeCode<'_> {
         }
     }
 
-    /// Passes a path's context on, and counts the segment that ends with it.
+    /// Emits the code at the end of a path that is part of a segment: computes the context for what follows, and counts the segment if one
+    /// ends here.
     fn count_segment(&self, segments: SegmentCode, builder: &Builder, register: RegisterValue) {
         let known = if let RegisterValue::Constant(known) = register { Some(known) } else { None };
         let word = segments.path_ends(builder, (self.edge, self.location), (known, self.value(register)), self.counters.base);

@@ -1,4 +1,5 @@
-//! Passes a context from a caller to a callee in any unit, through a thread-local word that only this call of this callee can read.
+//! Passes a context (a number that stands for the caller's path) to a callee in any unit, through a thread-local word that only this call
+//! of this callee can read.
 //!
 //! The word may be stale: the callee may be replaced by a wrapper or left before its first instruction, or a signal handler may run between
 //! store and entry. So the word is `(stack pointer at the call << 17) ^ tag of the callee ^ context`. The callee removes its tag and the
@@ -13,16 +14,16 @@ use crate::no_return::returns_twice;
 use llvm_sys::{LLVMIntPredicate, LLVMOpcode, LLVMTailCallKind, LLVMTypeKind};
 use trodden_unit::Identity;
 
-/// Number of bits by which the stack pointer is shifted.
+/// Number of bits by which the stack pointer is shifted in a word.
 const SHIFT: u64 = 17;
-/// Maximum number of contexts of a function that a word can represent.
+/// Maximum number of contexts of a function that fit into a word.
 pub const MAX_CONTEXTS: u64 = (1 << (SHIFT + 4)) - 1;
 
-/// The thread-local words of [`trodden_wire::CONTEXT_SYMBOL`].
+/// Address of the thread-local words through which contexts are passed, [`trodden_wire::CONTEXT_SYMBOL`].
 #[derive(Clone, Copy)]
 pub struct ContextWords(pub Value);
 
-/// Tags of the functions of one set.
+/// The tags of the functions in one set of segments, by which a callee recognises contexts meant for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Tags(pub Identity);
 
@@ -33,19 +34,19 @@ impl Tags {
     }
 }
 
-/// The words of a thread, by index.
+/// Names of a thread's words, by index.
 #[derive(Clone, Copy)]
 enum Word {
     Call,
-    /// For a callee that is reached by a jump (a tail call) and thus has its caller's return address.
+    /// For a callee that is reached by a jump, because of a tail call, and so has its caller's return address.
     Jump,
-    /// The previous value of `Call`, which the callee restores. So a signal handler that passes contexts leaves the interrupted caller's
-    /// word intact, unless handlers nest within these few instructions.
+    /// The previous value of `Call`, which the callee restores. So a signal handler that itself passes contexts leaves the interrupted
+    /// caller's word intact, unless handlers nest within these few instructions.
     Before,
 }
 
 impl ContextWords {
-    /// Stores a context for the callee of a call. `mark` is the callee's tag xor its context.
+    /// Emits code that stores a context for the callee of a call. `mark` is the callee's tag xor its context.
     pub fn pass(self, builder: &Builder, call: Value, mark: Value) {
         let module = builder.module;
         let pointer = builder.shift_left(stack_pointer(builder), builder.constant(SHIFT));
@@ -58,8 +59,8 @@ impl ContextWords {
         self.store(builder, Word::Call, builder.xor(pointer, mark));
     }
 
-    /// Returns the word for a call that may become a jump, or whose stack arguments may be pushed below the stack pointer that was read, as
-    /// in frames of variable size; `None` for other calls.
+    /// Returns the value of `Word::Jump` for a call that may become a jump, or whose stack arguments may be pushed below the stack pointer
+    /// as it was read, as in frames of variable size; `None` for other calls.
     fn jump(self, builder: &Builder, call: Value, pushed: u64, (pointer, mark): (Value, Value)) -> Option<Value> {
         let other = if is_must_tail(call) || pushed == 0 && may_become_jump(call) {
             builder.shift_left(pointer_at_call(builder), builder.constant(SHIFT))
@@ -74,7 +75,8 @@ impl ContextWords {
         Some(builder.xor(other, mark))
     }
 
-    /// Emits code that reads the context at a function's entry and clears the words. The context is 0 if the words are not for this call.
+    /// Emits code at a function's entry that reads its context and clears the words. The context is 0 if the words were not stored for this
+    /// call.
     pub fn take(self, builder: &Builder, tag: u64, contexts: u64) -> Value {
         let (zero, max) = (builder.constant(0), builder.constant(contexts.min(MAX_CONTEXTS)));
         let own = builder.xor(builder.shift_left(pointer_at_call(builder), builder.constant(SHIFT)), builder.constant(tag));
@@ -82,14 +84,16 @@ impl ContextWords {
         let [by_call, by_jump] = [call, jump].map(|word| builder.xor(word, own));
         let [is_called, is_jumped_to] = [by_call, by_jump].map(|c| builder.compare(LLVMIntPredicate::LLVMIntULE, c, max));
         let is_passed = builder.or(is_called, is_jumped_to);
-        // If both words are equal, a signal handler that ran before this entry has saved the word of this call, and the older word is lost.
+        // If both words are equal, a signal handler that ran before this entry has saved the word of this very call, and the word before it
+        // is lost.
         let restored = builder.select(builder.equal(before, call), zero, before);
         self.store(builder, Word::Call, builder.select(is_passed, restored, call));
         self.store(builder, Word::Jump, builder.select(is_passed, zero, jump));
         builder.select(is_called, by_call, builder.select(is_jumped_to, by_jump, zero))
     }
 
-    /// Clears the words after each call that returns twice: code that then called `longjmp` may have set a word that no callee read.
+    /// Emits code that clears the words after each call that returns twice: code that then called `longjmp` may have stored a word that no
+    /// callee has read.
     pub fn clear_where_calls_return_twice(self, module: Module) {
         let calls: Vec<Value> = module.functions().flat_map(Value::blocks).flat_map(Block::instructions).collect();
         for call in calls.into_iter().filter(|call| call.is(LLVMOpcode::LLVMCall) && returns_twice(*call) && !is_must_tail(*call)) {
@@ -118,14 +122,14 @@ impl ContextWords {
     }
 }
 
-/// Emits code that reads the stack pointer. It is read by an intrinsic, so that code generation completes the frame first.
+/// Emits code that reads the stack pointer. LLVM completes the stack frame before this intrinsic.
 fn stack_pointer(builder: &Builder) -> Value {
     let (module, context) = (builder.module, builder.module.context());
     let register = context.as_value(context.metadata_node(&[context.metadata_string(b"rsp")]));
     builder.call(module.intrinsic("llvm.read_volatile_register", &[module.i64()]), &[register])
 }
 
-/// Returns the value of the stack pointer at the call of the current function.
+/// Emits code that computes the stack pointer at the moment when the current function was called, before the return address was pushed.
 fn pointer_at_call(builder: &Builder) -> Value {
     let module = builder.module;
     let pointer = module.pointer();
@@ -133,7 +137,7 @@ fn pointer_at_call(builder: &Builder) -> Value {
     builder.add(builder.pointer_to_int(address), builder.constant(8))
 }
 
-/// Returns true if code generation may turn a call into a jump: it is in tail position, or followed by a block that only returns.
+/// Returns true if LLVM may turn a call into a jump: it is in tail position, or followed by a block that only returns.
 fn may_become_jump(call: Value) -> bool {
     let leads_to_return = |mut at: Option<Value>| {
         for _ in 0..64 {
@@ -172,7 +176,7 @@ fn stack_arguments(module: Module, call: Value) -> u64 {
     arguments.bytes.next_multiple_of(16)
 }
 
-/// Numbers of registers left for arguments, and size in bytes of the arguments in memory.
+/// The registers that are left for further arguments, by kind, and the size in bytes of the arguments on the stack so far.
 struct Arguments {
     integers: u64,
     vectors: u64,

@@ -1,4 +1,4 @@
-//! Where each function counts, and its entry in the unit's map.
+//! Chooses where each function counts, and builds its entry in the unit's map.
 
 use super::Unit;
 use super::planning::is_local;
@@ -78,7 +78,7 @@ impl Unit {
         }
     }
 
-    /// Returns how a function counts at a path's end if each path has its own count, in an array or a table.
+    /// Returns how to count at a path's end if each path has its own count, in an array or a hash table.
     pub fn in_array_or_table(&self, planned: &PlannedFunction) -> PathEndAction<'static> {
         if self.is_in_table(planned) { PathEndAction::Table(self.table()) } else { PathEndAction::Word }
     }
@@ -96,7 +96,8 @@ impl Unit {
         Counters { atomic, flushing: Flushing::Branch, at_end, ..Counters::own(base, self.map.counters) }
     }
 
-    /// Emits, at a function's entry, the address of the thread's counters. Unoptimised code gets it by a call, which keeps it short.
+    /// Emits, at a function's entry, the address of the thread's counters. Unoptimised code calls a helper function for this, which keeps
+    /// it short.
     pub fn thread_counters(&self, planned: &PlannedFunction, location: Option<DebugLocation>) -> Value {
         match unoptimised::is_unoptimised(planned.function) {
             true => unoptimised::thread_counters(self.module, planned.function, location),
@@ -109,7 +110,7 @@ impl Unit {
     }
 }
 
-/// Describes the words of a function that counts further events in addition to its paths.
+/// Describes the words of a function whose graph has further events in addition to its paths.
 fn event_words(planned: &PlannedFunction, counted: &CountedPaths, first_word: u64) -> EventWords {
     let NumberedPaths { dag, numbering } = planned.program.paths();
     let blocks = (0..).map(Node).zip(planned.cfg.blocks.iter().zip(&counted.blocks));
