@@ -19,13 +19,13 @@ pub struct RaisedLimit {
 
 /// Maximum number of predecessors into which LLVM duplicates a block that ends with an indirect branch. It is raised to the sample tier's
 /// own limit, `dispatch::MAX_COPIED_LANDINGS`. The limit only matters if values are merged at such branches.
-pub static DUPLICATED_BRANCHES: RaisedLimit =
+pub static BRANCH_DUPLICATION_LIMIT: RaisedLimit =
     RaisedLimit { name: "tail-dup-pred-size", raised: c"-tail-dup-pred-size=128", once: Once::new() };
 
 /// Maximum number of attempts to coalesce a value that has more than a hundred definitions with other values, which saves moves. With the
 /// default, each instruction of an interpreter moves its values before it jumps (8 % of all instructions in one program). The default is
 /// meant to limit compile time, but raising it had no measurable effect on that.
-pub static COALESCED_VALUES: RaisedLimit =
+pub static COALESCING_LIMIT: RaisedLimit =
     RaisedLimit { name: "large-interval-freq-threshold", raised: c"-large-interval-freq-threshold=100000000", once: Once::new() };
 
 impl RaisedLimit {

@@ -15,8 +15,8 @@ use llvm_sys::LLVMIntPredicate;
 use trodden_unit::CountTable;
 
 /// Fibonacci hashing of path numbers: 2^64 divided by the golden ratio.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-const WORD: i64 = 8;
+const HASH_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+const WORD_BYTES: i64 = 8;
 
 /// Maximum number of cells probed for a path, which limits the cost of a full table. With 256, one of three programs executes 4.6 % more
 /// instructions; with 4, 0.6 % fewer (docs/benchmarks/constants.md).
@@ -33,7 +33,7 @@ const PLACEHOLDER: &str = "__trodden_place_of_a_count";
 /// on paths that are not counted.
 const JUMP_TO_COUNT: &str = "leaq 1f(%rip), %r11\n\tjmp ${1:P}\n1:";
 /// Operands of [`JUMP_TO_COUNT`] (address of the counter, address of the runtime's function) and the registers that it clobbers.
-const JUMP_REGISTERS: &str = "{rdi},i,~{r10},~{r11},~{flags},~{fpsr},~{dirflag}";
+const JUMP_OPERANDS: &str = "{rdi},i,~{r10},~{r11},~{flags},~{fpsr},~{dirflag}";
 
 /// Where a function's counters are, and how the emitted code increments them.
 #[derive(Clone, Copy)]
@@ -59,14 +59,14 @@ pub enum Flushing {
 
 impl Counters<'_> {
     /// Returns counters in an array that only the current thread writes.
-    pub fn own(base: Value, first: u64) -> Self {
+    pub fn of_thread(base: Value, first: u64) -> Self {
         Counters { base, first, atomic: false, flushing: Flushing::Branchless, at_end: PathEndAction::Word }
     }
 
     /// Returns true if the count of a frequent path may be emitted separately, because it is a plain addition to a word that only one
     /// thread writes.
-    pub fn may_count_split(&self) -> bool {
-        self.at_end.may_count_split() && !self.atomic
+    pub fn may_count_separately(&self) -> bool {
+        self.at_end.may_count_separately() && !self.atomic
     }
 
     pub fn add(&self, builder: &Builder, address: Value, by: Value) {
@@ -120,14 +120,14 @@ impl DeferredCount {
     }
 }
 
-pub fn emit_deferred(module: Module, counters: Counters, waiting: &[DeferredCount], location: Option<DebugLocation>) {
+pub fn emit_deferred_counts(module: Module, counters: Counters, waiting: &[DeferredCount], location: Option<DebugLocation>) {
     for count in waiting {
         let block = count.place.block();
         let rest = move_rest_to_new_block(module, count.place);
         // SAFETY: each deferred count has its own placeholder, and the code below refers to blocks only.
         unsafe { count.place.erase() };
         let emitter = CountEmitter { module, counters, count: *count, location, rest };
-        for (start, path) in emitter.split(block) {
+        for (start, path) in emitter.split_by_path(block) {
             CountEmitter { count: DeferredCount { path, ..*count }, ..emitter }.emit(start);
         }
         emitter.update_register();
@@ -159,7 +159,7 @@ impl CountEmitter<'_> {
 
     /// Returns the blocks in which the count is emitted, each with its path. A dominant path gets its own block, unless it is accumulated
     /// in a register.
-    fn split(&self, block: Block) -> Vec<(Block, Value)> {
+    fn split_by_path(&self, block: Block) -> Vec<(Block, Value)> {
         let path = self.count.path;
         let Some(DominantPath { holds, number, in_register }) = self.count.dominant else { return vec![(block, path)] };
         let [same, other] = [(); 2].map(|()| new_block_after(self.module, self.rest));
@@ -198,7 +198,7 @@ impl CountEmitter<'_> {
     /// Looks the path up and counts it if it is unknown: inline if it has been counted before, otherwise by the runtime.
     fn count_if_unknown(&self, block: Block, unknown: UnknownPathCode) {
         let test = unknown.known.filter(|_| self.count.lookup == Lookup::Needed);
-        let count = test.map_or(block, |test| self.look_up(block, test));
+        let count = test.map_or(block, |test| self.emit_known_path_lookup(block, test));
         let i64 = self.module.i64();
         let own = |builder: &Builder, base: Value| {
             let own = builder.offset(i64, base, self.constant(self.counters.first));
@@ -223,8 +223,8 @@ impl CountEmitter<'_> {
 
         // The counter's address within the image is only needed here; computing it in a block that always runs would slow down counting.
         let builder = self.at_end(first);
-        jump_to_runtime(&builder, unknown, own(&builder, self.counters.base));
-        self.check_remaining(&builder, left, first, check);
+        emit_jump_to_runtime(&builder, unknown, own(&builder, self.counters.base));
+        self.emit_check_of_remaining(&builder, left, first, check);
 
         let builder = self.at_end(again);
         self.counters.add(&builder, copy, left);
@@ -246,7 +246,7 @@ impl CountEmitter<'_> {
 
     /// Emits the code after the runtime has counted one execution: if more are left, goes back to the check, which decides who counts the
     /// next one.
-    fn check_remaining(&self, builder: &Builder, left: Value, counted: Block, check: Block) {
+    fn emit_check_of_remaining(&self, builder: &Builder, left: Value, counted: Block, check: Block) {
         if left == self.constant(1) {
             builder.jump(self.rest);
             return;
@@ -261,7 +261,7 @@ impl CountEmitter<'_> {
     }
 
     /// Emits a branch to a new block if the path is unknown, and to the remaining code if it is known. Returns the new block.
-    fn look_up(&self, block: Block, test: KnownTest) -> Block {
+    fn emit_known_path_lookup(&self, block: Block, test: KnownTest) -> Block {
         let unknown = new_block_after(self.module, self.rest);
         let builder = self.at_end(block);
         let is_unknown = match test {
@@ -290,7 +290,7 @@ impl CountEmitter<'_> {
         let i64 = self.module.i64();
         let builder = self.at_end(block);
         let key = builder.add(self.count.path, self.constant(1));
-        let start = self.slot_of(&builder, table.slots);
+        let start = self.first_slot(&builder, table.slots);
         let cells = builder.offset(i64, self.counters.base, self.constant(table.first_word + 1));
         builder.jump(probe);
 
@@ -305,7 +305,7 @@ impl CountEmitter<'_> {
         mark_unlikely(self.module, builder.branch(self.is_zero(&builder, found), acquire, advance));
 
         let builder = self.at_end(acquire);
-        builder.branch(self.acquire(&builder, cell, key), hit, advance);
+        builder.branch(self.emit_cell_acquisition(&builder, cell, key), hit, advance);
 
         let builder = self.at_end(advance);
         let following = builder.add(slot, self.constant(1));
@@ -328,8 +328,8 @@ impl CountEmitter<'_> {
     }
 
     /// Returns the first slot to probe for a path.
-    fn slot_of(&self, builder: &Builder, slots: u64) -> Value {
-        let spread = builder.multiply(self.count.path, self.constant(SPREAD));
+    fn first_slot(&self, builder: &Builder, slots: u64) -> Value {
+        let spread = builder.multiply(self.count.path, self.constant(HASH_MULTIPLIER));
         let right = |value: Value, bits: u32| builder.shift_right(value, self.constant(bits.into()));
         match slots {
             1 => self.constant(0),
@@ -340,14 +340,14 @@ impl CountEmitter<'_> {
 
     /// Stores the key into a free cell atomically, because a signal handler or another thread may acquire the cell at the same time.
     /// Returns the condition that the cell has the key now.
-    fn acquire(&self, builder: &Builder, cell: Value, key: Value) -> Value {
-        let (before, done) = builder.atomic_exchange(cell, self.constant(0), key, WORD as u32);
+    fn emit_cell_acquisition(&self, builder: &Builder, cell: Value, key: Value) -> Value {
+        let (before, done) = builder.atomic_exchange(cell, self.constant(0), key, WORD_BYTES as u32);
         builder.or(done, builder.equal(before, key))
     }
 }
 
 /// Emits a jump to the runtime's counting function. `counter` is an address among the image's own counters, which the runtime translates
 /// into one of the calling thread's copy.
-fn jump_to_runtime(builder: &Builder, unknown: UnknownPathCode, counter: Value) {
-    builder.assembly(builder.module.void(), JUMP_TO_COUNT, JUMP_REGISTERS, &[counter, unknown.count]);
+fn emit_jump_to_runtime(builder: &Builder, unknown: UnknownPathCode, counter: Value) {
+    builder.assembly(builder.module.void(), JUMP_TO_COUNT, JUMP_OPERANDS, &[counter, unknown.count]);
 }

@@ -97,14 +97,14 @@ impl FunctionCfg {
             match block.terminator().opcode() {
                 LLVMOpcode::LLVMIndirectBr if dispatch.is_some() => described.add_jump_to_dispatch(from, dispatch.expect("checked"), block),
                 _ if next_continues => described.add_return_twice(from, block),
-                _ => described.add_flow(from, block, &number),
+                _ => described.add_successor_edges(from, block, &number),
             }
-            described.add_ends(from, exit, block, no_return);
+            described.add_exit_edges(from, exit, block, no_return);
         }
         if let Some(dispatch) = dispatch {
             described.add_jumps_from_dispatch(dispatch, function, &number);
         }
-        described.mark_cold(nodes.len());
+        described.mark_cold_edges(nodes.len());
         let DescribedEdges { edges, sites, hints, forced } = described;
         FunctionCfg {
             graph: FlowGraph::new(nodes.len(), edges).expect("successors are blocks of the function"),
@@ -112,7 +112,7 @@ impl FunctionCfg {
             blocks,
             reached,
             code: code::digest(&prepared.iter().map(|(b, _)| *b).collect::<Vec<_>>()),
-            calls: prepared.iter().zip(0..).flat_map(|((block, _), number)| calls::in_block(*block, Node(number))).collect(),
+            calls: prepared.iter().zip(0..).flat_map(|((block, _), number)| calls::callees_of_block(*block, Node(number))).collect(),
             sites,
             hints,
             forced,
@@ -162,10 +162,10 @@ impl DescribedEdges {
     }
 
     /// Adds one edge for each distinct successor of a terminator.
-    fn add_flow(&mut self, from: Node, block: Block, number: &HandleMap<Block, u32>) {
+    fn add_successor_edges(&mut self, from: Node, block: Block, number: &HandleMap<Block, u32>) {
         let terminator = block.terminator();
         let successors = terminator.successors();
-        let weights = weights::read(terminator).or_else(|| weights_by_trip_count(block, &successors));
+        let weights = weights::read_weights(terminator).or_else(|| weights_by_trip_count(block, &successors));
         let mut merged: Vec<(u32, Vec<usize>)> = Vec::new();
         for (index, to) in successors.iter().enumerate() {
             match merged.iter_mut().find(|(t, _)| *t == number[to]) {
@@ -195,18 +195,18 @@ impl DescribedEdges {
     }
 
     /// Adds the block's edges to the exit: one if a call may not return, and one if the block ends the function.
-    fn add_ends(&mut self, from: Node, exit: Node, block: Block, no_return: &NoReturnAnalysis) {
+    fn add_exit_edges(&mut self, from: Node, exit: Node, block: Block, no_return: &NoReturnAnalysis) {
         if let Some(&call) = reached_calls(block, no_return).first() {
             self.add(FlowEdge::new(from, exit, EdgeKind::Reach), EdgeSite::Before(call), Hint::Never);
         }
-        if let Some((kind, at)) = end_of(block) {
+        if let Some((kind, at)) = ending_of_block(block) {
             let hint = if kind == EdgeKind::NoReturn { Hint::Cold } else { Hint::None };
             self.add(FlowEdge::new(from, exit, kind), EdgeSite::Before(at), hint);
         }
     }
 
     /// Marks edges into blocks that never return as cold.
-    fn mark_cold(&mut self, blocks: usize) {
+    fn mark_cold_edges(&mut self, blocks: usize) {
         let never_return = self.edges.iter().filter(|e| matches!(e.kind, EdgeKind::NoReturn | EdgeKind::Resume));
         let cold = NodeSet::from_members(blocks + 1, never_return.map(|edge| edge.from));
         for (edge, hint) in self.edges.iter().zip(&mut self.hints) {
@@ -224,35 +224,35 @@ fn weights_by_trip_count(block: Block, successors: &[Block]) -> Option<Vec<f64>>
 }
 
 /// Returns how a block ends the function and the instruction before which the path ends; `None` if the block does not end the function.
-fn end_of(block: Block) -> Option<(EdgeKind, Value)> {
+fn ending_of_block(block: Block) -> Option<(EdgeKind, Value)> {
     let terminator = block.terminator();
     match terminator.opcode() {
         LLVMOpcode::LLVMRet => Some(return_end(terminator)),
         LLVMOpcode::LLVMResume => Some((EdgeKind::Resume, terminator)),
-        LLVMOpcode::LLVMUnreachable => Some((EdgeKind::NoReturn, last_call_before(terminator))),
+        LLVMOpcode::LLVMUnreachable => Some((EdgeKind::NoReturn, noreturn_call_before(terminator))),
         _ => None,
     }
 }
 
 /// Returns the call or terminator with which a block ends the function. Paths are counted before it.
 pub fn ending_call(block: Block) -> Option<Value> {
-    end_of(block).map(|(_, at)| at).or_else(|| tail_call_before_return(block))
+    ending_of_block(block).map(|(_, at)| at).or_else(|| tail_call_before_return(block))
 }
 
 pub fn calls_that_may_not_return(block: Block, no_return: &NoReturnAnalysis) -> Vec<Value> {
-    let suspicious = |i: &Value| i.is_call() && no_return.may_not_return(*i) && !has_return_edge(*i);
+    let suspicious = |i: &Value| i.is_call() && no_return.may_not_return(*i) && !has_return_twice_edge(*i);
     block.instructions().filter(suspicious).collect()
 }
 
 /// Returns true for a call that returns twice: the edge after it already ends the path.
-fn has_return_edge(call: Value) -> bool {
+fn has_return_twice_edge(call: Value) -> bool {
     call.is(LLVMOpcode::LLVMCall) && returns_twice(call)
 }
 
 pub fn only_returns(block: Block) -> bool {
     block.instructions().all(|i| match i.opcode() {
         LLVMOpcode::LLVMPHI | LLVMOpcode::LLVMRet => true,
-        LLVMOpcode::LLVMCall => is_placeholder(i),
+        LLVMOpcode::LLVMCall => emits_no_code(i),
         _ => false,
     })
 }
@@ -264,7 +264,7 @@ pub fn tail_call_before_return(block: Block) -> Option<Value> {
     if !jump.is(LLVMOpcode::LLVMBr) || !only_returns(to) {
         return None;
     }
-    let real = block.instructions().filter(|i| *i != jump && !(i.is(LLVMOpcode::LLVMCall) && is_placeholder(*i)));
+    let real = block.instructions().filter(|i| *i != jump && !(i.is(LLVMOpcode::LLVMCall) && emits_no_code(*i)));
     let call = real.last().filter(|i| is_tail_call(*i))?;
     let ret = to.terminator();
     let Some(phi) = ret.operands().next() else { return Some(call) };
@@ -282,7 +282,7 @@ fn return_end(terminator: Value) -> (EdgeKind, Value) {
             LLVMOpcode::LLVMRet => {}
             // A cast may follow a tail call.
             LLVMOpcode::LLVMBitCast => {}
-            LLVMOpcode::LLVMCall if is_placeholder(instruction) => {}
+            LLVMOpcode::LLVMCall if emits_no_code(instruction) => {}
             _ => last = None,
         }
     }
@@ -313,14 +313,14 @@ fn returns_value_of(terminator: Value, call: Value) -> bool {
 }
 
 /// Returns true for calls of intrinsics that emit no code.
-pub fn is_placeholder(call: Value) -> bool {
+pub fn emits_no_code(call: Value) -> bool {
     let names = ["llvm.lifetime.", "llvm.dbg.", "llvm.assume", "llvm.fake.use", "llvm.pseudoprobe", "llvm.invariant."];
     call.calls_intrinsic() && names.iter().any(|n| call.callee().name().starts_with(n))
 }
 
 /// Returns the `noreturn` call that makes the terminator unreachable, or the terminator if there is none.
-fn last_call_before(terminator: Value) -> Value {
-    let calls = terminator.block().instructions().filter(|i| i.is_call() && !is_placeholder(*i));
+fn noreturn_call_before(terminator: Value) -> Value {
+    let calls = terminator.block().instructions().filter(|i| i.is_call() && !emits_no_code(*i));
     calls.last().filter(|c| c.call_has_attribute("noreturn")).unwrap_or(terminator)
 }
 
@@ -335,11 +335,11 @@ fn describe_block(block: Block, kind: BlockKind, no_return: &NoReturnAnalysis, p
     let (mut at, mut reached) = (Vec::new(), Vec::new());
     let mut instructions = 0;
     for instruction in block.instructions().filter(|i| !i.is(LLVMOpcode::LLVMPHI)) {
-        if instruction.is(LLVMOpcode::LLVMCall) && is_placeholder(instruction) {
+        if instruction.is(LLVMOpcode::LLVMCall) && emits_no_code(instruction) {
             continue;
         }
         instructions += 1;
-        if let Some(position) = positions.of(instruction)
+        if let Some(position) = positions.position_of(instruction)
             && !at.contains(&position)
         {
             at.push(position);
@@ -349,7 +349,7 @@ fn describe_block(block: Block, kind: BlockKind, no_return: &NoReturnAnalysis, p
         }
     }
     let up_to_calls = reached.last().map_or(at.len() as u32, |(_, length)| *length);
-    (BlockMap { instructions, positions: at, up_to_calls, branch: positions.of(block.terminator()), kind }, reached)
+    (BlockMap { instructions, positions: at, up_to_calls, branch: positions.position_of(block.terminator()), kind }, reached)
 }
 
 fn edge_kind(terminator: Value, index: usize, alone: bool) -> EdgeKind {

@@ -18,8 +18,8 @@ pub fn thread_counters(context: ModuleContext, function: Value, location: Option
         let bias = builder.load(module.i64(), context.bias);
         return builder.offset(module.i8(), context.counters, bias);
     }
-    let (check, entry) = new_entry(module, function);
-    let (base, end) = counters_at(context, check, location);
+    let (check, entry) = insert_entry_block(module, function);
+    let (base, end) = emit_region_check(context, check, location);
     Builder::at_end(module, end, location).jump(entry);
     base
 }
@@ -29,8 +29,8 @@ pub fn thread_counters(context: ModuleContext, function: Value, location: Option
 /// which stay 0. The emitted code also gives the thread a region if it has none.
 pub fn direct_thread_counters(context: ModuleContext, function: Value, direct_bias: Value, location: Option<DebugLocation>) -> Value {
     let module = context.module;
-    let (check, entry) = new_entry(module, function);
-    let (_, end) = counters_at(context, check, location);
+    let (check, entry) = insert_entry_block(module, function);
+    let (_, end) = emit_region_check(context, check, location);
     let builder = Builder::at_end(module, end, location);
     let copies = builder.offset(module.i8(), context.counters, builder.load(module.i64(), direct_bias));
     builder.jump(entry);
@@ -38,7 +38,7 @@ pub fn direct_thread_counters(context: ModuleContext, function: Value, direct_bi
 }
 
 /// Creates a new entry block, without terminator, to which the static allocas are moved. Returns the new and the old entry block.
-pub fn new_entry(module: Module, function: Value) -> (Block, Block) {
+pub fn insert_entry_block(module: Module, function: Value) -> (Block, Block) {
     let old = function.entry();
     let new = Block::insert_before(module, old);
     move_static_allocas(module, old, new);
@@ -47,7 +47,7 @@ pub fn new_entry(module: Module, function: Value) -> (Block, Block) {
 
 /// Emits the check for a region and the address of the thread's counters at the end of `check`, a block without terminator. Returns the
 /// address and the block where code continues, which has no terminator either.
-pub fn counters_at(context: ModuleContext, check: Block, location: Option<DebugLocation>) -> (Value, Block) {
+pub fn emit_region_check(context: ModuleContext, check: Block, location: Option<DebugLocation>) -> (Value, Block) {
     let module = context.module;
     let (end, acquire) = (new_block_after(module, check), new_block_after(module, check));
     let builder = Builder::at_end(module, check, location);

@@ -6,7 +6,7 @@
 //! All of these are additions to memory, `spent` last, so that charges made by a signal handler are not lost.
 
 use crate::additions::{add_inline, add_to_two_words};
-use crate::emit::{declare_preserving, label, thread_local_with_place};
+use crate::emit::{declare_register_preserving, define_thread_local, symbol_definition};
 use crate::llvm::{Block, Builder, DebugLocation, Module, Type, Value};
 use std::mem::offset_of;
 use trodden_unit::EventSource;
@@ -47,7 +47,7 @@ impl EventSymbols {
         let builder = Builder::before(module, entry.after_allocas(), location);
         let now = self.read(&builder);
         let start = builder.subtract(now, builder.load(module.i64(), self.thread));
-        self.add_spent(&builder, builder.load(module.i64(), self.at_cost(&builder, offset_of!(EventCost, begin))));
+        self.add_spent(&builder, builder.load(module.i64(), self.cost_address(&builder, offset_of!(EventCost, begin))));
         let cells = module.i64().array(CELLS_PER_COUNTER);
         EventActivation { cells, events: self, start }
     }
@@ -58,7 +58,7 @@ impl EventSymbols {
         call
     }
 
-    fn at_cost(self, builder: &Builder, offset: usize) -> Value {
+    fn cost_address(self, builder: &Builder, offset: usize) -> Value {
         builder.offset(builder.module.i8(), self.cost, builder.constant(offset as u64))
     }
 
@@ -81,7 +81,7 @@ impl EventActivation {
         let half = |value: Value| builder.truncate(value, module.i64());
         let high = half(builder.shift_right(square, wide.unsigned(64)));
         add_to_two_words(builder, cell(2), [half(square), high]);
-        let cost = builder.load(module.i64(), events.at_cost(builder, offset_of!(EventCost, end)));
+        let cost = builder.load(module.i64(), events.cost_address(builder, offset_of!(EventCost, end)));
         events.add_spent(builder, builder.add(own, cost));
     }
 }
@@ -91,7 +91,7 @@ fn declare_reading(module: Module, source: EventSource) -> Value {
         return module.intrinsic("llvm.readcyclecounter", &[]);
     }
     let kind = Type::function(module.i64(), &[]);
-    declare_preserving(module, &format!("{EVENT_SYMBOL}_now"), kind)
+    declare_register_preserving(module, &format!("{EVENT_SYMBOL}_now"), kind)
 }
 
 /// Defines the thread's state, the costs, the record, and the function by which the runtime finds the thread's state. All units of an
@@ -103,8 +103,8 @@ fn define(module: Module, source: EventSource) {
     module.append_assembly(&format!(
         ".pushsection .bss.{symbol},\"awG\",@nobits,{group},comdat\n.p2align 4\n{costs}.zero {cost}\n.popsection\n\
          .pushsection .rodata.{symbol},\"aG\",@progbits,{group},comdat\n.p2align 3\n{record}.long {kind},0\n.quad {config}\n.popsection\n",
-        costs = label(&format!("{symbol}_cost"), "object", cost),
-        record = label(symbol, "object", 16),
+        costs = symbol_definition(&format!("{symbol}_cost"), "object", cost),
+        record = symbol_definition(symbol, "object", 16),
     ));
-    thread_local_with_place(module, &format!("{symbol}_own"), thread, &format!("{symbol}_thread"), &group);
+    define_thread_local(module, &format!("{symbol}_own"), thread, &format!("{symbol}_thread"), &group);
 }

@@ -13,9 +13,9 @@ use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 
 /// Major versions of LLVM that the plugin works with. The driver accepts the same versions, and tells users how to get one.
-const SUPPORTED: RangeInclusive<u32> = 19..=22;
+const SUPPORTED_VERSIONS: RangeInclusive<u32> = 19..=22;
 /// The first version that calls plugins before code generation.
-const FIRST_WITH_ENTRY: u32 = 22;
+const FIRST_VERSION_WITH_ENTRY: u32 = 22;
 
 // SAFETY: `LLVMGetTypeKind` accepts every live type, and `LLVMGetVersion` writes to three integers.
 unsafe extern "C" {
@@ -51,11 +51,11 @@ pub struct PassPluginLibraryInfo {
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "LLVM's name")]
 pub unsafe extern "C" fn llvmGetPassPluginInfo(info: *mut PassPluginLibraryInfo) -> *mut PassPluginLibraryInfo {
-    if !SUPPORTED.contains(&major()) {
-        let (oldest, newest) = (SUPPORTED.start(), SUPPORTED.end());
+    if !SUPPORTED_VERSIONS.contains(&major()) {
+        let (oldest, newest) = (SUPPORTED_VERSIONS.start(), SUPPORTED_VERSIONS.end());
         crate::fail(&format!("this clang is based on LLVM {}: use one from {oldest} to {newest}", version_text()));
     }
-    let has_entry = major() >= FIRST_WITH_ENTRY;
+    let has_entry = major() >= FIRST_VERSION_WITH_ENTRY;
     // SAFETY: LLVM passes memory for the structure, in which only version 2 of the interface has the last field.
     unsafe {
         (&raw mut (*info).api_version).write(if has_entry { 2 } else { 1 });
@@ -84,7 +84,7 @@ fn version_text() -> String {
 }
 
 /// Returns the address of a function or variable of this process; null if the process has no such symbol.
-fn symbol(name: &CStr) -> *mut c_void {
+fn find_symbol(name: &CStr) -> *mut c_void {
     // SAFETY: a null handle represents the process, and the name is terminated.
     unsafe { dlsym(std::ptr::null_mut(), name.as_ptr()) }
 }
@@ -105,7 +105,7 @@ pub fn case_value(terminator: Value, successor: usize) -> Option<Value> {
     static FUNCTION: OnceLock<Option<CaseValueFn>> = OnceLock::new();
     let switch = Switch::of(terminator).filter(|_| (1..terminator.successor_count()).contains(&successor))?;
     let function = FUNCTION.get_or_init(|| {
-        let found = symbol(c"LLVMGetSwitchCaseValue");
+        let found = find_symbol(c"LLVMGetSwitchCaseValue");
         // SAFETY: LLVM's function of this name has this type.
         (!found.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, CaseValueFn>(found) })
     });
@@ -122,7 +122,7 @@ pub fn case_value(terminator: Value, successor: usize) -> Option<Value> {
 /// # Safety No handle to the function's code, or to a constant, may be used afterwards.
 pub unsafe fn run_passes(function: Value, names: &CStr, machine: TargetMachine, options: &PassOptions) -> Option<OwnedPassError> {
     type RunPassesFn = unsafe extern "C" fn(Value, Terminated, TargetMachine, PassOptionsHandle) -> Option<OwnedPassError>;
-    let found = symbol(c"LLVMRunPassesOnFunction");
+    let found = find_symbol(c"LLVMRunPassesOnFunction");
     if found.is_null() {
         // SAFETY: the caller of this function guarantees what `run_passes_on_one` requires.
         return unsafe { run_passes_on_one(function, names, machine, options) };
@@ -136,14 +136,14 @@ pub unsafe fn run_passes(function: Value, names: &CStr, machine: TargetMachine, 
 /// # Safety
 /// As for [`run_passes`].
 unsafe fn run_passes_on_one(function: Value, names: &CStr, machine: TargetMachine, options: &PassOptions) -> Option<OwnedPassError> {
-    const SKIPPED: &str = "optnone";
+    const SKIP_ATTRIBUTE: &str = "optnone";
     let names = CString::new(format!("function({})", names.to_string_lossy())).expect("no zero bytes");
     let module = function.module();
-    let is_changed = |other: &Value| *other != function && !other.has_attribute(SKIPPED) && !other.is_declaration();
+    let is_changed = |other: &Value| *other != function && !other.has_attribute(SKIP_ATTRIBUTE) && !other.is_declaration();
     let others: Vec<Value> = module.functions().filter(is_changed).collect();
-    others.iter().for_each(|other| other.add_attribute(module.context(), SKIPPED));
+    others.iter().for_each(|other| other.add_attribute(module.context(), SKIP_ATTRIBUTE));
     // SAFETY: function passes delete no functions, and the caller uses no handles to the code that they may delete.
     let error = unsafe { module.run_passes(&names, machine, options) };
-    others.iter().for_each(|other| other.remove_attribute(SKIPPED));
+    others.iter().for_each(|other| other.remove_attribute(SKIP_ATTRIBUTE));
     error
 }

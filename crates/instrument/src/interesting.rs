@@ -66,7 +66,7 @@ pub fn plan_unknown(request: &InterestingRequest, dag: Dag, numbering: Numbering
     Ok(ProbeProgram::from_preferential(graph, &plan, ending, input.ids.to_vec()))
 }
 
-pub fn all_paths(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> ProbeProgram {
+pub fn program_for_all_paths(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> ProbeProgram {
     ProbeProgram::from_plan(request.graph, &Plan::from_numbering(dag, numbering, request.graph, request.frequencies, request.options))
 }
 
@@ -81,16 +81,19 @@ pub fn describe_words(cells: &InterestingCells, first_word: u64) -> InterestingW
 
 /// Emits the computation of the counter word in which a path is counted.
 #[derive(Clone, Copy)]
-pub struct Words<'a> {
+pub struct InterestingPathCode<'a> {
     ending: &'a PathEnding,
     /// The lookup table and the type of its entries; `None` if the path ending needs no table.
     table: Option<(Value, Type)>,
 }
 
-impl<'a> Words<'a> {
+impl<'a> InterestingPathCode<'a> {
     /// Adds the lookup table to the module, if the path ending needs one.
-    pub fn declare(module: Module, function: &str, ending: &'a PathEnding) -> Words<'a> {
-        Words { ending, table: Words::entries(ending).map(|entries| constant_table(module, function, &entries)) }
+    pub fn declare(module: Module, function: &str, ending: &'a PathEnding) -> InterestingPathCode<'a> {
+        InterestingPathCode {
+            ending,
+            table: InterestingPathCode::entries(ending).map(|entries| constant_table(module, function, &entries)),
+        }
     }
 
     /// Returns the entries of the lookup table; `None` if the path ending needs no table.
@@ -103,9 +106,9 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Uses an existing lookup table, whose entries are those that [`Words::entries`] returns.
-    pub fn with_table(ending: &'a PathEnding, table: (Value, Type)) -> Words<'a> {
-        Words { ending, table: Some(table) }
+    /// Uses an existing lookup table, whose entries are those that [`InterestingPathCode::entries`] returns.
+    pub fn with_table(ending: &'a PathEnding, table: (Value, Type)) -> InterestingPathCode<'a> {
+        InterestingPathCode { ending, table: Some(table) }
     }
 
     pub fn constant_word(&self, register: i64) -> u64 {
@@ -123,11 +126,11 @@ impl<'a> Words<'a> {
         let below = |value: Value| choose(builder.compare(LLVMIntPredicate::LLVMIntULT, value, last), value);
         match self.ending {
             PathEnding::Direct { bias, checked, .. } => {
-                let word = plus(builder, register, *bias);
+                let word = add_constant(builder, register, *bias);
                 if *checked { below(word) } else { word }
             }
             PathEnding::Checked { bias, shift, .. } => {
-                let biased = plus(builder, register, *bias);
+                let biased = add_constant(builder, register, *bias);
                 let word = below(right(biased, *shift));
                 choose(self.is_in_table(builder, word, biased), word)
             }
@@ -150,7 +153,7 @@ impl<'a> Words<'a> {
     }
 }
 
-fn plus(builder: &Builder, register: Value, by: i64) -> Value {
+fn add_constant(builder: &Builder, register: Value, by: i64) -> Value {
     if by == 0 { register } else { builder.add(register, builder.module.constant(by)) }
 }
 

@@ -104,12 +104,12 @@ impl IterationPlan {
 impl IterationCode<'_> {
     /// Emits the code for an edge on which a path, whose edge labels add up to `sum`, ends or is counted. `counters` is the address of the
     /// unit's counters. Returns the address of the word to increment; `None` if nothing is counted on this edge.
-    pub fn path_ends(&self, builder: &Builder, edge: Edge, sum: Value, counters: Value) -> Option<Value> {
+    pub fn emit_path_end(&self, builder: &Builder, edge: Edge, sum: Value, counters: Value) -> Option<Value> {
         let IterationPlan { numbering, words, places, counted, continued } = self.plan;
         let (i64, class) = (builder.module.i64(), builder.add(sum, builder.constant(1)));
         let (is_counted, continues) = (counted.contains(&edge), continued.contains(&edge));
         // With two iterations, the next context is just the class of the path that ends here.
-        let needs_context = is_counted && places.looks_up(edge) || continues && numbering.iterations > 2;
+        let needs_context = is_counted && places.depends_on_key(edge) || continues && numbering.iterations > 2;
         let key = match self.context.filter(|_| needs_context) {
             Some(context) => {
                 let before = builder.shift_left(builder.load(i64, context), builder.constant(numbering.class_bits.into()));

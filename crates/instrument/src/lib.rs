@@ -65,7 +65,7 @@ use trodden_unit::tasks::TASKS_VARIABLE;
 /// generation.
 extern "C" fn before_code_generation(module: Module, machine: TargetMachine, _file_type: c_int, _out: *mut c_void) -> bool {
     let outcome = std::panic::catch_unwind(|| match std::env::var_os(TASKS_VARIABLE) {
-        Some(tasks) => task_list::run(&tasks, machine),
+        Some(tasks) => task_list::run_tasks(&tasks, machine),
         None => module::instrument(module, machine),
     });
     let message = match outcome {

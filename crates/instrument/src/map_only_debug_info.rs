@@ -6,7 +6,7 @@ use crate::llvm::{Module, Value};
 use trodden_unit::MAP_ONLY_FLAG;
 
 /// Index of the flags among the operands of LLVM's `DICompileUnit` (file, producer, flags, ...).
-const FLAGS: usize = 2;
+const FLAGS_OPERAND: usize = 2;
 
 /// Strips the module's debug information, unless the user requested it for one of the compile units that were merged into the module.
 pub fn strip(module: Module) {
@@ -20,7 +20,7 @@ pub fn strip(module: Module) {
 
 fn is_only_for_maps(unit: Value) -> bool {
     unit.metadata_operands()
-        .get(FLAGS)
+        .get(FLAGS_OPERAND)
         .copied()
         .flatten()
         .and_then(Value::metadata_bytes)

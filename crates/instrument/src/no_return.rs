@@ -62,13 +62,13 @@ impl NoReturnAnalysis {
         if !callee.is_function() {
             return self.all || !returns_by_attribute(call);
         }
-        if callee.intrinsic() != 0 {
+        if callee.intrinsic_id() != 0 {
             return is_jumping_intrinsic(callee);
         }
         if self.all || (self.defined && is_definition(callee)) {
             return true;
         }
-        if is_definition(callee) && is_final(callee) {
+        if is_definition(callee) && is_body_final(callee) {
             return self.suspicious.contains(&callee);
         }
         !returns_by_attribute(call) && (is_definition(callee) || !callee.has_text_attribute(RETURNS_ATTRIBUTE))
@@ -76,7 +76,7 @@ impl NoReturnAnalysis {
 }
 
 /// Summarises which functions return, for the compilation of other units of the same crate.
-pub fn summary(module: Module) -> CallSummary {
+pub fn summarise_calls(module: Module) -> CallSummary {
     // Other units may show that further callees return. So each function gets the set of callees on whose returning it depends, or `None`
     // if it may not return in any case.
     let analysis = NoReturnAnalysis { suspicious: IndexSet::new(), all: false, defined: false };
@@ -89,10 +89,10 @@ pub fn summary(module: Module) -> CallSummary {
             let callee = if i.is_call() { Some(i.callee()).filter(|callee| callee.is_function()) } else { None };
             match callee {
                 _ if i.is(LLVMOpcode::LLVMResume) || (i.is_call() && i.call_has_attribute("noreturn")) => needed[at] = None,
-                Some(callee) if is_definition(callee) && is_final(callee) => {
+                Some(callee) if is_definition(callee) && is_body_final(callee) => {
                     _ = callees[at].insert(own.get_index_of(&callee).expect("own"))
                 }
-                Some(callee) if !is_definition(callee) && callee.intrinsic() == 0 && analysis.may_not_return(i) => {
+                Some(callee) if !is_definition(callee) && callee.intrinsic_id() == 0 && analysis.may_not_return(i) => {
                     called.insert(callee.name());
                     needed[at].iter_mut().for_each(|names| _ = names.insert(callee.name()));
                 }
@@ -101,14 +101,14 @@ pub fn summary(module: Module) -> CallSummary {
             }
         }
     }
-    propagate(&mut needed, &callees);
+    propagate_dependencies(&mut needed, &callees);
     let is_known_elsewhere = |f: &Value| f.linkage() == LLVMLinkage::LLVMExternalLinkage;
     let functions = own.iter().zip(needed).filter(|(function, _)| is_known_elsewhere(function));
     CallSummary { returning: functions.filter_map(|(function, names)| Some((function.name(), names?))).collect(), called }
 }
 
 /// Adds the names that a callee depends on to those that its callers depend on, until nothing changes.
-fn propagate(needed: &mut [Option<BTreeSet<String>>], callees: &[BTreeSet<usize>]) {
+fn propagate_dependencies(needed: &mut [Option<BTreeSet<String>>], callees: &[BTreeSet<usize>]) {
     let mut callers: Vec<Vec<usize>> = vec![Vec::new(); callees.len()];
     for (caller, callees) in callees.iter().enumerate() {
         callees.iter().for_each(|callee| callers[*callee].push(caller));
@@ -136,7 +136,7 @@ pub fn is_definition(function: Value) -> bool {
 }
 
 /// Returns true if the function's body in this module, or an equivalent one, is certain to be the one that runs.
-fn is_final(function: Value) -> bool {
+fn is_body_final(function: Value) -> bool {
     use LLVMLinkage::*;
     !matches!(function.linkage(), LLVMWeakAnyLinkage | LLVMLinkOnceAnyLinkage | LLVMExternalWeakLinkage)
 }
@@ -231,7 +231,7 @@ mod tests {
             define void @calls_indirect() { call void @indirect(ptr null) ret void }
             attributes #0 = { nounwind willreturn }",
         );
-        let found = summary(module);
+        let found = summarise_calls(module);
         let names: Vec<(&str, Vec<&str>)> =
             found.returning.iter().map(|(name, needed)| (name.as_str(), needed.iter().map(String::as_str).collect())).collect();
         assert_eq!(names, [("depends", vec!["elsewhere"]), ("leaf", vec![]), ("recursive", vec!["elsewhere"])]);

@@ -106,7 +106,7 @@ impl PluginOptions {
         let placement = experiment.placement();
         let part = experiment.part();
         let (interesting, time_limit_s) = match experiment.interesting() {
-            Some(paths) => (Some(read(folder, InputPurpose::Interesting, paths.set, KnownPaths::from_bytes)?), paths.time_limit_s),
+            Some(paths) => (Some(read_input(folder, InputPurpose::Interesting, paths.set, KnownPaths::from_bytes)?), paths.time_limit_s),
             None => (None, 0),
         };
         // In a watch, the known paths are all except the watched ones.
@@ -114,7 +114,7 @@ impl PluginOptions {
         let (properties, apply) = match action {
             UnitAction::Instrument => (None, None),
             UnitAction::Describe { output } => (Some(output.into()), None),
-            UnitAction::Apply(plan) => (None, Some(read(folder, InputPurpose::Apply, plan, TransformationPlan::from_bytes)?)),
+            UnitAction::Apply(plan) => (None, Some(read_input(folder, InputPurpose::Apply, plan, TransformationPlan::from_bytes)?)),
         };
         let (table_slots, array_paths) = match experiment.destination() {
             OutputDestination::Array => (0, placement.max_paths),
@@ -122,21 +122,27 @@ impl PluginOptions {
         };
         Ok(PluginOptions {
             plan: PlanOptions { max_paths: placement.max_paths, entries: Entries::Shared, chords: placement.chords, hot_first: false },
-            choices: choices(&experiment),
+            choices: pass_choices(&experiment),
             reach_all: placement.reach == Reach::All,
             reach_calls: experiment.segments().is_some() || placement.reach == Reach::Calls,
             recorder,
             keep_bitcode: keep == Keep::Bitcode,
-            weights: placement.weights.map(|set| read(folder, InputPurpose::Weights, set, FunctionWeights::from_bytes)).transpose()?,
-            known: experiment.known().map(|set| read(folder, known, set, KnownPaths::from_bytes)).transpose()?,
+            weights: placement
+                .weights
+                .map(|set| read_input(folder, InputPurpose::Weights, set, FunctionWeights::from_bytes))
+                .transpose()?,
+            known: experiment.known().map(|set| read_input(folder, known, set, KnownPaths::from_bytes)).transpose()?,
             interesting,
-            segments: experiment.segments().map(|set| read(folder, InputPurpose::Segments, set, SegmentSet::from_bytes)).transpose()?,
+            segments: experiment
+                .segments()
+                .map(|set| read_input(folder, InputPurpose::Segments, set, SegmentSet::from_bytes))
+                .transpose()?,
             iterations: experiment
                 .iterations()
-                .map(|set| read(folder, InputPurpose::Iterations, set, IterationSet::from_bytes))
+                .map(|set| read_input(folder, InputPurpose::Iterations, set, IterationSet::from_bytes))
                 .transpose()?,
             time_limit_s,
-            parts: part.map(|part| read(folder, InputPurpose::Part, part.file, FunctionParts::from_bytes)).transpose()?,
+            parts: part.map(|part| read_input(folder, InputPurpose::Part, part.file, FunctionParts::from_bytes)).transpose()?,
             count_hits: part.is_some_and(|part| part.count_hits),
             properties,
             apply,
@@ -165,7 +171,7 @@ impl PluginOptions {
 }
 
 /// Returns the choices of counting passes that an experiment requests.
-fn choices(experiment: &Experiment) -> PassChoices {
+fn pass_choices(experiment: &Experiment) -> PassChoices {
     let placement = experiment.placement();
     PassChoices {
         trip_counts: match placement.trip_counts {
@@ -181,7 +187,7 @@ fn choices(experiment: &Experiment) -> PassChoices {
     }
 }
 
-fn read<T, E: std::error::Error + 'static>(
+fn read_input<T, E: std::error::Error + 'static>(
     folder: &InputFolder,
     kind: InputPurpose,
     identity: Identity,

@@ -19,8 +19,8 @@ pub fn verify(function: Value) -> Result<(), InstrumentError> {
 /// unused.
 pub unsafe fn run_on_module(module: Module, machine: TargetMachine, passes: &'static str) -> Result<(), InstrumentError> {
     // SAFETY: this function requires of its caller what `Module::run_passes` requires.
-    let error = unsafe { module.run_passes(&names(passes), machine, &PassOptions::default()) };
-    check(error, passes, || module.source())
+    let error = unsafe { module.run_passes(&pass_names(passes), machine, &PassOptions::default()) };
+    check_pass_error(error, passes, || module.source())
 }
 
 /// Runs passes on a function.
@@ -28,14 +28,14 @@ pub unsafe fn run_on_module(module: Module, machine: TargetMachine, passes: &'st
 /// # Safety No handle to the function's code, or to a constant, may be used afterwards.
 pub unsafe fn run_on_function(function: Value, machine: TargetMachine, passes: &'static str) -> Result<(), InstrumentError> {
     // SAFETY: this function requires of its caller what `host::run_passes` requires.
-    let error = unsafe { host::run_passes(function, &names(passes), machine, &PassOptions::default()) };
-    check(error, passes, || function.name())
+    let error = unsafe { host::run_passes(function, &pass_names(passes), machine, &PassOptions::default()) };
+    check_pass_error(error, passes, || function.name())
 }
 
-fn names(passes: &str) -> CString {
+fn pass_names(passes: &str) -> CString {
     CString::new(passes).expect("pass names contain no NUL")
 }
 
-fn check(error: Option<OwnedPassError>, passes: &'static str, name: impl Fn() -> String) -> Result<(), InstrumentError> {
+fn check_pass_error(error: Option<OwnedPassError>, passes: &'static str, name: impl Fn() -> String) -> Result<(), InstrumentError> {
     error.map_or(Ok(()), |error| Err(InstrumentError::Passes { function: name(), passes, what: error.message() }))
 }

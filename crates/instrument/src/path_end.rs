@@ -2,7 +2,7 @@
 //! ([`crate::observe`]). [`crate::probes`] emits the code; counts that need new blocks are emitted later by [`crate::counting`].
 
 use crate::events::EventActivation;
-use crate::interesting::Words;
+use crate::interesting::InterestingPathCode;
 use crate::iterations::IterationCode;
 use crate::llvm::Value;
 use crate::segments::SegmentCode;
@@ -18,7 +18,7 @@ pub enum PathEndAction<'a> {
     /// Increment the path's count in an array, and add the hardware events since the path's start to its sums.
     Sums(EventActivation),
     /// Increment the word of an interesting path, or the word that all other paths share. If events are summed, add them too.
-    Interesting(Words<'a>, Option<EventActivation>),
+    Interesting(InterestingPathCode<'a>, Option<EventActivation>),
     Unknown(UnknownPathCode<'a>),
     Stream(StreamCode),
     /// Compute the context for the next callees, and count the segment that ends here.
@@ -32,7 +32,7 @@ pub enum PathEndAction<'a> {
 
 impl PathEndAction<'_> {
     /// Returns true if the count of a frequent path may be emitted separately, because it is a plain addition to a word.
-    pub fn may_count_split(&self) -> bool {
+    pub fn may_count_separately(&self) -> bool {
         !matches!(self, PathEndAction::Table(_) | PathEndAction::Sums(_) | PathEndAction::Interesting(..))
     }
 
@@ -66,5 +66,5 @@ pub enum KnownTest<'a> {
     Bytes(Value),
     /// The counter words for the known paths: a path is known if it has a word of its own. The mask extracts the path number from the path
     /// register.
-    Words(Words<'a>, u64),
+    Words(InterestingPathCode<'a>, u64),
 }

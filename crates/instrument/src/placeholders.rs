@@ -100,7 +100,7 @@ struct ValueNote {
 }
 
 /// Marks a module as one whose counters will become placeholders.
-pub fn insert(module: Module) {
+pub fn mark_as_placeholders(module: Module) {
     if !has_placeholders(module) {
         module.add_named_metadata(PLACEHOLDER_MARK, module.context().metadata_node(&[]));
     }
@@ -116,7 +116,7 @@ impl Placeholders {
     pub fn extract(module: Module, counters: Value, next: &mut u64, options: RemovalOptions) -> Result<Placeholders, PlaceholderError> {
         let tables = llvm_profile::read(module)?;
         check_kind(&tables, options.kind)?;
-        let notes = llvm_profile::value_notes(module);
+        let notes = llvm_profile::find_value_calls(module);
         let functions = tables.functions.iter().map(|t| t.function).collect();
         let profile = EdgeProfile { version: tables.version, names: tables.names, functions, ..EdgeProfile::default() };
         let mut placeholders = Placeholders {
@@ -130,22 +130,22 @@ impl Placeholders {
             first_bit: 0,
             base: None,
         };
-        let replacements = placeholders.count_value_sites(notes, &tables.functions, next);
+        let replacements = placeholders.assign_value_site_counters(notes, &tables.functions, next);
         let mapping = if options.kind == CounterKind::Coverage { CoverageTables::Kept } else { CoverageTables::Removed };
         llvm_profile::remove_tables(module, &replacements, mapping);
         let numbers: IndexMap<Value, u32> = tables.functions.iter().enumerate().map(|(i, t)| (t.counters, i as u32)).collect();
         let bits = placeholders.remove_bitmaps(&tables.functions, counters, next)?;
         let updates = tables.functions.iter().map(|t| updates_of(t.counters)).collect::<Result<Vec<_>, _>>()?;
         let needs_duplicate: Vec<bool> = updates.iter().map(|u| u.iter().any(|u| is_computed(*u))).collect();
-        placeholders.sort_updates(&updates.into_iter().flatten().collect(), &numbers, &bits);
+        placeholders.separate_updates(&updates.into_iter().flatten().collect(), &numbers, &bits);
         for (number, table) in tables.functions.iter().enumerate() {
             if needs_duplicate[number] {
-                let duplicate = placeholders.duplicate(counters, number as u32, next);
+                let duplicate = placeholders.assign_own_counters(counters, number as u32, next);
                 // SAFETY: only handles to instructions and globals are used after this, not to constants.
                 unsafe { table.counters.replace_constant(duplicate) };
             }
             // SAFETY: the loop visits each table once, and `numbers`, which has handles to the counters, is not used after it.
-            unsafe { llvm_profile::remove(table.counters) };
+            unsafe { llvm_profile::remove_global(table.counters) };
         }
         Ok(placeholders)
     }
@@ -153,23 +153,28 @@ impl Placeholders {
     /// Assigns counters of the unit to each site that records a value. If the optimiser merged calls that differ only in their site, the
     /// code computes the site: then all sites of the functions involved get counters, in order, and the index of the first one replaces the
     /// address of the function's table.
-    fn count_value_sites(&mut self, notes: Vec<Value>, tables: &[llvm_profile::CounterTable], next: &mut u64) -> Vec<(Value, u64)> {
+    fn assign_value_site_counters(
+        &mut self,
+        notes: Vec<Value>,
+        tables: &[llvm_profile::CounterTable],
+        next: &mut u64,
+    ) -> Vec<(Value, u64)> {
         let numbers: IndexMap<Value, u32> = tables.iter().enumerate().map(|(i, t)| (t.data, i as u32)).collect();
         let mut known: IndexMap<(u32, ProfiledValueKind, u16), u64> = IndexMap::new();
         let mut whole: BTreeMap<u32, u64> = BTreeMap::new();
         for call in notes {
-            let kind = values::kind(call);
+            let kind = values::recorded_kind(call);
             let (table, number) = (call.operand(1), call.operand(2).as_integer());
             let first = if let (Some(&function), Some(number)) = (numbers.get(&table), number) {
-                let Some(site) = values::site(kind, self.profile.functions[function as usize].value_sites, number) else {
+                let Some(site) = values::site_within_kind(kind, self.profile.functions[function as usize].value_sites, number) else {
                     // The site belongs to a virtual table. SAFETY: each call occurs in the list once, and no handle to this one is kept.
                     unsafe { call.erase() };
                     continue;
                 };
-                Some(*known.entry((function, kind, site)).or_insert_with(|| self.count_values(function, kind, site, next)))
+                Some(*known.entry((function, kind, site)).or_insert_with(|| self.assign_value_counters(function, kind, site, next)))
             } else {
-                for function in values::reachable_tables(table).into_iter().filter_map(|t| numbers.get(&t).copied()) {
-                    whole.entry(function).or_insert_with(|| self.count_all_values(function, next));
+                for function in values::globals_pointed_to(table).into_iter().filter_map(|t| numbers.get(&t).copied()) {
+                    whole.entry(function).or_insert_with(|| self.assign_all_value_counters(function, next));
                 }
                 None
             };
@@ -178,7 +183,7 @@ impl Placeholders {
         whole.into_iter().map(|(function, first)| (tables[function as usize].data, first)).collect()
     }
 
-    fn count_values(&mut self, function: u32, kind: ProfiledValueKind, site: u16, next: &mut u64) -> u64 {
+    fn assign_value_counters(&mut self, function: u32, kind: ProfiledValueKind, site: u16, next: &mut u64) -> u64 {
         let first = *next;
         self.profile.values.push(ValueCounters { function, kind, site, first });
         *next += u64::from(kind.counters());
@@ -186,7 +191,7 @@ impl Placeholders {
     }
 
     /// Assigns counters to all sites of a function. Each site gets as many as the kind of site that needs the most.
-    fn count_all_values(&mut self, function: u32, next: &mut u64) -> u64 {
+    fn assign_all_value_counters(&mut self, function: u32, next: &mut u64) -> u64 {
         let first = *next;
         let [targets, sizes, _] = self.profile.functions[function as usize].value_sites;
         for (kind, count) in [(ProfiledValueKind::Target, targets), (ProfiledValueKind::Size, sizes)] {
@@ -199,7 +204,7 @@ impl Placeholders {
     }
 
     /// Removes the bitmaps by which clang records the outcomes of decisions. Returns the updates that set constant bits, with the counters
-    /// for these bits; [`Placeholders::sort_updates`] removes the updates. The counters for computed bits are contiguous, so that a bit's
+    /// for these bits; [`Placeholders::separate_updates`] removes the updates. The counters for computed bits are contiguous, so that a bit's
     /// address determines its counter.
     fn remove_bitmaps(
         &mut self,
@@ -210,11 +215,11 @@ impl Placeholders {
         let (mut known, first, mut bytes) = (IndexMap::new(), *next, 0);
         for (function, table) in (0..).zip(tables) {
             let (Some(bitmap), ProfiledFunction { counters: before, bits, .. }) = (table.bitmap, table.function) else { continue };
-            let uses = bitmaps::uses(bitmap)?;
+            let uses = bitmaps::find_uses(bitmap)?;
             uses.fold_checks(self.module);
             let mut computed = false;
             for update in uses.updates {
-                match bitmaps::fixed_bits(update).filter(|(of, _)| *of == bitmap) {
+                match bitmaps::constant_bits(update).filter(|(of, _)| *of == bitmap) {
                     Some((_, bits)) => {
                         known.insert(update, bits.into_iter().map(|bit| EdgeCounter { function, index: before + bit }).collect());
                     }
@@ -239,7 +244,7 @@ impl Placeholders {
             }
             // SAFETY: the loop visits each bitmap once. The remaining updates, of constant bits, are erased later without looking at their
             // addresses.
-            unsafe { llvm_profile::remove(bitmap) };
+            unsafe { llvm_profile::remove_global(bitmap) };
         }
         *next += 8 * bytes;
         self.first_bit = first;
@@ -248,7 +253,7 @@ impl Placeholders {
 
     /// Separates updates whose amount or address is computed, which stay for now, from fixed ones, which are deleted and become
     /// placeholders. Updates that set constant bits are fixed.
-    fn sort_updates(&mut self, updates: &IndexSet<Value>, numbers: &IndexMap<Value, u32>, bits: &IndexMap<Value, Vec<EdgeCounter>>) {
+    fn separate_updates(&mut self, updates: &IndexSet<Value>, numbers: &IndexMap<Value, u32>, bits: &IndexMap<Value, Vec<EdgeCounter>>) {
         let (computed, erased): (Vec<Value>, Vec<Value>) = updates.iter().partition(|u| is_computed(**u));
         computed.into_iter().for_each(|u| self.computed.entry(u.block().function()).or_default().push(u));
         let erased: Vec<Value> = erased.into_iter().chain(bits.keys().copied()).collect();
@@ -276,7 +281,7 @@ impl Placeholders {
     }
 
     /// Assigns a counter of the unit to each LLVM counter of a function. Returns the address of the first one.
-    fn duplicate(&mut self, counters: Value, function: u32, next: &mut u64) -> Value {
+    fn assign_own_counters(&mut self, counters: Value, function: u32, next: &mut u64) -> Value {
         let first = *next;
         let count = self.profile.functions[function as usize].counters;
         *next += u64::from(count);
@@ -287,7 +292,7 @@ impl Placeholders {
 
     /// Emits code that counts a function's computed updates and recorded values. The address of the thread's counters is not known yet;
     /// [`Placeholders::resolve`] supplies it.
-    pub fn count_computed(&mut self, function: Value, counters: Value) {
+    pub fn emit_computed_counts(&mut self, function: Value, counters: Value) {
         let (updates, notes) =
             (self.computed.swap_remove(&function).unwrap_or_default(), self.notes.swap_remove(&function).unwrap_or_default());
         if updates.is_empty() && notes.is_empty() {
@@ -297,12 +302,12 @@ impl Placeholders {
         for placeholder in self.fixed.get_mut(&function).into_iter().flatten().filter(|m| all.contains(&m.before)) {
             placeholder.before = first_after(placeholder.before, |i| !all.contains(i));
         }
-        let base = self.base(function);
+        let base = self.base_placeholder(function);
         for update in updates {
             let (address, amount) = (update.operand(0), update.operand(1));
             let builder = Builder::before(self.module, update, update.location());
             if update.atomic_operation() == Some(LLVMAtomicRMWBinOpOr) {
-                let word = bitmaps::computed_word(&builder, update, counters, self.first_bit);
+                let word = bitmaps::emit_bit_counter_index(&builder, update, counters, self.first_bit);
                 self.add(&builder, builder.offset(self.module.i64(), base, word), self.module.constant(1));
                 // SAFETY: the list was removed from `computed` and has each update once, and no placeholder is positioned before one.
                 unsafe { update.erase() };
@@ -315,9 +320,9 @@ impl Placeholders {
         }
         for ValueNote { call, kind, first } in notes {
             let builder = Builder::before(self.module, call, call.location());
-            let first = first.map_or_else(|| values::computed_first(&builder, call), |f| self.module.constant(f as i64));
+            let first = first.map_or_else(|| values::emit_first_counter_index(&builder, call), |f| self.module.constant(f as i64));
             let counters = builder.offset(self.module.i64(), base, first);
-            for (index, amount) in values::increments(&builder, kind, call.operand(0)) {
+            for (index, amount) in values::emit_increments(&builder, kind, call.operand(0)) {
                 self.add(&builder, builder.offset(self.module.i64(), counters, index), amount);
             }
             // SAFETY: the list was removed from `notes` and has each call once, and no placeholder is positioned before one.
@@ -327,7 +332,7 @@ impl Placeholders {
 
     /// Records a function's placeholders once its graph is known. If paths do not determine how often one was executed, emits code that
     /// counts it.
-    pub fn record(&mut self, function: Value, cfg: &FunctionCfg, no_return: &NoReturnAnalysis, number: usize, next: &mut u64) {
+    pub fn record_placeholders(&mut self, function: Value, cfg: &FunctionCfg, no_return: &NoReturnAnalysis, number: usize, next: &mut u64) {
         let Some(mut all) = self.fixed.swap_remove(&function) else { return };
         let nodes: IndexMap<Block, Node> = cfg.nodes.iter().enumerate().filter_map(|(i, b)| Some(((*b)?, Node(i as u32)))).collect();
         let order: IndexMap<Value, usize> = function.blocks().flat_map(|b| b.instructions().collect::<Vec<_>>()).zip(0..).collect();
@@ -345,7 +350,7 @@ impl Placeholders {
                     let placeholder = CounterPlaceholder { function: number as u32, block: nodes[&before.block()], place, counter, amount };
                     self.profile.placeholders.push(placeholder);
                 }
-                None => self.count_split(function, before, counter, amount, next),
+                None => self.emit_own_count(function, before, counter, amount, next),
             }
         }
     }
@@ -357,15 +362,15 @@ impl Placeholders {
             let known = &cfg.blocks[block].positions;
             let lines = |at: std::ops::Range<u32>| known[at.start as usize..at.end as usize].iter().map(|p| (p.scope, p.file, p.line));
             for (at, &(call, up_to_call)) in calls.iter().enumerate() {
-                let position = positions.of(call);
+                let position = positions.position_of(call);
                 let mut counter = None;
                 if let Some(&(following, up_to_next)) = calls.get(at + 1) {
                     let earlier: IndexSet<_> = lines(0..up_to_call).collect();
-                    let is_on_line = positions.of(following).map(|p| (p.scope, p.line)) == position.map(|p| (p.scope, p.line));
+                    let is_on_line = positions.position_of(following).map(|p| (p.scope, p.line)) == position.map(|p| (p.scope, p.line));
                     if is_on_line && lines(up_to_call..up_to_next).all(|line| earlier.contains(&line)) {
                         continue;
                     }
-                    counter = Some(self.count_return(function, call, next));
+                    counter = Some(self.emit_return_count(function, call, next));
                 }
                 let (function, block) = (number as u32, Node(block as u32));
                 self.profile.reached.push(ReachedCall { function, block, up_to_call, position, counter });
@@ -373,24 +378,24 @@ impl Placeholders {
         }
     }
 
-    fn count_return(&mut self, function: Value, call: Value, next: &mut u64) -> u64 {
+    fn emit_return_count(&mut self, function: Value, call: Value, next: &mut u64) -> u64 {
         let counter = *next;
         *next += 1;
         let before = call.next().expect("another call follows");
-        let base = self.base(function);
+        let base = self.base_placeholder(function);
         let builder = Builder::before(self.module, before, before.location());
         let address = builder.offset(self.module.i64(), base, self.module.constant(counter as i64));
         self.add(&builder, address, self.module.constant(1));
         counter
     }
 
-    fn count_split(&mut self, function: Value, before: Value, counter: EdgeCounter, amount: i64, next: &mut u64) {
+    fn emit_own_count(&mut self, function: Value, before: Value, counter: EdgeCounter, amount: i64, next: &mut u64) {
         let index = *self.own.entry(counter).or_insert_with(|| {
             self.profile.own.push(OwnCounters { counter, first: *next, count: 1 });
             *next += 1;
             *next - 1
         });
-        let base = self.base(function);
+        let base = self.base_placeholder(function);
         let builder = Builder::before(self.module, before, before.location());
         let address = builder.offset(self.module.i64(), base, self.module.constant(index as i64));
         self.add(&builder, address, self.module.constant(amount));
@@ -401,7 +406,7 @@ impl Placeholders {
     }
 
     /// Returns the dummy instruction that stands for the address of the thread's counters; [`Placeholders::resolve`] replaces it.
-    fn base(&mut self, function: Value) -> Value {
+    fn base_placeholder(&mut self, function: Value) -> Value {
         let module = self.module;
         *self.base.get_or_insert_with(|| {
             let builder = Builder::before(module, function.entry().after_allocas(), None);
@@ -479,8 +484,8 @@ fn updates_of(counters: Value) -> Result<IndexSet<Value>, PlaceholderError> {
         for user in value.users() {
             match is_update(user, value) {
                 true => _ = updates.insert(user),
-                false if passes_address_on(user) => stack.extend(seen.insert(user).then_some(user)),
-                false => return Err(unknown_use(user)),
+                false if derives_address(user) => stack.extend(seen.insert(user).then_some(user)),
+                false => return Err(unsupported_use_error(user)),
             }
         }
     }
@@ -501,7 +506,7 @@ fn is_update(user: Value, address: Value) -> bool {
 }
 
 /// Returns true if the user of an address computes another address from it, or passes it on through a constant table.
-pub fn passes_address_on(user: Value) -> bool {
+pub fn derives_address(user: Value) -> bool {
     if !user.is_instruction() {
         return true;
     }
@@ -514,7 +519,7 @@ pub fn passes_address_on(user: Value) -> bool {
     }
 }
 
-pub fn unknown_use(user: Value) -> PlaceholderError {
+pub fn unsupported_use_error(user: Value) -> PlaceholderError {
     let instruction = user.printed().trim().to_owned();
     PlaceholderError::Use { function: user.block().function().name(), instruction }
 }

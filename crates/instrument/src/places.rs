@@ -39,7 +39,7 @@ impl InsertionPlace {
 }
 
 /// For each block with incoming edges that were split: a map from its old predecessors to the new blocks.
-type Renames = IndexMap<Block, IndexMap<Block, Block>>;
+type PredecessorRenames = IndexMap<Block, IndexMap<Block, Block>>;
 
 /// The insertion points of a function's edges, and its control flow after edges were split.
 pub struct EdgePlaces {
@@ -61,14 +61,14 @@ pub fn block_properties(cfg: &FunctionCfg) -> BlockProperties {
         EdgeSite::BeforeThenHead(_) | EdgeSite::Head => false,
     };
     let trip_count = |e: Edge| trip_count::constant_trip_count(node(graph.from(e))?, node(graph.to(e))?);
-    let counts = |e: Edge| trip_count::counter(node(graph.from(e))?, node(graph.to(e))?);
+    let counts = |e: Edge| trip_count::existing_counter(node(graph.from(e))?, node(graph.to(e))?);
     let is_free = |e: Edge| matches!(cfg.sites[e.index()], EdgeSite::Before(_)) || graph.incoming(graph.to(e)).len() == 1;
     BlockProperties {
         quiet: NodeSet::from_fn(nodes, |n| node(n).is_some_and(is_quiet)),
         must_count_early: NodeSet::from_fn(nodes, |n| node(n).is_some_and(|b| n != graph.entry() && returns_after_tail_call(cfg, n, b))),
         can_carry_code: EdgeSet::from_fn(edges, can_split),
         carries_code_for_free: EdgeSet::from_fn(edges, is_free),
-        sizes: graph.nodes().map(|n| node(n).map_or(0, size)).collect(),
+        sizes: graph.nodes().map(|n| node(n).map_or(0, estimated_size)).collect(),
         changes_version: BTreeSet::new(),
         trip_counts: graph.edges().filter_map(|e| Some((e, trip_count(e)?))).collect(),
         counted: graph.edges().filter(|e| counts(*e).is_some()).collect(),
@@ -76,7 +76,7 @@ pub fn block_properties(cfg: &FunctionCfg) -> BlockProperties {
 }
 
 /// Returns an estimate of the number of machine instructions in a block.
-fn size(block: Block) -> u32 {
+fn estimated_size(block: Block) -> u32 {
     let is_none = |i: &Value| i.is(LLVMOpcode::LLVMPHI) || i.is(LLVMOpcode::LLVMGetElementPtr);
     block.instructions().filter(|i| !is_none(i)).count() as u32
 }
@@ -112,7 +112,7 @@ impl EdgePlaces {
             places.record_arrival(cfg, edge);
         }
         let mut pads: BTreeSet<Node> = BTreeSet::new();
-        let mut renames = Renames::new();
+        let mut renames = PredecessorRenames::new();
         let coded: Vec<Edge> = graph.edges().filter(|e| program.has_code(*e)).collect();
         for edge in coded {
             let to = graph.to(edge);
@@ -129,7 +129,7 @@ impl EdgePlaces {
                     pads.insert(to);
                     continue;
                 }
-                EdgeSite::OnEdge(successors) => places.split(module, cfg, edge, successors, location, &mut renames),
+                EdgeSite::OnEdge(successors) => places.split_edge(module, cfg, edge, successors, location, &mut renames),
             });
         }
         // Rebuild the phi nodes once per block rather than once per split edge: a switch may have thousands of edges to one block.
@@ -143,11 +143,11 @@ impl EdgePlaces {
     }
 
     /// Returns the insertion point of an edge; `None` if it needs no code.
-    pub fn code(&self, edge: Edge) -> Option<&InsertionPlace> {
+    pub fn insertion_place(&self, edge: Edge) -> Option<&InsertionPlace> {
         self.code[edge.index()].as_ref()
     }
 
-    pub fn arrival(&self, from: Block, to: Block) -> Option<Edge> {
+    pub fn edge_between(&self, from: Block, to: Block) -> Option<Edge> {
         self.arrivals.get(&(from, to)).copied()
     }
 
@@ -172,14 +172,14 @@ impl EdgePlaces {
         }
     }
 
-    fn split(
+    fn split_edge(
         &mut self,
         module: Module,
         cfg: &FunctionCfg,
         edge: Edge,
         successors: &[usize],
         location: Option<DebugLocation>,
-        renames: &mut Renames,
+        renames: &mut PredecessorRenames,
     ) -> InsertionPlace {
         let flow = cfg.graph.edge(edge);
         let (from, to) = (cfg.nodes[flow.from.index()].expect("a block"), cfg.nodes[flow.to.index()].expect("a block"));

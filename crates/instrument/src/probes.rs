@@ -40,7 +40,7 @@ pub fn insert(
     program: &ProbeProgram,
     counters: Counters,
 ) -> Vec<(Value, Value)> {
-    let (graph, location) = (program.graph(), crate::debug::no_line(context.module, function));
+    let (graph, location) = (program.graph(), crate::debug::location_without_line(context.module, function));
     let places = EdgePlaces::new(context.module, cfg, program, location);
     let mut work = ProbeCode {
         context,
@@ -62,21 +62,21 @@ pub fn insert(
         pending_phis: Vec::new(),
     };
     for &node in program.order() {
-        let arriving = work.arriving(node);
-        let in_register = work.in_register_at(node);
+        let arriving = work.register_at(node);
+        let in_register = work.dominant_count_at(node);
         for &edge in graph.out(node) {
             work.in_register[edge.index()] = in_register;
             work.emit_edge(edge, arriving);
         }
     }
-    work.merge_in_register();
+    work.complete_dominant_phis();
     work.path_ends = true;
     for flush in work.flushes.take() {
         work.emit_flush(flush);
     }
     let deferred = work.deferred.into_inner();
     if !deferred.is_empty() {
-        counting::emit_deferred(context.module, counters, &deferred, location);
+        counting::emit_deferred_counts(context.module, counters, &deferred, location);
     }
     if let PathEndAction::Segment(_) | PathEndAction::Iterations(_) = counters.at_end {
         erase_unused(&work.created.into_inner());
@@ -138,7 +138,7 @@ struct ProbeCode<'a> {
 
 impl ProbeCode<'_> {
     /// Returns the value of the path register at the start of a node.
-    fn arriving(&mut self, node: Node) -> RegisterValue {
+    fn register_at(&mut self, node: Node) -> RegisterValue {
         if node == self.graph.entry() {
             let start = if let PathEndAction::Segment(segments) = self.counters.at_end { segments.start } else { None };
             return start.map_or(RegisterValue::Constant(0), RegisterValue::Computed);
@@ -156,7 +156,7 @@ impl ProbeCode<'_> {
         }
         let block = self.cfg.nodes[node.index()].expect("a dispatch block has one edge in that restarts");
         let sources = predecessors(block);
-        self.merge(block, &sources)
+        self.merge_register(block, &sources)
     }
 
     /// Returns the value of the path register after the given edges, if it is the same after all of them.
@@ -166,7 +166,7 @@ impl ProbeCode<'_> {
     }
 
     /// Creates a phi node for the path register in `block`, which merges its values from the blocks `sources`.
-    fn merge(&self, block: Block, sources: &[Block]) -> RegisterValue {
+    fn merge_register(&self, block: Block, sources: &[Block]) -> RegisterValue {
         let module = self.context.module;
         let incoming: Vec<(Value, Block)> = sources.iter().map(|&from| (self.value(self.incoming_register(from, block)), from)).collect();
         let phi = Builder::phi_at_top(module, block, module.i64(), self.location);
@@ -178,11 +178,11 @@ impl ProbeCode<'_> {
     /// Returns the path register's value on the way from one block to another: after the edge between them, or merged from the edges that
     /// share a landing pad.
     fn incoming_register(&self, from: Block, to: Block) -> RegisterValue {
-        if let Some(edge) = self.places.arrival(from, to) {
+        if let Some(edge) = self.places.edge_between(from, to) {
             return self.leaving[edge.index()];
         }
         match self.places.shared_pad(from) {
-            Some(edges) => self.common_register(edges).unwrap_or_else(|| self.merge(from, &predecessors(from))),
+            Some(edges) => self.common_register(edges).unwrap_or_else(|| self.merge_register(from, &predecessors(from))),
             // No edge leads this way, so the block is unreachable.
             None => RegisterValue::Constant(0),
         }
@@ -200,7 +200,7 @@ impl ProbeCode<'_> {
             return;
         }
         let at = |place: &InsertionPlace| Builder::before(self.context.module, place.instruction(), self.location);
-        let builder = self.places.code(edge).map(at);
+        let builder = self.places.insertion_place(edge).map(at);
         self.edge = edge;
         self.path_ends = self.cfg.graph.kind(edge) != EdgeKind::Reach;
         let (operations, mut register) = (self.program.operations(edge), arriving);
@@ -229,7 +229,7 @@ impl ProbeCode<'_> {
             Operation::Add(increment) => return self.add_increment(code, register, increment),
             Operation::Flush { of, partial } => return self.flush(code, of, partial, edge),
             Operation::Count { increment } => self.count(code, register, increment, one),
-            Operation::CountIteration { increment, dominant } if self.counters.may_count_split() => {
+            Operation::CountIteration { increment, dominant } if self.counters.may_count_separately() => {
                 let dominant = self.program.dominant_by_id(dominant);
                 self.in_register[edge.index()] = self.count_split(code, register, increment, dominant);
             }
@@ -241,7 +241,7 @@ impl ProbeCode<'_> {
                 let path = self.appended.expect("a path is appended before it is recorded");
                 self.counters.at_end.stream().record_call(code, path);
             }
-            Operation::LeaveCall => self.counters.at_end.stream().leave(code),
+            Operation::LeaveCall => self.counters.at_end.stream().clear_slot(code),
             _ => return apply_without_code(operation, register),
         }
         register
@@ -323,13 +323,13 @@ impl ProbeCode<'_> {
     }
 
     /// Returns the number of dominant iterations accumulated so far, at the start of a node; `None` outside loops with a register for it.
-    fn in_register_at(&mut self, node: Node) -> Option<Value> {
+    fn dominant_count_at(&mut self, node: Node) -> Option<Value> {
         let mut loops = self.program.dominant().iter().filter_map(|u| u.in_register.as_ref());
-        let in_register = loops.find(|h| h.nodes.contains(&node)).filter(|_| self.counters.may_count_split())?;
+        let in_register = loops.find(|h| h.nodes.contains(&node)).filter(|_| self.counters.may_count_separately())?;
         let block = self.cfg.nodes[node.index()].expect("a dispatch block is in no such loop");
         if in_register.head != node {
             let incoming_register: Vec<Option<Value>> =
-                predecessors(block).iter().map(|from| self.in_register_from(*from, block)).collect();
+                predecessors(block).iter().map(|from| self.dominant_count_from(*from, block)).collect();
             if incoming_register.iter().all(|value| *value == incoming_register[0]) {
                 return incoming_register[0];
             }
@@ -341,14 +341,14 @@ impl ProbeCode<'_> {
         Some(number)
     }
 
-    fn in_register_from(&self, from: Block, to: Block) -> Option<Value> {
-        self.places.arrival(from, to).and_then(|edge| self.in_register[edge.index()])
+    fn dominant_count_from(&self, from: Block, to: Block) -> Option<Value> {
+        self.places.edge_between(from, to).and_then(|edge| self.in_register[edge.index()])
     }
 
     /// Adds the incoming values to the phi nodes that merge numbers of dominant iterations.
-    fn merge_in_register(&mut self) {
+    fn complete_dominant_phis(&mut self) {
         for (number, block) in std::mem::take(&mut self.pending_phis) {
-            let value = |from: Block| self.in_register_from(from, block).unwrap_or_else(|| self.context.module.constant(0));
+            let value = |from: Block| self.dominant_count_from(from, block).unwrap_or_else(|| self.context.module.constant(0));
             number.add_incoming(&predecessors(block).into_iter().map(|from| (value(from), from)).collect::<Vec<_>>());
         }
     }

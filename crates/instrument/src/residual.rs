@@ -12,7 +12,7 @@ use crate::counting::{Counters, Flushing};
 use crate::describe::{EdgeSite, FunctionCfg, is_must_tail};
 use crate::emit;
 use crate::entry;
-use crate::interesting::Words;
+use crate::interesting::InterestingPathCode;
 use crate::llvm::{Block, Builder, Module, Value};
 use crate::module_context::ModuleContext;
 use crate::path_end::{KnownTest, PathEndAction, UnknownPathCode};
@@ -23,7 +23,7 @@ use crate::program_passes;
 use crate::shape::predecessors;
 use crate::versions::copies::{CopyMapping, LinePolicy};
 use crate::versions::ssa::{ValueFlow, VersionDefinitions};
-use crate::versions::{description_of_copies, landings, split_landings};
+use crate::versions::{cfg_of_copies, indirect_branch_targets, split_landings};
 use crate::weights;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
@@ -60,9 +60,9 @@ fn insert_versions(
     set_known_path_weights(context.module, *function, &cfg, &program);
     let blocks = places::block_properties(&cfg);
     program_passes::run_passes(&mut program, frequencies, &blocks, choices);
-    let known = known_test(context.module, planned);
+    let known = known_path_test(context.module, planned);
     let at_end = PathEndAction::Unknown(UnknownPathCode { count, bias: emit::direct_bias(context.module), thread_base: None, known });
-    let counters = Counters { at_end, flushing: Flushing::Branch, ..Counters::own(context.counters, first_counter) };
+    let counters = Counters { at_end, flushing: Flushing::Branch, ..Counters::of_thread(context.counters, first_counter) };
     probes::insert(context, *function, &cfg, &program, counters);
     let blocks = |chosen: &dyn Fn(NodePlace) -> bool| -> Vec<Block> {
         cfg.nodes.iter().zip(places).filter(|(_, place)| chosen(**place)).filter_map(|(block, _)| *block).collect()
@@ -91,15 +91,15 @@ fn insert_single_version(context: ModuleContext, count: Value, planned: &Planned
     let PlannedFunction { function, cfg, frequencies, .. } = planned;
     let mut program = planned.program.clone();
     program_passes::run_passes(&mut program, frequencies, &places::block_properties(cfg), choices);
-    let known = known_test(context.module, planned);
+    let known = known_path_test(context.module, planned);
     let bias = emit::direct_bias(context.module);
     // If all paths are counted, and a call of the function may execute several, it is cheaper to check once, at entry, whether the thread
     // has counters.
     let has_cuts = !program.dag().cuts().is_empty();
-    let location = crate::debug::no_line(context.module, *function);
+    let location = crate::debug::location_without_line(context.module, *function);
     let thread_base = (known.is_none() && has_cuts).then(|| entry::direct_thread_counters(context, *function, bias, location));
     let at_end = PathEndAction::Unknown(UnknownPathCode { count, bias, thread_base, known });
-    let counters = Counters { at_end, flushing: Flushing::Branch, ..Counters::own(context.counters, first_counter) };
+    let counters = Counters { at_end, flushing: Flushing::Branch, ..Counters::of_thread(context.counters, first_counter) };
     probes::insert(context, *function, cfg, &program, counters);
 }
 
@@ -127,7 +127,7 @@ fn outer_headers(graph: &Graph, dag: &Dag) -> Vec<Node> {
 fn set_known_path_weights(module: Module, function: Value, cfg: &FunctionCfg, program: &ProbeProgram) {
     let graph = program.graph();
     let entries = graph.out(graph.entry()).iter().map(|e| program.executions(*e)).fold(0, u64::saturating_add);
-    if entries > 0 && !weights::has_entries(module, function) {
+    if entries > 0 && !weights::has_entry_count(module, function) {
         weights::set_entry_count(module, function, entries);
     }
     for node in graph.nodes().filter(|n| *n != graph.exit()) {
@@ -144,10 +144,10 @@ fn set_known_path_weights(module: Module, function: Value, cfg: &FunctionCfg, pr
 }
 
 /// Returns how the code recognises known paths; `None` if no path of the function is known.
-fn known_test(module: Module, planned: &PlannedFunction) -> Option<KnownTest<'_>> {
+fn known_path_test(module: Module, planned: &PlannedFunction) -> Option<KnownTest<'_>> {
     let known = planned.program.known()?;
     if let Cells::Preferential(ending) = planned.program.cells() {
-        let words = Words::declare(module, &planned.function.name(), ending);
+        let words = InterestingPathCode::declare(module, &planned.function.name(), ending);
         return Some(KnownTest::Words(words, ending.identity_mask().unwrap_or(u64::MAX)));
     }
     let mut bytes = vec![0u8; planned.program.paths().numbering.paths() as usize];
@@ -177,9 +177,9 @@ struct PhiVersions {
 impl VersionBuilder<'_> {
     /// Copies blocks, and redirects control flow between the versions. Returns the graph of all versions, with their blocks.
     fn build(&mut self, function: Value) -> FunctionCfg {
-        let landings = split_landings(self.module, &landings(function), &mut self.cfg);
+        let landings = split_landings(self.module, &indirect_branch_targets(function), &mut self.cfg);
         if !landings.is_empty() {
-            bounds::COALESCED_VALUES.raise();
+            bounds::COALESCING_LIMIT.raise();
         }
         let mut copied = BTreeMap::<CodeVersion, Vec<Block>>::new();
         for place in self.places {
@@ -190,7 +190,7 @@ impl VersionBuilder<'_> {
         let created =
             copied.iter().map(|(v, blocks)| (*v, CopyMapping::new(self.module, blocks, function, &IndexMap::new(), LinePolicy::Keep)));
         self.copies = created.collect();
-        let mut arriving = self.phis();
+        let mut arriving = self.phi_versions();
         self.redirect_terminators(&landings);
         self.terminate_unreachable(&mut arriving);
         let values = self.update_phis(&landings, arriving);
@@ -222,7 +222,7 @@ impl VersionBuilder<'_> {
     }
 
     /// Returns the phi nodes of all blocks except landing blocks, each with its copies.
-    fn phis(&self) -> Vec<PhiVersions> {
+    fn phi_versions(&self) -> Vec<PhiVersions> {
         let mut all = Vec::new();
         for &block in self.cfg.nodes.iter().flatten() {
             let places = self.block_versions(block);
@@ -280,7 +280,7 @@ impl VersionBuilder<'_> {
         let nodes = self.cfg.nodes.iter().enumerate();
         let unreached = nodes.filter(|(i, _)| !reached.contains(&Node(*i as u32))).filter_map(|(_, block)| *block);
         let stays = |b: &Block| b.terminator().is(LLVMOpcode::LLVMIndirectBr) || b.instructions().any(is_must_tail);
-        let ends: Vec<(Value, Value)> = unreached.filter(|b| !stays(b)).map(|b| (b.terminator(), self.placeholder(b))).collect();
+        let ends: Vec<(Value, Value)> = unreached.filter(|b| !stays(b)).map(|b| (b.terminator(), self.append_unreachable(b))).collect();
         let placeholders: IndexMap<Value, Value> = ends.iter().copied().collect();
         let replace = |value: &mut Value| *value = placeholders.get(value).copied().unwrap_or(*value);
         arriving.iter_mut().flat_map(|a| &mut a.entries).for_each(|(value, _)| replace(value));
@@ -302,7 +302,7 @@ impl VersionBuilder<'_> {
 
     /// Appends `unreachable` to a block. Returns the replacement for the old terminator: a dummy value if it has a result, otherwise the
     /// new terminator.
-    fn placeholder(&self, block: Block) -> Value {
+    fn append_unreachable(&self, block: Block) -> Value {
         let end = block.terminator();
         let builder = Builder::at_end(self.module, block, None);
         let value = (!end.is_void()).then(|| builder.freeze(end.kind().poison()));
@@ -372,7 +372,7 @@ impl VersionBuilder<'_> {
     fn description(&self) -> FunctionCfg {
         let (graph, places) = (self.program.graph(), self.places);
         let copies: BTreeMap<CodeVersion, FunctionCfg> =
-            self.copies.iter().map(|(version, copies)| (*version, description_of_copies(&self.cfg, copies))).collect();
+            self.copies.iter().map(|(version, copies)| (*version, cfg_of_copies(&self.cfg, copies))).collect();
         let of = |version: CodeVersion| copies.get(&version).unwrap_or(&self.cfg);
         let own = || graph.edges().map(|e| (e, of(places[graph.from(e).index()].version), self.program.origin(e)));
         let flow = own().map(|(e, cfg, own)| FlowEdge { from: graph.from(e), to: graph.to(e), ..cfg.graph.edge(own) });

@@ -45,7 +45,7 @@ const MAX_WORDS_PER_UNIT: u64 = 1 << 25;
 
 pub fn declare_context(module: Module) -> ContextWords {
     let words = module.add_thread_local(CONTEXT_SYMBOL);
-    emit::thread_local_with_place(module, CONTEXT_SYMBOL, CONTEXT_BYTES, CONTEXT_ADDRESS_SYMBOL, CONTEXT_SYMBOL);
+    emit::define_thread_local(module, CONTEXT_SYMBOL, CONTEXT_BYTES, CONTEXT_ADDRESS_SYMBOL, CONTEXT_SYMBOL);
     ContextWords(words)
 }
 
@@ -178,12 +178,12 @@ impl SegmentPlan {
         let mut placed: IndexMap<(Edge, Value), Vec<(Value, usize)>> = IndexMap::new();
         for (callee, paths) in by_callee {
             let transition = self.transitions.len();
-            let sums: BTreeMap<u64, u64> = paths.iter().map(|path| (on.sum_of(*path), *path)).collect();
+            let sums: BTreeMap<u64, u64> = paths.iter().map(|path| (on.final_register(*path), *path)).collect();
             self.transitions.push(Transition::new((on.set, on.number), callee, &sums, (self.bits, rows)));
             for path in paths {
                 let edge = last_edge(on.program, path);
                 let found: Vec<(Edge, Value, Value)> =
-                    edge.iter().flat_map(|e| calls_of(on, *e, callee).into_iter().map(|(call, f)| (*e, call, f))).collect();
+                    edge.iter().flat_map(|e| calls_of_callee(on, *e, callee).into_iter().map(|(call, f)| (*e, call, f))).collect();
                 if found.is_empty() {
                     let callee = &on.set.functions()[callee as usize];
                     self.words.unplaced.push(UnplacedCall { unit: callee.unit.clone(), name: callee.name.clone(), path });
@@ -197,7 +197,7 @@ impl SegmentPlan {
             }
         }
         let mut placed: Vec<_> = placed.into_iter().collect();
-        placed.sort_by_key(|((edge, call), _)| (*edge, position(*call)));
+        placed.sort_by_key(|((edge, call), _)| (*edge, position_in_block(*call)));
         for ((edge, call), callees) in placed {
             let is_indirect = calls::resolve_alias(call.callee()).is_none();
             let ends_function = on.cfg.graph.kind(edge) != EdgeKind::Reach;
@@ -242,7 +242,7 @@ impl SegmentPlan {
 impl SegmentCode<'_> {
     /// Emits the code for an edge on which a path ends or reaches calls. `known` is the value of the path register if it is constant, and
     /// `base` is the address of the unit's counters. Returns the address of the word to increment; `None` if the path is not counted.
-    pub fn path_ends(
+    pub fn emit_path_end(
         &self,
         builder: &Builder,
         (edge, location): (Edge, Option<DebugLocation>),
@@ -269,7 +269,7 @@ impl SegmentCode<'_> {
             let transition = &self.plan.transitions[transition];
             match known {
                 Some(number) => builder.constant(transition.constant_context(number as u64).into()),
-                None => transition.look_up(builder, self.version.code, number),
+                None => transition.emit_lookup(builder, self.version.code, number),
             }
         };
         let (none, call) = (builder.constant(0), self.version.call(at.call));
@@ -313,7 +313,7 @@ impl WordPlaces {
             return WordPlaces::Keys { words: rows, pairs: BTreeMap::new() };
         }
         let key = |pair: &(u32, u64)| {
-            let key = SegmentWords::key(function.paths, pair.0, on.sum_of(pair.1));
+            let key = SegmentWords::key(function.paths, pair.0, on.final_register(pair.1));
             (key, *pair, last_edge(on.program, pair.1))
         };
         let keys: Vec<(u64, (u32, u64), Option<Edge>)> = interesting.iter().map(key).collect();
@@ -330,7 +330,7 @@ impl WordPlaces {
 impl FunctionOnSegments<'_> {
     /// Returns the value of the path register at the end of a path: the path's number, or the sum of its edge labels, which differs from
     /// that of all other paths.
-    fn sum_of(&self, path: u64) -> u64 {
+    fn final_register(&self, path: u64) -> u64 {
         let paths = self.program.paths();
         match self.program.cells() {
             Cells::Labels { part, .. } => paths.numbering.path(&paths.dag, path).map_or(path, |edges| part.id(&edges) as u64),
@@ -379,10 +379,10 @@ fn reached_from_entry(program: &ProbeProgram) -> BTreeSet<Node> {
 
 /// Returns the calls after the path that ends on an edge that may call function `number` of the set, each with that function as a value of
 /// this module.
-fn calls_of(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Value, Value)> {
+fn calls_of_callee(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Value, Value)> {
     let callee = &on.set.functions()[number as usize];
     let is_elsewhere = callee.local && callee.unit != on.source;
-    let at = calls_at(on, edge);
+    let at = calls_after_path(on, edge);
     let direct: Vec<(Value, Value)> = at
         .iter()
         .filter_map(|call| Some((*call, calls::resolve_alias(call.callee())?)))
@@ -397,7 +397,7 @@ fn calls_of(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Value, Val
         return direct;
     }
     let function = match is_elsewhere {
-        true => local_function(on.module, &callee.unit, &callee.name),
+        true => declare_local_function(on.module, &callee.unit, &callee.name),
         false => on.module.function_without_parameters(&callee.name),
     };
     // A block may contain both direct and indirect calls of the function.
@@ -405,7 +405,7 @@ fn calls_of(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Value, Val
 }
 
 /// Returns the calls that directly follow a path that ends on the given edge.
-fn calls_at(on: &FunctionOnSegments, edge: Edge) -> Vec<Value> {
+fn calls_after_path(on: &FunctionOnSegments, edge: Edge) -> Vec<Value> {
     let Some(block) = on.cfg.block(on.graph.from(edge)) else { return Vec::new() };
     let ending = ending_call(block).filter(|call| call.is_call());
     match (on.cfg.graph.kind(edge), &on.cfg.sites[edge.index()]) {
@@ -418,13 +418,13 @@ fn calls_at(on: &FunctionOnSegments, edge: Edge) -> Vec<Value> {
 }
 
 /// Returns the symbol by which other units refer to a local function of a unit.
-fn name_of_local(unit: &str, name: &str) -> String {
+fn exported_local_name(unit: &str, name: &str) -> String {
     format!("__trodden_local_{}", Identity::from_content([unit.as_bytes(), b"\0", name.as_bytes()].concat().as_slice()))
 }
 
 /// Declares a local function of another unit. If that unit does not export it, its address is null.
-fn local_function(module: Module, unit: &str, name: &str) -> Value {
-    let function = module.function_without_parameters(&name_of_local(unit, name));
+fn declare_local_function(module: Module, unit: &str, name: &str) -> Value {
+    let function = module.function_without_parameters(&exported_local_name(unit, name));
     function.set_linkage(LLVMLinkage::LLVMExternalWeakLinkage);
     function.set_visibility(LLVMVisibility::LLVMHiddenVisibility);
     function
@@ -432,11 +432,11 @@ fn local_function(module: Module, unit: &str, name: &str) -> Value {
 
 /// Exports a local function of this unit under another name, so that other units can compare function pointers with its address.
 pub fn export_local_name(module: Module, unit: &str, function: Value) {
-    let alias = module.add_alias(&name_of_local(unit, &function.name()), function);
+    let alias = module.add_alias(&exported_local_name(unit, &function.name()), function);
     alias.set_linkage(LLVMLinkage::LLVMWeakAnyLinkage);
     alias.set_visibility(LLVMVisibility::LLVMHiddenVisibility);
 }
 
-fn position(instruction: Value) -> usize {
+fn position_in_block(instruction: Value) -> usize {
     instruction.block().instructions().position(|i| i == instruction).unwrap_or(0)
 }

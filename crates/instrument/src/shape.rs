@@ -51,16 +51,16 @@ fn split_after(module: Module, instruction: Value) -> Block {
 /// Moves everything after a block's phi nodes and landing pad to a new block. Returns the new block. The old one is left without a
 /// terminator.
 pub fn move_to_new_block(module: Module, block: Block) -> Block {
-    move_from(module, block, Some(block.first_insertion_point()))
+    move_to_new_block_from(module, block, Some(block.first_insertion_point()))
 }
 
 /// Moves everything after an instruction to a new block. Returns the new block. The old one is left without a terminator.
 pub fn move_rest_to_new_block(module: Module, instruction: Value) -> Block {
-    move_from(module, instruction.block(), instruction.next())
+    move_to_new_block_from(module, instruction.block(), instruction.next())
 }
 
 /// Moves an instruction and everything after it to a new block. Returns the new block.
-fn move_from(module: Module, block: Block, mut instruction: Option<Value>) -> Block {
+fn move_to_new_block_from(module: Module, block: Block, mut instruction: Option<Value>) -> Block {
     let rest = new_block_after(module, block);
     let builder = Builder::at_end(module, rest, None);
     while let Some(this) = instruction {
@@ -94,13 +94,13 @@ pub fn predecessors(block: Block) -> Vec<Block> {
 /// If a block is the target of both indirect branches and other edges, moves its content to a new block, and makes the other edges lead
 /// there. Returns the new block. The old one remains as the target of the indirect branches.
 fn split_indirect_landing(module: Module, landing: Block) -> Option<Block> {
-    let (jumps, direct) = sources(landing);
+    let (jumps, direct) = predecessors_by_kind(landing);
     if jumps.is_empty() || direct.is_empty() {
         return None;
     }
     let body = move_to_new_block(module, landing);
     // If the block was its own predecessor, the new block with its terminator is now the predecessor.
-    let (jumps, direct) = sources(landing);
+    let (jumps, direct) = predecessors_by_kind(landing);
     for phi in landing.phis().collect::<Vec<_>>() {
         split_phi(module, phi, landing, body, &jumps);
     }
@@ -110,7 +110,7 @@ fn split_indirect_landing(module: Module, landing: Block) -> Option<Block> {
 }
 
 /// Returns the predecessors that end with an indirect branch, and the other predecessors.
-fn sources(block: Block) -> (IndexSet<Block>, IndexSet<Block>) {
+fn predecessors_by_kind(block: Block) -> (IndexSet<Block>, IndexSet<Block>) {
     predecessors(block).into_iter().partition(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr))
 }
 

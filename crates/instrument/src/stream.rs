@@ -7,7 +7,7 @@
 //! stay at path ends ([`PassChoices::AT_PATH_ENDS`](trodden_flow::program::PassChoices::AT_PATH_ENDS)).
 
 use crate::describe::FunctionCfg;
-use crate::emit::{self, declare_of_runtime};
+use crate::emit::{self, declare_runtime_function};
 use crate::llvm::{Builder, DebugLocation, Module, Type, Value};
 use crate::no_return::returns_twice;
 use llvm_sys::LLVMOpcode;
@@ -28,7 +28,7 @@ pub fn edges(cfg: &FunctionCfg) -> StreamEdges {
 }
 
 /// Returns true if unwinding or `longjmp` may end in a function: it catches exceptions, or calls a function that returns twice.
-pub fn catches(function: Value) -> bool {
+pub fn catches_unwinding(function: Value) -> bool {
     // A landing pad without clauses only cleans up and continues unwinding.
     let is_handler = |i: Value| i.clause_count() > 0;
     let is_catching = |i: Value| is_handler(i) || i.is_call() && returns_twice(i);
@@ -54,21 +54,21 @@ pub struct StreamCode {
 impl Streams {
     /// Declares the runtime's functions, and defines the thread's stream state (linkers keep one definition per image).
     pub fn declare(module: Module) -> Streams {
-        emit::thread_local_with_place(module, STREAM_SYMBOL, size_of::<ThreadStream>(), STREAM_ADDRESS_SYMBOL, STREAM_SYMBOL);
+        emit::define_thread_local(module, STREAM_SYMBOL, size_of::<ThreadStream>(), STREAM_ADDRESS_SYMBOL, STREAM_SYMBOL);
         let kind = Type::function(module.void(), &[]);
-        let [next_chunk, next_slot] = [NEXT_CHUNK_SYMBOL, NEXT_SLOT_SYMBOL].map(|name| declare_of_runtime(module, name, kind));
+        let [next_chunk, next_slot] = [NEXT_CHUNK_SYMBOL, NEXT_SLOT_SYMBOL].map(|name| declare_runtime_function(module, name, kind));
         Streams { module, next_chunk, next_slot }
     }
 
     pub fn remove_unused(self) {
-        emit::remove_unused(&[self.next_chunk, self.next_slot]);
+        emit::remove_unused_declarations(&[self.next_chunk, self.next_slot]);
     }
 
     /// Emits code at function entry that takes a slot for the function's frame and writes the event of its entry. `first` is the index of
     /// the function's first counter.
     pub fn enter(self, function: Value, first: u64, counters: Value, location: Option<DebugLocation>) -> StreamCode {
         let builder = Builder::before(self.module, function.entry().after_allocas(), location);
-        let word = self.word(&builder, builder.offset(self.module.i64(), counters, self.module.constant(first as i64)), TAG_ENTER);
+        let word = self.event_word(&builder, builder.offset(self.module.i64(), counters, self.module.constant(first as i64)), TAG_ENTER);
         let text = format!(
             "movq {STREAM_SYMBOL}@GOTTPOFF(%rip), %r10\n\tmovq %fs:8(%r10), %rax\n\tleaq 2f(%rip), %r11\n\t\
              testl $$0x{:x}, %eax\n\tjz ${{2:P}}\n\tleaq 4(%rax), %r11\n\tmovq %r11, %fs:8(%r10)\n2:\n\t\
@@ -77,17 +77,17 @@ impl Streams {
         );
         let registers = "=&{rax},r,i,~{r10},~{r11},~{memory},~{flags},~{fpsr},~{dirflag}";
         let slot = builder.assembly(self.module.i64(), &text, registers, &[word, self.next_slot]);
-        self.write(&builder, word);
+        self.append_word(&builder, word);
         StreamCode { streams: self, slot }
     }
 
     /// Emits the word of an event: the address of a counter in the image, plus the tag.
-    fn word(self, builder: &Builder, counter: Value, tag: u32) -> Value {
+    fn event_word(self, builder: &Builder, counter: Value, tag: u32) -> Value {
         builder.offset(self.module.i8(), counter, self.module.constant(tag.into()))
     }
 
     /// Emits code that appends the lower half of `word` to the thread's stream.
-    fn write(self, builder: &Builder, word: Value) {
+    fn append_word(self, builder: &Builder, word: Value) {
         let text = format!(
             "movq {STREAM_SYMBOL}@GOTTPOFF(%rip), %r11\n\tmovl $$4, %eax\n\txaddq %rax, %fs:(%r11)\n\tleaq 1f(%rip), %r11\n\t\
              testl $$0x{:x}, %eax\n\tjz ${{1:P}}\n1:\n\tmovl ${{0:k}}, (%rax)",
@@ -103,8 +103,8 @@ impl StreamCode {
     /// event also says that the function returns. Returns the event's word.
     pub fn append_path(self, builder: &Builder, counter: Value, call_ends: bool) -> Value {
         let tag = if call_ends { TAG_EXIT } else { TAG_PATH };
-        let word = self.streams.word(builder, counter, tag);
-        self.streams.write(builder, word);
+        let word = self.streams.event_word(builder, counter, tag);
+        self.streams.append_word(builder, word);
         word
     }
 
@@ -114,7 +114,7 @@ impl StreamCode {
     }
 
     /// Emits code that clears the frame's slot when the function is left.
-    pub fn leave(self, builder: &Builder) {
+    pub fn clear_slot(self, builder: &Builder) {
         let text = format!("movq {STREAM_SYMBOL}@GOTTPOFF(%rip), %r11\n\tmovq $0, %fs:8(%r11)\n\tmovl $$0, ($0)");
         builder.assembly(builder.module.void(), &text, "r,~{r11},~{memory},~{flags},~{fpsr},~{dirflag}", &[self.slot]);
     }
@@ -124,7 +124,7 @@ impl StreamCode {
     pub fn append_resume(self, builder: &Builder) {
         let offset = builder.and(self.slot, builder.constant(SHADOW_BYTES - 1));
         let word = builder.shift_left(offset, builder.constant(1));
-        self.streams.write(builder, builder.or(word, builder.constant(TAG_RESUME.into())));
+        self.streams.append_word(builder, builder.or(word, builder.constant(TAG_RESUME.into())));
         // Frames beyond the maximum depth share the last slot, and the stack's pointer stays there.
         let text = format!(
             "movq {STREAM_SYMBOL}@GOTTPOFF(%rip), %r11\n\tmovq $0, %rax\n\ttestl $$0x{:x}, %eax\n\tjz 1f\n\taddq $$4, %rax\n1:\n\t\

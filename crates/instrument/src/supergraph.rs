@@ -11,15 +11,15 @@
 pub mod calls;
 pub mod version;
 
-use crate::attributes::declare_like;
+use crate::attributes::declare_with_attributes_of;
 use crate::describe::FunctionCfg;
 use crate::error::InstrumentError;
 use crate::llvm::{Block, Module, TargetMachine, Type, Value};
 use crate::passes::run_on_module;
 use crate::segments::SegmentPlan;
 use crate::versions::copies::{CopyMapping, LinePolicy};
-use crate::versions::{description_of_copies, reason_not_to_double};
-use calls::can_pass;
+use crate::versions::{cfg_of_copies, reason_not_to_double};
+use calls::can_redirect;
 use indexmap::IndexMap;
 use llvm_sys::{LLVMLinkage, LLVMOpcode};
 use std::cell::RefCell;
@@ -50,14 +50,14 @@ pub struct Supergraph {
 impl Supergraph {
     /// Chooses the versions of all functions and creates them, without probes.
     pub fn new(module: Module, source: &str, set: &SegmentSet, functions: &[OnSegments]) -> Supergraph {
-        let sites = Sites::from_functions(functions);
-        let budget = u128::from(size_of(module)) * u128::from(set.growth()) / 100;
+        let sites = RedirectableCalls::from_functions(functions);
+        let budget = u128::from(module_size(module)) * u128::from(set.growth()) / 100;
         let choice = choose_versions(&sites.candidates, set.depth(), u64::try_from(budget).unwrap_or(u64::MAX));
         let mut codes: Vec<Value> = functions.iter().map(|f| f.function).collect();
         for (at, version) in choice.versions.iter().enumerate().skip(functions.len()) {
-            codes.push(declare(module, functions[version.function].function, at, version.kind));
+            codes.push(declare_version(module, functions[version.function].function, at, version.kind));
         }
-        let by_word = sites.by_word(source, set, functions, &choice);
+        let by_word = sites.functions_reading_word(source, set, functions, &choice);
         let mut work = Supergraph { module, versions: Vec::new(), of_function: vec![Vec::new(); functions.len()] };
         for (at, version) in choice.versions.iter().enumerate() {
             let on = functions[version.function];
@@ -66,9 +66,9 @@ impl Supergraph {
                 VersionKind::Own => ContextSource::None,
                 _ => ContextSource::Argument,
             };
-            let copies = (version.kind != VersionKind::Own).then(|| copy(module, on.function, codes[at]));
-            let cfg = copies.as_ref().map_or_else(|| on.cfg.clone(), |copies| description_of_copies(on.cfg, copies));
-            let target = |(call, site): (usize, &Site)| {
+            let copies = (version.kind != VersionKind::Own).then(|| copy_function(module, on.function, codes[at]));
+            let cfg = copies.as_ref().map_or_else(|| on.cfg.clone(), |copies| cfg_of_copies(on.cfg, copies));
+            let target = |(call, site): (usize, &RedirectableCall)| {
                 let version = codes[choice.target(&sites.candidates, at, call)?];
                 Some(((site.call, site.number), VersionTarget { version, guard: site.guard }))
             };
@@ -130,7 +130,7 @@ pub struct VersionSummary {
 }
 
 /// A call that belongs to segments and can be redirected to a copy of its callee.
-struct Site {
+struct RedirectableCall {
     call: Value,
     /// The callee's index in the segment set.
     number: u32,
@@ -138,25 +138,25 @@ struct Site {
 }
 
 /// The calls of each function that can be redirected, and the same as input of [`choose_versions`].
-struct Sites {
-    of_function: Vec<Vec<Site>>,
+struct RedirectableCalls {
+    of_function: Vec<Vec<RedirectableCall>>,
     candidates: Vec<InliningCandidate>,
 }
 
-impl Sites {
-    fn from_functions(functions: &[OnSegments]) -> Sites {
+impl RedirectableCalls {
+    fn from_functions(functions: &[OnSegments]) -> RedirectableCalls {
         let by_number: HashMap<u32, usize> = functions.iter().enumerate().map(|(at, f)| (f.number, at)).collect();
         let can_be_copied: Vec<bool> = functions.iter().map(|f| reason_not_to_copy(f.function).is_none()).collect();
-        let mut sites = Sites { of_function: Vec::new(), candidates: Vec::new() };
+        let mut sites = RedirectableCalls { of_function: Vec::new(), candidates: Vec::new() };
         for on in functions {
             let size = on.cfg.blocks.iter().map(|b| u64::from(b.instructions)).sum();
             let (mut own, mut candidate) = (Vec::new(), InliningCandidate { size, entries: on.entries, calls: Vec::new() });
             for call in on.plan.calls() {
                 let Some(&callee) = by_number.get(&call.callee).filter(|at| can_be_copied[**at]) else { continue };
                 let function = functions[callee].function;
-                if can_pass(call.call, function) && !(call.is_indirect && call.ends_function) {
+                if can_redirect(call.call, function) && !(call.is_indirect && call.ends_function) {
                     let guard = call.is_indirect.then_some(function);
-                    own.push(Site { call: call.call, number: call.callee, guard });
+                    own.push(RedirectableCall { call: call.call, number: call.callee, guard });
                     candidate.calls.push(CandidateCall { callee, executions: call.executions });
                 }
             }
@@ -168,7 +168,7 @@ impl Sites {
 
     /// Returns the functions that read their context from the thread-local word, because another unit calls them, or a version whose call
     /// is not redirected to a copy.
-    fn by_word(&self, source: &str, set: &SegmentSet, functions: &[OnSegments], choice: &InliningChoice) -> BTreeSet<usize> {
+    fn functions_reading_word(&self, source: &str, set: &SegmentSet, functions: &[OnSegments], choice: &InliningChoice) -> BTreeSet<usize> {
         let by_number: HashMap<u32, usize> = functions.iter().enumerate().map(|(at, f)| (f.number, at)).collect();
         let is_elsewhere = |number: u32| set.functions()[number as usize].unit != source;
         let from_elsewhere = |f: &OnSegments| set.functions()[f.number as usize].contexts.iter().any(|c| is_elsewhere(c.caller));
@@ -214,7 +214,7 @@ fn reason_not_to_copy(function: Value) -> Option<&'static str> {
 fn depends_on_frame(callee: Value) -> bool {
     const NAMES: [&str; 7] = ["returnaddress", "frameaddress", "addressofreturnaddress", "sponentry", "localescape", "localrecover", "eh."];
     let name = callee.name();
-    callee.intrinsic() != 0
+    callee.intrinsic_id() != 0
         && NAMES.iter().any(|n| name.strip_prefix("llvm.").is_some_and(|rest| rest.starts_with(n)))
         && name != "llvm.eh.typeid.for"
         && !name.starts_with("llvm.eh.typeid.for.")
@@ -225,16 +225,16 @@ fn defines_label(callee: Value) -> bool {
     callee.is_assembly() && callee.assembly_text().contains(':')
 }
 
-fn size_of(module: Module) -> u64 {
+fn module_size(module: Module) -> u64 {
     module.functions().flat_map(Value::blocks).map(|b| b.instructions().count() as u64).sum()
 }
 
 /// Declares a version of a function with the context as an additional last argument.
-fn declare(module: Module, function: Value, number: usize, kind: VersionKind) -> Value {
+fn declare_version(module: Module, function: Value, number: usize, kind: VersionKind) -> Value {
     let old = function.value_type();
     let new = Type::function(old.result(), &[old.parameters(), vec![module.i64()]].concat());
-    let code = declare_like(module, function, &format!("{}.segments.{number}", function.name()), new);
-    code.place_like(function);
+    let code = declare_with_attributes_of(module, function, &format!("{}.segments.{number}", function.name()), new);
+    code.place_in_section_of(function);
     if kind != VersionKind::Duplicate {
         ["noinline", "optnone"].iter().for_each(|name| code.remove_attribute(name));
         code.add_attribute(module.context(), "alwaysinline");
@@ -242,7 +242,7 @@ fn declare(module: Module, function: Value, number: usize, kind: VersionKind) ->
     code
 }
 
-fn copy(module: Module, function: Value, code: Value) -> CopyMapping {
+fn copy_function(module: Module, function: Value, code: Value) -> CopyMapping {
     let known: IndexMap<Value, Value> = function.parameters().into_iter().zip(code.parameters()).collect();
     let blocks: Vec<Block> = function.blocks().collect();
     CopyMapping::new(module, &blocks, code, &known, LinePolicy::Drop)

@@ -60,7 +60,7 @@ pub fn constant_trip_count(latch: Block, head: Block) -> Option<u64> {
         return None;
     }
     let (how, limit) = (compared.integer_predicate()?, Integer::from_value(compared.operand(1))?);
-    let (phi, first, step) = counted(compared.operand(0), latch, head)?;
+    let (phi, first, step) = induction_of(compared.operand(0), latch, head)?;
     let back_if = successors[0] == head;
     let (mut value, mut times) = (first, 0);
     loop {
@@ -94,7 +94,7 @@ pub struct TripCounter {
 
 impl TripCounter {
     /// Emits the number of iterations so far, minus `times`.
-    pub fn minus(self, builder: &Builder, times: i64) -> Value {
+    pub fn emit_iterations_minus(self, builder: &Builder, times: i64) -> Value {
         let by = self.first.wrapping_add(times << self.shift);
         let steps = if by == 0 { self.value } else { builder.add(self.value, builder.module.constant(by.wrapping_neg())) };
         if self.shift == 0 { steps } else { builder.shift_right(steps, builder.constant(self.shift.into())) }
@@ -109,7 +109,7 @@ impl TripCounter {
 
 /// Returns an induction variable of the loop from which the number of taken back edges can be computed: a phi node of the header that
 /// starts with a constant and grows by a constant power of two. Using it saves the register of an additional counter.
-pub fn counter(latch: Block, head: Block) -> Option<TripCounter> {
+pub fn existing_counter(latch: Block, head: Block) -> Option<TripCounter> {
     head.phis().find_map(|phi| {
         let (first, step) = progression(phi, latch)?;
         let shift = step.value.trailing_zeros();
@@ -122,7 +122,7 @@ pub fn counter(latch: Block, head: Block) -> Option<TripCounter> {
 }
 
 /// If `value` is an induction variable of the loop, before or after its step, returns the phi node, its first value and its step.
-fn counted(value: Value, latch: Block, head: Block) -> Option<(Value, Integer, Integer)> {
+fn induction_of(value: Value, latch: Block, head: Block) -> Option<(Value, Integer, Integer)> {
     head.phis().find_map(|phi| {
         let next = phi.incoming_from(latch)?;
         let (first, step) = progression(phi, latch).filter(|_| value == phi || value == next)?;

@@ -21,7 +21,7 @@ mod choice;
 mod planning;
 mod storage;
 
-pub use choice::{choose, is_emitted};
+pub use choice::{choose_instrumentable, is_emitted};
 pub use planning::{count_each_iteration, verify_plan};
 
 /// Returns the unit's identity: a hash of its code, its experiment, the code generation flags, and the versions of trodden and its
@@ -35,7 +35,7 @@ pub fn identity(bitcode: &[u8], options: &PluginOptions) -> Identity {
     Identity::from_content(&content)
 }
 
-fn store(frame: &Frame) -> Result<PathBuf, InstrumentError> {
+fn store_frame(frame: &Frame) -> Result<PathBuf, InstrumentError> {
     let folder = UnitCache::root_from_environment(|name| std::env::var_os(name)).ok_or(InstrumentError::NoCacheFolder)?;
     let folder = std::path::absolute(&folder).map_err(|source| InstrumentError::CacheWrite { folder: folder.clone(), source })?;
     UnitCache::new(&folder).put(frame).map_err(|source| InstrumentError::CacheWrite { folder, source })
@@ -70,9 +70,9 @@ impl Unit {
         let each = self.options.experiment.observation().observed().words().words_per_counter();
         let words = self.map.counters.checked_mul(each).expect("a unit has fewer counters than memory has bytes");
         let (map, frame) = self.finish(edge_profile, unit, bitcode)?;
-        emit::sections(module, unit, words, map.events().is_some(), &frame);
+        emit::emit_sections(module, unit, words, map.events().is_some(), &frame);
         if map.has_times() {
-            emit::functions(module, &map);
+            emit::emit_function_records(module, &map);
         }
         Ok(())
     }
@@ -110,7 +110,7 @@ impl Unit {
         self.map.scopes = self.positions.scopes;
         self.map.edge_profile = edge_profile;
         let bitcode = if self.options.keep_bitcode { bitcode } else { Vec::new() };
-        let frame = store(&Frame::pack(unit, &self.map, &bitcode))?;
+        let frame = store_frame(&Frame::pack(unit, &self.map, &bitcode))?;
         Ok((self.map, frame))
     }
 }
@@ -133,6 +133,6 @@ pub fn empty_map(module: Module, experiment: &Experiment) -> UnitMap {
         edge_profile: None,
         calls: calls::callees(module),
         aliases: calls::aliases(module),
-        line_graphs: line_graphs::read(module),
+        line_graphs: line_graphs::read_graphs(module),
     }
 }

@@ -19,7 +19,7 @@ use trodden_wire::{BIAS_SYMBOL, ENTER_SHARED_SYMBOL, ENTER_SYMBOL, SHARED_BIAS_S
 const COUNTERS_OF_THREAD: &str = "__trodden_counters_of_thread";
 
 /// The helper functions that add. They are written as machine code, because the module's assembly may use AT&T or Intel syntax.
-const ADDITIONS: [Addition; 4] = [
+const ADDITION_FUNCTIONS: [Addition; 4] = [
     // incq (%rdi)
     Addition { name: "__trodden_increment", is_atomic: false, is_one: true, code: "0x48,0xff,0x07" },
     // addq %rsi, (%rdi)
@@ -49,11 +49,11 @@ pub fn is_unoptimised(function: Value) -> bool {
 /// Emits a call that adds to the word at an address.
 pub fn add_to_word(builder: &Builder, address: Value, by: Value, is_atomic: bool) {
     let is_one = by.as_integer() == Some(1);
-    let addition = ADDITIONS.iter().find(|a| (a.is_atomic, a.is_one) == (is_atomic, is_one)).expect("there is one for each case");
+    let addition = ADDITION_FUNCTIONS.iter().find(|a| (a.is_atomic, a.is_one) == (is_atomic, is_one)).expect("there is one for each case");
     let arguments = if is_one { vec![address] } else { vec![address, by] };
     let function = builder.module.function(addition.name).unwrap_or_else(|| {
         let kinds: Vec<_> = arguments.iter().map(|a| a.kind()).collect();
-        declare(builder.module, addition.name, builder.module.void(), &kinds)
+        declare_helper(builder.module, addition.name, builder.module.void(), &kinds)
     });
     builder.call(function, &arguments);
 }
@@ -65,11 +65,11 @@ pub fn thread_counters(module: Module, function: Value, location: Option<DebugLo
     let precedes = |i: &Value| i.is(LLVMOpcode::LLVMAlloca) || (i.is(LLVMOpcode::LLVMStore) && parameters.contains(&i.operand(0)));
     let at = function.entry().instructions().find(|i| !precedes(i)).expect("a block has a terminator");
     let pointer = module.pointer();
-    let called = module.function(COUNTERS_OF_THREAD).unwrap_or_else(|| declare(module, COUNTERS_OF_THREAD, pointer, &[]));
+    let called = module.function(COUNTERS_OF_THREAD).unwrap_or_else(|| declare_helper(module, COUNTERS_OF_THREAD, pointer, &[]));
     Builder::before(module, at, location).call(called, &[])
 }
 
-fn declare(module: Module, name: &str, result: Type, parameters: &[Type]) -> Value {
+fn declare_helper(module: Module, name: &str, result: Type, parameters: &[Type]) -> Value {
     let function = module.add_function(name, Type::function(result, parameters));
     function.set_visibility(LLVMVisibility::LLVMHiddenVisibility);
     function.add_attribute(module.context(), "nounwind");
@@ -78,13 +78,13 @@ fn declare(module: Module, name: &str, result: Type, parameters: &[Type]) -> Val
 
 /// Defines the helper functions that are called, local to the object file and in the section `.text`, so that most calls need no
 /// relocation.
-pub fn define(context: ModuleContext, threads: ThreadCounters) {
+pub fn define_helpers(context: ModuleContext, threads: ThreadCounters) {
     let module = context.module;
-    for addition in ADDITIONS.iter().filter(|a| module.function(a.name).is_some()) {
+    for addition in ADDITION_FUNCTIONS.iter().filter(|a| module.function(a.name).is_some()) {
         define_function(module, addition.name, &format!(".byte {},0xc3\n", addition.code));
     }
     if module.function(COUNTERS_OF_THREAD).is_some() {
-        define_function(module, COUNTERS_OF_THREAD, &find_counters(threads));
+        define_function(module, COUNTERS_OF_THREAD, &counter_address_code(threads));
     }
 }
 
@@ -109,7 +109,7 @@ fn define_function(module: Module, name: &str, code: &str) {
 /// 1: pushq %rax; call __trodden_enter; popq %rcx
 /// jmp 0b
 /// ```
-fn find_counters(threads: ThreadCounters) -> String {
+fn counter_address_code(threads: ThreadCounters) -> String {
     let (bias, enter) = match threads {
         ThreadCounters::Own => (
             format!(

@@ -295,7 +295,7 @@ impl Builder {
     }
 
     /// Builds a copy of a value about which LLVM can infer nothing.
-    pub fn opaque(&self, value: Value) -> Value {
+    pub fn opaque_copy(&self, value: Value) -> Value {
         self.assembly_with(false, value.kind(), "", "=r,0", &[value])
     }
 

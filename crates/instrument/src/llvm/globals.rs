@@ -46,14 +46,14 @@ impl Value {
     }
 
     /// Places a function or variable into the section of another one, if that has an explicit section.
-    pub fn place_like(self, other: Value) {
+    pub fn place_in_section_of(self, other: Value) {
         if let Some(section) = LLVMGetSection(other.expect()) {
             LLVMSetSection(self.expect(), section);
         }
     }
 
     /// Adds a function or variable to the section group (comdat) of another one, if that is in one.
-    pub fn group_with(self, other: Value) {
+    pub fn join_comdat_of(self, other: Value) {
         if let Some(comdat) = LLVMGetComdat(other.expect()) {
             LLVMSetComdat(self.expect(), comdat);
         }
@@ -146,7 +146,7 @@ impl Value {
     }
 
     /// Returns the ID of an intrinsic; 0 for other functions.
-    pub fn intrinsic(self) -> u32 {
+    pub fn intrinsic_id(self) -> u32 {
         LLVMGetIntrinsicID(self)
     }
 
@@ -164,7 +164,7 @@ impl Value {
     }
 
     /// Gives a function the personality and the garbage collector of another one.
-    pub fn set_runtime_support_of(self, other: Value) {
+    pub fn copy_personality_and_gc(self, other: Value) {
         if let Some(other) = FunctionWithPersonality::of(other) {
             LLVMSetPersonalityFn(self.expect(), LLVMGetPersonalityFn(other).expect());
         }
@@ -191,7 +191,7 @@ impl Value {
 }
 
 /// The attributes without a value that the plugin may add.
-const FLAGS: [&str; 5] = ["alwaysinline", "cold", "nounwind", "optnone", "willreturn"];
+const ADDABLE_ATTRIBUTES: [&str; 5] = ["alwaysinline", "cold", "nounwind", "optnone", "willreturn"];
 
 /// Methods for attributes. Index 0 stands for the result, indices from 1 for parameters, and `LLVMAttributeFunctionIndex` for the function.
 impl Value {
@@ -217,7 +217,7 @@ impl Value {
 
     /// Adds an attribute without a value to a function.
     pub fn add_attribute(self, context: LlvmContext, name: &str) {
-        assert!(FLAGS.contains(&name), "{name} is an attribute without a value");
+        assert!(ADDABLE_ATTRIBUTES.contains(&name), "{name} is an attribute without a value");
         let kind = KnownAttributeKind::of(attribute_kind(name)).expect("LLVM has the attribute");
         self.add_attribute_at(LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(context, kind, 0));
     }

@@ -160,7 +160,7 @@ impl Value {
     }
 
     pub fn calls_intrinsic(self) -> bool {
-        self.callee().is_function() && self.callee().intrinsic() != 0
+        self.callee().is_function() && self.callee().intrinsic_id() != 0
     }
 
     /// Returns the function type with which a call is made.

@@ -38,7 +38,7 @@ impl LlvmContext {
     }
 
     /// Creates a debug location with line 0 in a function, for code that belongs to no source line.
-    pub fn no_line(self, scope: Subprogram) -> DebugLocation {
+    pub fn location_without_line(self, scope: Subprogram) -> DebugLocation {
         LLVMDIBuilderCreateDebugLocation(self, 0, 0, scope, None)
     }
 }

@@ -29,9 +29,9 @@ pub struct BlockAddresses {
 
 impl Observer for BlockAddresses {
     fn observe(&mut self, unit: &mut Unit, function: Value) -> Result<(), InstrumentError> {
-        let pseudo_probes = PseudoProbes::from_function(function);
+        let positions = InstructionPositions::from_function(function);
         let planned = plan_function(unit, self, function)?;
-        self.probes.push(pseudo_probes.probes(function, &planned.cfg));
+        self.probes.push(positions.find_probes(function, &planned.cfg));
         unit.finish_code(&[function]);
         unit.add_function(planned);
         Ok(())
@@ -44,12 +44,12 @@ impl Observer for BlockAddresses {
 
 impl BlockAddresses {
     pub fn insert_into(&self, module: Module, unit: Identity) {
-        insert(module, unit, &self.probes);
+        insert_pseudo_probes(module, unit, &self.probes);
     }
 }
 
 /// The position of each instruction of a function: the index of its block, and its index within that block.
-struct PseudoProbes(IndexMap<Value, (usize, usize)>);
+struct InstructionPositions(IndexMap<Value, (usize, usize)>);
 
 struct FunctionPseudoProbes {
     function: String,
@@ -57,17 +57,17 @@ struct FunctionPseudoProbes {
     at: Vec<((usize, usize), PseudoProbe)>,
 }
 
-impl PseudoProbes {
+impl InstructionPositions {
     /// Records the positions in a function whose blocks have not been split yet.
-    fn from_function(function: Value) -> PseudoProbes {
+    fn from_function(function: Value) -> InstructionPositions {
         let mut places = IndexMap::new();
         for (number, block) in function.blocks().enumerate() {
             places.extend(block.instructions().enumerate().map(|(place, i)| (i, (number, place))));
         }
-        PseudoProbes(places)
+        InstructionPositions(places)
     }
 
-    fn probes(&self, function: Value, cfg: &FunctionCfg) -> FunctionPseudoProbes {
+    fn find_probes(&self, function: Value, cfg: &FunctionCfg) -> FunctionPseudoProbes {
         let mut at = Vec::new();
         for (number, block) in cfg.nodes.iter().enumerate() {
             let Some(block) = block else { continue };
@@ -100,18 +100,18 @@ impl PseudoProbes {
 /// Returns true if a block only jumps and is not needed to tell paths apart, because each predecessor reaches the successor by no other
 /// edge. Code generation removes such blocks, unless they contain a probe.
 fn is_redundant_jump(block: Block) -> bool {
-    let Some(to) = only_jumps(block) else { return false };
-    only_jumps(to).is_none() && predecessors(block).into_iter().all(|from| successors(from, to) == 1)
+    let Some(to) = jump_target(block) else { return false };
+    jump_target(to).is_none() && predecessors(block).into_iter().all(|from| count_edges_between(from, to) == 1)
 }
 
 /// Returns the number of edges from one block to another, counting ways through a block that only jumps.
-fn successors(from: Block, to: Block) -> usize {
+fn count_edges_between(from: Block, to: Block) -> usize {
     let next: IndexSet<Block> = from.terminator().successors().into_iter().collect();
-    next.into_iter().filter(|n| *n == to || only_jumps(*n) == Some(to)).count()
+    next.into_iter().filter(|n| *n == to || jump_target(*n) == Some(to)).count()
 }
 
 /// Returns the target of a block that consists of a jump; `None` for other blocks.
-fn only_jumps(block: Block) -> Option<Block> {
+fn jump_target(block: Block) -> Option<Block> {
     let first = block.instructions().find(|i| !i.is(LLVMOpcode::LLVMPHI))?;
     let to = first.is(LLVMOpcode::LLVMBr).then(|| first.successors())?;
     (to.len() == 1).then(|| to[0])
@@ -130,7 +130,7 @@ pub fn forbid_tail_merging() {
 }
 
 /// Inserts the pseudo probes into the module. Functions are numbered in the order of `probes`.
-fn insert(module: Module, unit: Identity, probes: &[FunctionPseudoProbes]) {
+fn insert_pseudo_probes(module: Module, unit: Identity, probes: &[FunctionPseudoProbes]) {
     module.declare_named_metadata(PROBES_METADATA);
     let probe = module.intrinsic("llvm.pseudoprobe", &[]);
     let whole = module.i32().unsigned(0);
@@ -138,7 +138,7 @@ fn insert(module: Module, unit: Identity, probes: &[FunctionPseudoProbes]) {
     for (number, probes) in probes.iter().enumerate() {
         let function = functions[&probes.function];
         let blocks: Vec<Vec<Value>> = function.blocks().map(|b| b.instructions().collect()).collect();
-        let location = crate::debug::no_line(module, function);
+        let location = crate::debug::location_without_line(module, function);
         for &((block, place), at) in &probes.at {
             let builder = Builder::before(module, blocks[block][place], location);
             let [function, number] = [probe_function_id(unit, number as u32), at.number()].map(|word| builder.constant(word));

@@ -25,7 +25,7 @@ impl Observer for CountsInBursts {
             unit.finish_code(&tier.parts(function));
             unit.add_function(planned);
         }
-        emit::switch(unit.module);
+        emit::define_switch(unit.module);
         Ok(())
     }
 

@@ -35,17 +35,17 @@ impl CoverageCounts {
 
 impl Observer for CoverageCounts {
     fn before_description(&mut self, unit: &Unit, function: Value) {
-        self.placeholders.iter_mut().for_each(|p| p.count_computed(function, unit.context.counters));
+        self.placeholders.iter_mut().for_each(|p| p.emit_computed_counts(function, unit.context.counters));
     }
 
-    fn described(&mut self, unit: &mut Unit, function: Value, cfg: &FunctionCfg) {
+    fn after_description(&mut self, unit: &mut Unit, function: Value, cfg: &FunctionCfg) {
         let Some(placeholders) = &mut self.placeholders else { return };
         let number = unit.map.functions.len();
-        placeholders.record(function, cfg, &unit.no_return, number, &mut unit.map.counters);
+        placeholders.record_placeholders(function, cfg, &unit.no_return, number, &mut unit.map.counters);
         placeholders.record_calls(function, cfg, number, &mut unit.positions, &mut unit.map.counters);
     }
 
-    fn inserted(&mut self, _: &PlannedFunction, base: Value, _: PathEndAction, _: Option<DebugLocation>) {
+    fn after_insertion(&mut self, _: &PlannedFunction, base: Value, _: PathEndAction, _: Option<DebugLocation>) {
         self.placeholders.iter_mut().for_each(|placeholders| placeholders.resolve(base));
     }
 

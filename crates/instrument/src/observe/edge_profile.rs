@@ -52,15 +52,15 @@ pub fn discard(module: Module, counters: Value) -> Result<(), PlaceholderError> 
 
 impl Observer for EdgeProfileCounts {
     fn before_description(&mut self, unit: &Unit, function: Value) {
-        self.placeholders.iter_mut().for_each(|p| p.count_computed(function, unit.context.counters));
+        self.placeholders.iter_mut().for_each(|p| p.emit_computed_counts(function, unit.context.counters));
     }
 
-    fn described(&mut self, unit: &mut Unit, function: Value, cfg: &FunctionCfg) {
+    fn after_description(&mut self, unit: &mut Unit, function: Value, cfg: &FunctionCfg) {
         let Some(placeholders) = &mut self.placeholders else { return };
-        placeholders.record(function, cfg, &unit.no_return, unit.map.functions.len(), &mut unit.map.counters);
+        placeholders.record_placeholders(function, cfg, &unit.no_return, unit.map.functions.len(), &mut unit.map.counters);
     }
 
-    fn inserted(&mut self, _: &PlannedFunction, base: Value, _: PathEndAction, _: Option<DebugLocation>) {
+    fn after_insertion(&mut self, _: &PlannedFunction, base: Value, _: PathEndAction, _: Option<DebugLocation>) {
         self.placeholders.iter_mut().for_each(|placeholders| placeholders.resolve(base));
     }
 

@@ -4,7 +4,7 @@
 use super::Observer;
 use crate::describe::FunctionCfg;
 use crate::error::InstrumentError;
-use crate::interesting::{InterestingRequest, Words, all_paths, plan};
+use crate::interesting::{InterestingPathCode, InterestingRequest, plan, program_for_all_paths};
 use crate::llvm::{Block, DebugLocation, Value};
 use crate::options::ExperimentScheme;
 use crate::path_end::PathEndAction;
@@ -20,7 +20,7 @@ const NOT_INTERESTING: &str = "none of its paths is interesting (--interesting)"
 
 /// Passes for functions with interesting paths. Two passes of `PassChoices` are left out: counting on a loop's exit edge would look up
 /// paths that were not taken, and the dominant iteration is recognised by the register, which does not hold a path number here.
-const PASSES: PassChoices = PassChoices { early: EarlyCounting::IfProfitable, ..PassChoices::AT_PATH_ENDS };
+const INTERESTING_PATH_PASSES: PassChoices = PassChoices { early: EarlyCounting::IfProfitable, ..PassChoices::AT_PATH_ENDS };
 
 pub struct InterestingPaths;
 
@@ -45,14 +45,14 @@ impl Observer for InterestingPaths {
 
     fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> PassChoices {
         match planned.program.cells() {
-            Cells::Interesting(_) => unit.options.choices.limited_to(PASSES),
+            Cells::Interesting(_) => unit.options.choices.limited_to(INTERESTING_PATH_PASSES),
             _ => unit.passes(planned),
         }
     }
 
     fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<DebugLocation>) -> (Value, PathEndAction<'p>) {
         let base = unit.thread_counters(planned, location);
-        let at_end = match words(unit, planned) {
+        let at_end = match declare_path_code(unit, planned) {
             Some(words) => PathEndAction::Interesting(words, None),
             None => unit.in_array_or_table(planned),
         };
@@ -78,9 +78,9 @@ pub fn interesting_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Opti
 }
 
 /// Returns the emitter of counter indices for a function's interesting paths; `None` if the function counts in another way.
-pub fn words<'p>(unit: &Unit, planned: &'p PlannedFunction) -> Option<Words<'p>> {
+pub fn declare_path_code<'p>(unit: &Unit, planned: &'p PlannedFunction) -> Option<InterestingPathCode<'p>> {
     match planned.program.cells() {
-        Cells::Interesting(cells) => Some(Words::declare(unit.module, &planned.function.name(), &cells.ending)),
+        Cells::Interesting(cells) => Some(InterestingPathCode::declare(unit.module, &planned.function.name(), &cells.ending)),
         Cells::Paths | Cells::Labels { .. } | Cells::Preferential(_) => None,
     }
 }
@@ -116,7 +116,7 @@ pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), 
     // stays.
     let few = numbering.paths() <= unit.options.plan.max_paths;
     let elsewhere = (!few).then(|| explain_different_cuts(unit, numbering.paths()));
-    let in_full = few.then(|| all_paths(&request, dag.clone(), numbering.clone()));
+    let in_full = few.then(|| program_for_all_paths(&request, dag.clone(), numbering.clone()));
     let reason = match scheme.map(|_| plan(&request, dag, numbering)) {
         Some(Ok(program)) => {
             planned.program = program;

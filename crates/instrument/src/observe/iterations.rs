@@ -37,7 +37,7 @@ impl Observer for IterationCounts {
             Err(why) => return skip(unit, name, &why.to_string()),
         };
         verify_plan(&planned)?;
-        let location = crate::debug::no_line(unit.module, function);
+        let location = crate::debug::location_without_line(unit.module, function);
         let base = unit.thread_counters(&planned, location);
         let code = plan.begin(unit.module, function, location);
         probes::insert(unit.context, function, &planned.cfg, &planned.program, unit.counters(base, PathEndAction::Iterations(code)));

@@ -1,7 +1,7 @@
 //! Kinds of observation, that is, of what is counted or recorded: one module per kind, with the same name as in [`trodden_unit::observe`].
 //!
 //! An [`Observer`] decides which functions are observed, how their paths are planned, which passes apply, and what happens at a function's
-//! entry and at path ends ([`PathEndAction`]). The default methods count all paths. To add a kind, add a module and a line in [`begin`].
+//! entry and at path ends ([`PathEndAction`]). The default methods count all paths. To add a kind, add a module and a line in [`create_observer`].
 
 pub mod addresses;
 pub mod bursts;
@@ -29,7 +29,7 @@ use crate::planned_function::PlannedFunction;
 use crate::probes;
 use crate::program_passes;
 use crate::shape::prepare;
-use crate::unit::{Unit, choose, verify_plan};
+use crate::unit::{Unit, choose_instrumentable, verify_plan};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::program::PassChoices;
 use trodden_flow::{Plan, ProbeProgram};
@@ -38,7 +38,7 @@ use trodden_unit::{BlockKind, EdgeProfile, Observation, Skipped};
 /// Creates the observer that the experiment requires, and declares the symbols to which its inserted code refers.
 ///
 /// # Errors The module's LLVM counters are not of the kind that the experiment needs, or cannot be removed.
-pub fn begin(
+pub fn create_observer(
     module: Module,
     context: ModuleContext,
     options: &PluginOptions,
@@ -98,7 +98,7 @@ pub trait Observer {
     }
 
     /// Called after a function was described. Its number in the map will be the current number of functions there.
-    fn described(&mut self, _unit: &mut Unit, _function: Value, _cfg: &FunctionCfg) {}
+    fn after_description(&mut self, _unit: &mut Unit, _function: Value, _cfg: &FunctionCfg) {}
 
     /// Returns how often each edge of a function was executed in an earlier run, if the experiment's input says so.
     fn measured_edges<'u>(&self, _unit: &'u Unit, _name: &str, _cfg: &FunctionCfg) -> Option<&'u [u64]> {
@@ -128,7 +128,7 @@ pub trait Observer {
         unit.passes(planned)
     }
 
-    fn rewrite(&self, _program: &mut ProbeProgram, _cfg: &FunctionCfg) {}
+    fn rewrite_program(&self, _program: &mut ProbeProgram, _cfg: &FunctionCfg) {}
 
     /// Emits the code at a function's entry. Returns the base address of its counters, and the action at the end of its paths.
     fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<DebugLocation>) -> (Value, PathEndAction<'p>) {
@@ -136,7 +136,7 @@ pub trait Observer {
     }
 
     /// Called after a function's probes have been inserted.
-    fn inserted(&mut self, _planned: &PlannedFunction, _base: Value, _at_end: PathEndAction, _location: Option<DebugLocation>) {}
+    fn after_insertion(&mut self, _planned: &PlannedFunction, _base: Value, _at_end: PathEndAction, _location: Option<DebugLocation>) {}
 
     fn insert(&mut self, unit: &Unit, planned: &mut PlannedFunction) {
         insert_probes(self.as_dyn(), unit, planned);
@@ -162,24 +162,24 @@ fn insert_probes(observer: &mut dyn Observer, unit: &Unit, planned: &mut Planned
     let PlannedFunction { function, cfg, program, frequencies, .. } = &mut *planned;
     let function = *function;
     program_passes::run_passes(program, frequencies, &places::block_properties(cfg), passes);
-    observer.rewrite(program, cfg);
-    let location = crate::debug::no_line(unit.module, function);
+    observer.rewrite_program(program, cfg);
+    let location = crate::debug::location_without_line(unit.module, function);
     let (base, at_end) = observer.enter(unit, planned, location);
     probes::insert(unit.context, function, &planned.cfg, &planned.program, unit.counters(base, at_end));
-    observer.inserted(planned, base, at_end, location);
+    observer.after_insertion(planned, base, at_end, location);
 }
 
 pub fn plan_function(unit: &mut Unit, observer: &mut dyn Observer, function: Value) -> Result<PlannedFunction, InstrumentError> {
     if unit.map.producer.is_empty() {
         unit.map.producer = unit.positions.producer(function).unwrap_or_default();
     }
-    let position = unit.positions.of_function(function);
+    let position = unit.positions.position_of_function(function);
     // Called before the function's blocks change, because it examines the callers.
     let may_lack_region = observer.may_lack_region(unit, function);
     observer.before_description(unit, function);
     let prepared = prepare(unit.module, function);
     let cfg = FunctionCfg::new(function, &prepared, &unit.no_return, &mut unit.positions);
-    observer.described(unit, function, &cfg);
+    observer.after_description(unit, function, &cfg);
     let name = function.name();
     let (frequencies, is_measured) = unit.frequencies(&name, &cfg, observer.measured_edges(unit, &name, &cfg));
     let plan = observer.plan(unit, &name, &cfg, &frequencies)?;
@@ -200,7 +200,7 @@ pub fn plan_function(unit: &mut Unit, observer: &mut dyn Observer, function: Val
 
 /// Returns the functions to observe, and the functions that are skipped with the reasons.
 pub fn choose_functions(unit: &mut Unit, observer: &dyn Observer) -> (Vec<Value>, Vec<Skipped>) {
-    let (described, mut skipped) = choose(unit.module);
+    let (described, mut skipped) = choose_instrumentable(unit.module);
     let mut chosen = Vec::new();
     for function in described {
         match observer.reason_to_skip(unit, function) {

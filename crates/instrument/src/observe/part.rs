@@ -55,7 +55,7 @@ impl Observer for CopyPart {
         PassChoices { early: EarlyCounting::Never, dominant: DominantCounting::Shared, ..chosen }
     }
 
-    fn rewrite(&self, program: &mut ProbeProgram, _: &FunctionCfg) {
+    fn rewrite_program(&self, program: &mut ProbeProgram, _: &FunctionCfg) {
         if self.count_hits {
             program.count_hits();
         }

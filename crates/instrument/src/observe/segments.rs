@@ -91,7 +91,7 @@ impl Observer for SegmentCounts {
     }
 
     fn remove_unused(&self, _: &Unit) {
-        self.context_words.iter().for_each(|words| emit::remove_unused(&[words.0]));
+        self.context_words.iter().for_each(|words| emit::remove_unused_declarations(&[words.0]));
     }
 
     fn as_dyn(&mut self) -> &mut dyn Observer {
@@ -129,7 +129,7 @@ impl SegmentCounts {
                 ProbeProgram::from_register_ending(graph, &plan, found.ending.clone())
             }
             (None, Observation::SegmentCounts(counts)) if counts.numbering == SegmentNumbering::PreciseSelective => {
-                selective(unit, &planned, (dag, numbering), &set.paths_of(number))
+                selective_label_program(unit, &planned, (dag, numbering), &set.paths_of(number))
             }
             _ => ProbeProgram::from_plan(graph, &Plan::from_numbering(dag, numbering, graph, frequencies, options)),
         };
@@ -141,7 +141,7 @@ impl SegmentCounts {
 
     fn insert_version(&mut self, unit: &Unit, on: &SegmentedFunction, version: &SegmentVersion) {
         let (module, SegmentedFunction { planned, segments, .. }) = (unit.module, on);
-        let location = crate::debug::no_line(module, version.code);
+        let location = crate::debug::location_without_line(module, version.code);
         let words = *self.context_words.get_or_insert_with(|| declare_context(module));
         let code = segments.begin(module, version, words, location);
         let base = match segments.words.words {
@@ -187,7 +187,12 @@ fn preferential_numbering(
 /// Source: Afraz, Saha and Kanade, "P3" (2015), algorithm 1, applied to paths across calls. Such a path consists of a context, modelled as
 /// one of several parallel edges, and a path of the function's graph. So the graph keeps its labels, and contexts are multiples of a power
 /// of two above all sums of labels.
-fn selective(unit: &Unit, planned: &PlannedFunction, (dag, numbering): (Dag, Numbering), paths: &BTreeSet<u64>) -> ProbeProgram {
+fn selective_label_program(
+    unit: &Unit,
+    planned: &PlannedFunction,
+    (dag, numbering): (Dag, Numbering),
+    paths: &BTreeSet<u64>,
+) -> ProbeProgram {
     let edges = paths.iter().filter_map(|path| numbering.path(&dag, *path)).flatten();
     let marked = DagEdgeSet::from_members(dag.edges().len(), edges);
     let interesting = dag.on_marked_paths(|edge| marked.contains(edge));

@@ -5,7 +5,7 @@
 //! block's sled was executed. Unreachable blocks get no sled, because code generation would then keep them, and control could run into the
 //! code that follows.
 
-use crate::debug::no_line;
+use crate::debug::location_without_line;
 use crate::llvm::{Block, Builder, Module, Value};
 use llvm_sys::LLVMOpcode;
 use trodden_wire::SLED;
@@ -13,7 +13,7 @@ use trodden_wire::SLED;
 pub fn insert(module: Module, functions: Vec<Value>) {
     let text = format!(".byte {}", SLED.map(|byte| format!("{byte:#04x}")).join(","));
     for function in functions {
-        let line = no_line(module, function);
+        let line = location_without_line(module, function);
         for block in function.blocks().collect::<Vec<Block>>() {
             let first = block.after_head();
             if !first.is(LLVMOpcode::LLVMUnreachable) {

@@ -11,7 +11,7 @@ use crate::options::PluginOptions;
 use crate::path_end::PathEndAction;
 use crate::planned_function::{CountedPaths, PlannedFunction};
 use crate::program_passes;
-use crate::stream::{Streams, catches, edges};
+use crate::stream::{Streams, catches_unwinding, edges};
 use crate::unit::Unit;
 use std::os::unix::ffi::OsStrExt;
 use trodden_flow::frequency::{Frequencies, branch_weights};
@@ -37,7 +37,7 @@ impl PathStream {
 impl Observer for PathStream {
     /// Functions that catch exceptions or `longjmp` are always observed, because the stream must show where unwinding ends.
     fn reason_to_skip(&self, unit: &Unit, function: Value) -> Option<&'static str> {
-        interesting::reason_to_skip(unit, function).filter(|_| !catches(function))
+        interesting::reason_to_skip(unit, function).filter(|_| !catches_unwinding(function))
     }
 
     fn measured_edges<'u>(&self, unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u [u64]> {
@@ -59,7 +59,7 @@ impl Observer for PathStream {
         PassChoices::AT_PATH_ENDS
     }
 
-    fn rewrite(&self, program: &mut ProbeProgram, cfg: &FunctionCfg) {
+    fn rewrite_program(&self, program: &mut ProbeProgram, cfg: &FunctionCfg) {
         program_passes::write_stream(program, edges(cfg));
     }
 
@@ -74,7 +74,7 @@ impl Observer for PathStream {
         }
     }
 
-    fn inserted(&mut self, planned: &PlannedFunction, _: Value, at_end: PathEndAction, location: Option<DebugLocation>) {
+    fn after_insertion(&mut self, planned: &PlannedFunction, _: Value, at_end: PathEndAction, location: Option<DebugLocation>) {
         if let PathEndAction::Stream(stream) = at_end {
             stream.append_resumes(planned.function, &planned.cfg, location);
         }
@@ -83,7 +83,7 @@ impl Observer for PathStream {
     fn remove_unused(&self, unit: &Unit) {
         self.streams.remove_unused();
         if let Some(pattern) = &unit.options.recorder {
-            emit::default_output(unit.module, pattern.as_bytes());
+            emit::define_default_output(unit.module, pattern.as_bytes());
         }
     }
 

@@ -55,7 +55,7 @@ impl Observer for EventSums {
         // The address is computed inline, since the events of a call would be charged to a path. The event counter is read after that.
         let base = unit.thread_counters_inline(planned, location);
         let events = self.events.begin(unit.module, entry, location);
-        let at_end = match interesting::words(unit, planned) {
+        let at_end = match interesting::declare_path_code(unit, planned) {
             Some(words) => PathEndAction::Interesting(words, Some(events)),
             None => PathEndAction::Sums(events),
         };

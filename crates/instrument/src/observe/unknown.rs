@@ -99,7 +99,7 @@ impl Observer for UnknownPaths {
     }
 
     fn remove_unused(&self, _: &Unit) {
-        emit::remove_unused(&[self.count]);
+        emit::remove_unused_declarations(&[self.count]);
     }
 
     fn as_dyn(&mut self) -> &mut dyn Observer {

@@ -8,7 +8,7 @@
 //! functions.
 
 use super::llvm_profile::fixed_element;
-use super::{PlaceholderError, passes_address_on, unknown_use};
+use super::{PlaceholderError, derives_address, unsupported_use_error};
 use crate::llvm::{Block, Builder, Module, Value};
 use crate::phis;
 use indexmap::IndexSet;
@@ -17,34 +17,34 @@ use llvm_sys::LLVMIntPredicate::{LLVMIntEQ, LLVMIntNE};
 use llvm_sys::LLVMOpcode;
 
 #[derive(Default)]
-pub struct Uses {
+pub struct BitmapUses {
     pub updates: IndexSet<Value>,
     /// Loads by which the code checks whether bits are already set.
     loads: IndexSet<Value>,
 }
 
 /// Returns all uses of a bitmap, following its address through other instructions.
-pub fn uses(bitmap: Value) -> Result<Uses, PlaceholderError> {
-    let (mut uses, mut seen, mut stack) = (Uses::default(), IndexSet::from([bitmap]), vec![bitmap]);
+pub fn find_uses(bitmap: Value) -> Result<BitmapUses, PlaceholderError> {
+    let (mut uses, mut seen, mut stack) = (BitmapUses::default(), IndexSet::from([bitmap]), vec![bitmap]);
     while let Some(value) = stack.pop() {
         for user in value.users() {
             if is_update(user, value) {
                 uses.updates.insert(user);
             } else if user.is_instruction() && user.is(LLVMOpcode::LLVMLoad) && user.integer_width().is_some() {
                 uses.loads.insert(user);
-            } else if passes_address_on(user) {
+            } else if derives_address(user) {
                 stack.extend(seen.insert(user).then_some(user));
             } else {
-                return Err(unknown_use(user));
+                return Err(unsupported_use_error(user));
             }
         }
     }
     Ok(uses)
 }
 
-impl Uses {
+impl BitmapUses {
     pub fn fold_checks(&self, module: Module) {
-        self.loads.iter().for_each(|load| fold(module, *load, 0));
+        self.loads.iter().for_each(|load| fold_constant(module, *load, 0));
     }
 }
 
@@ -54,12 +54,12 @@ fn is_update(user: Value, address: Value) -> bool {
 }
 
 /// Replaces an instruction by a constant, and does the same with all users that thereby become constant.
-fn fold(module: Module, value: Value, constant: u64) {
+fn fold_constant(module: Module, value: Value, constant: u64) {
     let branches: IndexSet<Value> = value.users().filter(|user| is_branch(*user)).collect();
     branches.into_iter().for_each(|branch| fold_branch(module, branch, constant != 0));
     // Search the users again each time, because folding one user may delete another.
-    while let Some((user, constant)) = value.users().find_map(|user| Some((user, result(user, value, constant)?))) {
-        fold(module, user, constant);
+    while let Some((user, constant)) = value.users().find_map(|user| Some((user, folded_result(user, value, constant)?))) {
+        fold_constant(module, user, constant);
     }
     value.replace_uses(value.kind().unsigned(constant));
     // SAFETY: the instruction has no users left, and callers do not use it afterwards.
@@ -68,7 +68,7 @@ fn fold(module: Module, value: Value, constant: u64) {
 
 /// Returns the result of an instruction one of whose operands, `of`, is a constant; `None` unless the instruction is part of a check of
 /// bits.
-fn result(user: Value, of: Value, constant: u64) -> Option<u64> {
+fn folded_result(user: Value, of: Value, constant: u64) -> Option<u64> {
     if !user.is_instruction() {
         return None;
     }
@@ -107,7 +107,7 @@ fn fold_branch(module: Module, branch: Value, condition: bool) {
 }
 
 /// Returns the bitmap and the numbers of the bits that an update sets, if both are constant.
-pub fn fixed_bits(update: Value) -> Option<(Value, Vec<u32>)> {
+pub fn constant_bits(update: Value) -> Option<(Value, Vec<u32>)> {
     let mask = update.operand(1).as_integer()? as u8;
     let (bitmap, byte) = fixed_element(update.operand(0), 1)?;
     Some((bitmap, (0..8).filter(|bit| mask >> bit & 1 == 1).map(|bit| byte * 8 + bit).collect()))
@@ -115,7 +115,7 @@ pub fn fixed_bits(update: Value) -> Option<(Value, Vec<u32>)> {
 
 /// Emits the index of the counter for a bit that is computed at run time. Addresses of bitmaps have become offsets from the unit's
 /// counters.
-pub fn computed_word(builder: &Builder, update: Value, counters: Value, first: u64) -> Value {
+pub fn emit_bit_counter_index(builder: &Builder, update: Value, counters: Value, first: u64) -> Value {
     let byte = builder.subtract(builder.pointer_to_int(update.operand(0)), builder.pointer_to_int(counters));
     let of_byte = builder.multiply(byte, builder.constant(8));
     let bit = builder.count_zeros("llvm.cttz", builder.zero_extend(update.operand(1)));

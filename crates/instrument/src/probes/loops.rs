@@ -48,7 +48,9 @@ impl ProbeCode<'_> {
         };
         let number = match counted_loop.trip_count {
             Some(times) => IterationCount::Constant(times.get() as i64),
-            None => trip_count::counter(latch, head).map_or_else(|| IterationCount::Inserted(make_counter()), IterationCount::Existing),
+            None => {
+                trip_count::existing_counter(latch, head).map_or_else(|| IterationCount::Inserted(make_counter()), IterationCount::Existing)
+            }
         };
         let outside: Vec<Edge> = self
             .graph
@@ -70,12 +72,12 @@ impl ProbeCode<'_> {
     /// Returns the value of the program's own induction variable on an exit edge. LLVM can infer nothing about the value, because it might
     /// otherwise add a second induction variable to the loop to save one instruction outside. This is not done with inserted counters,
     /// because LLVM may find that they equal the difference of two addresses.
-    fn on_exit_edge(&self, builder: &Builder, counter: TripCounter, counted_loop: &TripCountedLoop, edge: Edge) -> TripCounter {
+    fn counter_on_exit_edge(&self, builder: &Builder, counter: TripCounter, counted_loop: &TripCountedLoop, edge: Edge) -> TripCounter {
         let from = self.graph.from(edge);
         let latch = self.cfg.block(from).filter(|_| from == self.graph.from(counted_loop.back));
         let next = latch.and_then(|latch| counter.next(latch));
         let counter = next.unwrap_or(counter);
-        TripCounter { value: builder.opaque(counter.value), ..counter }
+        TripCounter { value: builder.opaque_copy(counter.value), ..counter }
     }
 
     pub(super) fn flush(&self, builder: &Builder, of: LoopId, partial: i64, edge: Edge) -> RegisterValue {
@@ -90,10 +92,10 @@ impl ProbeCode<'_> {
                 return self.add_increment(builder, start, partial);
             }
             IterationCount::Inserted(number) => number,
-            IterationCount::Existing(number) => self.on_exit_edge(builder, number, counted_loop, edge),
+            IterationCount::Existing(number) => self.counter_on_exit_edge(builder, number, counted_loop, edge),
         };
         if entered == start {
-            self.count(builder, start, counted_loop.increment, number.minus(builder, 0));
+            self.count(builder, start, counted_loop.increment, number.emit_iterations_minus(builder, 0));
             return self.add_increment(builder, start, partial);
         }
         let none = builder.equal(number.value, module.constant(number.first));
@@ -111,7 +113,7 @@ impl ProbeCode<'_> {
         }
         let first = builder.zero_extend(some);
         self.count(builder, entered, counted_loop.increment, first);
-        let others = builder.subtract(number.minus(builder, 0), first);
+        let others = builder.subtract(number.emit_iterations_minus(builder, 0), first);
         self.count(builder, start, counted_loop.increment, others);
         RegisterValue::Computed(choose())
     }
@@ -132,7 +134,7 @@ impl ProbeCode<'_> {
             builder.insert(entered);
         }
         self.count(&builder, RegisterValue::Computed(entered), increment, module.constant(1));
-        self.count(&builder, start, increment, number.minus(&builder, 1));
+        self.count(&builder, start, increment, number.emit_iterations_minus(&builder, 1));
         builder.jump(rest);
         let register = Builder::phi_at_top(module, rest, module.i64(), self.location);
         register.add_incoming(&[(entry_value, block), (start_value, counting)]);

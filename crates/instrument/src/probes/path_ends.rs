@@ -3,7 +3,7 @@
 use super::{ProbeCode, RegisterValue};
 use crate::counting::Lookup;
 use crate::events::EventActivation;
-use crate::interesting::Words;
+use crate::interesting::InterestingPathCode;
 use crate::llvm::{Builder, Value};
 use crate::path_end::PathEndAction;
 use crate::segments::SegmentCode;
@@ -22,11 +22,11 @@ impl ProbeCode<'_> {
                 self.charge_and_count(events, builder, address, by);
             }
             PathEndAction::Interesting(words, events) => {
-                self.count_word((words, events), builder, self.add_increment(builder, register, increment), by)
+                self.count_interesting_path((words, events), builder, self.add_increment(builder, register, increment), by)
             }
             PathEndAction::Iterations(iterations) => {
                 let sum = self.value(self.add_increment(builder, register, increment));
-                let word = iterations.path_ends(builder, self.edge, sum, self.counters.base);
+                let word = iterations.emit_path_end(builder, self.edge, sum, self.counters.base);
                 word.into_iter().for_each(|word| self.counters.add(builder, word, by));
             }
             PathEndAction::Segment(segments) => self.count_segment(segments, builder, self.add_increment(builder, register, increment)),
@@ -43,7 +43,13 @@ impl ProbeCode<'_> {
 
     /// Emits the count of a path: in its own word if it is interesting, otherwise in the word that all other paths share. If events are
     /// summed and the path ends here, also adds its events.
-    fn count_word(&self, (words, events): (Words, Option<EventActivation>), builder: &Builder, register: RegisterValue, by: Value) {
+    fn count_interesting_path(
+        &self,
+        (words, events): (InterestingPathCode, Option<EventActivation>),
+        builder: &Builder,
+        register: RegisterValue,
+        by: Value,
+    ) {
         let (module, counters) = (builder.module, &self.counters);
         let cells = events.map_or(module.i64(), |events| events.cells);
         let address = match register {
@@ -66,7 +72,7 @@ impl ProbeCode<'_> {
     /// ends here.
     fn count_segment(&self, segments: SegmentCode, builder: &Builder, register: RegisterValue) {
         let known = if let RegisterValue::Constant(known) = register { Some(known) } else { None };
-        let word = segments.path_ends(builder, (self.edge, self.location), (known, self.value(register)), self.counters.base);
+        let word = segments.emit_path_end(builder, (self.edge, self.location), (known, self.value(register)), self.counters.base);
         word.into_iter().for_each(|word| self.counters.add(builder, word, builder.module.constant(1)));
     }
 }

@@ -17,7 +17,7 @@ pub fn insert(module: Module, function: Value, heads: &[Block], counted: &IndexS
     let flow = ControlFlow::new(function, heads, counted);
     for &head in heads {
         if let Some(outer) = flow.outer_predecessors(head) {
-            gate(module, head, &outer);
+            insert_gate(module, head, &outer);
             if outer_headers.contains(&head) {
                 freeze_induction_variables(module, head);
             }
@@ -109,7 +109,7 @@ impl ControlFlow {
 }
 
 /// Inserts a new block before the header, and redirects the predecessors `outer` to it.
-fn gate(module: Module, head: Block, outer: &IndexSet<Block>) {
+fn insert_gate(module: Module, head: Block, outer: &IndexSet<Block>) {
     let gate = new_block_after(module, head);
     gate.move_before(head);
     let location = head.instructions().next().and_then(Value::location);

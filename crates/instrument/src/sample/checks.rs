@@ -83,17 +83,17 @@ pub struct UnrolledLoop {
     pub iterations: usize,
 }
 
-pub fn in_loops(cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> IndexSet<Node> {
-    loops(cfg, graph, dag).into_iter().flat_map(|l| l.body).collect()
+pub fn nodes_in_loops(cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> IndexSet<Node> {
+    find_loops(cfg, graph, dag).into_iter().flat_map(|l| l.body).collect()
 }
 
 impl CheckSites {
     /// Adds a check to a loop: once in several iterations if the loop can be unrolled, otherwise in each iteration. Returns true if the
     /// loop is to be unrolled.
-    fn add(&mut self, this: &CheckedLoop, cfg: &FunctionCfg, unrolled: Option<UnrolledLoop>) -> bool {
+    fn add_check(&mut self, this: &CheckedLoop, cfg: &FunctionCfg, unrolled: Option<UnrolledLoop>) -> bool {
         let unrolled = unrolled.filter(|u| u.iterations > 1);
         if unrolled.is_none() {
-            self.every_iteration.extend(this.back.iter().filter(|e| can_carry(cfg, **e)));
+            self.every_iteration.extend(this.back.iter().filter(|e| can_carry_code(cfg, **e)));
         }
         let is_unrolled = unrolled.is_some();
         self.unrolled.extend(unrolled);
@@ -122,14 +122,15 @@ pub fn check_sites(
     jumps_by_address: bool,
 ) -> CheckSites {
     let is_main = of == CallFrequency::Once;
-    let mut loops = loops(cfg, graph, dag);
+    let mut loops = find_loops(cfg, graph, dag);
     loops.sort_by_key(|l| (l.body.len(), l.head));
     let mut chosen = CheckSites::default();
     let mut checking: Vec<&CheckedLoop> = Vec::new();
     let mut short: Vec<&CheckedLoop> = Vec::new();
     // Loops around one of these may iterate without reaching a check.
     let mut unrolled_outer: Vec<&CheckedLoop> = Vec::new();
-    let unrolled = |this: &CheckedLoop, distance| this.unrolled(cfg, graph, frequencies, distance).filter(|_| !this.is_entangled(&loops));
+    let unrolled =
+        |this: &CheckedLoop, distance| this.plan_unrolling(cfg, graph, frequencies, distance).filter(|_| !this.is_entangled(&loops));
     for (at, this) in loops.iter().enumerate() {
         let innermost = !loops[..at].iter().any(|l| this.body.contains(&l.head) && l.head != this.head);
         let outermost = !loops[at + 1..].iter().any(|l| l.body.contains(&this.head));
@@ -141,7 +142,7 @@ pub fn check_sites(
             // Unrolling copies the loop's body, so a loop that contains checks of inner loops is not unrolled.
             let checks_inside = || checking.iter().chain(&unrolled_outer).any(|l| this.body.contains(&l.head));
             let holds_checks = !innermost && (is_main || checks_inside());
-            match chosen.add(this, cfg, unrolled(this, CHECK_DISTANCE_WITH_CALLS).filter(|_| !holds_checks && !jumps_by_address)) {
+            match chosen.add_check(this, cfg, unrolled(this, CHECK_DISTANCE_WITH_CALLS).filter(|_| !holds_checks && !jumps_by_address)) {
                 true => unrolled_outer.push(this),
                 false => checking.push(this),
             }
@@ -150,7 +151,7 @@ pub fn check_sites(
     checking.extend(unrolled_outer);
     if of != CallFrequency::Unknown || checking.len() >= MANY_CHECKS {
         for this in short.into_iter().filter(|l| is_main || !checking.iter().any(|c| c.body.contains(&l.head))) {
-            chosen.add(this, cfg, unrolled(this, CHECK_DISTANCE));
+            chosen.add_check(this, cfg, unrolled(this, CHECK_DISTANCE));
         }
     }
     chosen.every_iteration.sort();
@@ -166,12 +167,12 @@ impl CheckedLoop {
 
     /// Returns how to unroll the loop so that its checks are `distance` instructions apart. `None` if the loop has several entries or back
     /// edges, or a block that cannot be copied.
-    fn unrolled(&self, cfg: &FunctionCfg, graph: &Graph, frequencies: &Frequencies, distance: f64) -> Option<UnrolledLoop> {
+    fn plan_unrolling(&self, cfg: &FunctionCfg, graph: &Graph, frequencies: &Frequencies, distance: f64) -> Option<UnrolledLoop> {
         let &[back] = self.back.as_slice() else { return None };
         let is_entered = |n: &Node| *n != self.head && graph.incoming(*n).iter().any(|e| !self.body.contains(&graph.from(*e)));
         let is_simple =
             |n: &Node| cfg.nodes[n.index()].is_some_and(|b| matches!(b.terminator().opcode(), LLVMOpcode::LLVMBr | LLVMOpcode::LLVMSwitch));
-        if !can_carry(cfg, back) || self.body.iter().any(|n| is_entered(n) || !is_simple(n)) {
+        if !can_carry_code(cfg, back) || self.body.iter().any(|n| is_entered(n) || !is_simple(n)) {
             return None;
         }
         let mut body: Vec<Node> = self.body.iter().copied().collect();
@@ -191,7 +192,7 @@ impl CheckedLoop {
 
 /// Returns the targets of indirect branches that get a check: those followed by much work before the next indirect branch or iteration, and
 /// those at which an interpreter executes an instruction that may jump.
-pub fn long_landings(landings: &[Block], cfg: &FunctionCfg, graph: &Graph, dag: &Dag, frequencies: &Frequencies) -> Vec<Block> {
+pub fn landings_with_check(landings: &[Block], cfg: &FunctionCfg, graph: &Graph, dag: &Dag, frequencies: &Frequencies) -> Vec<Block> {
     let jumping_blocks = super::steps::jumping_blocks(landings);
     // For each node, the amount of work from there on (in instructions), and the probability of a jump.
     let mut ahead = vec![(0.0, 0.0); graph.node_count()];
@@ -213,12 +214,12 @@ pub fn long_landings(landings: &[Block], cfg: &FunctionCfg, graph: &Graph, dag: 
 }
 
 /// Returns true if code can be inserted on an edge. This excludes unwind edges.
-fn can_carry(cfg: &FunctionCfg, edge: Edge) -> bool {
+fn can_carry_code(cfg: &FunctionCfg, edge: Edge) -> bool {
     let kind = cfg.graph.kind(edge);
     matches!(kind, EdgeKind::Always | EdgeKind::True | EdgeKind::False | EdgeKind::Case(_) | EdgeKind::Default | EdgeKind::Normal)
 }
 
-fn loops(cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> Vec<CheckedLoop> {
+fn find_loops(cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> Vec<CheckedLoop> {
     let mut by_head = BTreeMap::<Node, Vec<Edge>>::new();
     for cut in dag.cuts().iter().filter(|c| c.reason == CutReason::Back) {
         by_head.entry(graph.to(cut.edge)).or_default().push(cut.edge);
@@ -234,7 +235,7 @@ fn loops(cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> Vec<CheckedLoop> {
         }
         if body.contains(&graph.entry()) && head != graph.entry() {
             // The loop has a second entry. Nodes that lead to that entry from outside are not part of the loop.
-            let reachable = reached(graph, head);
+            let reachable = reachable_nodes(graph, head);
             body.retain(|n| reachable.contains(n));
         }
         let calls = body.iter().any(|n| cfg.nodes[n.index()].is_some_and(|b| b.instructions().any(is_call)));
@@ -243,7 +244,7 @@ fn loops(cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> Vec<CheckedLoop> {
     loops
 }
 
-fn reached(graph: &Graph, from: Node) -> IndexSet<Node> {
+fn reachable_nodes(graph: &Graph, from: Node) -> IndexSet<Node> {
     let (mut reached, mut stack) = (IndexSet::from([from]), vec![from]);
     while let Some(node) = stack.pop() {
         stack.extend(graph.out(node).iter().map(|e| graph.to(*e)).filter(|n| reached.insert(*n)));
@@ -309,7 +310,7 @@ pub fn recurses_at_most_once(function: Value, cfg: &FunctionCfg, graph: &Graph, 
         cfg.block(node).map(|b| b.instructions().filter(|i| i.is_call() && i.callee() == function).collect()).unwrap_or_default()
     };
     let is_last = |call: &Value| call.next().is_some_and(|next| next.is(LLVMOpcode::LLVMRet));
-    let loops = loops(cfg, graph, dag);
+    let loops = find_loops(cfg, graph, dag);
     // For each node, the maximum number of recursive calls on a path from there.
     let mut max_calls = vec![0; graph.node_count()];
     for &node in dag.order().iter().rev() {

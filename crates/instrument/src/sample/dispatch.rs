@@ -1,9 +1,9 @@
 //! Gives the instrumented version of a function its own tables for indirect branches. An interpreter dispatches by loading a block's
 //! address from a constant table and jumping there. The instrumented code gets a copy of the table with the addresses of its own blocks, so
-//! such jumps stay in their version, and the switch is only checked at targets that precede much work ([`super::checks::long_landings`]).
+//! such jumps stay in their version, and the switch is only checked at targets that precede much work ([`super::checks::landings_with_check`]).
 //! This requires that all addresses come from tables that contain only block addresses of the function and have no other use. In other
 //! functions, both versions share one landing block per target. LLVM duplicates the dispatch code for each instruction of the interpreter,
-//! but would not do so where values of both versions are merged, so a limit is [raised](crate::bounds::DUPLICATED_BRANCHES). Invariant: no
+//! but would not do so where values of both versions are merged, so a limit is [raised](crate::bounds::BRANCH_DUPLICATION_LIMIT). Invariant: no
 //! block address is live where control changes versions; otherwise one version would jump into the other.
 
 use crate::llvm::{Block, Builder, Module, Value};
@@ -13,7 +13,7 @@ use indexmap::{IndexMap, IndexSet};
 use llvm_sys::{LLVMLinkage, LLVMOpcode};
 
 /// Maximum number of targets of indirect branches for which LLVM is made to duplicate the branch;
-/// [`DUPLICATED_BRANCHES`](crate::bounds::DUPLICATED_BRANCHES) has the same value. Interpreters with 77 and 83 targets execute 0.3 and 7 %
+/// [`BRANCH_DUPLICATION_LIMIT`](crate::bounds::BRANCH_DUPLICATION_LIMIT) has the same value. Interpreters with 77 and 83 targets execute 0.3 and 7 %
 /// fewer instructions thanks to it; those with 182 and about 250 would execute 2 and 15 % more, to move values.
 pub const MAX_COPIED_LANDINGS: usize = 128;
 
@@ -58,11 +58,11 @@ impl DispatchTables {
         if is_step && !self.addresses.insert(place) {
             return Some(());
         }
-        is_table(function, table).then(|| self.uses.push((user, 0, table)))
+        is_block_address_table(function, table).then(|| self.uses.push((user, 0, table)))
     }
 
     /// Returns the blocks at whose start a block address is live or merged by a phi node. Control must not change versions there.
-    pub fn live(&self) -> IndexSet<Block> {
+    pub fn blocks_with_live_address(&self) -> IndexSet<Block> {
         let mut live = IndexSet::new();
         for address in &self.addresses {
             let home = address.block();
@@ -99,18 +99,18 @@ impl DispatchTables {
     /// first dispatch dominates all others, so they share the address that it computes. Here, control may come from the other version, so
     /// each dispatch would recompute the address (3 % of an interpreter's instructions). LLVM can infer nothing about the values, so that
     /// it does not rematerialise them as constants.
-    pub fn keep_addresses(&self, module: Module, function: Value) {
+    pub fn keep_table_addresses(&self, module: Module, function: Value) {
         let mut kept = IndexMap::<Value, Value>::new();
         for (user, operand, table) in &self.uses {
             let at_entry = || Builder::before(module, function.entry().terminator(), None);
-            let address = *kept.entry(*table).or_insert_with(|| at_entry().opaque(*table));
+            let address = *kept.entry(*table).or_insert_with(|| at_entry().opaque_copy(*table));
             user.set_operand(*operand, address);
         }
     }
 }
 
 /// Returns true if a value is a constant array of addresses of the function's blocks.
-fn is_table(function: Value, value: Value) -> bool {
+fn is_block_address_table(function: Value, value: Value) -> bool {
     if !value.is_global_variable() || !value.is_global_constant() {
         return false;
     }

@@ -16,7 +16,7 @@ use crate::probes;
 use crate::shape::new_block_after;
 use crate::versions::copies::{CopyMapping, LinePolicy};
 use crate::versions::ssa::{self, VersionDefinitions};
-use crate::versions::{description_of_copies, landings, split_landings};
+use crate::versions::{cfg_of_copies, indirect_branch_targets, split_landings};
 use crate::weights;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
@@ -45,16 +45,16 @@ pub struct DoubledFunction<'a> {
 impl DoubledFunction<'_> {
     pub fn insert(tier: &SampleTier, planned: &PlannedFunction, first_counter: u64) -> Result<(), String> {
         let (module, function) = (tier.context.module, planned.function);
-        let location = crate::debug::no_line(module, function);
+        let location = crate::debug::location_without_line(module, function);
         let mut work = DoubledFunction { tier, module, function, location, bases: Vec::new(), join_blocks: IndexSet::new() };
         let mut cfg = planned.cfg.clone();
-        let tables = tables(function);
+        let tables = find_dispatch_tables(function);
         let (landings, sites) = work.choose_sites(planned, tables.as_ref());
         let landings = split_landings(module, &landings, &mut cfg);
         let crossings = work.split_back_edges(&mut cfg, &planned.cfg.graph, &sites.every_iteration, false);
         let short: Vec<Edge> = sites.unrolled.iter().map(|l| l.back).collect();
         let short = work.split_back_edges(&mut cfg, &planned.cfg.graph, &short, true);
-        let entry = entry::new_entry(module, function);
+        let entry = entry::insert_entry_block(module, function);
         let mut shared = IndexSet::from([entry.0]);
         if tables.is_none() {
             shared.extend(landings.iter().map(|(landing, _)| *landing));
@@ -65,29 +65,29 @@ impl DoubledFunction<'_> {
             Some(tables) => tables.retarget_copies(module, function, &copies),
             None => work.join_landings(&landings, &copies),
         }
-        let (acquire, _) = work.acquire(copies.block(entry.1));
+        let (acquire, _) = work.emit_region_acquisition(copies.block(entry.1));
         tier.insert_check(entry.0, acquire, entry.1, location);
-        let counted = description_of_copies(&cfg, &copies);
-        let counters = Counters::own(work.bases[0], first_counter);
+        let counted = cfg_of_copies(&cfg, &copies);
+        let counters = Counters::of_thread(work.bases[0], first_counter);
         let replaced = probes::insert(tier.context, function, &counted, &planned.program, counters);
         copies.replace(&replaced);
         let is_interpreter = work.split_latches(&crossings, &mut copies);
         let unrolled: Vec<Unrolled> =
             sites.unrolled.iter().zip(&short).map(|(l, (check, head))| work.unroll(&cfg, l, *check, *head)).collect();
         // Collect the values before anything is deleted, because new values may get the addresses of deleted ones.
-        let values = values(&copies, &fast, &unrolled);
+        let values = value_versions(&copies, &fast, &unrolled);
         let heads: Vec<(Block, Block)> = crossings.iter().map(|(_, head)| (*head, copies.block(*head))).collect();
         work.insert_version_changes(&landings, &crossings, &copies)?;
         for ((check, head), unrolled) in short.iter().zip(&unrolled) {
-            work.connect_versions(*check, *head, &copies, unrolled.last())?;
+            work.connect_versions(*check, *head, &copies, unrolled.last_copy())?;
         }
-        work.repair(&values);
+        work.merge_versions(&values);
         if let Some(tables) = &tables {
-            tables.keep_addresses(module, function);
+            tables.keep_table_addresses(module, function);
         }
         // If there is an entry count, LLVM trusts the weights, and moves instrumented code out of the checking code's loops. In a module
         // with a real profile, an assumed count would make the function appear hot.
-        if !weights::has_entries(module, function) && !weights::is_profiled(module) {
+        if !weights::has_entry_count(module, function) && !weights::is_profiled(module) {
             weights::set_entry_count(module, function, ASSUMED_ENTRIES);
         }
         if is_interpreter {
@@ -101,10 +101,10 @@ impl DoubledFunction<'_> {
         let (module, function) = (self.module, self.function);
         let mut any = false;
         for &(check, head) in crossings {
-            let split = latch::split(module, function, check, head);
+            let split = latch::split_latch(module, function, check, head);
             any |= !split.is_empty();
             copies.replace_originals(&split);
-            copies.replace(&latch::split(module, function, copies.block(check), copies.block(head)));
+            copies.replace(&latch::split_latch(module, function, copies.block(check), copies.block(head)));
         }
         any
     }
@@ -124,13 +124,13 @@ impl DoubledFunction<'_> {
 
     /// Returns where control changes versions: targets of indirect branches, and back edges of loops.
     fn choose_sites(&self, planned: &PlannedFunction, tables: Option<&DispatchTables>) -> (Vec<Block>, CheckSites) {
-        let mut landings = landings(self.function);
+        let mut landings = indirect_branch_targets(self.function);
         let mut sites = self.tier.sites[&planned.function].clone();
         if let Some(tables) = tables {
-            let live = tables.live();
+            let live = tables.blocks_with_live_address();
             let PlannedFunction { cfg, program, frequencies, .. } = planned;
             let graph = &cfg.graph;
-            landings = checks::long_landings(&landings, cfg, graph, program.dag(), frequencies);
+            landings = checks::landings_with_check(&landings, cfg, graph, program.dag(), frequencies);
             landings.retain(|l| !live.contains(l));
             let is_free = |e: &Edge| cfg.nodes[graph.to(*e).index()].is_none_or(|b| !live.contains(&b));
             sites.every_iteration.retain(is_free);
@@ -183,9 +183,9 @@ impl DoubledFunction<'_> {
 
     /// Creates code that gives the thread counters of its own, unless it has some, and then continues at `to`, in the instrumented code.
     /// Returns the first and the last block of this code.
-    fn acquire(&mut self, to: Block) -> (Block, Block) {
+    fn emit_region_acquisition(&mut self, to: Block) -> (Block, Block) {
         let block = Block::append(self.module, self.function);
-        let (base, end) = entry::counters_at(self.tier.context, block, self.location);
+        let (base, end) = entry::emit_region_check(self.tier.context, block, self.location);
         Builder::at_end(self.module, end, self.location).jump(to);
         self.bases.push(base);
         (block, end)
@@ -195,7 +195,7 @@ impl DoubledFunction<'_> {
     /// version.
     fn check_at_landing(&mut self, landing: Block, body: Block, copies: &CopyMapping) {
         let (counted_landing, counted_body) = (copies.block(landing), copies.block(body));
-        let (acquire, _) = self.acquire(counted_body);
+        let (acquire, _) = self.emit_region_acquisition(counted_body);
         self.tier.insert_check(landing, acquire, body, self.location);
         if counted_landing == landing {
             self.join_blocks.insert(landing);
@@ -209,7 +209,7 @@ impl DoubledFunction<'_> {
     /// copy of an unrolled loop's body; if the loop is not unrolled, `last` is empty.
     fn connect_versions(&mut self, check: Block, head: Block, copies: &CopyMapping, last: &CopyMapping) -> Result<(), String> {
         let (counted_check, counted_head) = (copies.block(check), copies.block(head));
-        let (acquire, acquired) = self.acquire(counted_head);
+        let (acquire, acquired) = self.emit_region_acquisition(counted_head);
         for (block, on, off) in [(check, acquire, head), (counted_check, counted_head, head)] {
             // SAFETY: the handle was just obtained, and no other code keeps a handle to this terminator.
             unsafe { block.terminator().erase() };
@@ -244,7 +244,7 @@ impl DoubledFunction<'_> {
     }
 
     /// Merges the values that have several definitions now that the versions are connected.
-    fn repair(&self, values: &[Vec<Value>]) {
+    fn merge_versions(&self, values: &[Vec<Value>]) {
         let mut flow = ssa::ValueFlow::new(self.module, self.function, &self.join_blocks);
         flow.rewrite_uses(&self.bases, VersionDefinitions::Arbitrary);
         flow.merge(values, VersionDefinitions::OnePerVersion);
@@ -252,17 +252,17 @@ impl DoubledFunction<'_> {
 }
 
 /// Returns a function's tables for indirect branches, and makes LLVM duplicate the branches unless they have too many targets.
-fn tables(function: Value) -> Option<DispatchTables> {
+fn find_dispatch_tables(function: Value) -> Option<DispatchTables> {
     let tables = DispatchTables::from_function(function)?;
-    if landings(function).len() <= dispatch::MAX_COPIED_LANDINGS {
-        bounds::DUPLICATED_BRANCHES.raise();
+    if indirect_branch_targets(function).len() <= dispatch::MAX_COPIED_LANDINGS {
+        bounds::BRANCH_DUPLICATION_LIMIT.raise();
     }
     Some(tables)
 }
 
 /// Returns the versions of each value, starting with the one in the plain code.
-fn values(copies: &CopyMapping, fast: &[Block], unrolled: &[Unrolled]) -> Vec<Vec<Value>> {
-    let mut more: IndexMap<Value, Vec<Value>> = unrolled.iter().flat_map(Unrolled::values).collect();
+fn value_versions(copies: &CopyMapping, fast: &[Block], unrolled: &[Unrolled]) -> Vec<Vec<Value>> {
+    let mut more: IndexMap<Value, Vec<Value>> = unrolled.iter().flat_map(Unrolled::copies_of_values).collect();
     let pairs = copies.pairs(fast).into_iter().filter(|(v, _)| !v.is_void());
     pairs.map(|(one, other)| [one, other].into_iter().chain(more.swap_remove(&one).into_iter().flatten()).collect()).collect()
 }

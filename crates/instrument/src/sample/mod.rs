@@ -13,7 +13,7 @@ mod latch;
 mod steps;
 mod unroll;
 
-use crate::attributes::declare_like;
+use crate::attributes::declare_with_attributes_of;
 use crate::counting::Counters;
 use crate::entry;
 use crate::llvm::{Block, Builder, DebugLocation, Module, Value};
@@ -21,8 +21,8 @@ use crate::module_context::ModuleContext;
 use crate::planned_function::PlannedFunction;
 use crate::probes;
 use crate::program_passes;
+use crate::versions::cfg_of_copies;
 use crate::versions::copies::{CopyMapping, LinePolicy};
-use crate::versions::description_of_copies;
 use crate::weights;
 use checks::{CallFrequency, CheckSites};
 use double::DoubledFunction;
@@ -48,7 +48,7 @@ impl SampleTier {
     /// Chooses the functions that are split into two, and declares their counted versions.
     pub fn new(context: ModuleContext, functions: &[PlannedFunction], iterations: TripCounting) -> SampleTier {
         let switch = crate::emit::declare_switch(context.module);
-        let rare = rarely_called(functions);
+        let rare = find_rarely_called(functions);
         let sites: IndexMap<Value, CheckSites> = functions.iter().map(|f| (f.function, f.check_sites(&rare))).collect();
         let two: Vec<&PlannedFunction> = functions.iter().filter(|f| !f.jumps_by_address() && sites[&f.function].is_empty()).collect();
         let candidates: Vec<Value> = two.iter().filter(|f| !f.may_lack_region).map(|f| f.function).collect();
@@ -104,11 +104,11 @@ impl SampleTier {
         known.extend(planned.function.parameters().into_iter().zip(counted.parameters()));
         let blocks: Vec<Block> = planned.function.blocks().collect();
         let copies = CopyMapping::new(self.context.module, &blocks, counted, &known, LinePolicy::Drop);
-        let cfg = description_of_copies(&planned.cfg, &copies);
+        let cfg = cfg_of_copies(&planned.cfg, &copies);
         // If the function leaves the check to its callers, they have made sure that the thread has counters.
         let is_left = self.left_to_callers.contains_key(&planned.function);
         let base = entry::thread_counters(self.context, counted, None, !is_left);
-        let counters = Counters::own(base, first_counter);
+        let counters = Counters::of_thread(base, first_counter);
         probes::insert(self.context, counted, &cfg, &planned.program, counters);
         if !is_left {
             self.check_at_entry(planned.function, counted);
@@ -118,8 +118,8 @@ impl SampleTier {
     /// Inserts a check at a function's entry, which tail-calls the counted version if the switch is on. As a tail call, it does not enlarge
     /// the stack frame of the checking code.
     fn check_at_entry(&self, function: Value, counted: Value) {
-        let (module, location) = (self.context.module, crate::debug::no_line(self.context.module, function));
-        let (entry, old) = entry::new_entry(module, function);
+        let (module, location) = (self.context.module, crate::debug::location_without_line(self.context.module, function));
+        let (entry, old) = entry::insert_entry_block(module, function);
         let instead = Block::append(module, function);
         let builder = Builder::at_end(module, instead, location);
         let parameters = function.parameters();
@@ -164,7 +164,7 @@ impl PlannedFunction {
 
     /// Returns the functions that this one calls directly. The flag tells whether the call is in a loop.
     fn calls(&self) -> Vec<(Value, bool)> {
-        let repeated = checks::in_loops(&self.cfg, &self.cfg.graph, self.program.dag());
+        let repeated = checks::nodes_in_loops(&self.cfg, &self.cfg.graph, self.program.dag());
         let of_node = |n: Node| {
             let calls =
                 self.cfg.block(n).into_iter().flat_map(|b| b.instructions().filter(|i| i.is_call()).map(Value::callee).collect::<Vec<_>>());
@@ -177,7 +177,7 @@ impl PlannedFunction {
 
 /// Returns the functions that are rarely called, as far as the unit shows: `main`, and those that are only called by such functions,
 /// outside loops. Any other function may be called millions of times.
-fn rarely_called(functions: &[PlannedFunction]) -> IndexSet<Value> {
+fn find_rarely_called(functions: &[PlannedFunction]) -> IndexSet<Value> {
     let calls: IndexMap<Value, Vec<(Value, bool)>> = functions.iter().map(|f| (f.function, f.calls())).collect();
     let mut callers: IndexMap<Value, Vec<(Value, bool)>> = IndexMap::new();
     for (caller, callees) in &calls {
@@ -198,8 +198,8 @@ fn rarely_called(functions: &[PlannedFunction]) -> IndexSet<Value> {
 
 fn declare_counted(module: Module, function: Value) -> Value {
     let kind = function.value_type();
-    let counted = declare_like(module, function, &format!("{}.counted", function.name()), kind);
+    let counted = declare_with_attributes_of(module, function, &format!("{}.counted", function.name()), kind);
     counted.add_attribute(module.context(), "cold");
-    counted.group_with(function);
+    counted.join_comdat_of(function);
     counted
 }

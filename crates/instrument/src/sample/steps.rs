@@ -33,11 +33,11 @@ pub fn advancing_blocks(latch: Block, head: Block) -> Vec<Block> {
         (is(merged, LLVMOpcode::LLVMPHI) && merged.block() == latch).then_some((counter, merged, has_offset))
     };
     let advances = |counter: Value, value: Value, from: Block, has_offset: bool| {
-        let origins = Origins::from(counter, vec![(value, from, has_offset)]);
+        let origins = Origins::collect(counter, vec![(value, from, has_offset)]);
         origins.advances && origins.jumps.is_empty()
     };
     let can_be_led_elsewhere = |b: &Block| matches!(b.terminator().opcode(), LLVMOpcode::LLVMBr | LLVMOpcode::LLVMSwitch);
-    let counters = head.phis().filter(|p| is_pointer(*p) && decides(*p)).filter_map(update_of);
+    let counters = head.phis().filter(|p| is_pointer(*p) && selects_instruction(*p)).filter_map(update_of);
     let mut found = counters.map(|(counter, merged, has_offset)| {
         let (on, other): (Vec<_>, Vec<_>) =
             merged.incoming().into_iter().partition(|(value, from)| advances(counter, *value, *from, has_offset));
@@ -48,7 +48,7 @@ pub fn advancing_blocks(latch: Block, head: Block) -> Vec<Block> {
 }
 
 /// Returns true if a value loaded through the pointer controls a `switch` with many successors.
-fn decides(counter: Value) -> bool {
+fn selects_instruction(counter: Value) -> bool {
     let mut seen = IndexSet::from([counter]);
     let mut stack = vec![counter];
     while let Some(value) = stack.pop() {
@@ -80,12 +80,12 @@ struct Origins {
 
 impl Origins {
     fn from_counter(counter: Value) -> Origins {
-        Origins::from(counter, counter.incoming().into_iter().map(|(value, from)| (value, from, false)).collect())
+        Origins::collect(counter, counter.incoming().into_iter().map(|(value, from)| (value, from, false)).collect())
     }
 
     /// Collects the origins of the values on `stack`. Each value comes with its block, and with a flag that tells whether a constant was
     /// added on the way.
-    fn from(counter: Value, mut stack: Vec<(Value, Block, bool)>) -> Origins {
+    fn collect(counter: Value, mut stack: Vec<(Value, Block, bool)>) -> Origins {
         let mut origins = Origins::default();
         let mut seen = IndexSet::from([counter]);
         while let Some((value, from, has_offset)) = stack.pop() {

@@ -18,12 +18,12 @@ pub struct Unrolled {
 
 impl Unrolled {
     /// Returns the last copy of the loop's body, which leads to the check.
-    pub fn last(&self) -> &CopyMapping {
+    pub fn last_copy(&self) -> &CopyMapping {
         self.copies.last().expect("there are several iterations")
     }
 
     /// Returns the copies of each value of the loop.
-    pub fn values(&self) -> IndexMap<Value, Vec<Value>> {
+    pub fn copies_of_values(&self) -> IndexMap<Value, Vec<Value>> {
         let instructions = self.body.iter().flat_map(|b| b.instructions()).filter(|i| !i.is_void());
         instructions.map(|i| (i, self.copies.iter().map(|c| c.value(i)).collect())).collect()
     }

@@ -5,7 +5,7 @@
 //! M. Dietzfelbinger, "Hash, displace, and compress" (2009), here without the compression. Bucket and slot are different bits of one
 //! product. The first suitable multiplier of a fixed sequence is used.
 
-const TRIES: u64 = 64;
+const MAX_MULTIPLIERS_TRIED: u64 = 64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DisplacedHash {
@@ -36,7 +36,7 @@ impl DisplacedHash {
             displacements: vec![0; 1 << bucket_bits],
             keys: vec![None; 1 << slot_bits],
         };
-        (1..=TRIES).find_map(|number| empty(number).with_keys(keys))
+        (1..=MAX_MULTIPLIERS_TRIED).find_map(|number| empty(number).with_keys(keys))
     }
 
     fn with_keys(mut self, keys: &[u64]) -> Option<DisplacedHash> {

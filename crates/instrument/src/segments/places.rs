@@ -8,7 +8,7 @@
 
 use super::displaced::DisplacedHash;
 use super::transition::{TransitionTables, slot_of};
-use crate::interesting::Words;
+use crate::interesting::InterestingPathCode;
 use crate::llvm::{Builder, Value};
 use llvm_sys::LLVMIntPredicate;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +36,7 @@ pub enum WordPlaces {
         /// For each edge, the runs of consecutive keys to which the paths that end there belong.
         by_edge: BTreeMap<Edge, BTreeSet<KeyRun>>,
         /// The hash function of the keys; `None` if keys are only compared with runs.
-        hash: Option<Hash>,
+        hash: Option<KeyHash>,
         /// The tables of the hash function: the key of each slot, the word of each slot, and displacements.
         tables: TransitionTables,
     },
@@ -60,7 +60,7 @@ pub struct KeyRun {
 
 impl KeyRun {
     /// Returns the run of consecutive keys that contains `key`, which must be one of `keys`.
-    fn around(keys: &[u64], key: u64) -> KeyRun {
+    fn containing(keys: &[u64], key: u64) -> KeyRun {
         let at = keys.binary_search(&key).expect("an interesting key is one of them");
         let follows = |place: &usize| keys[place - 1].checked_add(1) == Some(keys[*place]);
         let begins = (1..=at).rev().find(|place| !follows(place)).unwrap_or(0);
@@ -80,37 +80,37 @@ impl KeyRun {
     }
 }
 
-pub enum Hash {
+pub enum KeyHash {
     Multiplied(PerfectHash),
     Displaced(DisplacedHash),
 }
 
-impl Hash {
-    fn from_keys(keys: &[u64]) -> Option<Hash> {
+impl KeyHash {
+    fn from_keys(keys: &[u64]) -> Option<KeyHash> {
         // With more keys, a multiplication alone does not give a small table.
         let multiplied = (keys.len() <= 64).then(|| PerfectHash::from_keys(keys).ok()).flatten();
         match multiplied.filter(|hash| hash.slots() <= MAX_SLOTS_PER_KEY * keys.len() as u64) {
-            Some(hash) => Some(Hash::Multiplied(hash)),
-            None => DisplacedHash::from_keys(keys).map(Hash::Displaced),
+            Some(hash) => Some(KeyHash::Multiplied(hash)),
+            None => DisplacedHash::from_keys(keys).map(KeyHash::Displaced),
         }
     }
 
     fn keys(&self) -> Vec<Option<u64>> {
         match self {
-            Hash::Multiplied(hash) => (0..hash.slots()).map(|slot| hash.key(slot)).collect(),
-            Hash::Displaced(hash) => hash.keys().to_vec(),
+            KeyHash::Multiplied(hash) => (0..hash.slots()).map(|slot| hash.key(slot)).collect(),
+            KeyHash::Displaced(hash) => hash.keys().to_vec(),
         }
     }
 
     fn slot(&self, builder: &Builder, key: Value, tables: &TransitionTables, name: &str) -> Value {
         let constant = |value: u64| builder.constant(value);
         match self {
-            Hash::Multiplied(hash) => slot_of(builder, hash, key),
-            Hash::Displaced(hash) => {
+            KeyHash::Multiplied(hash) => slot_of(builder, hash, key),
+            KeyHash::Displaced(hash) => {
                 let (multiplier, bucket_bits, slot_bits) = hash.parameters();
                 let product = builder.multiply(key, constant(multiplier));
                 let bucket = builder.shift_right(product, constant((64 - bucket_bits).into()));
-                let displacement = tables.entry(2, builder, bucket, name, || hash.displacements().to_vec());
+                let displacement = tables.emit_entry_load(2, builder, bucket, name, || hash.displacements().to_vec());
                 let slot = builder.shift_right(product, constant((64 - bucket_bits - slot_bits).into()));
                 builder.and(builder.add(slot, displacement), constant((1 << slot_bits) - 1))
             }
@@ -127,12 +127,12 @@ impl WordPlaces {
         let mut by_edge: BTreeMap<Edge, BTreeSet<KeyRun>> = BTreeMap::new();
         for (key, _, edge) in interesting {
             if let Some(edge) = edge {
-                by_edge.entry(*edge).or_default().insert(KeyRun::around(&keys, *key));
+                by_edge.entry(*edge).or_default().insert(KeyRun::containing(&keys, *key));
             }
         }
         let is_looked_up = by_edge.values().any(|runs| runs.len() > MAX_COMPARED_RUNS);
         let hash = match is_looked_up {
-            true => Some(Hash::from_keys(&keys)?),
+            true => Some(KeyHash::from_keys(&keys)?),
             false => None,
         };
         Some(WordPlaces::Minimal { keys, pairs, by_edge, hash, tables: TransitionTables::default() })
@@ -162,7 +162,7 @@ impl WordPlaces {
             return builder.shift_left(context, builder.constant(bits.into()));
         };
         let name = format!("{}.starts", function.name());
-        tables.entry(1, builder, context, &name, || numbering.starts.iter().map(|start| *start as u64).collect())
+        tables.emit_entry_load(1, builder, context, &name, || numbering.starts.iter().map(|start| *start as u64).collect())
     }
 
     /// Emits the extraction of the key from the path register at the end of a path.
@@ -182,7 +182,7 @@ impl WordPlaces {
     }
 
     /// Returns true if the word for a path that ends on this edge depends on the key; otherwise it is always the shared one.
-    pub fn looks_up(&self, edge: Edge) -> bool {
+    pub fn depends_on_key(&self, edge: Edge) -> bool {
         match self {
             WordPlaces::Minimal { by_edge, .. } => by_edge.get(&edge).is_some_and(|runs| !runs.is_empty()),
             WordPlaces::Keys { .. } | WordPlaces::Preferential { .. } => true,
@@ -193,9 +193,9 @@ impl WordPlaces {
     /// path register.
     pub fn word(&self, builder: &Builder, edge: Edge, key: Value, function: Value) -> Value {
         if let WordPlaces::Preferential { numbering, tables } = self {
-            let entries = || Words::entries(&numbering.ending).unwrap_or_default();
+            let entries = || InterestingPathCode::entries(&numbering.ending).unwrap_or_default();
             let table = tables.table(0, builder, &format!("{}.segments", function.name()), entries);
-            return Words::with_table(&numbering.ending, table).emit_index(builder, key);
+            return InterestingPathCode::with_table(&numbering.ending, table).emit_index(builder, key);
         }
         let WordPlaces::Minimal { keys, by_edge, hash, tables, .. } = self else { return key };
         let word_of = |key: &u64| keys.binary_search(key).expect("interesting keys have words") as u64;
@@ -208,8 +208,9 @@ impl WordPlaces {
                 let by_slot = |of: &dyn Fn(Option<u64>) -> u64| hash.keys().into_iter().map(of).collect();
                 // In a narrow table, the value that means "none" may equal an uninteresting key. This is harmless, because the word in such
                 // a slot is the shared one.
-                let expected = tables.entry(0, builder, slot, &name, || by_slot(&|key| key.unwrap_or(u64::MAX)));
-                let word = tables.entry(1, builder, slot, &name, || by_slot(&|key| key.map_or(keys.len() as u64, |key| word_of(&key))));
+                let expected = tables.emit_entry_load(0, builder, slot, &name, || by_slot(&|key| key.unwrap_or(u64::MAX)));
+                let word =
+                    tables.emit_entry_load(1, builder, slot, &name, || by_slot(&|key| key.map_or(keys.len() as u64, |key| word_of(&key))));
                 builder.select(builder.equal(expected, key), word, others)
             }
             _ => here.into_iter().flatten().fold(others, |otherwise, run| run.word(builder, key, otherwise)),
@@ -224,7 +225,7 @@ mod tests {
     #[test]
     fn runs_are_maximal() {
         let keys = [3, 4, 5, 9, 11, 12, u64::MAX];
-        let runs: BTreeSet<KeyRun> = keys.iter().map(|key| KeyRun::around(&keys, *key)).collect();
+        let runs: BTreeSet<KeyRun> = keys.iter().map(|key| KeyRun::containing(&keys, *key)).collect();
         let found: Vec<(u64, u64, u64)> = runs.iter().map(|run| (run.first, run.last, run.word)).collect();
         assert_eq!(found, [(3, 5, 0), (9, 9, 3), (11, 12, 4), (u64::MAX, u64::MAX, 6)]);
     }

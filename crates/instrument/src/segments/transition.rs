@@ -38,7 +38,7 @@ impl TransitionTables {
     }
 
     /// Emits the load of a table entry, zero-extended to 64 bits.
-    pub fn entry(&self, which: usize, builder: &Builder, at: Value, name: &str, entries: impl FnOnce() -> Vec<u64>) -> Value {
+    pub fn emit_entry_load(&self, which: usize, builder: &Builder, at: Value, name: &str, entries: impl FnOnce() -> Vec<u64>) -> Value {
         let (table, kind) = self.table(which, builder, name, entries);
         builder.zero_extend(builder.load(kind, builder.offset(kind, table, at)))
     }
@@ -70,7 +70,7 @@ impl Transition {
         self.contexts.get(&self.mask.map_or(number, |mask| number & mask)).copied().unwrap_or(0)
     }
 
-    pub fn look_up(&self, builder: &Builder, function: Value, number: Value) -> Value {
+    pub fn emit_lookup(&self, builder: &Builder, function: Value, number: Value) -> Value {
         let constant = |value: u64| builder.constant(value);
         let number = self.mask.map_or(number, |mask| builder.and(number, constant(mask)));
         let same = |key: Value| builder.equal(number, key);
@@ -84,12 +84,12 @@ impl Transition {
             Some(hash) => {
                 let (slot, slots) = (slot_of(builder, hash, number), 0..hash.slots());
                 let slot_keys = || slots.clone().map(|s| hash.key(s).unwrap_or(u64::MAX)).collect();
-                let key = self.tables.entry(0, builder, slot, &name, slot_keys);
+                let key = self.tables.emit_entry_load(0, builder, slot, &name, slot_keys);
                 let slot_contexts = || slots.clone().map(|s| hash.key(s).map_or(0, context)).collect();
-                let found = self.tables.entry(1, builder, slot, &name, slot_contexts);
+                let found = self.tables.emit_entry_load(1, builder, slot, &name, slot_contexts);
                 builder.select(same(key), found, constant(0))
             }
-            None => self.tables.entry(0, builder, number, &name, || (0..self.bound).map(context).collect()),
+            None => self.tables.emit_entry_load(0, builder, number, &name, || (0..self.bound).map(context).collect()),
         }
     }
 }

@@ -25,7 +25,7 @@ pub struct CallRedirection {
 const DROPPED_ATTRIBUTES: [&str; 2] = ["memory", "noinline"];
 
 /// Returns true if a call of a function can be redirected to a version with an additional argument.
-pub fn can_pass(call: Value, function: Value) -> bool {
+pub fn can_redirect(call: Value, function: Value) -> bool {
     let is_plain = call.is(LLVMOpcode::LLVMCall);
     let same_type = call.called_type() == function.value_type();
     let convention = call.call_convention() == function.convention();
@@ -46,20 +46,20 @@ pub fn redirect(module: Module, redirections: &[CallRedirection]) {
         match redirections.iter().find(|p| p.guard.is_none()) {
             Some(direct) => {
                 let builder = Builder::before(module, call, call.location());
-                let new = with_context(&builder, *direct);
+                let new = call_with_context(&builder, *direct);
                 if !call.is_void() {
                     call.replace_uses(new);
                 }
                 // SAFETY: all redirections of this call are processed here, and no others refer to it.
                 unsafe { call.erase() };
             }
-            None => replaced.extend(guard(module, call, &redirections)),
+            None => replaced.extend(guard_call(module, call, &redirections)),
         }
     }
 }
 
 /// Turns an indirect call into guarded direct calls. Returns each deleted phi node with its replacement.
-fn guard(module: Module, call: Value, redirections: &[CallRedirection]) -> Vec<(Value, Value)> {
+fn guard_call(module: Module, call: Value, redirections: &[CallRedirection]) -> Vec<(Value, Value)> {
     let (before, location) = (call.block(), call.location());
     let mut block = before;
     let unwinds = call.is(LLVMOpcode::LLVMInvoke).then(|| call.unwind_destination());
@@ -75,7 +75,7 @@ fn guard(module: Module, call: Value, redirections: &[CallRedirection]) -> Vec<(
         let function = redirection.guard.expect("guarded calls are indirect");
         builder.branch(builder.equal(call.callee(), function), direct, other);
         let builder = Builder::at_end(module, direct, location);
-        let new = with_context(&builder, *redirection);
+        let new = call_with_context(&builder, *redirection);
         if unwinds.is_none() {
             builder.jump(rest);
         }
@@ -116,7 +116,7 @@ fn split_normal_edge(module: Module, call: Value) -> (Block, Vec<(Value, Value)>
     (rest, renamed)
 }
 
-fn with_context(builder: &Builder, redirection: CallRedirection) -> Value {
+fn call_with_context(builder: &Builder, redirection: CallRedirection) -> Value {
     let CallRedirection { call, version, context, .. } = redirection;
     let arguments: Vec<Value> = call.arguments().chain([context]).collect();
     let count = arguments.len() as u32;

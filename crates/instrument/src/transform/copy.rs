@@ -17,7 +17,7 @@ use trodden_unit::transformations::{PathCopy, SplitWeights};
 
 /// Copies the blocks if possible. Returns true if they were copied.
 pub fn copy_blocks(place: TransformTarget, copy: &PathCopy) -> bool {
-    let Some((from, blocks)) = read(place, copy) else { return false };
+    let Some((from, blocks)) = resolve_plan(place, copy) else { return false };
     let Some(first) = blocks.first().copied().filter(|_| blocks.iter().all(|b| can_be_copied(*b))) else { return false };
     let terminator = from.terminator();
     let successors: Vec<usize> = terminator.successors().iter().enumerate().filter(|(_, to)| **to == first).map(|(i, _)| i).collect();
@@ -38,7 +38,7 @@ pub fn copy_blocks(place: TransformTarget, copy: &PathCopy) -> bool {
 }
 
 /// Returns the source block of the edge and the blocks to copy; `None` if the plan does not fit the function.
-fn read(place: TransformTarget, copy: &PathCopy) -> Option<(Block, Vec<Block>)> {
+fn resolve_plan(place: TransformTarget, copy: &PathCopy) -> Option<(Block, Vec<Block>)> {
     let edge = place.cfg.graph.get_edge(copy.entry)?;
     let first = copy.blocks.first().filter(|b| **b == edge.to)?;
     let mut seen = IndexSet::from([*first]);

@@ -27,18 +27,18 @@ const AFTER_SPLIT_PASSES: &str = "instcombine<no-verify-fixpoint>,simplifycfg,lo
 const CLEANUP_PASSES: &str = "instcombine<no-verify-fixpoint>,simplifycfg";
 
 /// Marks the latches of the loops to split. Returns false if there are none that can be marked.
-pub fn mark(place: TransformTarget, loops: &[&LastIterations]) -> bool {
+pub fn mark_latches(place: TransformTarget, loops: &[&LastIterations]) -> bool {
     let latches: IndexSet<_> = loops.iter().flat_map(|l| &l.latches).filter_map(|n| place.cfg.block(*n)).collect();
     let latches: Vec<Value> = latches.into_iter().map(|b| b.terminator()).filter(|t| t.is(LLVMOpcode::LLVMBr)).collect();
-    latches.iter().for_each(|t| attach(place, *t, TO_SPLIT_MARK, Some(empty(place))));
+    latches.iter().for_each(|t| attach_metadata(place, *t, TO_SPLIT_MARK, Some(empty_node(place))));
     !latches.is_empty()
 }
 
 /// Splits off the last iterations of the marked loops.
-pub fn split(place: TransformTarget) -> Result<(), InstrumentError> {
+pub fn split_marked_loops(place: TransformTarget) -> Result<(), InstrumentError> {
     let ends = |place: TransformTarget| place.function.blocks().map(|b| b.terminator()).collect::<Vec<_>>();
     let others = ends(place).into_iter().filter(|t| t.metadata(TO_SPLIT_MARK).is_none());
-    others.for_each(|t| attach(place, t, SPLIT_MARK, Some(empty(place))));
+    others.for_each(|t| attach_metadata(place, t, SPLIT_MARK, Some(empty_node(place))));
     // SAFETY: blocks and terminators are looked up again after each run of passes.
     unsafe { run_on_function(place.function, place.machine, SPLIT_PASSES)? };
     // A latch with both marks is a copy, since other loops have only one mark: LLVM's if they were not chosen, and trodden's if they could
@@ -46,9 +46,9 @@ pub fn split(place: TransformTarget) -> Result<(), InstrumentError> {
     let was_split = ends(place).iter().any(|t| t.metadata(TO_SPLIT_MARK).is_some() && t.metadata(SPLIT_MARK).is_some());
     for end in ends(place) {
         if was_split && end.metadata(TO_SPLIT_MARK).is_some() && end.metadata(SPLIT_MARK).is_none() {
-            distribute(place, end);
+            request_distribution(place, end);
         }
-        [TO_SPLIT_MARK, SPLIT_MARK].into_iter().for_each(|kind| attach(place, end, kind, None));
+        [TO_SPLIT_MARK, SPLIT_MARK].into_iter().for_each(|kind| attach_metadata(place, end, kind, None));
     }
     let passes = if was_split { AFTER_SPLIT_PASSES } else { CLEANUP_PASSES };
     // SAFETY: no handle to the function's code is used after this.
@@ -56,7 +56,7 @@ pub fn split(place: TransformTarget) -> Result<(), InstrumentError> {
 }
 
 /// Requests that LLVM distribute the loop with this latch, that is, split it into several loops. Other loop metadata is kept.
-fn distribute(place: TransformTarget, end: Value) {
+fn request_distribution(place: TransformTarget, end: Value) {
     let context = place.module.context();
     let yes = place.module.i1().unsigned(1).as_metadata();
     let request = context.metadata_node(&[context.metadata_string(b"llvm.loop.distribute.enable"), yes]);
@@ -64,14 +64,14 @@ fn distribute(place: TransformTarget, end: Value) {
     // The first operand is the old node itself, which the new node does not need.
     let known = known.into_iter().skip(1).flatten().map(Value::as_metadata);
     let node = context.distinct_node(&known.chain([request]).collect::<Vec<Metadata>>());
-    attach(place, end, "llvm.loop", Some(node));
+    attach_metadata(place, end, "llvm.loop", Some(node));
 }
 
-fn empty(place: TransformTarget) -> Metadata {
+fn empty_node(place: TransformTarget) -> Metadata {
     place.module.context().metadata_node(&[])
 }
 
 /// Attaches metadata to an instruction; `None` removes it.
-fn attach(place: TransformTarget, instruction: Value, kind: &str, node: Option<Metadata>) {
+fn attach_metadata(place: TransformTarget, instruction: Value, kind: &str, node: Option<Metadata>) {
     instruction.set_metadata(place.module, kind, node);
 }

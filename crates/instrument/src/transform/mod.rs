@@ -71,14 +71,14 @@ fn apply_to_function(place: TransformTarget, plan: &[Transformation]) -> Result<
     }
     let loops: Vec<_> =
         plan.iter().filter_map(|d| if let Transformation::LastIterations(iterations) = d { Some(iterations) } else { None }).collect();
-    let marked = iterations::mark(place, &loops);
+    let marked = iterations::mark_latches(place, &loops);
     if copied {
         verify(place.function)?;
         // SAFETY: the code below looks up blocks and instructions again, and finds the marked latches by their marks.
         unsafe { run_on_function(place.function, place.machine, FOLD_PASSES)? };
     }
     if marked {
-        iterations::split(place)?;
+        iterations::split_marked_loops(place)?;
     }
     if copied || marked {
         identical_phis::split_edges(place.module, place.function);

@@ -7,11 +7,11 @@ use llvm_sys::{LLVMLinkage, LLVMOpcode};
 use trodden_unit::Skipped;
 
 /// x86's calling convention for interrupt handlers.
-const X86_INTERRUPT: u32 = 83;
+const X86_INTERRUPT_CONVENTION: u32 = 83;
 
 /// Returns the functions that can be instrumented, and the others with the reasons.
-pub fn choose(module: Module) -> (Vec<Value>, Vec<Skipped>) {
-    let early = run_before_relocation(module);
+pub fn choose_instrumentable(module: Module) -> (Vec<Value>, Vec<Skipped>) {
+    let early = functions_run_before_relocation(module);
     let (mut chosen, mut skipped) = (Vec::new(), Vec::new());
     for function in module.functions().filter(|f| is_emitted(*f)) {
         match reason_to_skip(function, &early) {
@@ -37,7 +37,7 @@ fn reason_to_skip(function: Value, early: &IndexSet<Value>) -> Option<&'static s
     if let Some((_, reason)) = attributes.into_iter().find(|(name, _)| function.has_attribute(name)) {
         return Some(reason);
     }
-    if function.convention() == X86_INTERRUPT {
+    if function.convention() == X86_INTERRUPT_CONVENTION {
         return Some("it is an interrupt handler");
     }
     if early.contains(&function) {
@@ -53,7 +53,7 @@ fn reason_to_skip(function: Value, early: &IndexSet<Value>) -> Option<&'static s
 
 /// Returns ifunc resolvers and the functions that they call, directly or indirectly. These run before the program is relocated and
 /// thread-local storage is set up.
-fn run_before_relocation(module: Module) -> IndexSet<Value> {
+fn functions_run_before_relocation(module: Module) -> IndexSet<Value> {
     let mut early = IndexSet::new();
     let mut stack: Vec<Value> = module.resolvers().collect();
     while let Some(function) = stack.pop() {

@@ -93,7 +93,7 @@ impl Unit {
 
     pub fn counters<'a>(&self, base: Value, at_end: PathEndAction<'a>) -> Counters<'a> {
         let atomic = self.options.experiment.threads() == ThreadCounters::Atomic;
-        Counters { atomic, flushing: Flushing::Branch, at_end, ..Counters::own(base, self.map.counters) }
+        Counters { atomic, flushing: Flushing::Branch, at_end, ..Counters::of_thread(base, self.map.counters) }
     }
 
     /// Emits, at a function's entry, the address of the thread's counters. Unoptimised code calls a helper function for this, which keeps

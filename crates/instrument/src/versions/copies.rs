@@ -39,7 +39,7 @@ impl CopyMapping {
         }
         for &block in blocks {
             for instruction in block.instructions() {
-                copies.redirect(instruction);
+                copies.redirect_operands(instruction);
             }
         }
         copies
@@ -106,7 +106,7 @@ impl CopyMapping {
     }
 
     /// Makes the copy of an instruction refer to the copies of its operands, incoming blocks and successors.
-    fn redirect(&self, instruction: Value) {
+    fn redirect_operands(&self, instruction: Value) {
         let copy = self.values[&instruction];
         if instruction.is(LLVMOpcode::LLVMPHI) {
             let incoming: Vec<_> = instruction.incoming().into_iter().map(|(v, b)| (self.value(v), self.block(b))).collect();

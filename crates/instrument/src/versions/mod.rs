@@ -28,7 +28,7 @@ pub fn reason_not_to_double(function: Value) -> Option<&'static str> {
     })
 }
 
-pub fn description_of_copies(cfg: &FunctionCfg, copies: &CopyMapping) -> FunctionCfg {
+pub fn cfg_of_copies(cfg: &FunctionCfg, copies: &CopyMapping) -> FunctionCfg {
     let site = |site: &EdgeSite| match site {
         EdgeSite::Before(i) => EdgeSite::Before(copies.value(*i)),
         EdgeSite::BeforeThenHead(i) => EdgeSite::BeforeThenHead(copies.value(*i)),
@@ -42,7 +42,7 @@ pub fn description_of_copies(cfg: &FunctionCfg, copies: &CopyMapping) -> Functio
 }
 
 /// Returns the targets of a function's indirect branches.
-pub fn landings(function: Value) -> Vec<Block> {
+pub fn indirect_branch_targets(function: Value) -> Vec<Block> {
     let jumps = function.blocks().map(Block::terminator).filter(|t| t.is(LLVMOpcode::LLVMIndirectBr));
     let targets: IndexSet<Block> = jumps.flat_map(Value::successors).collect();
     // Not in the order of `targets`: it depends on addresses, which differ from run to run.

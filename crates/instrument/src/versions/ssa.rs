@@ -105,12 +105,12 @@ impl ValueFlow {
     /// Makes each use of one of the definitions refer to the definition that reaches it.
     pub fn rewrite_uses(&mut self, definitions: &[Value], of_kind: VersionDefinitions) {
         let defined: IndexMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
-        let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses(*d, &defined)).collect();
+        let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses_elsewhere(*d, &defined)).collect();
         if uses.is_empty() {
             return;
         }
-        let Some(live) = self.live(&uses, &defined, of_kind == VersionDefinitions::Arbitrary) else { return };
-        let phis = self.solve(&live, &defined);
+        let Some(live) = self.find_live_blocks(&uses, &defined, of_kind == VersionDefinitions::Arbitrary) else { return };
+        let phis = self.solve_arrivals(&live, &defined);
         let kind = definitions[0].kind();
         let mut created = IndexMap::new();
         for &block in &phis {
@@ -142,9 +142,9 @@ impl ValueFlow {
     /// must be repaired in turn.
     fn recompute(&mut self, definitions: &[Value], sources: &[Rematerialisation], of_kind: VersionDefinitions) {
         let defined: IndexMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
-        let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses(*d, &defined)).collect();
-        let Some(live) = self.live(&uses, &defined, of_kind == VersionDefinitions::Arbitrary) else { return };
-        self.solve(&live, &defined);
+        let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses_elsewhere(*d, &defined)).collect();
+        let Some(live) = self.find_live_blocks(&uses, &defined, of_kind == VersionDefinitions::Arbitrary) else { return };
+        self.solve_arrivals(&live, &defined);
         let source: IndexMap<Value, Rematerialisation> = definitions.iter().copied().zip(sources.iter().copied()).collect();
         let mut created = IndexMap::<(Value, usize, bool), Value>::new();
         for Use { user, operand, block, at_end } in uses {
@@ -176,7 +176,7 @@ impl ValueFlow {
     }
 
     /// Returns the uses of a definition outside its block, and those by phi nodes.
-    fn uses(&self, definition: Value, defined: &IndexMap<usize, usize>) -> Vec<Use> {
+    fn uses_elsewhere(&self, definition: Value, defined: &IndexMap<usize, usize>) -> Vec<Use> {
         let home = definition.block();
         let is_reached = |u: &Value| u.is_instruction() && (u.is(LLVMOpcode::LLVMPHI) || u.block() != home);
         // Keep the order of the use list: later passes depend on it, and an order by address would differ from run to run.
@@ -197,7 +197,7 @@ impl ValueFlow {
     }
 
     /// Returns the blocks at whose start the variable is live. Unless `always` is set, returns `None` if versions meet in none of them.
-    fn live(&mut self, uses: &[Use], defined: &IndexMap<usize, usize>, always: bool) -> Option<Vec<usize>> {
+    fn find_live_blocks(&mut self, uses: &[Use], defined: &IndexMap<usize, usize>, always: bool) -> Option<Vec<usize>> {
         self.variable += 1;
         let mut live = Vec::new();
         let mut stack: Vec<usize> = uses.iter().map(|u| u.block).collect();
@@ -214,7 +214,7 @@ impl ValueFlow {
     }
 
     /// Computes which definition reaches each live block. Returns the blocks that need a phi node, in ascending order.
-    fn solve(&mut self, live: &[usize], defined: &IndexMap<usize, usize>) -> Vec<usize> {
+    fn solve_arrivals(&mut self, live: &[usize], defined: &IndexMap<usize, usize>) -> Vec<usize> {
         // Two definitions reach each block where versions meet. Starting with this avoids phi nodes further on.
         for &block in live.iter().filter(|b| self.join_blocks[**b]) {
             self.arrivals[block].1 = ArrivingDefinition::Phi(block);
@@ -264,7 +264,7 @@ enum Rematerialisation {
 
 /// Returns how to rematerialise a value; `None` if that is not worthwhile.
 fn rematerialisation(value: Value) -> Option<Rematerialisation> {
-    if is_cloned(value) { Some(Rematerialisation::Clone) } else { extension(value).map(Rematerialisation::LowerPart) }
+    if is_cloned(value) { Some(Rematerialisation::Clone) } else { zero_extension_of(value).map(Rematerialisation::LowerPart) }
 }
 
 /// Returns true if LLVM prefers computing such a value again to keeping it in a register.
@@ -279,7 +279,7 @@ fn is_cloned(value: Value) -> bool {
 
 /// Returns a zero extension of an integer in the same block; truncating it gives the integer. Integers of fewer than 8 bits are excluded,
 /// because they are not the lower part of a register.
-fn extension(value: Value) -> Option<Value> {
+fn zero_extension_of(value: Value) -> Option<Value> {
     let width = |v: Value| v.integer_width().unwrap_or_default();
     let is_extended = |user: &Value| user.is(LLVMOpcode::LLVMZExt) && user.block() == value.block();
     if width(value) < 8 {
