@@ -1,4 +1,4 @@
-//! Links the object into all kinds of images, with three linkers, in C, C++ and Rust, and without any library.
+//! Links the runtime's object into all kinds of executables and libraries, with three linkers, in C, C++ and Rust, and without any library.
 
 use crate::laboratory::{Laboratory, build_object, object};
 use std::fs;
@@ -34,7 +34,7 @@ fn object_is_small_and_has_no_dependencies() {
                 let streams = ["__trodden_stream_next", "__trodden_stream_enter"];
                 assert!(counting.contains(&name) || streams.contains(&name), "{line}");
             }
-            // `trodden info` recognises the runtime's functions by their names.
+            // `trodden info` recognises functions of the runtime by this part of their names.
             "t" => assert!(name.contains("trodden"), "{line}"),
             "B" => assert_eq!(name, "__trodden_bias"),
             _ => assert!(kind.chars().all(char::is_lowercase), "{line}"),
