@@ -76,13 +76,13 @@ impl DigestInput {
                 value.operands().for_each(|operand| self.add_operand(operand, depth - 1));
             }
         } else {
-            // Mostly successor blocks, which the shape of the graph already determines.
+            // These operands are mostly successor blocks, which the shape of the graph already determines.
             self.add_word(b'o', value.value_kind() as u64);
         }
     }
 
-    /// Adds a global by its name. The compiler makes up the names of private globals: a private global is added by its contents if these
-    /// are numbers, and otherwise only as some private global.
+    /// Adds a global by its name. The compiler makes up the names of private globals, so a private global is added by its contents if these
+    /// are numbers. All other private globals are treated alike.
     fn add_global(&mut self, global: Value) {
         if !matches!(global.linkage(), LLVMLinkage::LLVMPrivateLinkage | LLVMLinkage::LLVMLinkerPrivateLinkage) {
             return self.add_text(b'g', global.name().as_bytes());

@@ -174,7 +174,7 @@ impl CountEmitter<'_> {
         vec![(other, path)]
     }
 
-    /// Replaces the `select` of the accumulating register by a phi node: the register plus one if control comes from the comparison, its
+    /// Replaces the `select` of the accumulating register with a phi node: the register plus one if control comes from the comparison, its
     /// old value if control comes from a count.
     fn update_register(&self) {
         let Some(choice) = self.count.dominant.and_then(|u| u.in_register) else { return };

@@ -119,7 +119,8 @@ pub fn case_value(terminator: Value, successor: usize) -> Option<Value> {
 
 /// Runs LLVM passes on a function. Returns an error if LLVM rejects them, otherwise `None`.
 ///
-/// # Safety No handle to the function's code, or to a constant, may be used afterwards.
+/// # Safety
+/// No handle to the function's code, or to a constant, may be used afterwards.
 pub unsafe fn run_passes(function: Value, names: &CStr, machine: TargetMachine, options: &PassOptions) -> Option<OwnedPassError> {
     type RunPassesFn = unsafe extern "C" fn(Value, Terminated, TargetMachine, PassOptionsHandle) -> Option<OwnedPassError>;
     let found = find_symbol(c"LLVMRunPassesOnFunction");

@@ -37,7 +37,7 @@ pub struct InterestingRequest<'a> {
 /// Plans a program that counts the interesting paths of an acyclic graph.
 ///
 /// # Errors
-/// The verifier rejects the numbering, or counting all paths is cheaper.
+/// Fails if the verifier rejects the numbering, or if counting all paths is cheaper.
 pub fn plan(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Result<ProbeProgram, InterestingPlanError> {
     let InterestingRequest { graph, frequencies, input, options, .. } = request;
     let began = Instant::now();
@@ -53,7 +53,7 @@ pub fn plan(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Res
 /// distinguishes them from the known ones.
 ///
 /// # Errors
-/// The verifier rejects the numbering, or its numbers do not fit.
+/// Fails if the verifier rejects the numbering, or if its numbers do not fit.
 pub fn plan_unknown(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Result<ProbeProgram, InterestingPlanError> {
     let InterestingRequest { graph, frequencies, input, options, .. } = request;
     let placement = if options.chords { RegisterPlacement::Cheaper } else { RegisterPlacement::Direct };

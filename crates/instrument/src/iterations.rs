@@ -45,7 +45,7 @@ pub enum IterationPlanError {
 }
 
 impl IterationPlan {
-    /// Plans a function, and replaces its probe program by one that counts the given paths over iterations. `dag` and `numbering` must be
+    /// Plans a function, and replaces its probe program with one that counts the given paths over iterations. `dag` and `numbering` must be
     /// the ones to which these paths refer.
     pub fn new(
         planned: &mut PlannedFunction,

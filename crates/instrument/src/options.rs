@@ -87,7 +87,8 @@ pub enum BadOption {
 impl PluginOptions {
     /// Reads the options. `variable` looks up an environment variable, like `std::env::var_os`.
     ///
-    /// # Errors The request or a file to which it refers is unreadable or invalid, or the environment contains settings that only the
+    /// # Errors
+    /// Fails if the request, or a file to which it refers, is unreadable or invalid, or if the environment contains settings that only the
     /// drivers understand.
     pub fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Result<PluginOptions, BadOption> {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());

@@ -15,8 +15,8 @@ pub fn verify(function: Value) -> Result<(), InstrumentError> {
 
 /// Runs passes on a module.
 ///
-/// # Safety No handle to anything that the passes may delete may be used afterwards: code, constants, and local functions that become
-/// unused.
+/// # Safety
+/// No handle to anything that the passes may delete may be used afterwards: code, constants, and local functions that become unused.
 pub unsafe fn run_on_module(module: Module, machine: TargetMachine, passes: &'static str) -> Result<(), InstrumentError> {
     // SAFETY: this function requires of its caller what `Module::run_passes` requires.
     let error = unsafe { module.run_passes(&pass_names(passes), machine, &PassOptions::default()) };
@@ -25,7 +25,8 @@ pub unsafe fn run_on_module(module: Module, machine: TargetMachine, passes: &'st
 
 /// Runs passes on a function.
 ///
-/// # Safety No handle to the function's code, or to a constant, may be used afterwards.
+/// # Safety
+/// No handle to the function's code, or to a constant, may be used afterwards.
 pub unsafe fn run_on_function(function: Value, machine: TargetMachine, passes: &'static str) -> Result<(), InstrumentError> {
     // SAFETY: this function requires of its caller what `host::run_passes` requires.
     let error = unsafe { host::run_passes(function, &pass_names(passes), machine, &PassOptions::default()) };

@@ -21,7 +21,7 @@ pub fn rebuild(module: Module, block: Block, mut entries: impl FnMut(Vec<(Value,
     replaced
 }
 
-/// Replaces the predecessor `from` by `to` in the phi nodes of `block`. Returns each deleted node with its replacement.
+/// Replaces the predecessor `from` with `to` in the phi nodes of `block`. Returns each deleted node with its replacement.
 pub fn rename(module: Module, block: Block, from: Block, to: Block) -> Vec<(Value, Value)> {
     rebuild(module, block, |old| old.into_iter().map(|(value, b)| (value, if b == from { to } else { b })).collect())
 }

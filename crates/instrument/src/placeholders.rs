@@ -1,5 +1,5 @@
-//! Replaces LLVM's counters by placeholders, recorded positions in the code, so that LLVM's edge profile or clang's coverage can be derived
-//! from a path profile. A unit compiled with LLVM's early instrumentation (`-fprofile-generate`, `-fcoverage-mapping`,
+//! Replaces LLVM's counters with placeholders, recorded positions in the code, so that LLVM's edge profile or clang's coverage can be
+//! derived from a path profile. A unit compiled with LLVM's early instrumentation (`-fprofile-generate`, `-fcoverage-mapping`,
 //! `-Cinstrument-coverage`) has `atomicrmw add` in its blocks; the optimiser neither merges atomic updates nor moves them across branches.
 //! The updates are removed, and the unit's map records their positions ([`trodden_unit::edge_profile`]): paths tell how often each block
 //! was executed, which is the value of its counter. Updates that paths do not determine are counted in words of the unit: those with a
@@ -204,8 +204,8 @@ impl Placeholders {
     }
 
     /// Removes the bitmaps by which clang records the outcomes of decisions. Returns the updates that set constant bits, with the counters
-    /// for these bits; [`Placeholders::separate_updates`] removes the updates. The counters for computed bits are contiguous, so that a bit's
-    /// address determines its counter.
+    /// for these bits; [`Placeholders::separate_updates`] removes the updates. The counters for computed bits are contiguous, so that a
+    /// bit's address determines its counter.
     fn remove_bitmaps(
         &mut self,
         tables: &[llvm_profile::CounterTable],
@@ -415,7 +415,7 @@ impl Placeholders {
         })
     }
 
-    /// Replaces the dummy instruction in the current function by the address of the thread's counters.
+    /// Replaces the dummy instruction in the current function with the address of the thread's counters.
     pub fn resolve(&mut self, base: Value) {
         if let Some(placeholder) = self.base.take() {
             placeholder.replace_uses(base);

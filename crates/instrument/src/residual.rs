@@ -270,10 +270,9 @@ impl VersionBuilder<'_> {
         }
     }
 
-    /// Replaces the terminators of original blocks that have become unreachable by `unreachable`. This is not possible for indirect
-    /// branches, because the phi nodes of their targets must list all of them, nor for blocks with `musttail` calls, after which a return
-    /// must follow. If a terminator defines a value (`invoke`), copies of it may reach original blocks, so a dummy value replaces it
-    /// everywhere.
+    /// Replaces the terminators of unreachable original blocks with `unreachable`. This is not possible for indirect branches, because the
+    /// phi nodes of their targets must list all of them, nor for blocks with `musttail` calls, after which a return must follow. If a
+    /// terminator defines a value (`invoke`), copies of it may reach original blocks, so a dummy value replaces it everywhere.
     fn terminate_unreachable(&mut self, arriving: &mut [PhiVersions]) {
         let places = self.places.iter();
         let reached: IndexSet<Node> = places.filter(|p| p.version == ORIGINAL).map(|p| p.node).collect();

@@ -377,8 +377,8 @@ fn reached_from_entry(program: &ProbeProgram) -> BTreeSet<Node> {
     reached
 }
 
-/// Returns the calls after the path that ends on an edge that may call function `number` of the set, each with that function as a value of
-/// this module.
+/// Returns the calls that may call function `number` of the set after a path that ends on the given edge. Each call comes with that
+/// function as a value of this module.
 fn calls_of_callee(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Value, Value)> {
     let callee = &on.set.functions()[number as usize];
     let is_elsewhere = callee.local && callee.unit != on.source;

@@ -16,7 +16,8 @@ use trodden_unit::tasks::{
 
 /// Executes the tasks listed in a file. The module that clang passed to the plugin is not compiled.
 ///
-/// # Errors A file cannot be read or written, or a unit cannot be instrumented.
+/// # Errors
+/// Fails if a file cannot be read or written, or if a unit cannot be instrumented.
 pub fn run_tasks(file: &OsStr, machine: TargetMachine) -> Result<UnitOutcome, InstrumentError> {
     let file = Path::new(file);
     let bytes = fs::read(file).map_err(|error| task_error(file, &error))?;

@@ -51,7 +51,7 @@ pub struct Unit {
     /// Functions whose code was changed or generated.
     changed: Vec<Value>,
     pub map: UnitMap,
-    /// Number of paths of the functions so far that count in hash tables.
+    /// Number of paths of all functions so far that count in hash tables.
     paths_in_tables: u64,
 }
 
@@ -94,7 +94,8 @@ impl Unit {
 
     /// Completes the map and stores it. Returns the map and the path of its file.
     ///
-    /// # Errors No folder is configured for the unit cache, or it cannot be written.
+    /// # Errors
+    /// Fails if no folder is configured for the unit cache, or if it cannot be written.
     pub fn finish(
         mut self,
         edge_profile: Option<EdgeProfile>,

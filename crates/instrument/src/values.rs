@@ -12,7 +12,7 @@ use trodden_unit::edge_profile::{SIZE_CLASSES, TARGET_BUCKETS, TARGET_HASH, size
 
 /// Symbol that linkers define at the start of an image.
 const IMAGE_START: &str = "__ehdr_start";
-/// Distance from the start of the image, in bytes, from which on a call target is assumed to be in another image.
+/// A call target at least this many bytes after the start of the image is assumed to be in another image.
 const MAX_TARGET_DISTANCE: u64 = 1 << 32;
 
 /// Returns the kind of value that a call of LLVM's instrumentation records.

@@ -121,7 +121,8 @@ fn function_records() -> &'static [FunctionRecord] {
 
 /// Returns the records in the section between two addresses; no records if `first` is 0.
 ///
-/// # Safety The section must consist of records of type `T` without gaps, must never be written, and must live as long as this code.
+/// # Safety
+/// The section must consist of records of type `T` without gaps, must never be written, and must live as long as this code.
 unsafe fn section_records<T>(first: usize, end: usize) -> &'static [T] {
     match if first == 0 { 0 } else { end.wrapping_sub(first) / size_of::<T>() } {
         0 => &[],

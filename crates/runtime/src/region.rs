@@ -181,7 +181,7 @@ fn append_region(raw: &ImageRawFile) -> Result<u64, OutputFailure> {
     // Lock the region before it becomes visible, so that no other process acquires it.
     system::lock_byte(&raw.descriptor, region_lock_byte(index), true).map_err(lock_failure)?;
     file::check_space(&raw.descriptor, start + raw.region_stride, raw.region_stride)?;
-    // Reserve all of the space now: if the disk filled up later, storing a page would kill the subject.
+    // Reserve all of the space now: if the disk filled up later, storing a page would kill the instrumented program.
     file::reserve_space(&raw.descriptor, start, raw.region_stride)?;
     Ok(index)
 }

@@ -67,7 +67,7 @@ fn find_or_acquire_region() -> Option<usize> {
 }
 
 /// Returns the shadow-stack slot for a thread's first frame, or a dummy slot if the thread has no stream. A nonzero `pointer` is the last
-/// slot, which all frames share that are nested too deeply.
+/// slot, which is shared by all frames that are nested too deeply.
 extern "C" fn find_frame_slot(pointer: usize) -> usize {
     static DISCARDED_SLOT: AtomicU64 = AtomicU64::new(0);
     if pointer != 0 {

@@ -57,7 +57,7 @@ impl Text {
         self.bytes.get(start..=self.length).unwrap_or(&[0])
     }
 
-    /// Replaces the text by the bytes that `source` writes into the buffer. `source` returns their number.
+    /// Replaces the text with the bytes that `source` writes into the buffer. `source` returns their number.
     pub fn fill(&mut self, source: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) -> Result<(), Errno> {
         let [buffer @ .., _] = &mut self.bytes;
         self.length = source(buffer)?.min(PATH_MAX - 1);

@@ -124,7 +124,7 @@ impl Value {
     /// Checks that the value is of a class.
     ///
     /// # Panics
-    /// It is not.
+    /// Panics if it is not.
     #[track_caller]
     pub(super) fn expect<C: Class<Value>>(self) -> C {
         C::of(self).unwrap_or_else(|| panic!("`{}` is not of class {}", self.printed().trim(), C::NAME))
@@ -135,7 +135,7 @@ impl Metadata {
     /// Checks that the metadata is of a class.
     ///
     /// # Panics
-    /// It is not.
+    /// Panics if it is not.
     #[track_caller]
     pub(super) fn expect<C: Class<Metadata>>(self) -> C {
         C::of(self).unwrap_or_else(|| panic!("the metadata is not of class {}", C::NAME))
@@ -146,7 +146,7 @@ impl Type {
     /// Checks that the type is of a class.
     ///
     /// # Panics
-    /// It is not.
+    /// Panics if it is not.
     #[track_caller]
     pub(super) fn expect<C: Class<Type>>(self) -> C {
         C::of(self).unwrap_or_else(|| panic!("`{}` is not of class {}", self.printed(), C::NAME))

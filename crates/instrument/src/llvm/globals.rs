@@ -116,7 +116,8 @@ impl Value {
 
     /// Deletes an unused global variable.
     ///
-    /// # Safety No handle to the variable may be used afterwards.
+    /// # Safety
+    /// No handle to the variable may be used afterwards.
     pub unsafe fn delete_variable(self) {
         assert!(self.is_unused(), "`{}` is used", self.name());
         // SAFETY: nothing in the module uses the variable, and the caller does not use the handle again.
@@ -183,7 +184,8 @@ impl Value {
 
     /// Deletes an unused function together with its code.
     ///
-    /// # Safety Nothing may use the function, and no handle to it, its parameters or its code may be used afterwards.
+    /// # Safety
+    /// Nothing may use the function, and no handle to it, its parameters or its code may be used afterwards.
     pub unsafe fn delete_function(self) {
         // SAFETY: the caller guarantees that nothing uses the function or handles to its parts.
         unsafe { LLVMDeleteFunction(self.expect()) }

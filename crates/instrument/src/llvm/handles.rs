@@ -146,7 +146,8 @@ pub struct MetadataKind(c_uint);
 impl Module {
     /// Wraps a pointer to a module.
     ///
-    /// # Safety The pointer must be null, or point to an `llvm::Module` that outlives all handles from it.
+    /// # Safety
+    /// The pointer must be null, or point to an `llvm::Module` that outlives all handles from it.
     pub unsafe fn from_raw(pointer: *mut c_void) -> Option<Module> {
         NonNull::new(pointer).map(Module)
     }
@@ -155,7 +156,8 @@ impl Module {
 impl TargetMachine {
     /// Wraps a pointer to a target machine.
     ///
-    /// # Safety The pointer must be null, or point to an `llvm::TargetMachine` that outlives the handle.
+    /// # Safety
+    /// The pointer must be null, or point to an `llvm::TargetMachine` that outlives the handle.
     pub unsafe fn from_raw(pointer: *mut c_void) -> Option<TargetMachine> {
         NonNull::new(pointer).map(TargetMachine)
     }

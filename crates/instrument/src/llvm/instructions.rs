@@ -45,8 +45,9 @@ impl Value {
 
     /// Deletes an unused instruction.
     ///
-    /// # Safety No copy of the handle may be passed to LLVM afterwards. Comparing copies is allowed, but an instruction created later may
-    /// get the same address, so such a comparison can be wrong.
+    /// # Safety
+    /// No copy of the handle may be passed to LLVM afterwards. Comparing copies is allowed, but an instruction created later may get the
+    /// same address, so such a comparison can be wrong.
     pub unsafe fn erase(self) {
         assert!(self.is_unused(), "`{}` is used", self.printed().trim());
         // SAFETY: nothing in the module uses the instruction, and the caller does not pass the handle to LLVM again.
@@ -127,7 +128,7 @@ impl Value {
         unsafe { LLVMSetSuccessor(terminator, index as u32, to) }
     }
 
-    /// Replaces every occurrence of `from` among a terminator's successors by `to`.
+    /// Replaces every occurrence of `from` among a terminator's successors with `to`.
     pub fn redirect(self, from: Block, to: Block) {
         let taken = self.successors().into_iter().enumerate().filter(|(_, successor)| *successor == from);
         taken.for_each(|(index, _)| self.set_successor(index, to));

@@ -170,7 +170,8 @@ impl Module {
 
     /// Removes all debug information.
     ///
-    /// # Safety No handle to a call of a debug intrinsic may be used afterwards.
+    /// # Safety
+    /// No handle to a call of a debug intrinsic may be used afterwards.
     pub unsafe fn strip_debug_info(self) {
         // SAFETY: LLVM deletes only debug metadata of the module and calls of debug intrinsics, to which the caller uses no handle.
         unsafe { LLVMStripModuleDebugInfo(self) };

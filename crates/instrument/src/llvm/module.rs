@@ -54,7 +54,8 @@ fn parse(context: LlvmContext, bitcode: &[u8]) -> Option<Module> {
 impl OwnModule {
     /// Parses bitcode in a new context, so that the names of types do not depend on other modules. Returns `None` if LLVM cannot read it.
     ///
-    /// # Safety No handle to the module or its context may be used after the result is dropped.
+    /// # Safety
+    /// No handle to the module or its context may be used after the result is dropped.
     pub unsafe fn parse(bitcode: &[u8]) -> Option<OwnModule> {
         let context = LLVMContextCreate();
         let module = parse(context, bitcode);
@@ -67,14 +68,16 @@ impl OwnModule {
 
     /// Parses bitcode in the context of another module. Returns `None` if LLVM cannot read it.
     ///
-    /// # Safety No handle to the new module may be used after the result is dropped. Handles to metadata and types stay valid.
+    /// # Safety
+    /// No handle to the new module may be used after the result is dropped. Handles to metadata and types stay valid.
     pub unsafe fn parse_beside(module: Module, bitcode: &[u8]) -> Option<OwnModule> {
         Some(OwnModule { module: parse(module.context(), bitcode)?, context: None })
     }
 
     /// Clones a module.
     ///
-    /// # Safety No handle to the clone may be used after the result is dropped. Handles to metadata and types stay valid.
+    /// # Safety
+    /// No handle to the clone may be used after the result is dropped. Handles to metadata and types stay valid.
     pub unsafe fn copy_of(module: Module) -> OwnModule {
         OwnModule { module: LLVMCloneModule(module), context: None }
     }
@@ -84,7 +87,8 @@ impl OwnModule {
 impl Module {
     /// Generates code for the module, and writes the object file.
     ///
-    /// # Errors LLVM's message, if the target machine cannot generate objects or the file cannot be written.
+    /// # Errors
+    /// Returns LLVM's message if the target machine cannot generate objects, or if the file cannot be written.
     pub fn write_object(self, machine: TargetMachine, file: &str) -> Result<(), String> {
         let (file, mut message): (CString, Option<OwnedText>) = (c_string(file), None);
         match LLVMTargetMachineEmitToFile(machine, self, (&*file).into(), LLVMCodeGenFileType::LLVMObjectFile, &mut message) {

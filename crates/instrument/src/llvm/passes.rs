@@ -37,7 +37,8 @@ impl OwnedPassError {
 impl Module {
     /// Runs passes on the module. Returns an error if LLVM rejects the names of the passes.
     ///
-    /// # Safety No handle to anything that the passes may delete may be used afterwards.
+    /// # Safety
+    /// No handle to anything that the passes may delete may be used afterwards.
     pub unsafe fn run_passes(self, names: &CStr, machine: TargetMachine, options: &PassOptions) -> Option<OwnedPassError> {
         // SAFETY: names and options are live during the call, and the caller uses no handle to what the passes delete.
         unsafe { LLVMRunPasses(self, names.into(), machine, options.handle()) }

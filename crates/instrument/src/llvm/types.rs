@@ -101,12 +101,12 @@ impl Type {
         (LLVMABISizeOfType(layout, self.expect()), LLVMABIAlignmentOfType(layout, self.expect()))
     }
 
-    /// Returns a constant of this integer type. Types wider than 64 bits are zero-extended.
+    /// Returns a constant of this integer type. If the type is wider than 64 bits, the value is zero-extended.
     pub fn unsigned(self, value: u64) -> Value {
         LLVMConstInt(self.expect(), value, 0)
     }
 
-    /// Returns a constant of this integer type. Types wider than 64 bits are sign-extended.
+    /// Returns a constant of this integer type. If the type is wider than 64 bits, the value is sign-extended.
     pub fn signed(self, value: i64) -> Value {
         LLVMConstInt(self.expect(), value as u64, 1)
     }

@@ -9,7 +9,8 @@ use std::ffi::c_char;
 
 /// Copies a string that LLVM returned; `None` for a null pointer.
 ///
-/// # Safety The pointer must be null, or point to `length` bytes.
+/// # Safety
+/// The pointer must be null, or point to `length` bytes.
 pub(super) unsafe fn bytes_of(pointer: *const c_char, length: usize) -> Option<Vec<u8>> {
     // SAFETY: the pointer is not null, so the caller guarantees that it points to `length` bytes.
     (!pointer.is_null()).then(|| unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), length) }.to_vec())
@@ -17,7 +18,8 @@ pub(super) unsafe fn bytes_of(pointer: *const c_char, length: usize) -> Option<V
 
 /// Copies a string that LLVM returned; a null pointer gives an empty one.
 ///
-/// # Safety The pointer must be null, or point to `length` bytes.
+/// # Safety
+/// The pointer must be null, or point to `length` bytes.
 pub(super) unsafe fn text_of(pointer: *const c_char, length: usize) -> String {
     // SAFETY: this function requires of its caller what `bytes_of` requires.
     unsafe { bytes_of(pointer, length) }.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
@@ -187,24 +189,24 @@ impl Value {
         (0..self.operand_count()).map(move |index| self.operand(index))
     }
 
-    /// Replaces an operand of an instruction by another value of the same type.
+    /// Replaces an operand of an instruction with another value of the same type.
     pub fn set_operand(self, index: u32, value: Value) {
         assert!(self.operand(index).kind() == value.kind(), "an operand keeps its type");
         // SAFETY: the instruction has the operand, and the value has the operand's type.
         unsafe { LLVMSetOperand(self.expect(), index, value) }
     }
 
-    /// Replaces all uses of an instruction's result by another value of the same type.
+    /// Replaces all uses of an instruction's result with another value of the same type.
     pub fn replace_uses(self, by: Value) {
         assert!(self != by && self.is_instruction() && self.kind() == by.kind(), "an instruction is replaced by a value of its type");
         // SAFETY: the types are equal. No constant has an instruction as its operand, so LLVM frees none.
         unsafe { LLVMReplaceAllUsesWith(self, by) }
     }
 
-    /// Replaces all uses of a constant by another constant of the same type.
+    /// Replaces all uses of a constant with another constant of the same type.
     ///
-    /// # Safety No handle to a constant that contains this one, other than a global, may be used afterwards: LLVM replaces and frees such
-    /// constants.
+    /// # Safety
+    /// No handle to a constant that contains this one, other than a global, may be used afterwards: LLVM replaces and frees such constants.
     pub unsafe fn replace_constant(self, by: Value) {
         assert!(self != by && self.is_constant() && by.is_constant() && self.kind() == by.kind(), "constants are replaced by constants");
         // SAFETY: the types are equal, and the caller uses no handle to a constant that LLVM frees.

@@ -21,7 +21,8 @@ pub struct CoverageCounts {
 impl CoverageCounts {
     /// Removes the coverage counters from a module.
     ///
-    /// # Errors The module has a different kind of LLVM counters, or its counters cannot be removed.
+    /// # Errors
+    /// Fails if the module has a different kind of LLVM counters, or if its counters cannot be removed.
     pub fn begin(
         module: Module,
         context: ModuleContext,

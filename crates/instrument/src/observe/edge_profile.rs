@@ -19,7 +19,8 @@ pub struct EdgeProfileCounts {
 impl EdgeProfileCounts {
     /// Removes the edge counters from a module.
     ///
-    /// # Errors The module has a different kind of LLVM counters, or its counters cannot be removed.
+    /// # Errors
+    /// Fails if the module has a different kind of LLVM counters, or if its counters cannot be removed.
     pub fn begin(
         module: Module,
         context: ModuleContext,

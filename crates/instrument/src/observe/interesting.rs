@@ -85,10 +85,11 @@ pub fn declare_path_code<'p>(unit: &Unit, planned: &'p PlannedFunction) -> Optio
     }
 }
 
-/// Replaces a function's probe program by one that counts its interesting paths. If none are known for this version of the function, all
+/// Replaces a function's probe program with one that counts its interesting paths. If none are known for this version of the function, all
 /// its paths are counted, and the map says so.
 ///
-/// # Errors The paths belong to a different function, or the verifier rejects their numbering.
+/// # Errors
+/// Fails if the paths belong to a different function, or if the verifier rejects their numbering.
 pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), InstrumentError> {
     let name = planned.function.name();
     let Some(known) = interesting_of(unit, &name, &planned.cfg).cloned() else {

@@ -51,7 +51,7 @@ impl Observer for IterationCounts {
     }
 }
 
-/// Why a function is not counted whose code has changed since the paths were chosen.
+/// Why a function whose code has changed since the paths were chosen is not counted.
 const OTHER_SHAPE: &str = "its shape differs from that of the function with this name in the set of paths over iterations. Record the run \
     that the set is from again, with the current program";
 

@@ -1,7 +1,8 @@
 //! Kinds of observation, that is, of what is counted or recorded: one module per kind, with the same name as in [`trodden_unit::observe`].
 //!
 //! An [`Observer`] decides which functions are observed, how their paths are planned, which passes apply, and what happens at a function's
-//! entry and at path ends ([`PathEndAction`]). The default methods count all paths. To add a kind, add a module and a line in [`create_observer`].
+//! entry and at path ends ([`PathEndAction`]). The default methods count all paths. To add a kind, add a module and a line in
+//! [`create_observer`].
 
 pub mod addresses;
 pub mod bursts;
@@ -37,7 +38,8 @@ use trodden_unit::{BlockKind, EdgeProfile, Observation, Skipped};
 
 /// Creates the observer that the experiment requires, and declares the symbols to which its inserted code refers.
 ///
-/// # Errors The module's LLVM counters are not of the kind that the experiment needs, or cannot be removed.
+/// # Errors
+/// Fails if the module's LLVM counters are not of the kind that the experiment needs, or cannot be removed.
 pub fn create_observer(
     module: Module,
     context: ModuleContext,
@@ -76,7 +78,8 @@ pub trait Observer {
 
     /// Instruments the given functions.
     ///
-    /// # Errors The experiment's input belongs to different code, or a function has too many events.
+    /// # Errors
+    /// Fails if the experiment's input belongs to different code, or if a function has too many events.
     fn observe_all(&mut self, unit: &mut Unit, functions: &[Value], _machine: TargetMachine) -> Result<(), InstrumentError> {
         functions.iter().try_for_each(|function| self.observe(unit, *function))
     }
@@ -107,14 +110,16 @@ pub trait Observer {
 
     /// Plans how a function's paths are numbered and counted.
     ///
-    /// # Errors The experiment's input belongs to a different function.
+    /// # Errors
+    /// Fails if the experiment's input belongs to a different function.
     fn plan(&self, unit: &Unit, _name: &str, cfg: &FunctionCfg, frequencies: &Frequencies) -> Result<Plan, InstrumentError> {
         Ok(unit.plan_all_paths(cfg, frequencies))
     }
 
     /// Replaces a function's plan, for kinds of observation whose input determines which paths are counted.
     ///
-    /// # Errors The experiment's input belongs to a different function, or its numbering is wrong.
+    /// # Errors
+    /// Fails if the experiment's input belongs to a different function, or if its numbering is wrong.
     fn plan_again(
         &mut self,
         _unit: &mut Unit,

@@ -32,7 +32,7 @@ use trodden_unit::{NameVersion, Observation, SegmentFunction, SegmentSet, Segmen
 /// A planned function, its number in the set of segments, and its preferential numbering if it has one.
 type PlannedSegments = (PlannedFunction, u32, Option<ContextNumbering>);
 
-/// Why a function is not counted that has no segments.
+/// Why a function without segments is not counted.
 const NO_SEGMENT: &str = "no counted segment runs through it (--segments)";
 
 #[derive(Default)]

@@ -53,7 +53,7 @@ fn is_update(user: Value, address: Value) -> bool {
     user.atomic_operation() == Some(LLVMAtomicRMWBinOpOr) && user.operand(0) == address && user.is_unused()
 }
 
-/// Replaces an instruction by a constant, and does the same with all users that thereby become constant.
+/// Replaces an instruction with a constant, and does the same with all users that thereby become constant.
 fn fold_constant(module: Module, value: Value, constant: u64) {
     let branches: IndexSet<Value> = value.users().filter(|user| is_branch(*user)).collect();
     branches.into_iter().for_each(|branch| fold_branch(module, branch, constant != 0));
@@ -94,7 +94,7 @@ fn is_branch(user: Value) -> bool {
     user.is_instruction() && user.is(LLVMOpcode::LLVMBr) && user.successors().len() == 2
 }
 
-/// Replaces a branch with a known condition by a jump.
+/// Replaces a branch whose condition is known with a jump.
 fn fold_branch(module: Module, branch: Value, condition: bool) {
     let (block, successors) = (branch.block(), branch.successors());
     let (live, dead): (Block, Block) = if condition { (successors[0], successors[1]) } else { (successors[1], successors[0]) };

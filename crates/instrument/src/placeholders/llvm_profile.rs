@@ -160,7 +160,7 @@ pub fn find_value_calls(module: Module) -> Vec<Value> {
     notes
 }
 
-/// Replaces an `invoke` by a call, followed by an `invoke` that does nothing. Returns the call.
+/// Replaces an `invoke` with a call, followed by an `invoke` that does nothing. Returns the call.
 fn replace_invoke_by_call(module: Module, invoke: Value) -> Value {
     let builder = Builder::before(module, invoke, invoke.location());
     let kind = invoke.called_type();
@@ -178,9 +178,10 @@ fn insert_empty_invoke(module: Module, invoke: Value) {
     builder.invoke(nothing, &[], invoke.normal_destination(), invoke.unwind_destination());
 }
 
-/// Deletes a global, after replacing its remaining uses by null.
+/// Deletes a global, after replacing its remaining uses with null.
 ///
-/// # Safety No handle to the global, or to a constant that contains its address, may be used afterwards.
+/// # Safety
+/// No handle to the global, or to a constant that contains its address, may be used afterwards.
 pub unsafe fn remove_global(global: Value) {
     // SAFETY: the caller keeps no handle to the global or to a constant with its address. After the replacement, nothing uses the global.
     unsafe {
@@ -204,7 +205,8 @@ fn globals(module: Module) -> impl Iterator<Item = Value> {
 
 /// Deletes a global, and removes it from LLVM's lists of used globals.
 ///
-/// # Safety No handle to the global, or to a constant that contains its address, may be used afterwards.
+/// # Safety
+/// No handle to the global, or to a constant that contains its address, may be used afterwards.
 pub unsafe fn remove_used_global(module: Module, global: Value) {
     remove_from_used_lists(module, &IndexSet::from([global]));
     // SAFETY: this function requires of its caller what `remove_global` requires.

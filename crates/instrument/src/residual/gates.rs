@@ -60,8 +60,8 @@ struct ControlFlow {
 }
 
 impl ControlFlow {
-    /// `first` are the blocks of the checking code, `counted` those of the instrumented code. Blocks that were inserted for probes belong
-    /// to the version of their predecessors.
+    /// Reads a function's control flow. `first` are the blocks of the checking code, `counted` those of the instrumented code. Blocks that
+    /// were inserted for probes belong to the version of their predecessors.
     fn new(function: Value, first: &[Block], counted: &IndexSet<Block>) -> ControlFlow {
         let blocks: Vec<Block> = function.blocks().collect();
         let number: IndexMap<Block, usize> = blocks.iter().enumerate().map(|(i, b)| (*b, i)).collect();

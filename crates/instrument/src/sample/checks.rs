@@ -42,10 +42,10 @@ const CHECK_DISTANCE_WITH_CALLS: f64 = 128.0;
 /// Maximum size of an unrolled loop, in instructions. It limits the distance of checks in case iterations are longer than estimated.
 const MAX_UNROLLED_SIZE: f64 = 512.0;
 const MAX_UNROLLED_ITERATIONS: usize = 16;
-/// Number of loops with checks from which on short loops get checks too: values are then merged at many points already, and further checks
+/// Short loops also get checks if at least this many loops have checks: values are then merged at many points already, and further checks
 /// hardly matter. In a function with one such loop (dynamic programming on a matrix), a second check cost 8 % of the instructions.
 const MANY_CHECKS: usize = 3;
-/// Number of blocks from which on a loop with calls or inner loops is assumed to be an interpreter's main loop, whose iterations are short
+/// A loop with calls or inner loops and at least this many blocks is assumed to be an interpreter's main loop, whose iterations are short
 /// and which may run for a long time. With 64, three of six programs execute 0.6 to 1.4 % more instructions; with 1, four programs execute
 /// 0 to 3.5 % more.
 const MANY_BLOCKS: usize = 16;

@@ -1,10 +1,11 @@
 //! Gives the instrumented version of a function its own tables for indirect branches. An interpreter dispatches by loading a block's
 //! address from a constant table and jumping there. The instrumented code gets a copy of the table with the addresses of its own blocks, so
-//! such jumps stay in their version, and the switch is only checked at targets that precede much work ([`super::checks::landings_with_check`]).
-//! This requires that all addresses come from tables that contain only block addresses of the function and have no other use. In other
-//! functions, both versions share one landing block per target. LLVM duplicates the dispatch code for each instruction of the interpreter,
-//! but would not do so where values of both versions are merged, so a limit is [raised](crate::bounds::BRANCH_DUPLICATION_LIMIT). Invariant: no
-//! block address is live where control changes versions; otherwise one version would jump into the other.
+//! such jumps stay in their version, and the switch is only checked at targets that precede much work
+//! ([`super::checks::landings_with_check`]). This requires that all addresses come from tables that contain only block addresses of the
+//! function and have no other use. In other functions, both versions share one landing block per target. LLVM duplicates the dispatch code
+//! for each instruction of the interpreter, but would not do so where values of both versions are merged, so a limit is
+//! [raised](crate::bounds::BRANCH_DUPLICATION_LIMIT). Invariant: no block address is live where control changes versions; otherwise one
+//! version would jump into the other.
 
 use crate::llvm::{Block, Builder, Module, Value};
 use crate::shape::predecessors;
@@ -13,8 +14,8 @@ use indexmap::{IndexMap, IndexSet};
 use llvm_sys::{LLVMLinkage, LLVMOpcode};
 
 /// Maximum number of targets of indirect branches for which LLVM is made to duplicate the branch;
-/// [`BRANCH_DUPLICATION_LIMIT`](crate::bounds::BRANCH_DUPLICATION_LIMIT) has the same value. Interpreters with 77 and 83 targets execute 0.3 and 7 %
-/// fewer instructions thanks to it; those with 182 and about 250 would execute 2 and 15 % more, to move values.
+/// [`BRANCH_DUPLICATION_LIMIT`](crate::bounds::BRANCH_DUPLICATION_LIMIT) has the same value. Interpreters with 77 and 83 targets execute
+/// 0.3 and 7 % fewer instructions thanks to it; those with 182 and about 250 would execute 2 and 15 % more, to move values.
 pub const MAX_COPIED_LANDINGS: usize = 128;
 
 pub struct DispatchTables {

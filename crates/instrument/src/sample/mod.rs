@@ -69,7 +69,8 @@ impl SampleTier {
 
     /// Creates the instrumented version of a function, with its probes.
     ///
-    /// # Errors The reason why control cannot change versions with these probes.
+    /// # Errors
+    /// Fails with a reason if control cannot change versions with these probes.
     pub fn insert(&self, planned: &mut PlannedFunction, first_counter: u64) -> Result<(), String> {
         self.run_passes(planned);
         match self.counted.get(&planned.function) {

@@ -59,8 +59,8 @@ impl ContextWords {
         self.store(builder, ContextWord::Call, builder.xor(pointer, mark));
     }
 
-    /// Returns the value of `ContextWord::Jump` for a call that may become a jump, or whose stack arguments may be pushed below the stack pointer
-    /// as it was read, as in frames of variable size; `None` for other calls.
+    /// Returns the value of `ContextWord::Jump` for a call that may become a jump, or whose stack arguments may be pushed below the stack
+    /// pointer as it was read, as in frames of variable size; `None` for other calls.
     fn jump_word(self, builder: &Builder, call: Value, pushed: u64, (pointer, mark): (Value, Value)) -> Option<Value> {
         let other = if is_must_tail(call) || pushed == 0 && may_become_jump(call) {
             builder.shift_left(emit_stack_pointer_at_call(builder), builder.constant(STACK_POINTER_SHIFT))

@@ -71,7 +71,8 @@ pub(super) fn is_local(function: Value) -> bool {
 
 /// Verifies the numbering of a probe program. Numberings of interesting paths are also verified when they are built.
 ///
-/// # Errors Two paths have the same number.
+/// # Errors
+/// Fails if two paths have the same number.
 pub fn verify_plan(planned: &PlannedFunction) -> Result<(), InstrumentError> {
     verify_numbering(&planned.program).map_err(|what| InstrumentError::InvalidNumbering { function: planned.function.name(), what })
 }

@@ -18,7 +18,8 @@ pub struct CopyMapping {
     originals: IndexMap<Value, Value>,
 }
 
-/// Whether copies keep their source lines. Copies in a different function must drop them, because that has a different `DISubprogram`.
+/// Whether copies keep their source lines. Copies in a different function must drop them, because that function has a different
+/// `DISubprogram`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum LinePolicy {
     Keep,

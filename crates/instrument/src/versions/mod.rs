@@ -45,7 +45,7 @@ pub fn cfg_of_copies(cfg: &FunctionCfg, copies: &CopyMapping) -> FunctionCfg {
 pub fn indirect_branch_targets(function: Value) -> Vec<Block> {
     let jumps = function.blocks().map(Block::terminator).filter(|t| t.is(LLVMOpcode::LLVMIndirectBr));
     let targets: IndexSet<Block> = jumps.flat_map(Value::successors).collect();
-    // Not in the order of `targets`: it depends on addresses, which differ from run to run.
+    // The blocks are not returned in the order of `targets`, which depends on addresses and so differs from run to run.
     function.blocks().filter(|b| targets.contains(b)).collect()
 }
 

@@ -40,7 +40,8 @@ pub mod atomic {
                     $name(core::sync::atomic::$name::new(value))
                 }
 
-                /// # Safety The requirements of the function of that name in `core` apply.
+                /// # Safety
+                /// The requirements of the function of that name in `core` apply.
                 pub unsafe fn from_ptr<'a>(place: *mut $number) -> &'a $name {
                     // SAFETY: the caller guarantees what `core` requires, and both types have the same layout.
                     unsafe { &*place.cast::<$name>() }
