@@ -23,7 +23,7 @@ pub fn add_to_word(builder: &Builder, address: Value, by: Value, atomic: bool) {
 
 /// Emits the same addition as [`add_to_word`], but never as a call of a helper function: such a call could be mistaken for a call of the
 /// program, or its events could be charged to the program's paths.
-pub fn add_inline(builder: &Builder, address: Value, by: Value, atomic: bool) {
+pub fn add_to_word_inline(builder: &Builder, address: Value, by: Value, atomic: bool) {
     if !atomic && unoptimised::is_unoptimised(function_of(builder)) {
         builder.assembly_on_memory(ADD, ADD_OPERANDS, &[address], &[by]);
         return;

@@ -6,7 +6,7 @@
 //! cells. Executions that find neither are counted as lost. Builds that count only paths unknown to earlier runs look the path up first
 //! ([`Lookup`]); there, the runtime counts an unknown path's first execution, and inline code the later ones.
 
-use crate::additions::{add_inline, add_to_word};
+use crate::additions::{add_to_word, add_to_word_inline};
 use crate::llvm::{Block, Builder, DebugLocation, Module, Value};
 use crate::path_end::{KnownTest, PathEndAction, UnknownPathCode};
 use crate::shape::{move_rest_to_new_block, new_block_after, predecessors};
@@ -38,7 +38,7 @@ const JUMP_OPERANDS: &str = "{rdi},i,~{r10},~{r11},~{flags},~{fpsr},~{dirflag}";
 /// Where a function's counters are, and how the emitted code increments them.
 #[derive(Clone, Copy)]
 pub struct Counters<'a> {
-    /// Address of the thread's copy of the unit's counters, from [`crate::entry::thread_counters`].
+    /// Address of the thread's copy of the unit's counters, from [`crate::entry::emit_thread_counters`].
     pub base: Value,
     /// Index of the function's first counter among the unit's counters. Unused if the function counts in a hash table.
     pub first: u64,
@@ -71,7 +71,7 @@ impl Counters<'_> {
 
     pub fn add(&self, builder: &Builder, address: Value, by: Value) {
         match self.at_end.has_events() {
-            true => add_inline(builder, address, by, self.atomic),
+            true => add_to_word_inline(builder, address, by, self.atomic),
             false => add_to_word(builder, address, by, self.atomic),
         }
     }
@@ -130,7 +130,7 @@ pub fn emit_deferred_counts(module: Module, counters: Counters, waiting: &[Defer
         for (start, path) in emitter.split_by_path(block) {
             CountEmitter { count: DeferredCount { path, ..*count }, ..emitter }.emit(start);
         }
-        emitter.update_register();
+        emitter.replace_accumulator();
     }
     if let Some(place) = module.function(PLACEHOLDER) {
         // SAFETY: all calls of the placeholder were erased above, and only this function has a handle to it.
@@ -176,7 +176,7 @@ impl CountEmitter<'_> {
 
     /// Replaces the `select` of the accumulating register with a phi node: the register plus one if control comes from the comparison, its
     /// old value if control comes from a count.
-    fn update_register(&self) {
+    fn replace_accumulator(&self) {
         let Some(choice) = self.count.dominant.and_then(|u| u.in_register) else { return };
         let [more, before] = [1, 2].map(|i| choice.operand(i));
         let number = Builder::phi_at_top(self.module, self.rest, self.module.i64(), self.location);

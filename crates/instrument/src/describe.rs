@@ -227,7 +227,7 @@ fn weights_by_trip_count(block: Block, successors: &[Block]) -> Option<Vec<f64>>
 fn ending_of_block(block: Block) -> Option<(EdgeKind, Value)> {
     let terminator = block.terminator();
     match terminator.opcode() {
-        LLVMOpcode::LLVMRet => Some(return_end(terminator)),
+        LLVMOpcode::LLVMRet => Some(ending_of_return(terminator)),
         LLVMOpcode::LLVMResume => Some((EdgeKind::Resume, terminator)),
         LLVMOpcode::LLVMUnreachable => Some((EdgeKind::NoReturn, noreturn_call_before(terminator))),
         _ => None,
@@ -274,7 +274,7 @@ pub fn tail_call_before_return(block: Block) -> Option<Value> {
 
 /// Returns how a returning block ends, and the instruction before which the path is counted. For a tail call, that is the call, so that it
 /// remains the last instruction and can become a jump.
-fn return_end(terminator: Value) -> (EdgeKind, Value) {
+fn ending_of_return(terminator: Value) -> (EdgeKind, Value) {
     let mut last = None;
     for instruction in terminator.block().instructions() {
         match instruction.opcode() {

@@ -58,12 +58,12 @@ pub fn declare_register_preserving(module: Module, name: &str, kind: Type) -> Va
 /// Returns the thread-local variable with the distance from the image's counters to the thread's copy, which residual code (it counts only
 /// paths that earlier runs have not taken) adds to count without a call. Declares the variable if necessary; [`define_direct_bias`] defines
 /// it.
-pub fn direct_bias(module: Module) -> Value {
+pub fn declare_direct_bias(module: Module) -> Value {
     module.global(DIRECT_BIAS_SYMBOL).unwrap_or_else(|| module.add_thread_local(DIRECT_BIAS_SYMBOL))
 }
 
-/// Defines the thread-local variable of [`direct_bias`], and a function that returns its address to the runtime. All residual units define
-/// both; linkers keep one definition.
+/// Defines the thread-local variable of [`declare_direct_bias`], and a function that returns its address to the runtime. All residual units
+/// define both; linkers keep one definition.
 pub fn define_direct_bias(module: Module) {
     define_thread_local(module, DIRECT_BIAS_SYMBOL, size_of::<DirectThread>(), DIRECT_ADDRESS_SYMBOL, DIRECT_BIAS_SYMBOL);
 }
@@ -149,7 +149,7 @@ pub fn define_switch(module: Module) {
 /// cells, the counters are aligned so that no path's cells straddle two cache lines.
 pub fn emit_sections(module: Module, unit: Identity, counters: u64, several: bool, frame: &Path) {
     let unit_bytes = unit.0.map(|b| format!("0x{b:02x}")).join(",");
-    let path = quoted(frame);
+    let path = quote_path(frame);
     let align = if several { 5 } else { 3 };
     let mut assembly = String::new();
     let mut distance = "0".to_owned();
@@ -173,7 +173,7 @@ pub fn emit_sections(module: Module, unit: Identity, counters: u64, several: boo
 }
 
 /// Quotes a path for assembly: special and non-ASCII bytes are written in octal.
-fn quoted(path: &Path) -> String {
+fn quote_path(path: &Path) -> String {
     let is_plain = |byte: u8| (byte.is_ascii_graphic() || byte == b' ') && byte != b'"' && byte != b'\\';
     let bytes = path.as_os_str().as_bytes().iter();
     bytes.map(|&byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("\\{byte:03o}") }).collect()

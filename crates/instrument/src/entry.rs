@@ -11,7 +11,7 @@ use llvm_sys::LLVMOpcode;
 
 /// Emits, at function entry, the address of the calling thread's copy of the unit's counters. If the thread `may_lack_region`, the code
 /// acquires one first.
-pub fn thread_counters(context: ModuleContext, function: Value, location: Option<DebugLocation>, may_lack_region: bool) -> Value {
+pub fn emit_thread_counters(context: ModuleContext, function: Value, location: Option<DebugLocation>, may_lack_region: bool) -> Value {
     let module = context.module;
     if !may_lack_region {
         let builder = Builder::before(module, function.entry().after_allocas(), location);
@@ -27,7 +27,7 @@ pub fn thread_counters(context: ModuleContext, function: Value, location: Option
 /// Emits, at function entry, the address at which residual code (it counts only paths that earlier runs have not taken) may increment
 /// counters without a call. It is the address of the thread's copy or, while the runtime must see each count, that of the image's counters,
 /// which stay 0. The emitted code also gives the thread a region if it has none.
-pub fn direct_thread_counters(context: ModuleContext, function: Value, direct_bias: Value, location: Option<DebugLocation>) -> Value {
+pub fn emit_direct_thread_counters(context: ModuleContext, function: Value, direct_bias: Value, location: Option<DebugLocation>) -> Value {
     let module = context.module;
     let (check, entry) = insert_entry_block(module, function);
     let (_, end) = emit_region_check(context, check, location);

@@ -5,7 +5,7 @@
 //! An activation that never reaches a path end (exception, `longjmp`) needs no clean-up: its events are charged to the next path that ends.
 //! All of these are additions to memory, `spent` last, so that charges made by a signal handler are not lost.
 
-use crate::additions::{add_inline, add_to_two_words};
+use crate::additions::{add_to_two_words, add_to_word_inline};
 use crate::emit::{declare_register_preserving, define_thread_local, symbol_definition};
 use crate::llvm::{Block, Builder, DebugLocation, Module, Type, Value};
 use std::mem::offset_of;
@@ -63,7 +63,7 @@ impl EventSymbols {
     }
 
     fn add_spent(self, builder: &Builder, events: Value) {
-        add_inline(builder, self.thread, events, false);
+        add_to_word_inline(builder, self.thread, events, false);
     }
 }
 
@@ -74,7 +74,7 @@ impl EventActivation {
         let now = events.read(builder);
         let own = builder.subtract(builder.subtract(now, self.start), builder.load(module.i64(), events.thread));
         let cell = |number: i64| builder.offset(module.i64(), path, module.constant(number));
-        add_inline(builder, cell(1), own, false);
+        add_to_word_inline(builder, cell(1), own, false);
         let wide = module.context().integer(128);
         let extended = builder.sign_extend(own, wide);
         let square = builder.multiply(extended, extended);

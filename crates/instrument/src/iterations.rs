@@ -119,7 +119,7 @@ impl IterationCode<'_> {
         };
         let word = is_counted.then(|| {
             let first = builder.offset(i64, counters, builder.constant(words.first_word));
-            builder.offset(i64, first, places.word(builder, edge, key, self.function))
+            builder.offset(i64, first, places.emit_word(builder, edge, key, self.function))
         });
         if let Some(context) = self.context.filter(|_| continues) {
             let next = if numbering.iterations > 2 { builder.and(key, builder.constant(numbering.context_mask())) } else { class };

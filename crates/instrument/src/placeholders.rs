@@ -11,7 +11,7 @@ mod bitmaps;
 mod fall_through;
 pub mod llvm_profile;
 
-use crate::additions::add_inline;
+use crate::additions::add_to_word_inline;
 use crate::debug::Positions;
 use crate::describe::{EdgeSite, FunctionCfg, calls_that_may_not_return, ending_call};
 use crate::llvm::{Block, Builder, Module, Value};
@@ -402,7 +402,7 @@ impl Placeholders {
     }
 
     fn add(&self, builder: &Builder, address: Value, amount: Value) {
-        add_inline(builder, address, amount, self.shared);
+        add_to_word_inline(builder, address, amount, self.shared);
     }
 
     /// Returns the dummy instruction that stands for the address of the thread's counters; [`Placeholders::resolve`] replaces it.

@@ -168,7 +168,8 @@ impl ProbeCode<'_> {
     /// Creates a phi node for the path register in `block`, which merges its values from the blocks `sources`.
     fn merge_register(&self, block: Block, sources: &[Block]) -> RegisterValue {
         let module = self.context.module;
-        let incoming: Vec<(Value, Block)> = sources.iter().map(|&from| (self.value(self.incoming_register(from, block)), from)).collect();
+        let incoming: Vec<(Value, Block)> =
+            sources.iter().map(|&from| (self.register_value(self.incoming_register(from, block)), from)).collect();
         let phi = Builder::phi_at_top(module, block, module.i64(), self.location);
         phi.add_incoming(&incoming);
         self.created.borrow_mut().push(phi);
@@ -188,7 +189,7 @@ impl ProbeCode<'_> {
         }
     }
 
-    fn value(&self, register: RegisterValue) -> Value {
+    fn register_value(&self, register: RegisterValue) -> Value {
         match register {
             RegisterValue::Constant(c) => self.context.module.constant(c),
             RegisterValue::Computed(value) => value,
@@ -206,7 +207,7 @@ impl ProbeCode<'_> {
         let (operations, mut register) = (self.program.operations(edge), arriving);
         for (at, operation) in operations.iter().enumerate() {
             register = match (builder.as_ref(), operation) {
-                (Some(code), Operation::Emit { increment }) => self.emit(code, register, *increment, &operations[at + 1..]),
+                (Some(code), Operation::Emit { increment }) => self.emit_path_event(code, register, *increment, &operations[at + 1..]),
                 (Some(code), _) => self.emit_operation(code, *operation, edge, register),
                 (None, _) => apply_without_code(*operation, register),
             };
@@ -216,10 +217,10 @@ impl ProbeCode<'_> {
 
     /// Appends a path to the stream. If the operations that follow say that the function's call ends too, a single word represents both
     /// events.
-    fn emit(&mut self, code: &Builder, register: RegisterValue, increment: i64, following: &[Operation]) -> RegisterValue {
+    fn emit_path_event(&mut self, code: &Builder, register: RegisterValue, increment: i64, following: &[Operation]) -> RegisterValue {
         let (stream, words) = (self.counters.at_end.stream(), self.context.module.i64());
         let call_ends = following.iter().find(|o| **o != Operation::NoteCall) == Some(&Operation::LeaveCall);
-        self.appended = Some(stream.append_path(code, self.address(code, words, register, increment), call_ends));
+        self.appended = Some(stream.append_path(code, self.counter_address(code, words, register, increment), call_ends));
         register
     }
 
@@ -278,13 +279,13 @@ impl ProbeCode<'_> {
 
     /// Marks the position of a count that needs new blocks and is emitted later.
     fn defer_count(&self, builder: &Builder, register: RegisterValue, increment: i64, by: Value, lookup: Lookup) {
-        let path = self.value(self.add_increment(builder, register, increment));
+        let path = self.register_value(self.add_increment(builder, register, increment));
         self.deferred.borrow_mut().push(DeferredCount::new(builder, path, by, lookup));
     }
 
     /// Returns the address of element `register + increment` of the function's counters. `cells` is the type of an element: a word, or an
     /// array of several cells.
-    fn address(&self, builder: &Builder, cells: Type, register: RegisterValue, increment: i64) -> Value {
+    fn counter_address(&self, builder: &Builder, cells: Type, register: RegisterValue, increment: i64) -> Value {
         let (module, base) = (self.context.module, self.counters.base);
         let fixed = (self.counters.first as i64).wrapping_add(increment);
         match register {
@@ -310,7 +311,7 @@ impl ProbeCode<'_> {
                 in_register
             }
             (RegisterValue::Computed(value), in_register) => {
-                let path = self.value(self.add_increment(builder, register, increment));
+                let path = self.register_value(self.add_increment(builder, register, increment));
                 // Computed here, because the operands may be replaced before the count is emitted.
                 let holds = builder.equal(value, module.constant(dominant.index.wrapping_sub(increment)));
                 let more = in_register.map(|in_register| (in_register, builder.add(in_register, one)));

@@ -56,12 +56,13 @@ fn insert_versions(
     }
     let mut work =
         VersionBuilder { module: context.module, program: &planned.program, places, cfg: planned.cfg.clone(), copies: BTreeMap::new() };
-    let cfg = work.build(*function);
+    let cfg = work.build_versions(*function);
     set_known_path_weights(context.module, *function, &cfg, &program);
     let blocks = places::block_properties(&cfg);
     program_passes::run_passes(&mut program, frequencies, &blocks, choices);
     let known = known_path_test(context.module, planned);
-    let at_end = PathEndAction::Unknown(UnknownPathCode { count, bias: emit::direct_bias(context.module), thread_base: None, known });
+    let at_end =
+        PathEndAction::Unknown(UnknownPathCode { count, bias: emit::declare_direct_bias(context.module), thread_base: None, known });
     let counters = Counters { at_end, flushing: Flushing::Branch, ..Counters::of_thread(context.counters, first_counter) };
     probes::insert(context, *function, &cfg, &program, counters);
     let blocks = |chosen: &dyn Fn(NodePlace) -> bool| -> Vec<Block> {
@@ -92,12 +93,12 @@ fn insert_single_version(context: ModuleContext, count: Value, planned: &Planned
     let mut program = planned.program.clone();
     program_passes::run_passes(&mut program, frequencies, &places::block_properties(cfg), choices);
     let known = known_path_test(context.module, planned);
-    let bias = emit::direct_bias(context.module);
+    let bias = emit::declare_direct_bias(context.module);
     // If all paths are counted, and a call of the function may execute several, it is cheaper to check once, at entry, whether the thread
     // has counters.
     let has_cuts = !program.dag().cuts().is_empty();
     let location = crate::debug::location_without_line(context.module, *function);
-    let thread_base = (known.is_none() && has_cuts).then(|| entry::direct_thread_counters(context, *function, bias, location));
+    let thread_base = (known.is_none() && has_cuts).then(|| entry::emit_direct_thread_counters(context, *function, bias, location));
     let at_end = PathEndAction::Unknown(UnknownPathCode { count, bias, thread_base, known });
     let counters = Counters { at_end, flushing: Flushing::Branch, ..Counters::of_thread(context.counters, first_counter) };
     probes::insert(context, *function, cfg, &program, counters);
@@ -176,7 +177,7 @@ struct PhiVersions {
 
 impl VersionBuilder<'_> {
     /// Copies blocks, and redirects control flow between the versions. Returns the graph of all versions, with their blocks.
-    fn build(&mut self, function: Value) -> FunctionCfg {
+    fn build_versions(&mut self, function: Value) -> FunctionCfg {
         let landings = split_landings(self.module, &indirect_branch_targets(function), &mut self.cfg);
         if !landings.is_empty() {
             bounds::COALESCING_LIMIT.raise();
@@ -199,7 +200,7 @@ impl VersionBuilder<'_> {
         let all = values.iter().map(Vec::len).sum::<usize>();
         debug_assert_eq!(values.iter().flatten().collect::<IndexSet<_>>().len(), all, "a value is a version of only one original");
         flow.merge(&values, VersionDefinitions::Arbitrary);
-        self.description()
+        self.describe_versions()
     }
 
     /// Returns the block's copy in a version; `None` if the version has none.
@@ -368,7 +369,7 @@ impl VersionBuilder<'_> {
         all.keys().copied().filter(meets).collect()
     }
 
-    fn description(&self) -> FunctionCfg {
+    fn describe_versions(&self) -> FunctionCfg {
         let (graph, places) = (self.program.graph(), self.places);
         let copies: BTreeMap<CodeVersion, FunctionCfg> =
             self.copies.iter().map(|(version, copies)| (*version, cfg_of_copies(&self.cfg, copies))).collect();

@@ -235,7 +235,7 @@ impl SegmentPlan {
             ContextSource::Argument => version.code.last_parameter(),
             _ => words.take(&builder, self.tags.0.of(self.tags.1), self.words.contexts.len() as u64),
         };
-        SegmentCode { start: Some(self.places.start(&builder, context, self.bits, version.code)), ..code }
+        SegmentCode { start: Some(self.places.emit_start(&builder, context, self.bits, version.code)), ..code }
     }
 }
 
@@ -252,7 +252,7 @@ impl SegmentCode<'_> {
         let places = &self.plan.places;
         for call in self.plan.calls.get(&edge).into_iter().flatten() {
             let key = known.map(|number| (number as u64 & places.key_mask()) as i64);
-            self.pass_context(builder, location, call, (key, places.key(builder, number)));
+            self.pass_context(builder, location, call, (key, places.emit_key(builder, number)));
         }
         // Only paths that start at function entry are counted, and these have no constant number.
         if known.is_some() || self.version.context_source == ContextSource::None || !self.plan.counted.contains(&edge) {
@@ -260,7 +260,7 @@ impl SegmentCode<'_> {
         }
         let i64 = builder.module.i64();
         let first = builder.offset(i64, base, builder.constant(self.plan.words.first_word));
-        let word = places.word(builder, edge, number, self.version.code);
+        let word = places.emit_word(builder, edge, number, self.version.code);
         Some(builder.offset(i64, first, word))
     }
 
@@ -276,7 +276,7 @@ impl SegmentCode<'_> {
         let callees = if at.is_indirect { at.callees.as_slice() } else { &at.callees[..1] };
         let contexts: Vec<(Value, usize, Value)> = callees.iter().map(|(f, transition)| (*f, *transition, context(*transition))).collect();
         let by_argument = |transition: usize, context: Value| {
-            context != none && self.version.passes(at.call, self.plan.transitions[transition].callee, context)
+            context != none && self.version.record_context(at.call, self.plan.transitions[transition].callee, context)
         };
         let by_word: Vec<_> = contexts.into_iter().filter(|(_, transition, context)| !by_argument(*transition, *context)).collect();
         if by_word.iter().all(|(.., context)| *context == none) {

@@ -60,7 +60,7 @@ pub fn add_to_word(builder: &Builder, address: Value, by: Value, is_atomic: bool
 
 /// Emits, at function entry, a call that returns the address of the thread's copy of the unit's counters. The call comes after the
 /// parameters are stored, so that they need not be preserved across it.
-pub fn thread_counters(module: Module, function: Value, location: Option<DebugLocation>) -> Value {
+pub fn emit_thread_counters(module: Module, function: Value, location: Option<DebugLocation>) -> Value {
     let parameters = function.parameters();
     let precedes = |i: &Value| i.is(LLVMOpcode::LLVMAlloca) || (i.is(LLVMOpcode::LLVMStore) && parameters.contains(&i.operand(0)));
     let at = function.entry().instructions().find(|i| !precedes(i)).expect("a block has a terminator");

@@ -133,7 +133,7 @@ pub fn discarded_event_address() -> usize {
 fn start_next_chunk(stream: &mut RegionStream, parent: u32) -> Option<usize> {
     let before = stream.end as usize;
     let chunk = match stream.slots {
-        0 => find_free(stream),
+        0 => find_free_chunk(stream),
         slots => Some(reuse_oldest_chunk(stream, slots as usize)),
     };
     // If the current chunk is reused, it must not be marked as full, so that the reader of the stream ignores it.
@@ -178,7 +178,7 @@ fn reuse_oldest_chunk(stream: &RegionStream, slots: usize) -> usize {
 
 /// Finds a free chunk in the thread's regions, or adds a region. If neither is possible, waits until the reader of the stream releases a
 /// chunk.
-fn find_free(stream: &mut RegionStream) -> Option<usize> {
+fn find_free_chunk(stream: &mut RegionStream) -> Option<usize> {
     if let Some(chunk) = find_free_in_ring(stream) {
         IS_STALLED.store(false, Relaxed);
         return Some(chunk);

@@ -4,7 +4,7 @@
 //! guarantees.
 
 use crate::output::auxiliary_value;
-use crate::system::{self, Time};
+use crate::system::{self, TimeSpec};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 const AT_SYSINFO_EHDR: u64 = 33;
@@ -28,9 +28,9 @@ pub fn now_ns() -> u64 {
     if function == 0 {
         return started;
     }
-    let mut time = Time { seconds: 0, nanoseconds: 0 };
+    let mut time = TimeSpec { seconds: 0, nanoseconds: 0 };
     // SAFETY: the address is that of the vDSO's clock function, which has this type.
-    let read_clock = unsafe { core::mem::transmute::<usize, extern "C" fn(i32, *mut Time) -> i32>(function) };
+    let read_clock = unsafe { core::mem::transmute::<usize, extern "C" fn(i32, *mut TimeSpec) -> i32>(function) };
     match read_clock(CLOCK_REALTIME_COARSE, &raw mut time) {
         0 => (time.seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(time.nanoseconds as u64),
         _ => started,

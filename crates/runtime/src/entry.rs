@@ -163,7 +163,7 @@ extern "C" fn destruct() {
     life::finish();
 }
 
-type Handler = extern "C" fn();
+type ForkHandler = extern "C" fn();
 
 extern "C" fn after_fork_in_child() {
     life::after_fork_in_child();
@@ -176,11 +176,12 @@ fn register_fork_handlers() {
     let posix = address_of!("pthread_atfork");
     if glibc != 0 {
         // SAFETY: glibc defines the function with this type.
-        let register = unsafe { core::mem::transmute::<usize, extern "C" fn(Handler, Handler, Handler, *const c_void) -> i32>(glibc) };
+        let register =
+            unsafe { core::mem::transmute::<usize, extern "C" fn(ForkHandler, ForkHandler, ForkHandler, *const c_void) -> i32>(glibc) };
         register(life::before_fork, life::after_fork_in_parent, after_fork_in_child, (&raw const HANDLER_OWNER).cast());
     } else if posix != 0 {
         // SAFETY: POSIX defines the function with this type.
-        let register = unsafe { core::mem::transmute::<usize, extern "C" fn(Handler, Handler, Handler) -> i32>(posix) };
+        let register = unsafe { core::mem::transmute::<usize, extern "C" fn(ForkHandler, ForkHandler, ForkHandler) -> i32>(posix) };
         register(life::before_fork, life::after_fork_in_parent, after_fork_in_child);
     }
 }

@@ -115,7 +115,7 @@ unsafe extern "C" {
 
 /// The kernel's `struct perf_event_attr`, in its first version.
 #[repr(C)]
-struct Attributes {
+struct EventAttributes {
     kind: u32,
     size: u32,
     config: u64,
@@ -184,10 +184,10 @@ impl ImageEvent {
     fn open_counter(self) -> Result<u64, OutputFailure> {
         const PINNED_FLAG: u64 = 4;
         const EXCLUDE_KERNEL_FLAGS: u64 = 3 << 5;
-        let size = size_of::<Attributes>() as u32;
+        let size = size_of::<EventAttributes>() as u32;
         let flags = PINNED_FLAG | EXCLUDE_KERNEL_FLAGS;
         let attributes =
-            Attributes { kind: self.kind, size, config: self.config, sampling: [0; 3], flags, wakeup: 0, breakpoint: 0, config1: 0 };
+            EventAttributes { kind: self.kind, size, config: self.config, sampling: [0; 3], flags, wakeup: 0, breakpoint: 0, config1: 0 };
         let file = system::open_event((&raw const attributes).cast()).map_err(explain_open_error)?;
         if self.kind == 0
             && let Some(page) = map_counter_page(&file)

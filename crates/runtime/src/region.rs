@@ -87,7 +87,7 @@ pub fn acquire_from_file(
     reopen: impl FnOnce() -> Result<ImageRawFile, OutputFailure>,
 ) -> Result<Region, OutputFailure> {
     loop {
-        let (index, before) = match find_free(raw, search.next, process, counters)? {
+        let (index, before) = match lock_free_region(raw, search.next, process, counters)? {
             Some(found) => found,
             None => (append_region(raw)?, 0),
         };
@@ -149,7 +149,7 @@ fn unlock(raw: &ImageRawFile, index: u64) {
 
 /// Locks the first free region at or after `next`. Returns its index, and the process that the region names as its former holder (0 if
 /// none).
-fn find_free(raw: &ImageRawFile, next: u64, process: u32, counters: u64) -> Result<Option<(u64, u64)>, OutputFailure> {
+fn lock_free_region(raw: &ImageRawFile, next: u64, process: u32, counters: u64) -> Result<Option<(u64, u64)>, OutputFailure> {
     for index in next..count_regions(raw)? {
         match system::lock_byte(&raw.descriptor, region_lock_byte(index), true) {
             Err(system::EAGAIN | system::EACCES) => continue,

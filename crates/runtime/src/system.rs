@@ -402,19 +402,19 @@ pub fn process_is_gone(process: u32) -> bool {
 
 /// The kernel's `struct timespec`.
 #[repr(C)]
-pub struct Time {
+pub struct TimeSpec {
     pub seconds: i64,
     pub nanoseconds: i64,
 }
 
 pub fn sleep_ms(milliseconds: i64) {
-    let time = Time { seconds: 0, nanoseconds: milliseconds * 1_000_000 };
+    let time = TimeSpec { seconds: 0, nanoseconds: milliseconds * 1_000_000 };
     let _ = system!(35, &raw const time, 0);
 }
 
 /// Returns nanoseconds since 1970.
 pub fn now_ns() -> u64 {
-    let mut time = Time { seconds: 0, nanoseconds: 0 };
+    let mut time = TimeSpec { seconds: 0, nanoseconds: 0 };
     let _ = system!(228, 0, &raw mut time);
     (time.seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(time.nanoseconds as u64)
 }
@@ -422,7 +422,7 @@ pub fn now_ns() -> u64 {
 /// Waits until `word` is woken, for at most `milliseconds`. Returns at once if `word` does not contain `value`.
 pub fn futex_wait(word: *const u32, value: u32, milliseconds: i64) -> Result<(), Errno> {
     const FUTEX_WAIT_PRIVATE: i32 = 128;
-    let time = Time { seconds: 0, nanoseconds: milliseconds * 1_000_000 };
+    let time = TimeSpec { seconds: 0, nanoseconds: milliseconds * 1_000_000 };
     system!(202, word, FUTEX_WAIT_PRIVATE, value, &raw const time).map(drop)
 }
 
@@ -451,14 +451,15 @@ pub fn abort() {
     const SIGABRT: i32 = 6;
     /// The kernel's `struct sigaction`.
     #[repr(C)]
-    struct Action {
+    struct KernelSignalAction {
         handler: usize,
         flags: u64,
         restorer: usize,
         mask: u64,
     }
     let _ = system!(234, process_id(), thread_id(), SIGABRT);
-    let _ = system!(13, SIGABRT, core::ptr::from_ref(&Action { handler: 0, flags: 0, restorer: 0, mask: 0 }), 0, size_of::<u64>());
+    let _ =
+        system!(13, SIGABRT, core::ptr::from_ref(&KernelSignalAction { handler: 0, flags: 0, restorer: 0, mask: 0 }), 0, size_of::<u64>());
     set_signal_mask(!(1 << (SIGABRT - 1)));
     let _ = system!(234, process_id(), thread_id(), SIGABRT);
     let _ = system!(231, 134);
@@ -468,13 +469,13 @@ pub fn abort() {
 pub fn write_if_ready(number: i32, text: &[u8]) {
     /// The kernel's `struct pollfd`.
     #[repr(C)]
-    struct Poll {
+    struct PollRequest {
         number: i32,
         events: i16,
         answer: i16,
     }
     const POLLOUT: i16 = 4;
-    let mut poll = Poll { number, events: POLLOUT, answer: 0 };
+    let mut poll = PollRequest { number, events: POLLOUT, answer: 0 };
     if system!(7, &raw mut poll, 1, 0) == Ok(1) && poll.answer == POLLOUT {
         let _ = system!(1, number, text.as_ptr(), text.len());
     }

@@ -51,7 +51,7 @@ impl Builder {
     pub fn before(module: Module, instruction: Value, location: Option<DebugLocation>) -> Builder {
         let builder = Builder::new(module);
         LLVMPositionBuilderBefore(builder.raw, instruction.expect());
-        builder.locate(location)
+        builder.with_location(location)
     }
 
     /// Inserts an empty phi node before an instruction, and also before the debug records attached to it, because no phi node may follow
@@ -59,7 +59,7 @@ impl Builder {
     pub fn phi_before(module: Module, instruction: Value, kind: Type, location: Option<DebugLocation>) -> Value {
         let builder = Builder::new(module);
         LLVMPositionBuilderBeforeInstrAndDbgRecords(builder.raw, instruction.expect());
-        builder.locate(location).phi(kind)
+        builder.with_location(location).phi(kind)
     }
 
     /// Inserts an empty phi node at the beginning of a block.
@@ -78,10 +78,10 @@ impl Builder {
     pub fn at_end(module: Module, block: Block, location: Option<DebugLocation>) -> Builder {
         let builder = Builder::new(module);
         LLVMPositionBuilderAtEnd(builder.raw, block);
-        builder.locate(location)
+        builder.with_location(location)
     }
 
-    fn locate(self, location: Option<DebugLocation>) -> Builder {
+    fn with_location(self, location: Option<DebugLocation>) -> Builder {
         LLVMSetCurrentDebugLocation2(self.raw, location);
         self
     }

@@ -51,7 +51,7 @@ impl Observer for InterestingPaths {
     }
 
     fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<DebugLocation>) -> (Value, PathEndAction<'p>) {
-        let base = unit.thread_counters(planned, location);
+        let base = unit.emit_thread_counters(planned, location);
         let at_end = match declare_path_code(unit, planned) {
             Some(words) => PathEndAction::Interesting(words, None),
             None => unit.in_array_or_table(planned),

@@ -38,7 +38,7 @@ impl Observer for IterationCounts {
         };
         verify_plan(&planned)?;
         let location = crate::debug::location_without_line(unit.module, function);
-        let base = unit.thread_counters(&planned, location);
+        let base = unit.emit_thread_counters(&planned, location);
         let code = plan.begin(unit.module, function, location);
         probes::insert(unit.context, function, &planned.cfg, &planned.program, unit.counters(base, PathEndAction::Iterations(code)));
         unit.finish_code(&[function]);

@@ -137,7 +137,7 @@ pub trait Observer {
 
     /// Emits the code at a function's entry. Returns the base address of its counters, and the action at the end of its paths.
     fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<DebugLocation>) -> (Value, PathEndAction<'p>) {
-        (unit.thread_counters(planned, location), unit.in_array_or_table(planned))
+        (unit.emit_thread_counters(planned, location), unit.in_array_or_table(planned))
     }
 
     /// Called after a function's probes have been inserted.

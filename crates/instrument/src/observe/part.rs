@@ -62,8 +62,8 @@ impl Observer for CopyPart {
     }
 
     fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<DebugLocation>) -> (Value, PathEndAction<'p>) {
-        let hits = if let Storage::Labels(labels) = unit.storage(planned) { labels.hits() } else { None };
-        (unit.thread_counters(planned, location), PathEndAction::Part(hits))
+        let hits = if let Storage::Labels(labels) = unit.choose_storage(planned) { labels.hits() } else { None };
+        (unit.emit_thread_counters(planned, location), PathEndAction::Part(hits))
     }
 
     fn as_dyn(&mut self) -> &mut dyn Observer {

@@ -148,7 +148,7 @@ impl SegmentCounts {
             0 => unit.context.counters,
             // A function that counts nothing itself and only passes contexts to callees needs no counters.
             _ if version.context_source == ContextSource::None => unit.context.counters,
-            _ => entry::thread_counters(unit.context, version.code, location, true),
+            _ => entry::emit_thread_counters(unit.context, version.code, location, true),
         };
         let counters = unit.counters(base, PathEndAction::Segment(code));
         probes::insert(unit.context, version.code, &version.cfg, &planned.program, counters);

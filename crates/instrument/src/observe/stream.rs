@@ -70,7 +70,7 @@ impl Observer for PathStream {
                 let stream = self.streams.enter(planned.function, unit.map.counters, counters, location);
                 (counters, PathEndAction::Stream(stream))
             }
-            false => (unit.thread_counters(planned, location), PathEndAction::Word),
+            false => (unit.emit_thread_counters(planned, location), PathEndAction::Word),
         }
     }
 

@@ -53,7 +53,7 @@ impl Observer for EventSums {
     fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<DebugLocation>) -> (Value, PathEndAction<'p>) {
         let entry = planned.function.entry();
         // The address is computed inline, since the events of a call would be charged to a path. The event counter is read after that.
-        let base = unit.thread_counters_inline(planned, location);
+        let base = unit.emit_thread_counters_inline(planned, location);
         let events = self.events.begin(unit.module, entry, location);
         let at_end = match interesting::declare_path_code(unit, planned) {
             Some(words) => PathEndAction::Interesting(words, Some(events)),

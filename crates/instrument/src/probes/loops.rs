@@ -61,7 +61,7 @@ impl ProbeCode<'_> {
             .collect();
         let entered = self.common_register(&outside).unwrap_or_else(|| {
             let phi = at_top();
-            let incoming_register = |b: Block| if b == latch { phi } else { self.value(self.incoming_register(b, head)) };
+            let incoming_register = |b: Block| if b == latch { phi } else { self.register_value(self.incoming_register(b, head)) };
             phi.add_incoming(&from.iter().map(|b| (incoming_register(*b), *b)).collect::<Vec<_>>());
             RegisterValue::Computed(phi)
         });
@@ -102,12 +102,12 @@ impl ProbeCode<'_> {
         let some = builder.not(none);
         let choose = || {
             let (entry_value, start_value) = (self.add_increment(builder, entered, partial), self.add_increment(builder, start, partial));
-            builder.select(some, self.value(start_value), self.value(entry_value))
+            builder.select(some, self.register_value(start_value), self.register_value(entry_value))
         };
         if self.counters.flushing == Flushing::Branch {
             let choice = choose();
             // Adding 0 creates a new value, because `entered` may be replaced before the counts are emitted.
-            let entered = builder.add(self.value(entered), module.constant(0));
+            let entered = builder.add(self.register_value(entered), module.constant(0));
             self.flushes.borrow_mut().push(TripCountFlush { choice, none, number, entered, start, increment: counted_loop.increment });
             return RegisterValue::Computed(choice);
         }

@@ -13,19 +13,19 @@ impl ProbeCode<'_> {
     pub(super) fn count(&self, builder: &Builder, register: RegisterValue, increment: i64, by: Value) {
         match self.counters.at_end {
             PathEndAction::Word | PathEndAction::Stream(_) | PathEndAction::Part(_) => {
-                let address = self.address(builder, builder.module.i64(), register, increment);
+                let address = self.counter_address(builder, builder.module.i64(), register, increment);
                 self.counters.add(builder, address, by);
             }
             PathEndAction::Table(_) | PathEndAction::Unknown(_) => self.defer_count(builder, register, increment, by, Lookup::NotNeeded),
             PathEndAction::Sums(events) => {
-                let address = self.address(builder, events.cells, register, increment);
+                let address = self.counter_address(builder, events.cells, register, increment);
                 self.charge_and_count(events, builder, address, by);
             }
             PathEndAction::Interesting(words, events) => {
                 self.count_interesting_path((words, events), builder, self.add_increment(builder, register, increment), by)
             }
             PathEndAction::Iterations(iterations) => {
-                let sum = self.value(self.add_increment(builder, register, increment));
+                let sum = self.register_value(self.add_increment(builder, register, increment));
                 let word = iterations.emit_path_end(builder, self.edge, sum, self.counters.base);
                 word.into_iter().for_each(|word| self.counters.add(builder, word, by));
             }
@@ -72,7 +72,7 @@ impl ProbeCode<'_> {
     /// ends here.
     fn count_segment(&self, segments: SegmentCode, builder: &Builder, register: RegisterValue) {
         let known = if let RegisterValue::Constant(known) = register { Some(known) } else { None };
-        let word = segments.emit_path_end(builder, (self.edge, self.location), (known, self.value(register)), self.counters.base);
+        let word = segments.emit_path_end(builder, (self.edge, self.location), (known, self.register_value(register)), self.counters.base);
         word.into_iter().for_each(|word| self.counters.add(builder, word, builder.module.constant(1)));
     }
 }

@@ -108,7 +108,7 @@ impl SampleTier {
         let cfg = cfg_of_copies(&planned.cfg, &copies);
         // If the function leaves the check to its callers, they have made sure that the thread has counters.
         let is_left = self.left_to_callers.contains_key(&planned.function);
-        let base = entry::thread_counters(self.context, counted, None, !is_left);
+        let base = entry::emit_thread_counters(self.context, counted, None, !is_left);
         let counters = Counters::of_thread(base, first_counter);
         probes::insert(self.context, counted, &cfg, &planned.program, counters);
         if !is_left {

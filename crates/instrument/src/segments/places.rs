@@ -69,7 +69,7 @@ impl KeyRun {
     }
 
     /// Emits the index of the word for `key` if the run contains it, and `otherwise` if not.
-    fn word(self, builder: &Builder, key: Value, otherwise: Value) -> Value {
+    fn emit_word(self, builder: &Builder, key: Value, otherwise: Value) -> Value {
         let constant = |value: u64| builder.constant(value);
         if self.first == self.last {
             return builder.select(builder.equal(key, constant(self.first)), constant(self.word), otherwise);
@@ -157,7 +157,7 @@ impl WordPlaces {
         }
     }
 
-    pub fn start(&self, builder: &Builder, context: Value, bits: u32, function: Value) -> Value {
+    pub fn emit_start(&self, builder: &Builder, context: Value, bits: u32, function: Value) -> Value {
         let WordPlaces::Preferential { numbering, tables } = self else {
             return builder.shift_left(context, builder.constant(bits.into()));
         };
@@ -166,7 +166,7 @@ impl WordPlaces {
     }
 
     /// Emits the extraction of the key from the path register at the end of a path.
-    pub fn key(&self, builder: &Builder, register: Value) -> Value {
+    pub fn emit_key(&self, builder: &Builder, register: Value) -> Value {
         match self.key_mask() {
             u64::MAX => register,
             mask => builder.and(register, builder.constant(mask)),
@@ -191,7 +191,7 @@ impl WordPlaces {
 
     /// Emits the index of the word for a path that ends on the given edge. `key` is its key or, for preferential numbering, the complete
     /// path register.
-    pub fn word(&self, builder: &Builder, edge: Edge, key: Value, function: Value) -> Value {
+    pub fn emit_word(&self, builder: &Builder, edge: Edge, key: Value, function: Value) -> Value {
         if let WordPlaces::Preferential { numbering, tables } = self {
             let entries = || InterestingPathCode::entries(&numbering.ending).unwrap_or_default();
             let table = tables.table(0, builder, &format!("{}.segments", function.name()), entries);
@@ -213,7 +213,7 @@ impl WordPlaces {
                     tables.emit_entry_load(1, builder, slot, &name, || by_slot(&|key| key.map_or(keys.len() as u64, |key| word_of(&key))));
                 builder.select(builder.equal(expected, key), word, others)
             }
-            _ => here.into_iter().flatten().fold(others, |otherwise, run| run.word(builder, key, otherwise)),
+            _ => here.into_iter().flatten().fold(others, |otherwise, run| run.emit_word(builder, key, otherwise)),
         }
     }
 }

@@ -43,7 +43,7 @@ impl SegmentVersion {
 
     /// If a call leads to a version that takes the context as an argument, records that it passes `context`. Returns false if the callee
     /// reads the thread-local word instead.
-    pub fn passes(&self, call: Value, callee: u32, context: Value) -> bool {
+    pub fn record_context(&self, call: Value, callee: u32, context: Value) -> bool {
         let Some(target) = self.targets.get(&(call, callee)) else { return false };
         let redirection = CallRedirection { call: self.call(call), guard: target.guard, version: target.version, context };
         self.redirections.borrow_mut().push(redirection);

@@ -17,7 +17,7 @@ use trodden_unit::{CountTable, EventWords, FunctionMap, LabelWords, Storage, gra
 
 impl Unit {
     pub fn add_function(&mut self, planned: PlannedFunction) {
-        let storage = self.storage(&planned);
+        let storage = self.choose_storage(&planned);
         self.add_function_with_storage(planned, storage);
     }
 
@@ -61,7 +61,7 @@ impl Unit {
         self.map.counters += words;
     }
 
-    pub fn storage(&self, planned: &PlannedFunction) -> Storage {
+    pub fn choose_storage(&self, planned: &PlannedFunction) -> Storage {
         match planned.program.cells() {
             Cells::Interesting(cells) => Storage::Interesting(interesting::describe_words(cells, self.map.counters)),
             Cells::Labels { labels, cells, .. } => Storage::Labels(LabelWords {
@@ -98,15 +98,15 @@ impl Unit {
 
     /// Emits, at a function's entry, the address of the thread's counters. Unoptimised code calls a helper function for this, which keeps
     /// it short.
-    pub fn thread_counters(&self, planned: &PlannedFunction, location: Option<DebugLocation>) -> Value {
+    pub fn emit_thread_counters(&self, planned: &PlannedFunction, location: Option<DebugLocation>) -> Value {
         match unoptimised::is_unoptimised(planned.function) {
-            true => unoptimised::thread_counters(self.module, planned.function, location),
-            false => self.thread_counters_inline(planned, location),
+            true => unoptimised::emit_thread_counters(self.module, planned.function, location),
+            false => self.emit_thread_counters_inline(planned, location),
         }
     }
 
-    pub fn thread_counters_inline(&self, planned: &PlannedFunction, location: Option<DebugLocation>) -> Value {
-        entry::thread_counters(self.context, planned.function, location, planned.may_lack_region)
+    pub fn emit_thread_counters_inline(&self, planned: &PlannedFunction, location: Option<DebugLocation>) -> Value {
+        entry::emit_thread_counters(self.context, planned.function, location, planned.may_lack_region)
     }
 }
 

@@ -95,7 +95,7 @@ impl ValueFlow {
         // Start with values that are computed from others: rematerialising them adds uses of the others.
         again.sort_by_key(|(definitions, _)| Reverse(rematerialisation_depth(definitions[0])));
         for (definitions, sources) in again {
-            self.recompute(definitions, &sources, kind(definitions));
+            self.rematerialise_at_uses(definitions, &sources, kind(definitions));
         }
         for definitions in values {
             self.rewrite_uses(definitions, kind(definitions));
@@ -140,7 +140,7 @@ impl ValueFlow {
 
     /// Rematerialises a variable's value before each use that several definitions reach. Afterwards, the operands of the new instructions
     /// must be repaired in turn.
-    fn recompute(&mut self, definitions: &[Value], sources: &[Rematerialisation], of_kind: VersionDefinitions) {
+    fn rematerialise_at_uses(&mut self, definitions: &[Value], sources: &[Rematerialisation], of_kind: VersionDefinitions) {
         let defined: IndexMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
         let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses_elsewhere(*d, &defined)).collect();
         let Some(live) = self.find_live_blocks(&uses, &defined, of_kind == VersionDefinitions::Arbitrary) else { return };
