@@ -2,9 +2,9 @@
 //!
 //! Build scripts and tests of other crates include this file with `#[path]`. rustc compiles `trodden-wire` and the runtime as a static
 //! library (`--cfg trodden_object`). `ld -r --gc-sections` keeps only the code reachable from the entry symbols, which includes almost
-//! nothing of Rust's core library. objcopy makes all other symbols local, and strips or renames them, so that none clashes with the
-//! subject, even in Rust programs. Invariant, checked here: the object refers only to the symbols in [`MAY_BE_UNDEFINED`], all of which
-//! are weak.
+//! nothing of Rust's core library. objcopy makes all other symbols local, and strips or renames them, so that none clashes with a symbol of
+//! the instrumented program, even if that is written in Rust. Invariant, checked here: the object refers only to the symbols in
+//! [`MAY_BE_UNDEFINED`], all of which are weak.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +20,8 @@ const ENTRY_SYMBOLS: [&str; 7] = [
     "__trodden_stream_enter",
 ];
 
-/// Symbols that the object may refer to: section bounds defined by linkers, definitions in units, and functions of libc if it is present.
+/// Symbols that the object may refer to: section bounds that linkers define, symbols that instrumented units define, and functions of libc,
+/// if the program has it.
 pub const MAY_BE_UNDEFINED: [&str; 21] = [
     "__start_trodden_units",
     "__stop_trodden_units",
@@ -47,8 +48,8 @@ pub const MAY_BE_UNDEFINED: [&str; 21] = [
 
 const BINUTILS: &str = "GNU binutils (Debian: apt install binutils)";
 
-/// Builds the object at `out`. Writes intermediate files next to it, with other extensions. Errors name the failed step and the package
-/// to install.
+/// Builds the object at `out`. Writes intermediate files next to it, with other extensions. Error messages name the failed step and the
+/// package to install.
 pub fn build(out: &Path) -> Result<(), String> {
     let crates = find_crates_folder();
     let stem = |extension: &str| out.with_extension(extension);
@@ -69,7 +70,7 @@ pub fn build(out: &Path) -> Result<(), String> {
     check_undefined(out)
 }
 
-/// Builds the entry point of programs without libc at `out`. Errors are as for [`build`].
+/// Builds the entry point of programs without libc at `out`. Error messages are like those of [`build`].
 pub fn build_start(out: &Path) -> Result<(), String> {
     let whole = out.with_extension("whole.o");
     rustc(&find_crates_folder().join("runtime/src/start.rs"), "trodden_start", "lib", &whole, &["--emit=obj".into()])?;
@@ -78,15 +79,15 @@ pub fn build_start(out: &Path) -> Result<(), String> {
     run(&mut objcopy, BINUTILS).map(drop)
 }
 
-/// Returns the source files and folders that a build script must watch.
+/// Returns the source files and folders whose changes require another build, for a build script to watch.
 pub fn sources() -> Vec<PathBuf> {
     ["runtime/build_object.rs", "runtime/src", "wire/src"].map(|path| find_crates_folder().join(path)).to_vec()
 }
 
 fn find_crates_folder() -> PathBuf {
-    // The variable is read at run time, because build folders may be moved after compilation.
+    // Prefer the value at run time, because the build folder may have been moved since this file was compiled.
     let own = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into()));
-    // `crates/driver` and `crates/oracle` link to the sources, so that their published crates contain them.
+    // `crates/driver` and `crates/oracle` contain links to the sources, so that the published crates include them.
     if own.join("runtime/src").exists() { own } else { own.join("..") }
 }
 
@@ -100,7 +101,7 @@ fn rustc(source: &Path, name: &str, kind: &str, out: &Path, more: &[String]) -> 
     run(&mut rustc, "Rust (https://rustup.rs)").map(drop)
 }
 
-/// Returns the functions of Rust's core and compiler libraries, whose names do not show that they belong to the runtime.
+/// Returns the names of functions that lack the runtime's prefix, because they come from Rust's core and compiler libraries.
 fn list_functions_without_prefix(object: &Path) -> Result<Vec<String>, String> {
     let mut nm = Command::new("nm");
     nm.arg("--defined-only").arg(object);

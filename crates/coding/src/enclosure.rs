@@ -89,11 +89,11 @@ pub fn log2(value: &BigRational, bits: u32) -> Enclosure {
 /// Encloses 2^x for all x in a non-negative interval, to about `bits` fractional bits.
 pub fn exp2(exponent: &Enclosure, bits: u32) -> Enclosure {
     let exponent = exponent.rounded(bits);
-    Enclosure { low: power(&exponent.low, bits, false), high: power(&exponent.high, bits, true) }
+    Enclosure { low: exp2_rounded(&exponent.low, bits, false), high: exp2_rounded(&exponent.high, bits, true) }
 }
 
-/// Returns 2^exponent, rounded up or down, for a non-negative exponent with at most `bits` fractional bits.
-fn power(exponent: &BigRational, bits: u32, up: bool) -> BigRational {
+/// Returns 2^exponent for a non-negative exponent with at most `bits` fractional bits. The result is rounded up or down, as `up` says.
+fn exp2_rounded(exponent: &BigRational, bits: u32, up: bool) -> BigRational {
     debug_assert!(!exponent.is_negative());
     let whole = exponent.floor();
     let mut fraction = (exponent - &whole) * BigRational::from_integer(BigInt::one() << bits);

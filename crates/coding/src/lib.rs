@@ -84,9 +84,9 @@ struct EdgeRange {
 pub struct CodingModel {
     /// Contexts in topological order. Paths start in the first.
     contexts: Vec<BTreeMap<DagEdgeId, EdgeRange>>,
-    /// The node of each context.
+    /// For each context, the node from which its edges start.
     nodes: Vec<u32>,
-    /// For each context, how many numbers in its interval belong to no edge.
+    /// For each context, the size of its holes: how many numbers in its interval belong to no edge.
     holes: Vec<BigInt>,
     /// N, the length of the encoder's initial interval.
     size: BigInt,

@@ -1,4 +1,4 @@
-//! The encoder reproduces path numberings on random graphs, and the numbers in the examples of Vaswani's thesis.
+//! Checks that the encoder reproduces path numberings on random graphs, and the numbers in the examples of Vaswani's thesis.
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
@@ -74,7 +74,7 @@ fn numbers_of_measured_models_are_uniquely_decodable() {
             continue;
         }
         seen += 1;
-        // Recompute the intervals from the weights.
+        // Recomputes the paths' intervals from the weights.
         let mut intervals = Vec::new();
         for path in (0..all.paths()).map(|id| all.path(&dag, id).unwrap()) {
             let (mut low, mut width) = (ratio(0, 1), ratio(1, 1));
@@ -135,7 +135,7 @@ fn models_of_every_order_are_uniquely_decodable() {
         let mut entropy = f64::INFINITY;
         for order in [0, 1, 2, 3, paths.iter().map(Vec::len).max().unwrap()] {
             let model = CodingModel::from_executed_paths(&dag, order, &executed).unwrap();
-            // Returns the share of the executed steps in the same context that take the same edge.
+            // Of the executed steps in the same context, returns the share that takes the same edge.
             let share = |path: &[DagEdgeId], at: usize| {
                 let before = &path[at.saturating_sub(order)..at];
                 let is_same_context = |other: &[DagEdgeId], place: usize| {
@@ -175,7 +175,7 @@ fn models_of_every_order_are_uniquely_decodable() {
     assert!(CodingModel::from_executed_paths(&figure_4_2(), 1, &[]).is_err());
 }
 
-/// The word is `bacc!`; its letters have the probabilities 0.2, 0.3, 0.1, 0.2, 0.1 and 0.1.
+/// Encodes the word `bacc!` with an alphabet of six letters, which have the probabilities 0.2, 0.3, 0.1, 0.2, 0.1 and 0.1.
 #[test]
 fn encoder_reproduces_example_4_1_1() {
     let mut edges = Vec::new();
@@ -235,7 +235,7 @@ fn preferential_model_reproduces_numbers_of_example_4_2_3() {
     let ids = preferential(&dag, &paths, 0).unwrap();
     let model = CodingModel::preferential(&dag, &ids.values, &paths).unwrap();
     assert_eq!(paths.each_ref().map(|p| model.encode(p).unwrap()), [0, 1, 2].map(BigInt::from));
-    // Both edges after sac are equally likely. With the printed probabilities of 1/3 and 2/3, sact would have the number of sacdt.
+    // Both edges after `sac` are equally likely. With the printed probabilities of 1/3 and 2/3, `sact` would have the number of `sacdt`.
     let sac = model.contexts().find(|c| c.prefix == [DagEdgeId(0), DagEdgeId(2)]).unwrap();
     let expected = [(ratio(0, 1), ratio(1, 2)), (ratio(1, 2), ratio(1, 1))];
     assert_eq!(sac.choices.into_iter().map(|c| c.1).collect::<Vec<_>>(), expected);

@@ -1,4 +1,4 @@
-//! Files with a single section that contains a value: requests, parts, weights and sets.
+//! Files with a single section that contains a value, such as requests and weights.
 
 use crate::section::{SECTION_HEADER_BYTES, Section, SectionError, SectionHeader};
 use serde::Serialize;
@@ -16,12 +16,12 @@ pub enum FileError {
     Header(#[from] HeaderError),
     #[error("it is {}, not {}", found.description(), expected.description())]
     Kind { found: FileKind, expected: FileKind },
-    /// It has the right kind, but a format version that this version of trodden does not read.
+    /// The file has the right kind, but a format version that this version of trodden does not read.
     #[error("it is {} in format {found}, but this version of trodden reads format {known}", kind.description())]
     Version { kind: FileKind, found: u32, known: u32 },
     #[error("it is corrupt: {0}")]
     Corrupt(#[from] SectionError),
-    /// Its content could be decoded, but is inconsistent.
+    /// The file's content can be decoded, but is inconsistent.
     #[error("its content is inconsistent")]
     Inconsistent,
 }
@@ -45,7 +45,7 @@ pub struct FileFormat {
     pub kind: FileKind,
     /// Version of the value.
     pub version: u32,
-    /// How to obtain a valid file of this kind. Error messages end with it.
+    /// Advice on how to obtain a valid file of this kind. Error messages end with it.
     pub remedy: &'static str,
 }
 
@@ -53,14 +53,14 @@ pub struct FileFormat {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{error}. {remedy}")]
 pub struct ContentError {
-    /// The reason.
+    /// Why the file cannot be read.
     pub error: FileError,
-    /// How to obtain a valid file.
+    /// Advice on how to obtain a valid file.
     pub remedy: &'static str,
 }
 
 impl FileFormat {
-    /// Returns the bytes of a file with this value.
+    /// Returns the bytes of a file that contains this value.
     pub fn to_bytes(&self, value: &impl Serialize) -> Vec<u8> {
         let section = Section { layout: self.version, ..Section::default() }.value_to_bytes(value, COMPRESSION_LEVEL);
         [&FileHeader::new(self.kind, self.version).to_bytes()[..], &section].concat()

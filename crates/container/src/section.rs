@@ -4,10 +4,10 @@
 // Layout of a section:
 //
 // 0   marker    8   [`MARKER`]
-// 8   tag       4   meaning of the section, by kind of file
+// 8   tag       4   meaning of the section, which depends on the kind of file
 // 12  layout    4   version of the tag's layout
-// 16  subject   16  identity of the section's subject, by tag
-// 32  count     4   meaning by tag
+// 16  subject   16  identity of what the section is about
+// 32  count     4   a number whose meaning depends on the tag
 // 36  index     4   size of the index
 // 40  packed    8   size of the compressed content
 // 48  unpacked  8   size of the content
@@ -25,7 +25,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub const MARKER: [u8; 8] = *b"\x93SECTION";
 /// Size of a section's header in bytes.
 pub const SECTION_HEADER_BYTES: usize = 80;
-const CHECKED_BYTES: usize = SECTION_HEADER_BYTES - 8;
+const CHECKED_HEADER_BYTES: usize = SECTION_HEADER_BYTES - 8;
 const MAX_INDEX_BYTES: u32 = 1 << 28;
 /// Maximum size of a section's decompressed content. If a header has a larger size, it is corrupt.
 const MAX_UNPACKED_BYTES: u64 = 4 << 30;
@@ -96,15 +96,15 @@ pub enum SectionError {
 }
 
 impl Section<'_> {
-    /// Returns the section's bytes. A higher compression level makes them fewer, but takes longer. Panics if the index has 4 GiB or more,
+    /// Returns the section's bytes. A higher compression level gives fewer bytes, but takes longer. Panics if the index has 4 GiB or more,
     /// which no writer produces.
     pub fn to_bytes(&self, content: &[u8], level: i32) -> Vec<u8> {
         let packed = zstd::bulk::compress(content, level).expect("memory can be compressed into memory");
         self.packed_to_bytes(&packed, content.len() as u64)
     }
 
-    /// Returns the section's bytes for content that is already compressed. `unpacked` is its original size. Panics like
-    /// [`Section::to_bytes`].
+    /// Returns the section's bytes for content that is already compressed. `unpacked` is the size of the content before compression. Panics
+    /// like [`Section::to_bytes`].
     pub fn packed_to_bytes(&self, packed: &[u8], unpacked: u64) -> Vec<u8> {
         let index = u32::try_from(self.index.len()).expect("an index has less than 4 GiB");
         let mut bytes = Vec::with_capacity(SECTION_HEADER_BYTES + self.index.len() + packed.len());
@@ -139,7 +139,7 @@ impl SectionHeader {
         let bytes = bytes.first_chunk::<SECTION_HEADER_BYTES>().ok_or(SectionError::Truncated)?;
         let half = |at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().expect("four bytes"));
         let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("eight bytes"));
-        if xxh3_64(&bytes[..CHECKED_BYTES]) != word(CHECKED_BYTES) {
+        if xxh3_64(&bytes[..CHECKED_HEADER_BYTES]) != word(CHECKED_HEADER_BYTES) {
             return Err(SectionError::Header);
         }
         let header = SectionHeader {
@@ -209,12 +209,12 @@ impl SectionHeader {
     }
 }
 
-/// Encodes a value as content.
+/// Encodes a value as the content of a section.
 pub fn encode(value: &impl Serialize) -> Vec<u8> {
     postcard::to_allocvec(value).expect("stored values can be encoded")
 }
 
-/// Decodes content that is a value. Fails if the content is not a value of this type, or bytes follow the value.
+/// Decodes the content of a section into a value. Fails if the content is not a value of this type, or if bytes follow the value.
 pub fn decode<T: DeserializeOwned>(content: &[u8]) -> Result<T, SectionError> {
     match postcard::take_from_bytes(content) {
         Ok((value, [])) => Ok(value),
@@ -232,7 +232,7 @@ pub fn find_marker(bytes: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn section() -> Vec<u8> {
+    fn example_section() -> Vec<u8> {
         let described = Section { tag: 3, layout: 2, subject: [7; 16], count: 9, index: b"index" };
         described.value_to_bytes(&("content".repeat(9), 5u64), 3)
     }
@@ -250,14 +250,14 @@ mod tests {
 
     #[test]
     fn written_section_is_read_unchanged() {
-        let (header, value) = read(&section()).unwrap();
+        let (header, value) = read(&example_section()).unwrap();
         assert_eq!((header.tag, header.layout, header.subject, header.count), (3, 2, [7; 16], 9));
         assert_eq!(value, ("content".repeat(9), 5));
     }
 
     #[test]
     fn changed_bytes_and_truncation_are_detected() {
-        let whole = section();
+        let whole = example_section();
         for at in 0..whole.len() {
             for change in [1, 0x80, 0xff] {
                 let mut bytes = whole.clone();
@@ -283,22 +283,22 @@ mod tests {
             packed: claim.len() as u64,
             unpacked: MIN_SIZE_FOR_MAX_RATIO,
             checksum: xxh3_64(&claim),
-            ..read(&section()).unwrap().0
+            ..read(&example_section()).unwrap().0
         };
         assert!(matches!(header.unpack(&claim), Err(SectionError::Size { .. } | SectionError::Decompression(_))));
     }
 
     #[test]
     fn value_of_unexpected_form_is_rejected() {
-        let header = SectionHeader::read(&section()).unwrap();
-        let packed = &section()[SECTION_HEADER_BYTES + 5..];
+        let header = SectionHeader::read(&example_section()).unwrap();
+        let packed = &example_section()[SECTION_HEADER_BYTES + 5..];
         assert!(matches!(header.value::<u8>(packed), Err(SectionError::UnexpectedForm(_))));
         assert!(matches!(header.value::<(String, u64, u64)>(packed), Err(SectionError::UnexpectedForm(_))));
     }
 
     #[test]
     fn next_section_is_found_by_its_marker() {
-        let bytes = [&b"before"[..], &section()].concat();
+        let bytes = [&b"before"[..], &example_section()].concat();
         assert_eq!(find_marker(&bytes), Some(6));
         assert_eq!(find_marker(&bytes[..12]), None);
     }

@@ -11,7 +11,7 @@ use serde::Serialize;
 /// Characteristics of a program's paths.
 #[derive(Clone, Debug, Serialize)]
 pub struct Character {
-    /// For each metric, its cumulative distribution over the hottest paths (figure 5.2).
+    /// For each metric, the share of its total that the hottest paths account for (figure 5.2).
     pub skew: Vec<Skew>,
     /// Cumulative distribution of executed instructions over path lengths (figure 5.3).
     pub lengths: Vec<LengthPoint>,
@@ -23,10 +23,10 @@ pub struct Character {
     pub power_models: Option<Agreement>,
 }
 
-/// The cumulative distribution of a metric.
+/// The cumulative distribution of a metric over the hottest paths.
 #[derive(Clone, Debug, Serialize)]
 pub struct Skew {
-    /// Name of the metric. The metric `instructions-executed` is exact: no hardware counter limits it.
+    /// Name of the metric. `instructions-executed` is exact: unlike the others, no hardware counter limits it.
     pub metric: String,
     /// Points in ascending order of their number of paths.
     pub points: Vec<SkewPoint>,
@@ -44,9 +44,9 @@ pub struct SkewPoint {
 /// A point of the distribution of instructions over path lengths.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct LengthPoint {
-    /// Maximum path length in branches.
+    /// Path length in branches. The point covers all paths of at most this length.
     pub branches: usize,
-    /// Percentage of executed instructions that are on paths of at most this length.
+    /// Percentage of the executed instructions that are on these paths.
     pub percent: f64,
 }
 

@@ -18,12 +18,12 @@ use crate::stream::{Address, RetiredBranch, StreamEvent};
 /// How the path stack is kept consistent after `longjmp` and exceptions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum StackRepair {
-    /// The repair uses the locations of return addresses. If the source does not provide them, repairs are guesses: a return to an
-    /// unexpected address is assumed to follow a `longjmp` or an exception. The stack is then searched for the entry with that return
-    /// address, and all entries above it are discarded. If no entry matches, the return acts as an indirect branch.
+    /// Uses the locations of return addresses on the program's stack. If the event source does not provide them, the repair is a guess: a
+    /// return to an unexpected address is assumed to follow a `longjmp` or an exception. The path stack is then searched for the entry with
+    /// that return address, and all entries above it are discarded. If no entry matches, the return acts like an indirect branch.
     #[default]
     Frames,
-    /// No repair: each return pops one entry.
+    /// Does nothing: each return pops one entry, whatever its target.
     None,
 }
 
@@ -80,7 +80,7 @@ pub enum PathEndReason {
 }
 
 impl PathEndReason {
-    /// Returns the name in files: the branch class, or `limit`.
+    /// Returns the name used in files: that of the branch class, or `limit`.
     pub fn name(self) -> &'static str {
         match self {
             PathEndReason::Branch(class) => class.name(),
@@ -107,7 +107,7 @@ pub struct CompletedPath {
 pub struct DetectorCounts {
     /// Processed branches.
     pub branches: u64,
-    /// Operations on the path stack: a pop, a push, and an update of a path or its counter count one each.
+    /// Operations on the path stack. A pop, a push, and an update of a path or of its event counter count as one each.
     pub operations: u64,
     /// Completed paths.
     pub paths: u64,
@@ -256,7 +256,8 @@ impl Detector {
         }
     }
 
-    /// Repairs the path stack before a call or return if necessary. Returns where a return leads, and `Caller` for all other branches.
+    /// Repairs the path stack before a call or a return, if necessary. Returns where a return leads; for all other branches, returns
+    /// `Caller`.
     fn repair_before(&mut self, class: BranchType, at: Address, target: Address) -> ReturnTarget {
         match class {
             BranchType::Call => self.stacks.prepare_call(at),
@@ -270,7 +271,8 @@ impl Detector {
         ReturnTarget::Caller
     }
 
-    /// Returns a branch's operations and, for a return, the entries that a guessed repair unwinds.
+    /// Returns the operations that a branch performs and, for a return after which the stack is repaired by guessing, the entries to
+    /// discard.
     fn select_operations(
         &mut self,
         class: BranchType,
@@ -288,7 +290,7 @@ impl Detector {
             (BranchType::Return, Some(_)) if !operations.pop => {
                 self.stacks.end_extended();
                 if is_extended && return_target != ReturnTarget::Caller {
-                    // The caller's remaining code does not continue this path.
+                    // The return does not lead to the code after the call, so the extended path ends here.
                     return (Operations { pop: true, push: return_target == ReturnTarget::Landing, ..operations }, Unwound::Nothing);
                 }
             }
@@ -299,7 +301,7 @@ impl Detector {
         (operations, Unwound::Nothing)
     }
 
-    /// Returns the operations of a class. If the mapping extends paths, they depend on the top entry's number of extensions.
+    /// Returns the operations of a branch class. If the mapping extends paths, they depend on how often the path on top was extended.
     fn extend_operations(&mut self, class: BranchType) -> Operations {
         let default = self.parameters.mapping.operations(class);
         let Some(top) = self.stacks.paths().top() else { return default };
@@ -341,7 +343,7 @@ impl Detector {
         Some(entry)
     }
 
-    /// Pushes a path that begins after a branch. If the path replaces the entry `replaced`, the path belongs to the same procedure.
+    /// Pushes a path that begins after a branch. If it replaces a path that has just ended (`replaced`), it belongs to the same procedure.
     fn push_path(&mut self, start: Address, replaced: Option<PathEntry>) {
         let mut entry = PathEntry::starting_at(start);
         if let Some(before) = replaced {
@@ -355,7 +357,7 @@ impl Detector {
         self.stacks.paths().push(entry);
     }
 
-    /// Finds the entries that a return to `target` unwinds in addition to the top entry.
+    /// Finds the entries that a return to `target` discards in addition to the one on top.
     fn find_unwound(&mut self, target: Address) -> Unwound {
         match self.stacks.paths().top().and_then(|top| top.return_address) {
             Some(expected) if expected != target => {}
@@ -383,14 +385,14 @@ fn new_callee_entry(branch: &RetiredBranch) -> PathEntry {
     PathEntry { return_address: Some(branch.fall_through), stack: branch.stack, ..PathEntry::starting_at(branch.next()) }
 }
 
-/// The entries that a return unwinds in addition to the entry that it pops.
+/// The entries that a return discards in addition to the one that it pops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unwound {
-    /// The return belongs to the top entry, so it unwinds no others.
+    /// None, because the return belongs to the entry on top.
     Nothing,
-    /// This many entries: the return belongs to the entry below them.
+    /// This many: the return belongs to the entry below them.
     Entries(usize),
-    /// The return belongs to no entry.
+    /// Unknown, because the return belongs to no entry.
     Unknown,
 }
 

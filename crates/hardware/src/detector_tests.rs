@@ -52,7 +52,7 @@ fn find_paths(mapping: OperationMapping, branches: &[RetiredBranch]) -> Vec<Stri
 #[test]
 fn ball_larus_paths_end_at_backward_branches() {
     let found = find_paths(OperationMapping::preset(Preset::BallLarus, 1), &example_branches());
-    // The caller's path spans the call without recording it. The last backward branch is followed by a path without branches.
+    // The caller's path continues after the call, but does not contain it. The last backward branch is followed by a path without branches.
     assert_eq!(found, ["200:011", "200:10", "21e:", "100:101", "140:"]);
 }
 
@@ -72,7 +72,7 @@ fn extended_loop_paths_span_backward_branches() {
 
 #[test]
 fn extended_call_paths_span_calls() {
-    // The path of `main` continues in the callee, and a path that begins there continues in `main` after the return.
+    // The path of `main` continues in the callee, and the path that starts in the callee continues in `main` after the return.
     let found = find_paths(OperationMapping::preset(Preset::ExtendedCalls, 1), &example_branches());
     assert_eq!(found, ["100:1011", "200:10", "21e:01", "140:"]);
 }

@@ -1,5 +1,5 @@
-//! Counts of events in the block that retires and in the path on top of the stack (section 5.3). The hardware counts one event per run,
-//! in 8 bits. The model counts several events at once, which corresponds to several runs or several counters. Counters saturate.
+//! Event counts of a retiring block and of the path on top of the stack (section 5.3). The hardware counts one event per run, in 8 bits.
+//! The model counts several events at once, which corresponds to several runs or several counters. Counters saturate.
 
 /// Maximum number of events counted at once.
 pub const MAX_EVENTS: usize = 8;

@@ -16,7 +16,7 @@ pub enum Design {
     FullFactorial,
     /// A small subset of the combinations of two-level factors.
     PlackettBurman {
-        /// Whether each combination is run a second time with all levels swapped. The effects are then free of two-factor interactions.
+        /// True if each combination is run a second time with all levels swapped. The effects are then free of two-factor interactions.
         foldover: bool,
     },
 }
@@ -32,12 +32,12 @@ pub struct Effect {
     pub rank: usize,
 }
 
-/// Returns the combinations that a design runs, each with a level (from 0) for every factor. `levels` contains each factor's number of
-/// levels.
+/// Returns the combinations that a design runs. Each has a level, counted from 0, for every factor; `levels` contains each factor's number
+/// of levels.
 ///
 /// # Errors
-/// Fails if a full factorial design has no combinations or more than 65536. Also fails if a Plackett-Burman design has more than 23
-/// factors, or a factor that does not have exactly two levels.
+/// Fails if a full factorial design has no combinations or more than 65536. Also fails if a Plackett-Burman design has more than
+/// 23 factors, or a factor that does not have exactly two levels.
 pub fn combinations(design: Design, levels: &[usize]) -> Result<Vec<Vec<usize>>, HardwareError> {
     match design {
         Design::FullFactorial => full_factorial(levels),

@@ -28,8 +28,8 @@ impl IndexFunction {
         let value = match self {
             IndexFunction::Start => start,
             IndexFunction::Xor => start ^ length ^ path.outcomes,
-            IndexFunction::Fold => fold(start, bits) ^ fold(path.outcomes, bits) ^ length,
-            IndexFunction::Mix => mix(start ^ mix(path.outcomes ^ (length << 58))) >> 32,
+            IndexFunction::Fold => fold_bits(start, bits) ^ fold_bits(path.outcomes, bits) ^ length,
+            IndexFunction::Mix => mix_bits(start ^ mix_bits(path.outcomes ^ (length << 58))) >> 32,
         };
         value as usize & (sets - 1)
     }
@@ -37,7 +37,7 @@ impl IndexFunction {
 
 /// Splits a value into groups of `bits` bits. The lowest `bits` bits of the result are the exclusive or of the groups; the other bits
 /// have no meaning.
-fn fold(mut value: u64, bits: u32) -> u64 {
+fn fold_bits(mut value: u64, bits: u32) -> u64 {
     let mut folded = 0;
     while value != 0 && bits != 0 {
         folded ^= value;
@@ -47,7 +47,7 @@ fn fold(mut value: u64, bits: u32) -> u64 {
 }
 
 /// Multiplies by 2^64 over the golden ratio, and folds in the high half (Knuth, volume 3, section 6.4).
-fn mix(value: u64) -> u64 {
+fn mix_bits(value: u64) -> u64 {
     let product = value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     product ^ product >> 32
 }

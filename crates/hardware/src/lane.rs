@@ -1,4 +1,4 @@
-//! A lane: one simulated configuration. It consists of a profiler and, optionally, a model of the processor around the profiler.
+//! One simulated configuration: a profiler and, optionally, a model of the processor around it.
 
 use crate::detector::CompletedPath;
 use crate::error::HardwareError;
@@ -8,23 +8,24 @@ use crate::profiler::{Profiler, ProfilerParameters};
 use crate::stream::{RetiredBranch, StreamEvent, ThreadId};
 use std::collections::VecDeque;
 
-/// A profiler, and optionally a processor model. One source may feed several lanes.
+/// A profiler, and optionally a processor model. One source of events may feed several lanes.
 pub struct Lane {
     /// The profiler.
     pub profiler: Profiler,
-    processor: Option<Processor>,
-    /// Received instructions whose branch event has not arrived yet.
+    processor: Option<LaneProcessor>,
+    /// Instructions that were received before the event of their branch.
     carried: Vec<Instruction>,
-    /// Events whose instructions no processor model has committed yet.
+    /// Events whose instructions the processor model has not committed yet.
     waiting: VecDeque<(ThreadId, StreamEvent)>,
 }
 
-struct Processor {
+struct LaneProcessor {
     memory_bytes: u64,
     main: MainModel,
     /// The same processor as `main`, but without a branch queue. `None` if `main` has no branch queue.
     without_queue: Option<FastModel>,
-    /// The same processor as `main`, but with the branch predictions of `without_queue`.
+    /// The same processor as `main`, but forced to predict branches as `without_queue` does, so that any difference in time is due to the
+    /// profiler.
     frozen: Option<FastModel>,
 }
 
@@ -50,7 +51,7 @@ impl Lane {
     /// # Errors
     /// Fails if a parameter is out of range.
     pub fn new(parameters: ProfilerParameters, processor: Option<(ProcessorModel, ProcessorParameters)>) -> Result<Lane, HardwareError> {
-        let processor = processor.map(|(model, parameters)| Processor::new(model, parameters)).transpose()?;
+        let processor = processor.map(|(model, parameters)| LaneProcessor::new(model, parameters)).transpose()?;
         Ok(Lane { profiler: Profiler::new(parameters)?, processor, carried: Vec::new(), waiting: VecDeque::new() })
     }
 
@@ -110,7 +111,7 @@ impl Lane {
     /// Does not fail in practice; see [`Lane::feed`].
     pub fn finish(&mut self, observe: &mut impl FnMut(ThreadId, &CompletedPath)) -> Result<(), HardwareError> {
         let (profiler, waiting) = (&mut self.profiler, &mut self.waiting);
-        if let Some(Processor { main: MainModel::Reference(model), .. }) = &mut self.processor {
+        if let Some(LaneProcessor { main: MainModel::Reference(model), .. }) = &mut self.processor {
             model.finish(&mut |_, events| process_waiting(profiler, waiting, events, observe).unwrap_or(0));
         }
         for (thread, event) in self.waiting.drain(..) {
@@ -162,8 +163,8 @@ fn process_waiting(
     Ok(0)
 }
 
-impl Processor {
-    fn new(model: ProcessorModel, parameters: ProcessorParameters) -> Result<Processor, HardwareError> {
+impl LaneProcessor {
+    fn new(model: ProcessorModel, parameters: ProcessorParameters) -> Result<LaneProcessor, HardwareError> {
         let has_queue = parameters.branch_queue > 0 && model == ProcessorModel::Fast;
         let fast = |parameters| FastModel::new(parameters);
         let without_queue = has_queue.then(|| fast(ProcessorParameters { branch_queue: 0, ..parameters })).transpose()?;
@@ -173,7 +174,7 @@ impl Processor {
             ProcessorModel::Reference => MainModel::Reference(Box::new(ReferenceModel::new(parameters)?)),
         };
         let models = if has_queue { 3 } else { 1 };
-        Ok(Processor { memory_bytes: models * parameters.memory(), main, without_queue, frozen })
+        Ok(LaneProcessor { memory_bytes: models * parameters.memory(), main, without_queue, frozen })
     }
 
     fn retire(

@@ -59,15 +59,15 @@ pub struct Operations {
     pub push: bool,
 }
 
-/// Which branches paths are extended across.
+/// The branches across which paths are extended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Extension {
     /// Paths are not extended.
     #[default]
     None,
-    /// At most this many backward branches.
+    /// A path is extended across at most this many backward branches.
     Loops(u16),
-    /// At most this many open calls.
+    /// A path is extended across at most this many calls that have not returned yet.
     Calls(u16),
 }
 
@@ -75,7 +75,7 @@ pub enum Extension {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OperationMapping {
     rows: [Operations; 6],
-    /// Which branches paths are extended across.
+    /// The branches across which paths are extended.
     pub extension: Extension,
 }
 

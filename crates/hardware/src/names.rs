@@ -7,14 +7,14 @@ macro_rules! names {
             /// All variants, in the order of their declaration.
             pub const ALL: [$type; [$($name),*].len()] = [$($type::$variant),*];
 
-            /// Name in options, files and reports.
+            /// Returns the name used in options, files and reports.
             pub const fn name(self) -> &'static str {
                 match self {
                     $($type::$variant => $name),*
                 }
             }
 
-            /// The variant with a name; `None` if the name is unknown.
+            /// Returns the variant with the given name; `None` if there is none.
             pub fn from_name(name: &str) -> Option<$type> {
                 $type::ALL.into_iter().find(|one| one.name() == name)
             }

@@ -25,7 +25,7 @@ pub struct PathEntry {
     pub events: EventCounts,
     /// Number of instructions on the path, for statistics; the hardware does not know it.
     pub instructions: u32,
-    /// Number of backward branches or calls that the path was extended across.
+    /// Number of backward branches or calls across which the path was extended.
     pub extensions: u16,
     /// Return address of the path's procedure; `None` if the call was not seen.
     pub return_address: Option<Address>,
@@ -86,7 +86,7 @@ impl PathStack {
         (self.entries.capacity() * size_of::<PathEntry>()) as u64
     }
 
-    /// Returns the entry on top.
+    /// Returns the entry on top; `None` if the stack is empty.
     pub fn top(&mut self) -> Option<&mut PathEntry> {
         self.entries.back_mut()
     }
@@ -105,7 +105,7 @@ impl PathStack {
         self.deepest = self.deepest.max(self.entries.len());
     }
 
-    /// Pops the entry on top.
+    /// Pops the entry on top; `None` if the stack is empty.
     pub fn pop(&mut self) -> Option<PathEntry> {
         let entry = self.entries.pop_back()?;
         // If the hardware has no entry left, the entry on top is read back from memory.
@@ -123,7 +123,7 @@ impl PathStack {
         self.entries.iter().rev()
     }
 
-    /// Iterates over the entries, from the top down, for modification.
+    /// Iterates over the entries, from the top down, with mutable access.
     pub fn iter_from_top_mut(&mut self) -> impl Iterator<Item = &mut PathEntry> {
         self.entries.iter_mut().rev()
     }
@@ -148,7 +148,7 @@ impl PathStack {
 mod tests {
     use super::*;
 
-    fn filled(overflow: Overflow) -> PathStack {
+    fn filled_stack(overflow: Overflow) -> PathStack {
         let mut stack = PathStack::new(3, overflow);
         (0..5).for_each(|at| stack.push(PathEntry::starting_at(Address(at))));
         stack
@@ -157,17 +157,17 @@ mod tests {
     #[test]
     fn full_stack_drops_or_spills_its_oldest_entry() {
         let starts = |mut stack: PathStack| std::iter::from_fn(move || stack.pop()).map(|e| e.path.start.0).collect::<Vec<_>>();
-        let dropping = filled(Overflow::Drop);
+        let dropping = filled_stack(Overflow::Drop);
         assert_eq!((dropping.overflows(), dropping.max_depth()), (2, 3));
         assert_eq!(starts(dropping), [4, 3, 2]);
-        let spilling = filled(Overflow::Spill);
+        let spilling = filled_stack(Overflow::Spill);
         assert_eq!((spilling.overflows(), spilling.max_depth()), (2, 5));
         assert_eq!(starts(spilling), [4, 3, 2, 1, 0]);
     }
 
     #[test]
     fn entries_in_memory_are_not_spilled_again() {
-        let mut stack = filled(Overflow::Spill);
+        let mut stack = filled_stack(Overflow::Spill);
         // Three of the five entries are in the hardware, so there is room after a pop.
         for _ in 0..10 {
             stack.pop();
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn entries_above_the_topmost_match_are_counted() {
-        let stack = filled(Overflow::Spill);
+        let stack = filled_stack(Overflow::Spill);
         assert_eq!(stack.entries_above(|e| e.path.start == Address(3)), Some(1));
         assert_eq!(stack.entries_above(|e| e.path.start == Address(9)), None);
     }

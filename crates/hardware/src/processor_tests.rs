@@ -6,7 +6,8 @@ use crate::stream::{Address, BranchKind, RetiredBranch};
 
 type ExecutedStream = Vec<(Instruction, Option<RetiredBranch>)>;
 
-/// Executes a random program of short blocks with loops, whose data accesses have some locality.
+/// Returns the instructions that a random program executes. The program consists of short blocks with loops, and its data accesses have
+/// some locality.
 fn random_program(seed: u64, length: usize) -> ExecutedStream {
     let mut generator = Generator::default();
     (0..seed * 7 + 1).for_each(|_| {

@@ -9,8 +9,8 @@
 use crate::path_stack::{Overflow, PathEntry, PathStack};
 use crate::stream::Address;
 
-/// Maximum distance in bytes of a call below the current stack's known range, such that the call may still be on that stack. Applies
-/// after a jump that may have switched stacks.
+/// Maximum distance in bytes below the known range of the current stack at which a call still counts as being on that stack, if control may
+/// have jumped to another stack before.
 const MAX_CALL_DISTANCE: u64 = 1 << 20;
 /// An address within this many bytes of a stack's range counts as part of that stack, unless it is in another stack's range.
 const RANGE_MARGIN: u64 = 1 << 12;
@@ -29,11 +29,11 @@ struct ProgramStack {
     high: u64,
     /// The frame that was executing when control switched from this stack to a different stack.
     left: Option<ReturnFrame>,
-    /// Frames that paths were extended into, innermost last.
+    /// Frames into which paths of callers were extended, innermost last.
     extended: Vec<ReturnFrame>,
-    /// The stack on which the signal handler that runs on this stack interrupted the thread.
+    /// If a signal handler runs on this stack, the index of the stack that it interrupted.
     interrupted: Option<usize>,
-    /// Whether a handler has begun on this provisional stack, and its real stack is not known yet.
+    /// True if a handler has begun on this provisional stack and it is not known yet on which stack it really runs.
     is_handler_new: bool,
 }
 
@@ -60,8 +60,8 @@ impl ProgramStack {
         self.low <= self.high && self.low.saturating_sub(below) <= at.0 && at.0 <= self.high.saturating_add(above)
     }
 
-    /// Returns how many of the topmost entries belong to frames that no longer exist when a return loads from `at`, or a call stores
-    /// there.
+    /// Returns how many entries on top belong to frames that no longer exist, given that a return loads its address from `at` or a call
+    /// stores it there.
     fn count_stale_entries(&self, at: Address, is_return: bool) -> usize {
         let mut stale_entries = 0;
         for (number, entry) in self.paths.iter_from_top().enumerate() {
@@ -77,7 +77,8 @@ impl ProgramStack {
         stale_entries
     }
 
-    /// Removes extended calls whose frames no longer exist. Returns true if there were any.
+    /// Forgets the frames into which paths were extended and which no longer exist, given that a return or call uses the location `at`.
+    /// Returns true if there were any.
     fn remove_extended(&mut self, at: Address, is_return: bool) -> bool {
         let before = self.extended.len();
         while self.extended.last().is_some_and(|(stack, _)| *stack < at || (*stack == at && !is_return)) {
@@ -90,7 +91,7 @@ impl ProgramStack {
         self.paths.iter_from_top().any(|entry| entry.frame() == Some(frame)) || self.extended.contains(&frame)
     }
 
-    /// Returns how many calls the path of a frame is extended across.
+    /// Returns the number of calls across which the path of a frame is extended.
     fn count_extensions(&self, frame: Option<Address>) -> u16 {
         let inner = self.extended.iter().rev().take_while(|(stack, _)| frame.is_none_or(|frame| *stack < frame)).count();
         u16::try_from(inner).unwrap_or(u16::MAX)
@@ -104,9 +105,9 @@ pub(crate) enum ReturnTarget {
     Caller,
     /// To a different address in the caller, such as a landing pad.
     Landing,
-    /// The return acts as a jump within the returning procedure, to a target that was pushed just before.
+    /// To a target within the returning procedure, which pushed the address just before: the return is used as a jump.
     Jump,
-    /// To a frame on the stack with this index. The second field is the frame that control left.
+    /// To a frame on another stack, with this index. The second field is the frame that control leaves.
     Stack(usize, Option<ReturnFrame>),
 }
 
@@ -124,7 +125,7 @@ pub(crate) struct ProgramStacks {
     capacity: usize,
     overflow: Overflow,
     extends_calls: bool,
-    /// Whether a jump since the last call or return may have led to a different frame.
+    /// True if a jump since the last call or return may have led to another frame or stack.
     may_have_moved: bool,
     has_handler_returned: bool,
     pub counts: StackCounts,
@@ -251,7 +252,7 @@ impl ProgramStacks {
         }
     }
 
-    /// Removes the innermost extended call after the called procedure has returned.
+    /// Forgets the innermost call across which a path was extended, after the called procedure has returned.
     pub fn end_extended(&mut self) {
         self.stacks[self.current].extended.pop();
     }
@@ -268,7 +269,7 @@ impl ProgramStacks {
         self.has_handler_returned = false;
     }
 
-    /// Handles the return of a handler's first procedure. It returns to system code, which resumes the interrupted code.
+    /// Handles the return of a handler's first procedure, which returns to system code. That code then resumes the interrupted code.
     pub fn leave_first_procedure(&mut self) {
         self.has_handler_returned = true;
         self.switch_to_interrupted();
@@ -333,7 +334,7 @@ impl ProgramStacks {
         self.counts.repairs += u64::from(stale_entries > 0 || has_removed);
     }
 
-    /// Moves the path on top to the stack that a jump led to.
+    /// Moves the path on top to the stack to which a jump has led.
     fn move_path(&mut self, place: Option<usize>, at: Address, is_return: bool) {
         let left = self.innermost_frame();
         let top = self.paths().pop();
@@ -388,7 +389,7 @@ impl ProgramStacks {
         }
     }
 
-    /// Replaces the entry on top with a path in the same procedure.
+    /// Replaces the entry on top with a path of the same procedure.
     fn replace_top(&mut self, mut path: PathEntry) {
         let extends_calls = self.extends_calls;
         let stack = &mut self.stacks[self.current];

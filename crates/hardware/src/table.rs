@@ -80,7 +80,7 @@ impl TableParameters {
 struct TableEntry {
     path: PathDescriptor,
     count: u32,
-    /// Time of the last use, on the table's clock.
+    /// Value of the table's clock when the entry was last used.
     used: u64,
     is_valid: bool,
 }

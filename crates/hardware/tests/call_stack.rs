@@ -23,7 +23,7 @@ impl Random {
 }
 
 /// The start address of a path, and the outcomes of its branches.
-type Path = (u64, Vec<bool>);
+type OraclePath = (u64, Vec<bool>);
 
 #[derive(Clone, Debug)]
 struct Frame {
@@ -31,7 +31,7 @@ struct Frame {
     call: Option<(u64, u64)>,
     pointer: u64,
     /// The path that starts in this frame; `None` if a caller's path is extended into the frame, or if the path stack lost the path.
-    path: Option<Path>,
+    path: Option<OraclePath>,
     is_extended: bool,
     /// Whether the path stack lost this frame's entry and created a new one later. The location of the return address is then unknown.
     is_recreated: bool,
@@ -41,7 +41,7 @@ struct Frame {
 struct Stack {
     top: u64,
     frames: Vec<Frame>,
-    /// The frame that left this stack resumes when it returns to this return address: its location and its value.
+    /// If the stack is suspended, the location and value of the return address with which it resumes.
     resumes: Option<(u64, u64)>,
 }
 
@@ -49,14 +49,14 @@ struct Machine {
     random: Random,
     stacks: Vec<Stack>,
     current: usize,
-    /// Where a handler's return address is if the handler runs on the signal stack.
+    /// Where the return address of a handler is if the handler runs on the signal stack.
     signal_stack: u64,
     interrupted: Option<(usize, Stack)>,
     max_extensions: usize,
     capacity: usize,
     address: u64,
     events: Vec<StreamEvent>,
-    ended_paths: Vec<Path>,
+    ended_paths: Vec<OraclePath>,
     has_landed: bool,
 }
 
@@ -92,7 +92,7 @@ impl Machine {
         at
     }
 
-    fn current_path(&mut self) -> &mut Path {
+    fn current_path(&mut self) -> &mut OraclePath {
         let top = self.frames().len() - 1;
         let owner = self.find_owner(top);
         self.frames()[owner].path.as_mut().expect("the frame that executes has a path")
@@ -122,7 +122,7 @@ impl Machine {
         0x1000 + 8 * self.random.below(1 << 16)
     }
 
-    /// Removes the path of the oldest frame if there are more paths than the path stack holds.
+    /// Removes the path of the oldest frame if there are more paths than the path stack can hold.
     fn drop_oldest_paths(&mut self) {
         let capacity = self.capacity;
         let owners: VecDeque<usize> = (0..self.frames().len()).filter(|at| self.frames()[*at].path.is_some()).collect();
@@ -181,7 +181,7 @@ impl Machine {
     }
 
     /// Continues the frame with index `place` at address `landing`, and discards all frames above it.
-    fn land(&mut self, place: usize, landing: u64) {
+    fn continue_at(&mut self, place: usize, landing: u64) {
         self.frames().truncate(place + 1);
         let owner = self.find_owner(place);
         self.frames()[owner].path = Some((landing, Vec::new()));
@@ -192,7 +192,7 @@ impl Machine {
         self.current_path().1.push(true);
         self.end_path(landing);
         self.retire(BranchKind::IndirectJump, landing, true, None);
-        self.land(place, landing);
+        self.continue_at(place, landing);
         self.has_landed = true;
     }
 
@@ -201,7 +201,7 @@ impl Machine {
         let (at, _) = self.frames()[place + 1].call.expect("a called frame");
         self.end_path(landing);
         self.retire(BranchKind::Return, landing, true, Some(at));
-        self.land(place, landing);
+        self.continue_at(place, landing);
         self.has_landed = false;
     }
 
@@ -216,7 +216,7 @@ impl Machine {
         self.has_landed = false;
     }
 
-    /// Switches to a different stack. This is a suspended stack or, sometimes, a new one that may take the place of a suspended stack.
+    /// Switches to a suspended stack or, sometimes, to a new one. A new stack may take the place of a suspended one, which is then lost.
     fn switch_stack(&mut self, is_jump: bool) {
         let others: Vec<usize> = (0..self.stacks.len()).filter(|s| *s != self.current && self.stacks[*s].resumes.is_some()).collect();
         let begins = !is_jump && (others.is_empty() || self.random.one_in(4));
@@ -251,7 +251,7 @@ impl Machine {
         if is_jump {
             self.retire(BranchKind::IndirectJump, return_address, true, None);
             let place = self.frames().len() - 1;
-            self.land(place, return_address);
+            self.continue_at(place, return_address);
             self.has_landed = true;
         } else {
             self.retire(BranchKind::Return, return_address, true, Some(at));
@@ -312,7 +312,7 @@ impl Machine {
             }
             let depth = self.frames().len() as u64;
             let place = self.random.below(depth) as usize;
-            self.land(place, landing);
+            self.continue_at(place, landing);
             self.has_landed = true;
             return;
         }
@@ -353,7 +353,7 @@ impl Machine {
         self.end_path(next);
     }
 
-    fn step(&mut self, has_stacks: bool, has_signals: bool) {
+    fn execute_step(&mut self, has_stacks: bool, has_signals: bool) {
         let depth = self.frames().len();
         match self.random.below(24) {
             0..=5 if depth < 60 => self.call(),
@@ -377,7 +377,7 @@ impl Machine {
 }
 
 /// Formats the event at index `number` and up to 25 events before it.
-fn context(events: &[StreamEvent], number: usize) -> String {
+fn format_context(events: &[StreamEvent], number: usize) -> String {
     let line = |event: &StreamEvent| match event {
         StreamEvent::Branch(b) => format!("{:x} {} -> {:x} {:x?}\n", b.address.0, b.kind.name(), b.next().0, b.stack.map(|s| s.0)),
         other => format!("{other:x?}\n"),
@@ -389,7 +389,7 @@ fn check_against_oracle(preset: Preset, max_extensions: u16, capacity: usize, ha
     for seed in 1..400 {
         let mut machine = Machine::new(seed, max_extensions.into(), capacity);
         for _ in 0..400 {
-            machine.step(has_stacks, has_signals);
+            machine.execute_step(has_stacks, has_signals);
         }
         let parameters = DetectorParameters {
             stack_entries: capacity,
@@ -398,12 +398,18 @@ fn check_against_oracle(preset: Preset, max_extensions: u16, capacity: usize, ha
             ..DetectorParameters::published(OperationMapping::preset(preset, max_extensions))
         };
         let mut detector = Detector::new(parameters).unwrap();
-        let mut found: Vec<Path> = Vec::new();
+        let mut found: Vec<OraclePath> = Vec::new();
         for (number, event) in machine.events.iter().enumerate() {
             let mut emit = |path: &CompletedPath| found.push((path.path.start.0, path.path.outcomes().collect()));
             detector.process_event(event, &EventCounts::default(), &mut emit);
             let all = &machine.ended_paths[..found.len().min(machine.ended_paths.len())];
-            assert!(found == all, "seed {seed}: {:x?} instead of {:x?}\n{}", found.last(), all.last(), context(&machine.events, number));
+            assert!(
+                found == all,
+                "seed {seed}: {:x?} instead of {:x?}\n{}",
+                found.last(),
+                all.last(),
+                format_context(&machine.events, number)
+            );
         }
         assert_eq!(found.len(), machine.ended_paths.len(), "seed {seed}");
         assert_eq!(detector.counts().guessed_repairs, 0);

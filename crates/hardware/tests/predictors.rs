@@ -23,13 +23,13 @@ impl Random {
     }
 }
 
-fn plain(address: u64, sources: [u8; 4], destination: u8) -> (Instruction, Option<RetiredBranch>) {
+fn plain_instruction(address: u64, sources: [u8; 4], destination: u8) -> (Instruction, Option<RetiredBranch>) {
     (Instruction { address: Address(address), sources, destinations: [destination, 0], ..Instruction::default() }, None)
 }
 
-/// Independent arithmetic: every instruction reads register 40, which is never written.
+/// Returns independent additions. Each reads register 40, which is never written.
 fn independent_additions(address: u64, number: u64) -> impl Iterator<Item = (Instruction, Option<RetiredBranch>)> {
-    (0..number).map(move |k| plain(address + 4 * k, [40, 0, 0, 0], 1 + (k % 3) as u8))
+    (0..number).map(move |k| plain_instruction(address + 4 * k, [40, 0, 0, 0], 1 + (k % 3) as u8))
 }
 
 fn conditional(address: u64, target: u64, is_taken: bool) -> (Instruction, Option<RetiredBranch>) {
@@ -45,7 +45,7 @@ fn conditional(address: u64, target: u64, is_taken: bool) -> (Instruction, Optio
     (Instruction { address: Address(address), sources: [25, 0, 0, 0], ..Instruction::default() }, Some(branch))
 }
 
-/// A loop that contains `padding` instructions and one branch. `is_taken_in` returns the branch's outcome in each iteration.
+/// Returns a loop that contains `padding` instructions and one branch. `is_taken_in` says whether the branch is taken in an iteration.
 fn branch_in_loop(padding: u64, mut is_taken_in: impl FnMut(u64) -> bool) -> Program {
     let mut program = Program::new();
     let branch = CODE_START + 4 * padding;
@@ -53,8 +53,8 @@ fn branch_in_loop(padding: u64, mut is_taken_in: impl FnMut(u64) -> bool) -> Pro
         let is_taken = is_taken_in(iteration);
         program.extend(independent_additions(CODE_START, padding));
         program.push(conditional(branch, branch + 8, is_taken));
-        program.extend((!is_taken).then(|| plain(branch + 4, [40, 0, 0, 0], 4)));
-        program.push(plain(branch + 8, [40, 0, 0, 0], 5));
+        program.extend((!is_taken).then(|| plain_instruction(branch + 4, [40, 0, 0, 0], 4)));
+        program.push(plain_instruction(branch + 8, [40, 0, 0, 0], 5));
         program.push(conditional(branch + 12, CODE_START, iteration + 1 < ITERATIONS));
     }
     program
@@ -144,12 +144,12 @@ fn short_inner_loop_is_learnt_and_long_one_is_missed_once_per_round() {
 
 /// An independent implementation of the combined predictor, from McFarling's description. Its tables are maps, and training is immediate.
 #[derive(Default)]
-struct Combined {
+struct IndependentPredictor {
     counters: HashMap<(u8, u64), i8>,
     history: VecDeque<bool>,
 }
 
-impl Combined {
+impl IndependentPredictor {
     fn predicts_taken(&self, key: (u8, u64)) -> bool {
         self.counters.get(&key).copied().unwrap_or(2) > 1
     }
@@ -182,7 +182,7 @@ fn mispredictions_match_an_independent_predictor() {
     let mut random = Random(77);
     let bias: Vec<u64> = (0..16).map(|_| random.below(100)).collect();
     let mut program = Program::new();
-    let mut independent = Combined::default();
+    let mut independent = IndependentPredictor::default();
     let mut expected = 0;
     let mut conditions = VecDeque::from([false; 4]);
     for round in 0..4_000u64 {
@@ -192,7 +192,7 @@ fn mispredictions_match_an_independent_predictor() {
         let is_taken = if at.is_multiple_of(3) { conditions[1] ^ conditions[3] } else { random.below(100) < bias[at as usize] };
         conditions.push_front(is_taken);
         conditions.pop_back();
-        program.extend((0..200).map(|k| plain(address + k % 8 * 4, [1, 0, 0, 0], 1)));
+        program.extend((0..200).map(|k| plain_instruction(address + k % 8 * 4, [1, 0, 0, 0], 1)));
         let mut branch = conditional(address + 32, address + 48, is_taken);
         branch.0.sources = [0; 4];
         program.push(branch);
@@ -203,7 +203,7 @@ fn mispredictions_match_an_independent_predictor() {
     }
 }
 
-/// A loop of loads, stores and arithmetic of all classes, on random registers.
+/// Returns a loop of loads, stores and arithmetic of all classes, on random registers.
 fn random_mix(random: &mut Random) -> Program {
     const CLASSES: [InstructionClass; 4] =
         [InstructionClass::Integer, InstructionClass::Multiply, InstructionClass::Float, InstructionClass::FloatMultiply];
@@ -211,7 +211,7 @@ fn random_mix(random: &mut Random) -> Program {
     for iteration in 0..10_000 {
         for k in 0..12 {
             let sources = [random.below(20) as u8, random.below(20) as u8, 0, 0];
-            let (mut instruction, _) = plain(CODE_START + 4 * k, sources, 1 + random.below(19) as u8);
+            let (mut instruction, _) = plain_instruction(CODE_START + 4 * k, sources, 1 + random.below(19) as u8);
             instruction.class = CLASSES[random.below(4) as usize];
             let data = Some(Address(0x1000_0000 + random.below(1 << 16) * 8));
             match random.below(20) {
@@ -226,27 +226,28 @@ fn random_mix(random: &mut Random) -> Program {
     program
 }
 
-/// Straight-line code of the given size, executed four times.
+/// Returns straight-line code of the given size in bytes, executed four times.
 fn straight_code(bytes: u64) -> Program {
     let pass = || independent_additions(CODE_START, bytes / 4).chain([conditional(CODE_START + bytes, CODE_START, true)]);
     (0..4).flat_map(|_| pass()).collect()
 }
 
-fn load(address: u64, data: u64, source: u8, destination: u8) -> (Instruction, Option<RetiredBranch>) {
-    let (instruction, _) = plain(address, [source, 0, 0, 0], destination);
+fn load_instruction(address: u64, data: u64, source: u8, destination: u8) -> (Instruction, Option<RetiredBranch>) {
+    let (instruction, _) = plain_instruction(address, [source, 0, 0, 0], destination);
     (Instruction { load: Some(Address(data)), ..instruction }, None)
 }
 
-/// A chain of dependent loads that cycles through the given number of cache blocks.
+/// Returns a chain of dependent loads that cycles through the given number of cache blocks.
 fn pointer_chase(blocks: u64) -> Program {
-    let step = |k: u64| [load(CODE_START, 0x1000_0000 + k * 7919 % blocks * 64, 1, 1), conditional(CODE_START + 4, CODE_START, true)];
+    let step =
+        |k: u64| [load_instruction(CODE_START, 0x1000_0000 + k * 7919 % blocks * 64, 1, 1), conditional(CODE_START + 4, CODE_START, true)];
     (0..20_000).flat_map(step).collect()
 }
 
 /// Returns programs whose execution time is each dominated by one part of the processor.
-fn programs() -> Vec<(&'static str, Program)> {
+fn stressing_programs() -> Vec<(&'static str, Program)> {
     let mut random = Random(5);
-    let looped = |k: u64, source: u8, destination: u8| plain(CODE_START + k % 16 * 4, [source, 0, 0, 0], destination);
+    let looped = |k: u64, source: u8, destination: u8| plain_instruction(CODE_START + k % 16 * 4, [source, 0, 0, 0], destination);
     vec![
         ("straight code of 16 KB", straight_code(16 << 10)),
         ("straight code of 256 KB", straight_code(256 << 10)),
@@ -256,14 +257,14 @@ fn programs() -> Vec<(&'static str, Program)> {
         ("chain of loads in 4 MB", pointer_chase(65_536)),
         ("dependent additions", (0..40_000).map(|k| looped(k, 1, 1)).collect()),
         ("independent additions", (0..40_000).map(|k| looped(k, 40, 1 + (k % 3) as u8)).collect()),
-        ("independent loads", (0..40_000).map(|k| load(CODE_START + k % 16 * 4, 0x1000_0000 + k % 8 * 8, 40, 1)).collect()),
+        ("independent loads", (0..40_000).map(|k| load_instruction(CODE_START + k % 16 * 4, 0x1000_0000 + k % 8 * 8, 40, 1)).collect()),
         ("random branch", branch_in_loop(6, |_| random.below(2) == 0)),
         ("period 3", branch_in_loop(2, |i| i % 3 == 0)),
         ("mixed", random_mix(&mut random)),
     ]
 }
 
-fn configurations() -> Vec<(&'static str, ProcessorParameters)> {
+fn processor_configurations() -> Vec<(&'static str, ProcessorParameters)> {
     let published = ProcessorParameters::default();
     let mut narrow = ProcessorParameters { width: 2, reorder_buffer: 32, fetch_queue: 4, load_store_queue: 8, ..published };
     narrow.memory_ports = 1;
@@ -277,8 +278,8 @@ fn configurations() -> Vec<(&'static str, ProcessorParameters)> {
 #[test]
 fn models_agree_within_three_percent_on_every_program_and_processor() {
     let mut differing = Vec::new();
-    for (program_name, program) in programs() {
-        for (processor, parameters) in configurations() {
+    for (program_name, program) in stressing_programs() {
+        for (processor, parameters) in processor_configurations() {
             let (one, other) = (run_fast(parameters, &program), run_reference(parameters, &program));
             let difference = 100.0 * (one.cycles as f64 / other.cycles as f64 - 1.0);
             if difference.abs() >= 3.0 {

@@ -2,8 +2,8 @@
 //!
 //! Random programs consist of one procedure with consecutive blocks. A block ends with a conditional branch, a jump, an indirect jump, a
 //! return, or nothing. An interpreter passes the branches to the detector. The oracle sees only the sequence of blocks. It removes the
-//! edges that the detector cuts (those of backward branches, taken or not, and of indirect jumps), and then numbers paths as Ball and
-//! Larus do (MICRO 1996). Each removed edge is a separate exit. Paths must correspond one to one, with equal counts.
+//! edges at which the detector's paths end (those of backward branches, taken or not, and of indirect jumps), and then numbers paths as
+//! Ball and Larus do (MICRO 1996). Each removed edge is a separate exit. Paths must correspond one to one, with equal counts.
 
 use std::collections::BTreeMap;
 use trodden_hardware::{
@@ -60,7 +60,8 @@ fn random_program(random: &mut Random) -> Vec<BlockEnd> {
     ends
 }
 
-/// Executes a program. Returns for each step the block, whether its outgoing edge is cut, and the branch.
+/// Executes a program. Returns, for each step, the block, whether the path ends with that block, and the branch that the block retires, if
+/// any.
 fn execute(ends: &[BlockEnd], random: &mut Random) -> Vec<(usize, bool, Option<RetiredBranch>)> {
     let mut steps = Vec::new();
     let mut at = 0;
@@ -96,7 +97,7 @@ fn execute(ends: &[BlockEnd], random: &mut Random) -> Vec<(usize, bool, Option<R
     steps
 }
 
-/// Returns, for each block, the number of paths that start there, and the increment of each edge that is not cut.
+/// Returns, for each block, the number of paths that start there, and the Ball-Larus increment of each edge at which paths do not end.
 fn number_paths(ends: &[BlockEnd]) -> Vec<(u64, BTreeMap<usize, u64>)> {
     let mut numbers: Vec<(u64, BTreeMap<usize, u64>)> = vec![(1, BTreeMap::new()); ends.len()];
     for at in (0..ends.len()).rev() {
@@ -107,7 +108,7 @@ fn number_paths(ends: &[BlockEnd]) -> Vec<(u64, BTreeMap<usize, u64>)> {
             _ => vec![],
         };
         if matches!(&ends[at], BlockEnd::Conditional(target) if *target <= at) {
-            // There are two exits: not taken and taken.
+            // Both outcomes of the branch end the path, so two paths start here.
             numbers[at].0 = 2;
             continue;
         }
@@ -122,7 +123,7 @@ fn number_paths(ends: &[BlockEnd]) -> Vec<(u64, BTreeMap<usize, u64>)> {
     numbers
 }
 
-/// Counts complete paths by first block and number.
+/// Counts the complete paths, identified by their first block and their Ball-Larus number.
 fn count_by_software(ends: &[BlockEnd], steps: &[(usize, bool, Option<RetiredBranch>)]) -> BTreeMap<(usize, u64), u64> {
     let numbers = number_paths(ends);
     let mut counts = BTreeMap::new();
@@ -175,7 +176,7 @@ fn paths_correspond_one_to_one() {
         let expected = count_by_software(&ends, &steps);
         let found = count_by_detector(&steps, OperationMapping::preset(Preset::BallLarus, 1));
         assert_eq!(found.len(), expected.len(), "program {number}: {ends:?}");
-        // The number of paths is equal, so it suffices that each descriptor leads to a number with the same count.
+        // Both sides have found the same number of paths, so it suffices that each descriptor's Ball-Larus number has the same count.
         let numbers = number_paths(&ends);
         for (path, count) in &found {
             let start = ((path.start.0 - 0x1000) / BLOCK_SIZE) as usize;

@@ -4,8 +4,8 @@ use crate::llvm::{Builder, Value};
 use crate::unoptimised;
 
 const ADD: &str = "addq $1, $0";
-/// The word, and an immediate or register operand. FPU status and direction flag are not clobbered, because they do not change: naming them
-/// would account for most of the compile time of this code.
+/// Constraints of [`ADD`]: a word in memory, and an immediate or register operand. The FPU status and the direction flag are not listed as
+/// clobbered, because the instruction does not change them and parsing them would take most of the time it takes to build this code.
 const ADD_OPERANDS: &str = "*m,re,~{memory},~{flags}";
 
 const ADD_WIDE: &str = "addq $2, $0\n\tadcq $3, $1";
@@ -21,9 +21,9 @@ pub fn add_to_word(builder: &Builder, address: Value, by: Value, atomic: bool) {
     emit_add(builder, address, by, atomic);
 }
 
-/// Emits an addition like [`add_to_word`], but never by a call, which could be mistaken for a call of the program, or whose events would be
-/// charged to paths.
-pub fn add_inline(builder: &Builder, address: Value, by: Value, atomic: bool) {
+/// Emits the same addition as [`add_to_word`], but never as a call of a helper function: such a call could be mistaken for a call of the
+/// program, or its events could be charged to the program's paths.
+pub fn add_to_word_inline(builder: &Builder, address: Value, by: Value, atomic: bool) {
     if !atomic && unoptimised::is_unoptimised(function_of(builder)) {
         builder.assembly_on_memory(ADD, ADD_OPERANDS, &[address], &[by]);
         return;

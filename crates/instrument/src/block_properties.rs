@@ -5,7 +5,7 @@
 //! An unsupported instruction is described conservatively: as a value that equals no other, or as a write to arbitrary memory.
 
 use crate::debug::Positions;
-use crate::describe::{FunctionCfg, is_placeholder};
+use crate::describe::{FunctionCfg, emits_no_code};
 use crate::llvm::{Block, CodeAttribute, Module, Type, Value};
 use crate::no_return::NoReturnAnalysis;
 use crate::shape::prepare;
@@ -21,7 +21,7 @@ pub fn collect(module: Module, chosen: &[Value], no_return: &NoReturnAnalysis, m
     let mut names = PropertyNames { module, numbers: IndexMap::new(), types: IndexMap::new(), classes: MemoryClasses::default() };
     let mut functions = Vec::new();
     for &function in chosen {
-        positions.of_function(function);
+        positions.position_of_function(function);
         let prepared = prepare(module, function);
         let cfg = FunctionCfg::new(function, &prepared, no_return, &mut positions);
         functions.push(PropertyCollector::describe(function, &cfg, &mut names, &mut positions));
@@ -47,96 +47,96 @@ impl PropertyCollector<'_> {
         let mut collector = PropertyCollector { values: Vec::new(), numbers: IndexMap::new(), names };
         let node: IndexMap<Block, Node> = cfg.nodes.iter().enumerate().filter_map(|(i, b)| Some(((*b)?, Node(i as u32)))).collect();
         let blocks = cfg.nodes.iter().map(|block| match block {
-            Some(block) => collector.block(*block, &node, positions),
+            Some(block) => collector.describe_block(*block, &node, positions),
             None => InstructionProperties::default(),
         });
         let blocks = blocks.collect();
         FunctionProperties { name: function.name(), values: collector.values, blocks }
     }
 
-    fn block(&mut self, block: Block, node: &IndexMap<Block, Node>, positions: &mut Positions) -> InstructionProperties {
+    fn describe_block(&mut self, block: Block, node: &IndexMap<Block, Node>, positions: &mut Positions) -> InstructionProperties {
         let mut phis = Vec::new();
         for phi in block.phis() {
-            let incoming: Vec<(Node, ValueId)> = phi.incoming().into_iter().map(|(v, b)| (node[&b], self.value(v))).collect();
-            phis.push(Phi { result: self.value(phi), incoming });
+            let incoming: Vec<(Node, ValueId)> = phi.incoming().into_iter().map(|(v, b)| (node[&b], self.value_id(v))).collect();
+            phis.push(Phi { result: self.value_id(phi), incoming });
         }
         let rest = block.instructions().filter(|i| !i.is(LLVMOpcode::LLVMPHI));
-        let steps = rest.filter_map(|i| Some(BlockStep { what: self.action(i)?, position: positions.of(i) }));
+        let steps = rest.filter_map(|i| Some(BlockStep { what: self.describe_action(i)?, position: positions.position_of(i) }));
         InstructionProperties { phis, steps: steps.collect() }
     }
 
     /// Returns an instruction's effect, or `None` if the instruction only produces a value about which nothing is known.
-    fn action(&mut self, instruction: Value) -> Option<BlockAction> {
+    fn describe_action(&mut self, instruction: Value) -> Option<BlockAction> {
         use LLVMOpcode::*;
         match instruction.opcode() {
             LLVMLoad | LLVMStore if !is_simple(instruction) => Some(BlockAction::Clobber),
-            LLVMLoad => Some(self.load(instruction)),
-            LLVMStore => Some(self.store(instruction)),
+            LLVMLoad => Some(self.describe_load(instruction)),
+            LLVMStore => Some(self.describe_store(instruction)),
             LLVMFence | LLVMAtomicCmpXchg | LLVMAtomicRMW | LLVMVAArg => Some(BlockAction::Clobber),
-            LLVMCall | LLVMInvoke | LLVMCallBr => self.call(instruction),
-            LLVMGetElementPtr => Some(self.address(instruction)),
+            LLVMCall | LLVMInvoke | LLVMCallBr => self.describe_call(instruction),
+            LLVMGetElementPtr => Some(self.describe_address(instruction)),
             _ => {
-                let operation = self.names.pure(instruction)?;
-                Some(BlockAction::Compute { result: self.value(instruction), operation, operands: self.operands(instruction) })
+                let operation = self.names.pure_operation(instruction)?;
+                Some(BlockAction::Compute { result: self.value_id(instruction), operation, operands: self.operand_ids(instruction) })
             }
         }
     }
 
-    fn operands(&mut self, instruction: Value) -> Vec<ValueId> {
-        instruction.operands().map(|operand| self.value(operand)).collect()
+    fn operand_ids(&mut self, instruction: Value) -> Vec<ValueId> {
+        instruction.operands().map(|operand| self.value_id(operand)).collect()
     }
 
-    fn load(&mut self, load: Value) -> BlockAction {
+    fn describe_load(&mut self, load: Value) -> BlockAction {
         let address = load.operand(0);
         let root = linked_object(address).map_or(address, |(object, _)| object);
         let constant = root.is_global_variable() && root.is_global_constant();
         let constant = constant || load.metadata("invariant.load").is_some();
-        let operation = self.names.loaded(load.kind());
-        BlockAction::Load { result: self.value(load), operation, access: self.access(load, address, load.kind()), constant }
+        let operation = self.names.load_operation(load.kind());
+        BlockAction::Load { result: self.value_id(load), operation, access: self.describe_access(load, address, load.kind()), constant }
     }
 
-    fn store(&mut self, store: Value) -> BlockAction {
+    fn describe_store(&mut self, store: Value) -> BlockAction {
         let [value, address] = [0, 1].map(|i| store.operand(i));
-        let operation = self.names.loaded(value.kind());
-        BlockAction::Store { value: self.value(value), operation, access: self.access(store, address, value.kind()) }
+        let operation = self.names.load_operation(value.kind());
+        BlockAction::Store { value: self.value_id(value), operation, access: self.describe_access(store, address, value.kind()) }
     }
 
-    fn access(&mut self, instruction: Value, address: Value, kind: Type) -> AccessedMemory {
-        let class = instruction.metadata("tbaa").and_then(|tag| self.names.classes.of(tag));
-        AccessedMemory { address: self.value(address), size: kind.store_size(self.names.module), class }
+    fn describe_access(&mut self, instruction: Value, address: Value, kind: Type) -> AccessedMemory {
+        let class = instruction.metadata("tbaa").and_then(|tag| self.names.classes.class_of_tag(tag));
+        AccessedMemory { address: self.value_id(address), size: kind.store_size(self.names.module), class }
     }
 
-    fn call(&mut self, call: Value) -> Option<BlockAction> {
-        if call.is(LLVMOpcode::LLVMCall) && is_placeholder(call) {
+    fn describe_call(&mut self, call: Value) -> Option<BlockAction> {
+        if call.is(LLVMOpcode::LLVMCall) && emits_no_code(call) {
             return None;
         }
-        let effects = effects(call);
-        if effects & WRITES != 0 {
+        let effects = memory_effects(call);
+        if effects & WRITE_EFFECT_BITS != 0 {
             return Some(BlockAction::Clobber);
         }
         let comes_back = call.call_has_attribute("willreturn") && call.call_has_attribute("nounwind");
         if effects != 0 || !comes_back || !call.callee().is_function() || !call.is(LLVMOpcode::LLVMCall) {
             return None;
         }
-        let operation = self.names.operation(format!("call {}", call.callee().name()));
-        Some(BlockAction::Compute { result: self.value(call), operation, operands: self.operands(call) })
+        let operation = self.names.operation_id(format!("call {}", call.callee().name()));
+        Some(BlockAction::Compute { result: self.value_id(call), operation, operands: self.operand_ids(call) })
     }
 
-    fn address(&mut self, address: Value) -> BlockAction {
+    fn describe_address(&mut self, address: Value) -> BlockAction {
         let base = address.operand(0);
-        if let Some(bytes) = byte_distance(address) {
-            return BlockAction::Offset { result: self.value(address), base: self.value(base), bytes };
+        if let Some(bytes) = constant_byte_offset(address) {
+            return BlockAction::Offset { result: self.value_id(address), base: self.value_id(base), bytes };
         }
-        let name = format!("getelementptr {}", self.names.kind(address.element_type()));
-        let operation = self.names.operation(name);
-        BlockAction::Compute { result: self.value(address), operation, operands: self.operands(address) }
+        let name = format!("getelementptr {}", self.names.type_name(address.element_type()));
+        let operation = self.names.operation_id(name);
+        BlockAction::Compute { result: self.value_id(address), operation, operands: self.operand_ids(address) }
     }
 
-    fn value(&mut self, value: Value) -> ValueId {
+    fn value_id(&mut self, value: Value) -> ValueId {
         if let Some(&known) = self.numbers.get(&value) {
             return known;
         }
-        let object = linked_object(value).map(|(object, bytes)| (self.value(object), bytes));
+        let object = linked_object(value).map(|(object, bytes)| (self.value_id(object), bytes));
         let number = ValueId(self.values.len() as u32);
         self.values.push(ValueProperties { kind: kind_of(value), object });
         self.numbers.insert(value, number);
@@ -175,32 +175,32 @@ fn linked_object(value: Value) -> Option<(Value, Option<i64>)> {
         if opcode != LLVMOpcode::LLVMGetElementPtr {
             return None;
         }
-        bytes = bytes.zip(byte_distance(at)).map(|(a, b): (i64, i64)| a.wrapping_add(b));
+        bytes = bytes.zip(constant_byte_offset(at)).map(|(a, b): (i64, i64)| a.wrapping_add(b));
         at = at.operand(0);
     }
     (at != value && at.is_global_variable()).then_some((at, bytes))
 }
 
 /// Returns the offset of an address computation if it is constant and in bytes.
-fn byte_distance(address: Value) -> Option<i64> {
+fn constant_byte_offset(address: Value) -> Option<i64> {
     if address.element_type().width() != Some(8) || address.operand_count() != 2 {
         return None;
     }
     address.operand(1).as_integer()
 }
 
-/// The bits of [`effects`] that represent writes. LLVM has two bits per kind of memory, of which the lower represents reads.
-const WRITES: u64 = 0xaaaa_aaaa_aaaa_aaaa;
-/// The bits of [`effects`] for memory that the module's code cannot access.
-const INACCESSIBLE: u64 = 0b11 << 2;
+/// The bits of [`memory_effects`] that represent writes. LLVM has two bits per kind of memory, of which the lower represents reads.
+const WRITE_EFFECT_BITS: u64 = 0xaaaa_aaaa_aaaa_aaaa;
+/// The bits of [`memory_effects`] for memory that the module's code cannot access.
+const INACCESSIBLE_MEMORY_BITS: u64 = 0b11 << 2;
 
 /// Returns the effects of a call on memory that this module can access, as bits of LLVM's attribute `memory`.
-fn effects(call: Value) -> u64 {
+fn memory_effects(call: Value) -> u64 {
     let (kind, callee) = ("memory", call.callee());
     let here = call.call_attribute_at(LLVMAttributeFunctionIndex, kind);
     let there = callee.is_function().then(|| callee.attribute_at(LLVMAttributeFunctionIndex, kind)).flatten();
     let bits = |attribute: Option<CodeAttribute>| attribute.and_then(CodeAttribute::number).unwrap_or(u64::MAX);
-    bits(here) & bits(there) & !INACCESSIBLE
+    bits(here) & bits(there) & !INACCESSIBLE_MEMORY_BITS
 }
 
 /// Numbers of operations and memory classes, and names of types, shared by the functions of a unit.
@@ -212,22 +212,22 @@ struct PropertyNames {
 }
 
 impl PropertyNames {
-    fn operation(&mut self, name: String) -> OperationId {
+    fn operation_id(&mut self, name: String) -> OperationId {
         let next = OperationId(self.numbers.len() as u32);
         *self.numbers.entry(name).or_insert(next)
     }
 
-    fn kind(&mut self, kind: Type) -> &str {
+    fn type_name(&mut self, kind: Type) -> &str {
         self.types.entry(kind).or_insert_with(|| kind.printed())
     }
 
-    fn loaded(&mut self, kind: Type) -> OperationId {
-        let name = format!("load {}", self.kind(kind));
-        self.operation(name)
+    fn load_operation(&mut self, kind: Type) -> OperationId {
+        let name = format!("load {}", self.type_name(kind));
+        self.operation_id(name)
     }
 
     /// Returns the operation of an instruction whose result depends on its operands only; `None` for others.
-    fn pure(&mut self, instruction: Value) -> Option<OperationId> {
+    fn pure_operation(&mut self, instruction: Value) -> Option<OperationId> {
         use LLVMOpcode::*;
         let word = match instruction.opcode() {
             LLVMICmp => format!("icmp {}", predicate(&format!("{:?}", instruction.integer_predicate()?))),
@@ -241,8 +241,8 @@ impl PropertyNames {
             }
             _ => return None,
         };
-        let name = format!("{word} {}", self.kind(instruction.kind()));
-        Some(self.operation(name))
+        let name = format!("{word} {}", self.type_name(instruction.kind()));
+        Some(self.operation_id(name))
     }
 }
 
@@ -260,14 +260,15 @@ struct MemoryClasses {
 }
 
 impl MemoryClasses {
-    /// Returns the class of an access tag (base type, accessed type, offset).
-    fn of(&mut self, tag: Value) -> Option<ClassId> {
+    /// Returns the memory class of the type in a `!tbaa` access tag. The tag's operands are the base type, the accessed type and the
+    /// offset; the class is that of the accessed type.
+    fn class_of_tag(&mut self, tag: Value) -> Option<ClassId> {
         let accessed = tag.metadata_operands().get(1).copied().flatten()?;
-        self.class(accessed)
+        self.class_of_type(accessed)
     }
 
     /// Returns the class of a scalar type; `None` for other types.
-    fn class(&mut self, node: Value) -> Option<ClassId> {
+    fn class_of_type(&mut self, node: Value) -> Option<ClassId> {
         if let Some(&known) = self.numbers.get(&node) {
             return Some(known);
         }
@@ -275,7 +276,7 @@ impl MemoryClasses {
         operands.first().copied().flatten()?.metadata_text()?;
         let parent = match operands.get(1..) {
             Some([]) => None,
-            Some([Some(parent), ..]) if operands.len() <= 3 => Some(self.class(*parent)?),
+            Some([Some(parent), ..]) if operands.len() <= 3 => Some(self.class_of_type(*parent)?),
             _ => return None,
         };
         let number = ClassId(self.parents.len() as u32);

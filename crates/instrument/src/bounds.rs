@@ -1,30 +1,31 @@
-//! Raises limits of code generation that would penalise functions with two versions of their code.
+//! Raises two limits of LLVM's code generator, which would slow down functions that contain both an instrumented and a plain version of
+//! their code (the sample tier).
 //!
 //! LLVM bounds the effort it spends on functions with many edges. An interpreter that dispatches by indirect branches reaches these limits
-//! sooner if every instruction has two versions. Limits that the user has set are kept. They are options of the process and affect all
-//! code that it generates afterwards. If a linker generates code in several threads, the modules affected vary from run to run, but only
-//! in speed.
+//! sooner if every instruction has two versions. A limit that the user has set is kept. The limits are options of the process, so they
+//! affect all code that it generates afterwards. If a linker generates code in several threads, it varies from run to run which modules are
+//! affected, but only their speed depends on it.
 
 use crate::flags::{code_generation_flags, set_option};
 use std::ffi::CStr;
 use std::sync::Once;
 
-/// A limit of LLVM's that can be raised to one higher value.
+/// An LLVM option that bounds the effort of an optimisation, and the higher value that [`RaisedLimit::raise`] gives it.
 pub struct RaisedLimit {
     name: &'static str,
     raised: &'static CStr,
     once: Once,
 }
 
-/// The maximum number of predecessors into which an indirect branch is duplicated. The value is that of the sample tier's
-/// `dispatch::MAX_COPIED_LANDINGS`. The limit only matters where values are merged at such branches.
-pub static DUPLICATED_BRANCHES: RaisedLimit =
+/// Maximum number of predecessors into which LLVM duplicates a block that ends with an indirect branch. It is raised to the sample tier's
+/// own limit, `dispatch::MAX_COPIED_LANDINGS`. The limit only matters if values are merged at such branches.
+pub static BRANCH_DUPLICATION_LIMIT: RaisedLimit =
     RaisedLimit { name: "tail-dup-pred-size", raised: c"-tail-dup-pred-size=128", once: Once::new() };
 
-/// The maximum number of attempts to coalesce a value that has more than a hundred definitions with other values, which avoids moves. With
-/// the default, each instruction of an interpreter moves its values before it jumps, which was 8 % of the instructions in one case. The
-/// purpose of the default is to limit compile time, but the higher value did not change it.
-pub static COALESCED_VALUES: RaisedLimit =
+/// Maximum number of attempts to coalesce a value that has more than a hundred definitions with other values, which saves moves. With the
+/// default, each instruction of an interpreter moves its values before it jumps (8 % of all instructions in one program). The default is
+/// meant to limit compile time, but raising it had no measurable effect on that.
+pub static COALESCING_LIMIT: RaisedLimit =
     RaisedLimit { name: "large-interval-freq-threshold", raised: c"-large-interval-freq-threshold=100000000", once: Once::new() };
 
 impl RaisedLimit {

@@ -8,10 +8,10 @@ use crate::llvm::{Block, Module, Value};
 use trodden_flow::Node;
 use trodden_unit::{Alias, BlockCall, Callee};
 
-/// Returns the callees of the module, before anything is inserted.
+/// Returns the functions that the module calls. Must run before probes are inserted, since these call functions too.
 pub fn callees(module: Module) -> Vec<Callee> {
     // Following use lists is faster than scanning all instructions.
-    let functions = module.functions().filter(|function| function.intrinsic() == 0).chain(module.aliases());
+    let functions = module.functions().filter(|function| function.intrinsic_id() == 0).chain(module.aliases());
     let called = functions.map(|callee| (callee, callee.calls().count() as u32)).filter(|(_, sites)| *sites > 0);
     let mut callees: Vec<Callee> = called.map(|(callee, sites)| Callee { name: callee.name(), sites }).collect();
     callees.sort_by(|a, b| a.name.cmp(&b.name));
@@ -24,12 +24,12 @@ pub fn callees(module: Module) -> Vec<Callee> {
     callees
 }
 
-/// Returns the callees of a block, each once.
-pub fn in_block(block: Block, number: Node) -> Vec<BlockCall> {
+/// Returns the calls of a block, with one entry for each distinct callee.
+pub fn callees_of_block(block: Block, number: Node) -> Vec<BlockCall> {
     let mut found = Vec::new();
     for called in block.instructions().filter(|i| i.is_call()).map(Value::callee) {
         let function = resolve_alias(called);
-        if called.is_assembly() || function.is_some_and(|f| f.intrinsic() != 0) {
+        if called.is_assembly() || function.is_some_and(|f| f.intrinsic_id() != 0) {
             continue;
         }
         let call = BlockCall { block: number, callee: function.map(Value::name) };

@@ -10,13 +10,13 @@ use crate::llvm::{Block, Value};
 use llvm_sys::LLVMLinkage;
 
 /// Maximum depth to which nested constants are hashed.
-const DEPTH: u32 = 4;
+const MAX_CONSTANT_DEPTH: u32 = 4;
 
 pub fn digest(blocks: &[Block]) -> u64 {
     let arguments = blocks.first().map(|first| first.function().parameters()).unwrap_or_default();
     let values = arguments.into_iter().chain(blocks.iter().flat_map(|b| b.instructions()));
     let mut code = DigestInput { numbers: values.enumerate().map(|(at, value)| (value, at as u64)).collect(), words: Vec::new() };
-    blocks.iter().flat_map(|b| b.instructions()).for_each(|i| code.instruction(i));
+    blocks.iter().flat_map(|b| b.instructions()).for_each(|i| code.add_instruction(i));
     trodden_unit::code_hash(&code.words)
 }
 
@@ -26,74 +26,74 @@ struct DigestInput {
 }
 
 impl DigestInput {
-    fn word(&mut self, tag: u8, word: u64) {
+    fn add_word(&mut self, tag: u8, word: u64) {
         self.words.push(tag);
         self.words.extend(word.to_le_bytes());
     }
 
-    fn text(&mut self, tag: u8, text: &[u8]) {
-        self.word(tag, text.len() as u64);
+    fn add_text(&mut self, tag: u8, text: &[u8]) {
+        self.add_word(tag, text.len() as u64);
         self.words.extend(text);
     }
 
-    fn instruction(&mut self, instruction: Value) {
-        self.word(b'i', instruction.opcode() as u64);
-        self.kind(instruction);
+    fn add_instruction(&mut self, instruction: Value) {
+        self.add_word(b'i', instruction.opcode() as u64);
+        self.add_type(instruction);
         if let Some(predicate) = instruction.integer_predicate() {
-            self.word(b'p', predicate as u64);
+            self.add_word(b'p', predicate as u64);
         } else if let Some(predicate) = instruction.float_predicate() {
-            self.word(b'p', predicate as u64);
+            self.add_word(b'p', predicate as u64);
         }
         let line = instruction.location().map(|l| i64::from(l.line()));
-        // Functions that do not return, such as assertion failures, take the source location as arguments.
+        // Calls that do not return, such as those of assertion handlers, pass the source location as arguments.
         let names_place = instruction.is_call() && instruction.call_has_attribute("noreturn");
         for operand in instruction.operands() {
             let constant = operand.is_constant() && !operand.is_function();
             let is_place = constant && instruction.is_call() && (names_place || (line.is_some() && operand.as_integer() == line));
-            if is_place { self.word(b'l', 0) } else { self.operand(operand, DEPTH) }
+            if is_place { self.add_word(b'l', 0) } else { self.add_operand(operand, MAX_CONSTANT_DEPTH) }
         }
     }
 
-    /// Adds the type as far as it determines the operation: its kind, and the width of integers.
-    fn kind(&mut self, value: Value) {
+    /// Adds the properties of the value's type that determine the operation: the kind of type, and the width of integers.
+    fn add_type(&mut self, value: Value) {
         let width = value.integer_width().unwrap_or(0);
-        self.word(b't', type_kind(value.kind()) as u64 | u64::from(width) << 8);
+        self.add_word(b't', type_kind(value.kind()) as u64 | u64::from(width) << 8);
     }
 
-    fn operand(&mut self, value: Value, depth: u32) {
+    fn add_operand(&mut self, value: Value, depth: u32) {
         if let Some(number) = self.numbers.get(&value).copied() {
-            self.word(b'v', number);
+            self.add_word(b'v', number);
         } else if let Some(number) = value.as_integer() {
-            self.kind(value);
-            self.word(b'n', number as u64);
+            self.add_type(value);
+            self.add_word(b'n', number as u64);
         } else if value.is_global() {
-            self.global(value);
+            self.add_global(value);
         } else if value.has_only_numbers() {
-            self.printed(value);
+            self.add_printed(value);
         } else if value.is_constant() {
-            self.word(b'c', u64::from(value.operand_count()) | (value.value_kind() as u64) << 32);
+            self.add_word(b'c', u64::from(value.operand_count()) | (value.value_kind() as u64) << 32);
             if depth > 0 {
-                value.operands().for_each(|operand| self.operand(operand, depth - 1));
+                value.operands().for_each(|operand| self.add_operand(operand, depth - 1));
             }
         } else {
-            // Blocks are already part of the graph's shape.
-            self.word(b'o', value.value_kind() as u64);
+            // These operands are mostly successor blocks, which the shape of the graph already determines.
+            self.add_word(b'o', value.value_kind() as u64);
         }
     }
 
-    /// Adds a global by name. The compiler makes up the names of private globals, so these are added by content if it consists of numbers,
-    /// and otherwise without distinction.
-    fn global(&mut self, global: Value) {
+    /// Adds a global by its name. The compiler makes up the names of private globals, so a private global is added by its contents if these
+    /// are numbers. All other private globals are treated alike.
+    fn add_global(&mut self, global: Value) {
         if !matches!(global.linkage(), LLVMLinkage::LLVMPrivateLinkage | LLVMLinkage::LLVMLinkerPrivateLinkage) {
-            return self.text(b'g', global.name().as_bytes());
+            return self.add_text(b'g', global.name().as_bytes());
         }
         match global.is_global_variable().then(|| global.initializer()).flatten() {
-            Some(content) if content.has_only_numbers() => self.printed(content),
-            _ => self.word(b'h', 0),
+            Some(content) if content.has_only_numbers() => self.add_printed(content),
+            _ => self.add_word(b'h', 0),
         }
     }
 
-    fn printed(&mut self, value: Value) {
-        self.text(b's', value.printed().as_bytes());
+    fn add_printed(&mut self, value: Value) {
+        self.add_text(b's', value.printed().as_bytes());
     }
 }

@@ -1,12 +1,12 @@
-//! The code of one count: incrementing a word of an array or a cell of a table, for one thread or several.
+//! Emits the code that counts one execution of a path: it increments a word of an array or a cell of a hash table.
 //!
 //! A plain increment is emitted in place ([`Counters::add`]). Counts that need new blocks are emitted after the path register's values are
 //! final ([`DeferredCount`]); until then a call of a placeholder function marks the position. In tables ([`trodden_unit::CountTable`]) the
 //! code probes cells, from the one that the path number hashes to, until it finds the key or a free cell, or has probed [`MAX_PROBES`]
-//! cells. Executions that find neither are counted as lost. If only unknown paths are counted, the path is looked up first ([`Lookup`]).
-//! The runtime counts an unknown path's first execution, and inline code the others.
+//! cells. Executions that find neither are counted as lost. Builds that count only paths unknown to earlier runs look the path up first
+//! ([`Lookup`]); there, the runtime counts an unknown path's first execution, and inline code the later ones.
 
-use crate::additions::{add_inline, add_to_word};
+use crate::additions::{add_to_word, add_to_word_inline};
 use crate::llvm::{Block, Builder, DebugLocation, Module, Value};
 use crate::path_end::{KnownTest, PathEndAction, UnknownPathCode};
 use crate::shape::{move_rest_to_new_block, new_block_after, predecessors};
@@ -15,31 +15,32 @@ use llvm_sys::LLVMIntPredicate;
 use trodden_unit::CountTable;
 
 /// Fibonacci hashing of path numbers: 2^64 divided by the golden ratio.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-const WORD: i64 = 8;
+const HASH_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+const WORD_BYTES: i64 = 8;
 
 /// Maximum number of cells probed for a path, which limits the cost of a full table. With 256, one of three programs executes 4.6 % more
 /// instructions; with 4, 0.6 % fewer (docs/benchmarks/constants.md).
 const MAX_PROBES: u64 = 32;
 
-/// Branch weights of the dominant iteration and of all others. With 1, three programs are within 0.1 %; with 15, -2.8 to +1 %
-/// (docs/benchmarks/constants.md).
+/// Weights of the branch that checks for the most frequent path of a loop: taken, not taken. Compared with 3 : 1, weights of 1 : 1 change
+/// the time of three programs by at most 0.1 %, and 15 : 1 by -2.8 to +1 % (docs/benchmarks/constants.md).
 const DOMINANT_WEIGHTS: [u64; 2] = [3, 1];
 
 /// Name of the placeholder function that marks a deferred count.
 const PLACEHOLDER: &str = "__trodden_place_of_a_count";
 
-/// Jumps to the runtime's counting function and back. A call would force a leaf function to set up a stack frame, on known paths too.
+/// Jumps to the runtime's counting function, which jumps back to label 1. A call would force a leaf function to set up a stack frame, even
+/// on paths that are not counted.
 const JUMP_TO_COUNT: &str = "leaq 1f(%rip), %r11\n\tjmp ${1:P}\n1:";
-/// Operands (the counter's address, the function) and clobbers.
-const JUMP_REGISTERS: &str = "{rdi},i,~{r10},~{r11},~{flags},~{fpsr},~{dirflag}";
+/// Operands of [`JUMP_TO_COUNT`] (address of the counter, address of the runtime's function) and the registers that it clobbers.
+const JUMP_OPERANDS: &str = "{rdi},i,~{r10},~{r11},~{flags},~{fpsr},~{dirflag}";
 
-/// Where and how a function counts.
+/// Where a function's counters are, and how the emitted code increments them.
 #[derive(Clone, Copy)]
 pub struct Counters<'a> {
-    /// Address of the thread's copy of the unit's counters, from [`crate::entry::thread_counters`].
+    /// Address of the thread's copy of the unit's counters, from [`crate::entry::emit_thread_counters`].
     pub base: Value,
-    /// Index of the function's first counter, if it counts in an array.
+    /// Index of the function's first counter among the unit's counters. Unused if the function counts in a hash table.
     pub first: u64,
     /// True if increments are atomic, because threads share the counters.
     pub atomic: bool,
@@ -47,29 +48,30 @@ pub struct Counters<'a> {
     pub at_end: PathEndAction<'a>,
 }
 
-/// How the iterations of a loop are counted at its exits.
+/// How to emit the code at a loop's exits that adds the iterations, counted in a register, to the counter in memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Flushing {
-    /// By code that is skipped if the loop did not iterate, which is usual. Splits blocks.
+    /// With a branch around the addition, which is usually taken because the loop did not iterate. Splits blocks.
     Branch,
-    /// By straight-line code, for functions whose blocks must not be split.
+    /// Without branches, for functions whose blocks must not be split.
     Branchless,
 }
 
 impl Counters<'_> {
-    /// Returns the counters of an array that belongs to the thread.
-    pub fn own(base: Value, first: u64) -> Self {
+    /// Returns counters in an array that only the current thread writes.
+    pub fn of_thread(base: Value, first: u64) -> Self {
         Counters { base, first, atomic: false, flushing: Flushing::Branchless, at_end: PathEndAction::Word }
     }
 
-    /// Returns true if a path that is counted often may have its own code, because counting is a plain addition to a word of one thread.
-    pub fn may_count_split(&self) -> bool {
-        self.at_end.may_count_split() && !self.atomic
+    /// Returns true if the count of a frequent path may be emitted separately, because it is a plain addition to a word that only one
+    /// thread writes.
+    pub fn may_count_separately(&self) -> bool {
+        self.at_end.may_count_separately() && !self.atomic
     }
 
     pub fn add(&self, builder: &Builder, address: Value, by: Value) {
         match self.at_end.has_events() {
-            true => add_inline(builder, address, by, self.atomic),
+            true => add_to_word_inline(builder, address, by, self.atomic),
             false => add_to_word(builder, address, by, self.atomic),
         }
     }
@@ -84,18 +86,18 @@ pub struct DeferredCount {
     dominant: Option<DominantPath>,
 }
 
-/// A path that is counted most of the time.
+/// The path that a deferred count is expected to count most often.
 #[derive(Clone, Copy)]
 struct DominantPath {
-    /// The comparison that is true for this path.
+    /// A comparison in the emitted code, true if the path being counted is this one.
     holds: Value,
     number: i64,
-    /// The new value of the register that accumulates the path's executions, selected by the comparison; `None` if they are counted in
-    /// memory.
+    /// The new value of the register in which this path's executions are accumulated: a `select` controlled by `holds`. `None` if they are
+    /// counted in memory.
     in_register: Option<Value>,
 }
 
-/// Whether a path must be looked up, where only unknown paths are counted.
+/// Whether a build that counts only unknown paths must look a path up before counting it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Lookup {
     /// The path may be known.
@@ -105,7 +107,7 @@ pub enum Lookup {
 }
 
 impl DeferredCount {
-    /// Marks the builder's position as a count.
+    /// Marks the builder's position as the place where `path` is counted `by` times.
     pub fn new(builder: &Builder, path: Value, by: Value, lookup: Lookup) -> DeferredCount {
         let place = builder.call(builder.module.function_without_parameters(PLACEHOLDER), &[]);
         DeferredCount { place, path, by, lookup, dominant: None }
@@ -118,17 +120,17 @@ impl DeferredCount {
     }
 }
 
-pub fn emit_deferred(module: Module, counters: Counters, waiting: &[DeferredCount], location: Option<DebugLocation>) {
+pub fn emit_deferred_counts(module: Module, counters: Counters, waiting: &[DeferredCount], location: Option<DebugLocation>) {
     for count in waiting {
         let block = count.place.block();
         let rest = move_rest_to_new_block(module, count.place);
         // SAFETY: each deferred count has its own placeholder, and the code below refers to blocks only.
         unsafe { count.place.erase() };
         let emitter = CountEmitter { module, counters, count: *count, location, rest };
-        for (start, path) in emitter.split(block) {
+        for (start, path) in emitter.split_by_path(block) {
             CountEmitter { count: DeferredCount { path, ..*count }, ..emitter }.emit(start);
         }
-        emitter.update_register();
+        emitter.replace_accumulator();
     }
     if let Some(place) = module.function(PLACEHOLDER) {
         // SAFETY: all calls of the placeholder were erased above, and only this function has a handle to it.
@@ -157,7 +159,7 @@ impl CountEmitter<'_> {
 
     /// Returns the blocks in which the count is emitted, each with its path. A dominant path gets its own block, unless it is accumulated
     /// in a register.
-    fn split(&self, block: Block) -> Vec<(Block, Value)> {
+    fn split_by_path(&self, block: Block) -> Vec<(Block, Value)> {
         let path = self.count.path;
         let Some(DominantPath { holds, number, in_register }) = self.count.dominant else { return vec![(block, path)] };
         let [same, other] = [(); 2].map(|()| new_block_after(self.module, self.rest));
@@ -172,9 +174,9 @@ impl CountEmitter<'_> {
         vec![(other, path)]
     }
 
-    /// Replaces the `select` of the accumulating register by a phi node: the register plus one if control comes from the comparison, its
+    /// Replaces the `select` of the accumulating register with a phi node: the register plus one if control comes from the comparison, its
     /// old value if control comes from a count.
-    fn update_register(&self) {
+    fn replace_accumulator(&self) {
         let Some(choice) = self.count.dominant.and_then(|u| u.in_register) else { return };
         let [more, before] = [1, 2].map(|i| choice.operand(i));
         let number = Builder::phi_at_top(self.module, self.rest, self.module.i64(), self.location);
@@ -196,7 +198,7 @@ impl CountEmitter<'_> {
     /// Looks the path up and counts it if it is unknown: inline if it has been counted before, otherwise by the runtime.
     fn count_if_unknown(&self, block: Block, unknown: UnknownPathCode) {
         let test = unknown.known.filter(|_| self.count.lookup == Lookup::Needed);
-        let count = test.map_or(block, |test| self.look_up(block, test));
+        let count = test.map_or(block, |test| self.emit_known_path_lookup(block, test));
         let i64 = self.module.i64();
         let own = |builder: &Builder, base: Value| {
             let own = builder.offset(i64, base, self.constant(self.counters.first));
@@ -219,10 +221,10 @@ impl CountEmitter<'_> {
         let is_first = self.is_zero(&builder, builder.load(i64, copy));
         mark_unlikely(self.module, builder.branch(is_first, first, again));
 
-        // The template's address is only needed here; computing it anywhere else would slow down counting.
+        // The counter's address within the image is only needed here; computing it in a block that always runs would slow down counting.
         let builder = self.at_end(first);
-        jump_to_runtime(&builder, unknown, own(&builder, self.counters.base));
-        self.check_remaining(&builder, left, first, check);
+        emit_jump_to_runtime(&builder, unknown, own(&builder, self.counters.base));
+        self.emit_check_of_remaining(&builder, left, first, check);
 
         let builder = self.at_end(again);
         self.counters.add(&builder, copy, left);
@@ -244,7 +246,7 @@ impl CountEmitter<'_> {
 
     /// Emits the code after the runtime has counted one execution: if more are left, goes back to the check, which decides who counts the
     /// next one.
-    fn check_remaining(&self, builder: &Builder, left: Value, counted: Block, check: Block) {
+    fn emit_check_of_remaining(&self, builder: &Builder, left: Value, counted: Block, check: Block) {
         if left == self.constant(1) {
             builder.jump(self.rest);
             return;
@@ -259,7 +261,7 @@ impl CountEmitter<'_> {
     }
 
     /// Emits a branch to a new block if the path is unknown, and to the remaining code if it is known. Returns the new block.
-    fn look_up(&self, block: Block, test: KnownTest) -> Block {
+    fn emit_known_path_lookup(&self, block: Block, test: KnownTest) -> Block {
         let unknown = new_block_after(self.module, self.rest);
         let builder = self.at_end(block);
         let is_unknown = match test {
@@ -288,7 +290,7 @@ impl CountEmitter<'_> {
         let i64 = self.module.i64();
         let builder = self.at_end(block);
         let key = builder.add(self.count.path, self.constant(1));
-        let start = self.slot_of(&builder, table.slots);
+        let start = self.first_slot(&builder, table.slots);
         let cells = builder.offset(i64, self.counters.base, self.constant(table.first_word + 1));
         builder.jump(probe);
 
@@ -303,7 +305,7 @@ impl CountEmitter<'_> {
         mark_unlikely(self.module, builder.branch(self.is_zero(&builder, found), acquire, advance));
 
         let builder = self.at_end(acquire);
-        builder.branch(self.acquire(&builder, cell, key), hit, advance);
+        builder.branch(self.emit_cell_acquisition(&builder, cell, key), hit, advance);
 
         let builder = self.at_end(advance);
         let following = builder.add(slot, self.constant(1));
@@ -326,8 +328,8 @@ impl CountEmitter<'_> {
     }
 
     /// Returns the first slot to probe for a path.
-    fn slot_of(&self, builder: &Builder, slots: u64) -> Value {
-        let spread = builder.multiply(self.count.path, self.constant(SPREAD));
+    fn first_slot(&self, builder: &Builder, slots: u64) -> Value {
+        let spread = builder.multiply(self.count.path, self.constant(HASH_MULTIPLIER));
         let right = |value: Value, bits: u32| builder.shift_right(value, self.constant(bits.into()));
         match slots {
             1 => self.constant(0),
@@ -338,13 +340,14 @@ impl CountEmitter<'_> {
 
     /// Stores the key into a free cell atomically, because a signal handler or another thread may acquire the cell at the same time.
     /// Returns the condition that the cell has the key now.
-    fn acquire(&self, builder: &Builder, cell: Value, key: Value) -> Value {
-        let (before, done) = builder.atomic_exchange(cell, self.constant(0), key, WORD as u32);
+    fn emit_cell_acquisition(&self, builder: &Builder, cell: Value, key: Value) -> Value {
+        let (before, done) = builder.atomic_exchange(cell, self.constant(0), key, WORD_BYTES as u32);
         builder.or(done, builder.equal(before, key))
     }
 }
 
-/// Jumps to the runtime, which counts at an address of the template.
-fn jump_to_runtime(builder: &Builder, unknown: UnknownPathCode, counter: Value) {
-    builder.assembly(builder.module.void(), JUMP_TO_COUNT, JUMP_REGISTERS, &[counter, unknown.count]);
+/// Emits a jump to the runtime's counting function. `counter` is an address among the image's own counters, which the runtime translates
+/// into one of the calling thread's copy.
+fn emit_jump_to_runtime(builder: &Builder, unknown: UnknownPathCode, counter: Value) {
+    builder.assembly(builder.module.void(), JUMP_TO_COUNT, JUMP_OPERANDS, &[counter, unknown.count]);
 }

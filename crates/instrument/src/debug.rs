@@ -37,14 +37,14 @@ impl Positions {
     }
 
     /// Returns the source position of an instruction; `None` without debug information, and for compiler-generated code (line 0).
-    pub fn of(&mut self, instruction: Value) -> Option<SourcePosition> {
-        let position = self.at(instruction.location()?)?;
+    pub fn position_of(&mut self, instruction: Value) -> Option<SourcePosition> {
+        let position = self.position_at(instruction.location()?)?;
         (position.line != 0).then_some(position)
     }
 
-    /// Returns the position of a function's declaration.
-    pub fn of_function(&mut self, function: Value) -> Option<SourcePosition> {
-        let scope = self.scope(function.subprogram()?, None)?;
+    /// Returns the position at which a function is declared; `None` without debug information.
+    pub fn position_of_function(&mut self, function: Value) -> Option<SourcePosition> {
+        let scope = self.scope_number(function.subprogram()?, None)?;
         let Scope { file, line, .. } = self.scopes[scope as usize];
         Some(SourcePosition { scope, file, line, column: 0 })
     }
@@ -56,14 +56,14 @@ impl Positions {
         unit.metadata_operands().get(1).copied().flatten()?.metadata_text()
     }
 
-    fn at(&mut self, location: DebugLocation) -> Option<SourcePosition> {
-        let file = self.file(location.scope().file());
-        let scope = self.scope(self.subprogram(location.scope())?, location.inlined_at())?;
+    fn position_at(&mut self, location: DebugLocation) -> Option<SourcePosition> {
+        let file = self.file_number(location.scope().file());
+        let scope = self.scope_number(self.enclosing_subprogram(location.scope())?, location.inlined_at())?;
         Some(SourcePosition { scope, file, line: location.line(), column: location.column() })
     }
 
     /// Returns the function that contains a lexical block.
-    fn subprogram(&self, scope: LocalScope) -> Option<Subprogram> {
+    fn enclosing_subprogram(&self, scope: LocalScope) -> Option<Subprogram> {
         let mut node = Metadata::from(scope);
         loop {
             if let Some(subprogram) = node.as_subprogram() {
@@ -73,18 +73,18 @@ impl Positions {
         }
     }
 
-    fn scope(&mut self, subprogram: Subprogram, inlined_at: Option<DebugLocation>) -> Option<u32> {
+    fn scope_number(&mut self, subprogram: Subprogram, inlined_at: Option<DebugLocation>) -> Option<u32> {
         if let Some(&known) = self.scope_numbers.get(&(subprogram, inlined_at)) {
             return Some(known);
         }
         let caller = match inlined_at {
-            Some(call) => Some(self.at(call)?),
+            Some(call) => Some(self.position_at(call)?),
             None => None,
         };
         let operands = self.operands(subprogram.into());
         let name = |at: usize| operands.get(at).copied().flatten().and_then(Value::metadata_text).unwrap_or_default();
         let (name, linkage_name) = (name(2), name(3));
-        let (file, line) = (self.file(subprogram.file()), subprogram.line());
+        let (file, line) = (self.file_number(subprogram.file()), subprogram.line());
         let number = self.scopes.len() as u32;
         let linkage_name = if linkage_name == name { String::new() } else { linkage_name };
         self.scopes.push(Scope { name, linkage_name, file, line, inlined_at: caller });
@@ -92,7 +92,7 @@ impl Positions {
         Some(number)
     }
 
-    fn file(&mut self, file: Option<DebugFile>) -> u32 {
+    fn file_number(&mut self, file: Option<DebugFile>) -> u32 {
         let (files, numbers) = (&mut self.files, &mut self.file_numbers);
         *self.node_numbers.entry(file).or_insert_with(|| {
             *numbers.entry(path_of(file)).or_insert_with_key(|path| {
@@ -133,6 +133,6 @@ fn normalise(path: &str) -> String {
 }
 
 /// Returns a location with line 0 in a function, for code without a source line; `None` without debug information.
-pub fn no_line(module: Module, function: Value) -> Option<DebugLocation> {
-    Some(module.context().no_line(function.subprogram()?))
+pub fn location_without_line(module: Module, function: Value) -> Option<DebugLocation> {
+    Some(module.context().location_without_line(function.subprogram()?))
 }

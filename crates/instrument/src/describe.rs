@@ -24,30 +24,31 @@ use trodden_unit::{BlockCall, BlockKind, EdgeKind, FlowEdge, FlowGraph, UnitBloc
 pub struct FunctionCfg {
     /// The graph, to whose nodes and edges the other fields refer.
     pub graph: FlowGraph,
-    /// The blocks of the nodes; `None` for a dispatch block.
+    /// The basic block of each node; `None` for the dispatch block, an artificial node through which all indirect branches lead.
     pub nodes: Vec<Option<Block>>,
     pub blocks: Vec<BlockMap>,
-    /// For each block, its calls that may not return, each with the number of the block's source positions up to the call.
+    /// For each block, its calls that may not return. The number says how many of the block's source positions come before the call or
+    /// belong to it.
     pub reached: Vec<Vec<(Value, u32)>>,
     /// Digest of the function's code.
     pub code: u64,
     pub calls: Vec<BlockCall>,
     pub sites: Vec<EdgeSite>,
     pub hints: Vec<Hint>,
-    /// Edges that must be cut, with the reasons.
+    /// Edges on which one path must end and the next one start, with the reasons.
     pub forced: Vec<(Edge, CutReason)>,
 }
 
 /// The point at which code for an edge can be inserted.
 #[derive(Clone, Debug)]
 pub enum EdgeSite {
-    /// Before this instruction of the edge's tail, which is only executed when the edge is taken.
+    /// Before this instruction of the edge's source block, which is only executed if the edge is taken.
     Before(Value),
-    /// Before this instruction of the edge's tail. A path that starts with the edge starts at the edge's head.
+    /// Before this instruction of the edge's source block for code that ends a path, and at the target block for code that starts one.
     BeforeThenHead(Value),
-    /// On the edge itself, which comprises these successors of the tail's terminator.
+    /// On the edge itself, which must be split. These are the indices of the terminator's successors that the edge stands for.
     OnEdge(Vec<usize>),
-    /// At the head, which is a landing block of indirect branches.
+    /// At the start of the target block, which is reached by indirect branches.
     Head,
 }
 
@@ -61,13 +62,14 @@ impl FunctionCfg {
         self.nodes.get(node.index()).copied().flatten()
     }
 
-    /// Returns the `Reach` edges. A path that ends with such an edge is a prefix of the paths that continue.
+    /// Returns the edges from calls that may not return to the exit. A path that ends with such an edge is a prefix of the paths that
+    /// continue after the call.
     pub fn reach_edges(&self) -> EdgeSet {
         self.graph.edges_where(|kind| kind == EdgeKind::Reach)
     }
 
-    /// Returns the edges that are missing from `fewer`, a description of the same function in which fewer calls may not return, each with
-    /// the node it starts from.
+    /// Returns this graph's edges that are missing from `fewer`, each with the node it starts from. `fewer` describes the same function,
+    /// but assumes that more of its calls return.
     pub fn extra_edges(&self, fewer: &FunctionCfg) -> Vec<(Edge, Node)> {
         let mut own = fewer.graph.flow_edges().peekable();
         let extra_edges = self.graph.edges().zip(self.graph.flow_edges()).filter(|(_, edge)| own.next_if(|own| own == edge).is_none());
@@ -95,14 +97,14 @@ impl FunctionCfg {
             match block.terminator().opcode() {
                 LLVMOpcode::LLVMIndirectBr if dispatch.is_some() => described.add_jump_to_dispatch(from, dispatch.expect("checked"), block),
                 _ if next_continues => described.add_return_twice(from, block),
-                _ => described.add_flow(from, block, &number),
+                _ => described.add_successor_edges(from, block, &number),
             }
-            described.add_ends(from, exit, block, no_return);
+            described.add_exit_edges(from, exit, block, no_return);
         }
         if let Some(dispatch) = dispatch {
             described.add_jumps_from_dispatch(dispatch, function, &number);
         }
-        described.mark_cold(nodes.len());
+        described.mark_cold_edges(nodes.len());
         let DescribedEdges { edges, sites, hints, forced } = described;
         FunctionCfg {
             graph: FlowGraph::new(nodes.len(), edges).expect("successors are blocks of the function"),
@@ -110,7 +112,7 @@ impl FunctionCfg {
             blocks,
             reached,
             code: code::digest(&prepared.iter().map(|(b, _)| *b).collect::<Vec<_>>()),
-            calls: prepared.iter().zip(0..).flat_map(|((block, _), number)| calls::in_block(*block, Node(number))).collect(),
+            calls: prepared.iter().zip(0..).flat_map(|((block, _), number)| calls::callees_of_block(*block, Node(number))).collect(),
             sites,
             hints,
             forced,
@@ -118,7 +120,7 @@ impl FunctionCfg {
     }
 }
 
-/// The edges of a function while it is being described, with what [`FunctionCfg`] holds for each.
+/// The edges that have been described so far. Each field holds the same as the field of this name in [`FunctionCfg`].
 #[derive(Default)]
 struct DescribedEdges {
     edges: Vec<FlowEdge<'static>>,
@@ -151,7 +153,7 @@ impl DescribedEdges {
         }
     }
 
-    /// Adds the edge after a call that returns twice. Each return starts a new path.
+    /// Adds the edge after a call that returns twice, such as `setjmp`. A new path starts each time the call returns.
     fn add_return_twice(&mut self, from: Node, block: Block) {
         let call = block.instructions().filter(|i| i.is_call() && returns_twice(*i)).last().expect("the block was split after it");
         let edge = FlowEdge::new(from, Node(from.0 + 1), EdgeKind::ReturnsTwice);
@@ -160,10 +162,10 @@ impl DescribedEdges {
     }
 
     /// Adds one edge for each distinct successor of a terminator.
-    fn add_flow(&mut self, from: Node, block: Block, number: &HandleMap<Block, u32>) {
+    fn add_successor_edges(&mut self, from: Node, block: Block, number: &HandleMap<Block, u32>) {
         let terminator = block.terminator();
         let successors = terminator.successors();
-        let weights = weights::read(terminator).or_else(|| weights_by_trip_count(block, &successors));
+        let weights = weights::read_weights(terminator).or_else(|| weights_by_trip_count(block, &successors));
         let mut merged: Vec<(u32, Vec<usize>)> = Vec::new();
         for (index, to) in successors.iter().enumerate() {
             match merged.iter_mut().find(|(t, _)| *t == number[to]) {
@@ -193,18 +195,18 @@ impl DescribedEdges {
     }
 
     /// Adds the block's edges to the exit: one if a call may not return, and one if the block ends the function.
-    fn add_ends(&mut self, from: Node, exit: Node, block: Block, no_return: &NoReturnAnalysis) {
+    fn add_exit_edges(&mut self, from: Node, exit: Node, block: Block, no_return: &NoReturnAnalysis) {
         if let Some(&call) = reached_calls(block, no_return).first() {
             self.add(FlowEdge::new(from, exit, EdgeKind::Reach), EdgeSite::Before(call), Hint::Never);
         }
-        if let Some((kind, at)) = end_of(block) {
+        if let Some((kind, at)) = ending_of_block(block) {
             let hint = if kind == EdgeKind::NoReturn { Hint::Cold } else { Hint::None };
             self.add(FlowEdge::new(from, exit, kind), EdgeSite::Before(at), hint);
         }
     }
 
     /// Marks edges into blocks that never return as cold.
-    fn mark_cold(&mut self, blocks: usize) {
+    fn mark_cold_edges(&mut self, blocks: usize) {
         let never_return = self.edges.iter().filter(|e| matches!(e.kind, EdgeKind::NoReturn | EdgeKind::Resume));
         let cold = NodeSet::from_members(blocks + 1, never_return.map(|edge| edge.from));
         for (edge, hint) in self.edges.iter().zip(&mut self.hints) {
@@ -215,42 +217,42 @@ impl DescribedEdges {
     }
 }
 
-/// Returns edge weights of a latch whose loop has a constant trip count.
+/// Returns edge weights for a latch whose loop has a constant trip count; `None` for other blocks.
 fn weights_by_trip_count(block: Block, successors: &[Block]) -> Option<Vec<f64>> {
     let times = successors.iter().find_map(|to| Some((*to, constant_trip_count(block, *to)? as f64)));
     times.map(|(head, times)| successors.iter().map(|to| if *to == head { times } else { 1.0 }).collect())
 }
 
 /// Returns how a block ends the function and the instruction before which the path ends; `None` if the block does not end the function.
-fn end_of(block: Block) -> Option<(EdgeKind, Value)> {
+fn ending_of_block(block: Block) -> Option<(EdgeKind, Value)> {
     let terminator = block.terminator();
     match terminator.opcode() {
-        LLVMOpcode::LLVMRet => Some(return_end(terminator)),
+        LLVMOpcode::LLVMRet => Some(ending_of_return(terminator)),
         LLVMOpcode::LLVMResume => Some((EdgeKind::Resume, terminator)),
-        LLVMOpcode::LLVMUnreachable => Some((EdgeKind::NoReturn, last_call_before(terminator))),
+        LLVMOpcode::LLVMUnreachable => Some((EdgeKind::NoReturn, noreturn_call_before(terminator))),
         _ => None,
     }
 }
 
 /// Returns the call or terminator with which a block ends the function. Paths are counted before it.
 pub fn ending_call(block: Block) -> Option<Value> {
-    end_of(block).map(|(_, at)| at).or_else(|| tail_call_before_return(block))
+    ending_of_block(block).map(|(_, at)| at).or_else(|| tail_call_before_return(block))
 }
 
 pub fn calls_that_may_not_return(block: Block, no_return: &NoReturnAnalysis) -> Vec<Value> {
-    let suspicious = |i: &Value| i.is_call() && no_return.may_not_return(*i) && !has_return_edge(*i);
+    let suspicious = |i: &Value| i.is_call() && no_return.may_not_return(*i) && !has_return_twice_edge(*i);
     block.instructions().filter(suspicious).collect()
 }
 
 /// Returns true for a call that returns twice: the edge after it already ends the path.
-fn has_return_edge(call: Value) -> bool {
+fn has_return_twice_edge(call: Value) -> bool {
     call.is(LLVMOpcode::LLVMCall) && returns_twice(call)
 }
 
 pub fn only_returns(block: Block) -> bool {
     block.instructions().all(|i| match i.opcode() {
         LLVMOpcode::LLVMPHI | LLVMOpcode::LLVMRet => true,
-        LLVMOpcode::LLVMCall => is_placeholder(i),
+        LLVMOpcode::LLVMCall => emits_no_code(i),
         _ => false,
     })
 }
@@ -262,7 +264,7 @@ pub fn tail_call_before_return(block: Block) -> Option<Value> {
     if !jump.is(LLVMOpcode::LLVMBr) || !only_returns(to) {
         return None;
     }
-    let real = block.instructions().filter(|i| *i != jump && !(i.is(LLVMOpcode::LLVMCall) && is_placeholder(*i)));
+    let real = block.instructions().filter(|i| *i != jump && !(i.is(LLVMOpcode::LLVMCall) && emits_no_code(*i)));
     let call = real.last().filter(|i| is_tail_call(*i))?;
     let ret = to.terminator();
     let Some(phi) = ret.operands().next() else { return Some(call) };
@@ -270,9 +272,9 @@ pub fn tail_call_before_return(block: Block) -> Option<Value> {
     (is_phi && phi.incoming().contains(&(call, block))).then_some(call)
 }
 
-/// Returns how a returning block ends, and the instruction before which the path ends. A tail call comes after the count, so that it can
-/// still become a jump.
-fn return_end(terminator: Value) -> (EdgeKind, Value) {
+/// Returns how a returning block ends, and the instruction before which the path is counted. For a tail call, that is the call, so that it
+/// remains the last instruction and can become a jump.
+fn ending_of_return(terminator: Value) -> (EdgeKind, Value) {
     let mut last = None;
     for instruction in terminator.block().instructions() {
         match instruction.opcode() {
@@ -280,7 +282,7 @@ fn return_end(terminator: Value) -> (EdgeKind, Value) {
             LLVMOpcode::LLVMRet => {}
             // A cast may follow a tail call.
             LLVMOpcode::LLVMBitCast => {}
-            LLVMOpcode::LLVMCall if is_placeholder(instruction) => {}
+            LLVMOpcode::LLVMCall if emits_no_code(instruction) => {}
             _ => last = None,
         }
     }
@@ -311,18 +313,18 @@ fn returns_value_of(terminator: Value, call: Value) -> bool {
 }
 
 /// Returns true for calls of intrinsics that emit no code.
-pub fn is_placeholder(call: Value) -> bool {
+pub fn emits_no_code(call: Value) -> bool {
     let names = ["llvm.lifetime.", "llvm.dbg.", "llvm.assume", "llvm.fake.use", "llvm.pseudoprobe", "llvm.invariant."];
     call.calls_intrinsic() && names.iter().any(|n| call.callee().name().starts_with(n))
 }
 
 /// Returns the `noreturn` call that makes the terminator unreachable, or the terminator if there is none.
-fn last_call_before(terminator: Value) -> Value {
-    let calls = terminator.block().instructions().filter(|i| i.is_call() && !is_placeholder(*i));
+fn noreturn_call_before(terminator: Value) -> Value {
+    let calls = terminator.block().instructions().filter(|i| i.is_call() && !emits_no_code(*i));
     calls.last().filter(|c| c.call_has_attribute("noreturn")).unwrap_or(terminator)
 }
 
-/// Returns the calls at which a path of the block may stop, except the one that ends the function.
+/// Returns the block's calls that may not return, except the one that ends the function.
 fn reached_calls(block: Block, no_return: &NoReturnAnalysis) -> Vec<Value> {
     let ending = ending_call(block);
     calls_that_may_not_return(block, no_return).into_iter().filter(|call| Some(*call) != ending).collect()
@@ -333,11 +335,11 @@ fn describe_block(block: Block, kind: BlockKind, no_return: &NoReturnAnalysis, p
     let (mut at, mut reached) = (Vec::new(), Vec::new());
     let mut instructions = 0;
     for instruction in block.instructions().filter(|i| !i.is(LLVMOpcode::LLVMPHI)) {
-        if instruction.is(LLVMOpcode::LLVMCall) && is_placeholder(instruction) {
+        if instruction.is(LLVMOpcode::LLVMCall) && emits_no_code(instruction) {
             continue;
         }
         instructions += 1;
-        if let Some(position) = positions.of(instruction)
+        if let Some(position) = positions.position_of(instruction)
             && !at.contains(&position)
         {
             at.push(position);
@@ -347,7 +349,7 @@ fn describe_block(block: Block, kind: BlockKind, no_return: &NoReturnAnalysis, p
         }
     }
     let up_to_calls = reached.last().map_or(at.len() as u32, |(_, length)| *length);
-    (BlockMap { instructions, positions: at, up_to_calls, branch: positions.of(block.terminator()), kind }, reached)
+    (BlockMap { instructions, positions: at, up_to_calls, branch: positions.position_of(block.terminator()), kind }, reached)
 }
 
 fn edge_kind(terminator: Value, index: usize, alone: bool) -> EdgeKind {

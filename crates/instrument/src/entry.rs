@@ -11,25 +11,26 @@ use llvm_sys::LLVMOpcode;
 
 /// Emits, at function entry, the address of the calling thread's copy of the unit's counters. If the thread `may_lack_region`, the code
 /// acquires one first.
-pub fn thread_counters(context: ModuleContext, function: Value, location: Option<DebugLocation>, may_lack_region: bool) -> Value {
+pub fn emit_thread_counters(context: ModuleContext, function: Value, location: Option<DebugLocation>, may_lack_region: bool) -> Value {
     let module = context.module;
     if !may_lack_region {
         let builder = Builder::before(module, function.entry().after_allocas(), location);
         let bias = builder.load(module.i64(), context.bias);
         return builder.offset(module.i8(), context.counters, bias);
     }
-    let (check, entry) = new_entry(module, function);
-    let (base, end) = counters_at(context, check, location);
+    let (check, entry) = insert_entry_block(module, function);
+    let (base, end) = emit_region_check(context, check, location);
     Builder::at_end(module, end, location).jump(entry);
     base
 }
 
-/// Emits, at function entry, the address at which residual code counts without calling the runtime: that of the thread's copy, or of
-/// the template while the runtime has to see each count (the template's counters stay 0). Afterwards the thread has a region.
-pub fn direct_thread_counters(context: ModuleContext, function: Value, direct_bias: Value, location: Option<DebugLocation>) -> Value {
+/// Emits, at function entry, the address at which residual code (it counts only paths that earlier runs have not taken) may increment
+/// counters without a call. It is the address of the thread's copy or, while the runtime must see each count, that of the image's counters,
+/// which stay 0. The emitted code also gives the thread a region if it has none.
+pub fn emit_direct_thread_counters(context: ModuleContext, function: Value, direct_bias: Value, location: Option<DebugLocation>) -> Value {
     let module = context.module;
-    let (check, entry) = new_entry(module, function);
-    let (_, end) = counters_at(context, check, location);
+    let (check, entry) = insert_entry_block(module, function);
+    let (_, end) = emit_region_check(context, check, location);
     let builder = Builder::at_end(module, end, location);
     let copies = builder.offset(module.i8(), context.counters, builder.load(module.i64(), direct_bias));
     builder.jump(entry);
@@ -37,7 +38,7 @@ pub fn direct_thread_counters(context: ModuleContext, function: Value, direct_bi
 }
 
 /// Creates a new entry block, without terminator, to which the static allocas are moved. Returns the new and the old entry block.
-pub fn new_entry(module: Module, function: Value) -> (Block, Block) {
+pub fn insert_entry_block(module: Module, function: Value) -> (Block, Block) {
     let old = function.entry();
     let new = Block::insert_before(module, old);
     move_static_allocas(module, old, new);
@@ -46,7 +47,7 @@ pub fn new_entry(module: Module, function: Value) -> (Block, Block) {
 
 /// Emits the check for a region and the address of the thread's counters at the end of `check`, a block without terminator. Returns the
 /// address and the block where code continues, which has no terminator either.
-pub fn counters_at(context: ModuleContext, check: Block, location: Option<DebugLocation>) -> (Value, Block) {
+pub fn emit_region_check(context: ModuleContext, check: Block, location: Option<DebugLocation>) -> (Value, Block) {
     let module = context.module;
     let (end, acquire) = (new_block_after(module, check), new_block_after(module, check));
     let builder = Builder::at_end(module, check, location);

@@ -1,12 +1,12 @@
-//! Sums of events per path: an event counter is read at function entry and where paths end, and the difference is added to the path's sum.
-//! A path is only charged its own events, without those charged to paths of callees. This needs no stack of activations: each thread has a
-//! sum `spent` of all events charged so far, including the estimated cost of reading the counter ([`trodden_wire::EventCost`]). With `start
-//! = now - spent` at entry, a path's own events are `own = now - start - spent`; then `count += 1; sum += own; squares += own * own; spent
-//! += own`. An activation that never reaches a path end (exception, `longjmp`) needs no clean-up: its events are charged to the next path
-//! that ends. All of these are additions to memory, `spent` last, so that charges made by a signal handler are not lost.
+//! Emits the code that charges hardware events to paths: it reads an event counter at function entry and where paths end, and adds the
+//! difference to the path's sum. A path is not charged the events of its callees' paths. This needs no stack: each thread has a sum `spent`
+//! of all events charged so far, including the estimated cost of reading the counter ([`trodden_wire::EventCost`]). With `start = now -
+//! spent` at entry, a path's own events are `own = now - start - spent`; then `count += 1; sum += own; squares += own * own; spent += own`.
+//! An activation that never reaches a path end (exception, `longjmp`) needs no clean-up: its events are charged to the next path that ends.
+//! All of these are additions to memory, `spent` last, so that charges made by a signal handler are not lost.
 
-use crate::additions::{add_inline, add_to_two_words};
-use crate::emit::{declare_preserving, label, thread_local_with_place};
+use crate::additions::{add_to_two_words, add_to_word_inline};
+use crate::emit::{declare_register_preserving, define_thread_local, symbol_definition};
 use crate::llvm::{Block, Builder, DebugLocation, Module, Type, Value};
 use std::mem::offset_of;
 use trodden_unit::EventSource;
@@ -18,16 +18,16 @@ use trodden_wire::{EVENT_SYMBOL, EventCost, EventThread};
 #[derive(Clone, Copy)]
 pub struct EventSymbols {
     thread: Value,
-    /// The image's [`EventCost`].
+    /// Address of the image's [`EventCost`], the estimated cost of reading the event counter.
     cost: Value,
-    /// The function or intrinsic that reads the counter.
+    /// The function or intrinsic that reads the event counter.
     now: Value,
 }
 
 /// The state of event counting in a function's activation.
 #[derive(Clone, Copy)]
 pub struct EventActivation {
-    /// Type of a path's cells.
+    /// Type of the array of words that each path has: its count, its sum of events, and the sum of their squares (two words).
     pub cells: Type,
     events: EventSymbols,
     start: Value,
@@ -47,7 +47,7 @@ impl EventSymbols {
         let builder = Builder::before(module, entry.after_allocas(), location);
         let now = self.read(&builder);
         let start = builder.subtract(now, builder.load(module.i64(), self.thread));
-        self.add_spent(&builder, builder.load(module.i64(), self.at_cost(&builder, offset_of!(EventCost, begin))));
+        self.add_spent(&builder, builder.load(module.i64(), self.cost_address(&builder, offset_of!(EventCost, begin))));
         let cells = module.i64().array(CELLS_PER_COUNTER);
         EventActivation { cells, events: self, start }
     }
@@ -58,12 +58,12 @@ impl EventSymbols {
         call
     }
 
-    fn at_cost(self, builder: &Builder, offset: usize) -> Value {
+    fn cost_address(self, builder: &Builder, offset: usize) -> Value {
         builder.offset(builder.module.i8(), self.cost, builder.constant(offset as u64))
     }
 
     fn add_spent(self, builder: &Builder, events: Value) {
-        add_inline(builder, self.thread, events, false);
+        add_to_word_inline(builder, self.thread, events, false);
     }
 }
 
@@ -74,14 +74,14 @@ impl EventActivation {
         let now = events.read(builder);
         let own = builder.subtract(builder.subtract(now, self.start), builder.load(module.i64(), events.thread));
         let cell = |number: i64| builder.offset(module.i64(), path, module.constant(number));
-        add_inline(builder, cell(1), own, false);
+        add_to_word_inline(builder, cell(1), own, false);
         let wide = module.context().integer(128);
         let extended = builder.sign_extend(own, wide);
         let square = builder.multiply(extended, extended);
         let half = |value: Value| builder.truncate(value, module.i64());
         let high = half(builder.shift_right(square, wide.unsigned(64)));
         add_to_two_words(builder, cell(2), [half(square), high]);
-        let cost = builder.load(module.i64(), events.at_cost(builder, offset_of!(EventCost, end)));
+        let cost = builder.load(module.i64(), events.cost_address(builder, offset_of!(EventCost, end)));
         events.add_spent(builder, builder.add(own, cost));
     }
 }
@@ -91,7 +91,7 @@ fn declare_reading(module: Module, source: EventSource) -> Value {
         return module.intrinsic("llvm.readcyclecounter", &[]);
     }
     let kind = Type::function(module.i64(), &[]);
-    declare_preserving(module, &format!("{EVENT_SYMBOL}_now"), kind)
+    declare_register_preserving(module, &format!("{EVENT_SYMBOL}_now"), kind)
 }
 
 /// Defines the thread's state, the costs, the record, and the function by which the runtime finds the thread's state. All units of an
@@ -103,8 +103,8 @@ fn define(module: Module, source: EventSource) {
     module.append_assembly(&format!(
         ".pushsection .bss.{symbol},\"awG\",@nobits,{group},comdat\n.p2align 4\n{costs}.zero {cost}\n.popsection\n\
          .pushsection .rodata.{symbol},\"aG\",@progbits,{group},comdat\n.p2align 3\n{record}.long {kind},0\n.quad {config}\n.popsection\n",
-        costs = label(&format!("{symbol}_cost"), "object", cost),
-        record = label(symbol, "object", 16),
+        costs = symbol_definition(&format!("{symbol}_cost"), "object", cost),
+        record = symbol_definition(symbol, "object", 16),
     ));
-    thread_local_with_place(module, &format!("{symbol}_own"), thread, &format!("{symbol}_thread"), &group);
+    define_thread_local(module, &format!("{symbol}_own"), thread, &format!("{symbol}_thread"), &group);
 }

@@ -1,4 +1,4 @@
-//! Compiler flags that the driver passes on, because the plugin cannot get them from LLVM.
+//! Compiler flags that LLVM does not tell the plugin, and that the driver therefore passes on in the environment.
 
 use llvm_sys::support::LLVMParseCommandLineOptions;
 use std::ffi::CStr;
@@ -12,6 +12,7 @@ pub fn code_generation_flags() -> Vec<String> {
 /// Sets an LLVM option for this process. LLVM exits if an option is set twice.
 pub fn set_option(option: &CStr) {
     let words = [c"trodden".as_ptr(), option.as_ptr()];
-    // SAFETY: the array has that many terminated texts, which LLVM copies. No overview is given.
+    // SAFETY: the array has that many zero-terminated strings, which LLVM copies. The third argument, an overview for `--help`, may be
+    // null.
     unsafe { LLVMParseCommandLineOptions(words.len() as i32, words.as_ptr(), std::ptr::null()) };
 }

@@ -8,7 +8,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// A map keyed by handles, in insertion order.
 pub type HandleMap<K, V> = indexmap::IndexMap<K, V, BuildHasherDefault<HandleHasher>>;
 
-/// A multiplicative hash of addresses.
+/// A multiplicative hash function for addresses.
 #[derive(Default)]
 pub struct HandleHasher(u64);
 

@@ -13,33 +13,33 @@ use std::sync::Once;
 
 /// Maximum product of switches and blocks. For 500 switches of 20 cases, the pass takes half of the compile time.
 const MAX_SWITCHES_TIMES_BLOCKS: usize = 1 << 20;
-/// Minimum number of successors of a switch that becomes a jump table.
+/// Minimum number of successors with which a switch counts as one that LLVM lowers to a jump table.
 const MIN_JUMP_TABLE_CASES: usize = 5;
-const OPTION: &CStr = c"-disable-machine-licm";
+const DISABLE_LICM_OPTION: &CStr = c"-disable-machine-licm";
 
-/// Disables hoisting for this process if one of the functions is too large.
+/// Disables hoisting of constants for this process if one of the functions would make it too slow.
 pub fn disable_if_too_costly(functions: &[Value]) {
     static ONCE: Once = Once::new();
-    let large = functions.iter().find_map(|f| Some((*f, cost(*f)?)));
+    let large = functions.iter().find_map(|f| Some((*f, excessive_cost(*f)?)));
     if let Some((function, (switches, blocks))) = large {
-        ONCE.call_once(|| disable(&function.name(), switches, blocks));
+        ONCE.call_once(|| disable_hoisting(&function.name(), switches, blocks));
     }
 }
 
 /// Returns the numbers of switches and blocks if their product is too large.
-fn cost(function: Value) -> Option<(usize, usize)> {
+fn excessive_cost(function: Value) -> Option<(usize, usize)> {
     let is_table = |end: Value| end.is(LLVMOpcode::LLVMSwitch) && end.successors().len() >= MIN_JUMP_TABLE_CASES;
     let blocks = function.blocks().count();
     let switches = function.blocks().filter(|b| is_table(b.terminator())).count();
     (switches.saturating_mul(blocks) > MAX_SWITCHES_TIMES_BLOCKS).then_some((switches, blocks))
 }
 
-fn disable(function: &str, switches: usize, blocks: usize) {
+fn disable_hoisting(function: &str, switches: usize, blocks: usize) {
     // LLVM exits if an option is given twice.
-    if std::env::args_os().any(|a| a.as_encoded_bytes().ends_with(OPTION.to_bytes())) {
+    if std::env::args_os().any(|a| a.as_encoded_bytes().ends_with(DISABLE_LICM_OPTION.to_bytes())) {
         return;
     }
-    set_option(OPTION);
+    set_option(DISABLE_LICM_OPTION);
     if std::env::var_os("TRODDEN_QUIET").is_none() {
         eprintln!(
             "trodden: `{function}` has {switches} switches and {blocks} blocks with its probes: disabling LLVM's machine LICM for this \

@@ -12,24 +12,24 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 
-/// Major versions of LLVM that the plugin works with. The driver has the same range, and explains how to get such a version.
-const SUPPORTED: RangeInclusive<u32> = 19..=22;
+/// Major versions of LLVM that the plugin works with. The driver accepts the same versions, and tells users how to get one.
+const SUPPORTED_VERSIONS: RangeInclusive<u32> = 19..=22;
 /// The first version that calls plugins before code generation.
-const FIRST_WITH_ENTRY: u32 = 22;
+const FIRST_VERSION_WITH_ENTRY: u32 = 22;
 
-// SAFETY: every live type has a kind, and LLVM writes its version to three integers.
+// SAFETY: `LLVMGetTypeKind` accepts every live type, and `LLVMGetVersion` writes to three integers.
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-    /// Declared with an integer as the result, since older versions have kinds that are not in the enumeration.
+    /// `LLVMGetTypeKind` with an integer as result, since older versions of LLVM have kinds that the enumeration lacks.
     #[link_name = "LLVMGetTypeKind"]
     safe fn type_kind_number(kind: Type) -> c_uint;
-    /// The kind must be in the enumeration.
+    /// May only be called if the type's kind is in the enumeration.
     #[expect(clashing_extern_declarations, reason = "the number tells whether the result is in the enumeration")]
     fn LLVMGetTypeKind(kind: Type) -> LLVMTypeKind;
     safe fn LLVMGetVersion(major: &mut c_uint, minor: &mut c_uint, patch: &mut c_uint);
 }
 
-/// Called just before code generation. Returns true if no code is to be generated.
+/// A function that LLVM calls just before code generation. It returns true if no code is to be generated.
 pub type BeforeCodeGeneration = extern "C" fn(Module, TargetMachine, c_int, *mut c_void) -> bool;
 
 /// `llvm::PassPluginLibraryInfo`.
@@ -39,7 +39,7 @@ pub struct PassPluginLibraryInfo {
     name: *const c_char,
     version: *const c_char,
     register_passes: Option<extern "C" fn(*mut c_void)>,
-    /// Exists only in version 2 of the plugin interface. In version 1, this memory is beyond the structure.
+    /// Missing in version 1 of the plugin interface, where this memory lies beyond the structure.
     before_code_generation: Option<BeforeCodeGeneration>,
 }
 
@@ -51,12 +51,12 @@ pub struct PassPluginLibraryInfo {
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "LLVM's name")]
 pub unsafe extern "C" fn llvmGetPassPluginInfo(info: *mut PassPluginLibraryInfo) -> *mut PassPluginLibraryInfo {
-    if !SUPPORTED.contains(&major()) {
-        let (oldest, newest) = (SUPPORTED.start(), SUPPORTED.end());
+    if !SUPPORTED_VERSIONS.contains(&major()) {
+        let (oldest, newest) = (SUPPORTED_VERSIONS.start(), SUPPORTED_VERSIONS.end());
         crate::fail(&format!("this clang is based on LLVM {}: use one from {oldest} to {newest}", version_text()));
     }
-    let has_entry = major() >= FIRST_WITH_ENTRY;
-    // SAFETY: the memory has the structure's fields, the last only in the second version of the interface.
+    let has_entry = major() >= FIRST_VERSION_WITH_ENTRY;
+    // SAFETY: LLVM passes memory for the structure, in which only version 2 of the interface has the last field.
     unsafe {
         (&raw mut (*info).api_version).write(if has_entry { 2 } else { 1 });
         (&raw mut (*info).name).write(c"trodden".as_ptr());
@@ -84,12 +84,12 @@ fn version_text() -> String {
 }
 
 /// Returns the address of a function or variable of this process; null if the process has no such symbol.
-fn symbol(name: &CStr) -> *mut c_void {
+fn find_symbol(name: &CStr) -> *mut c_void {
     // SAFETY: a null handle represents the process, and the name is terminated.
     unsafe { dlsym(std::ptr::null_mut(), name.as_ptr()) }
 }
 
-/// Returns the kind of a type. MMX registers, which have a type of their own before LLVM 20, count as the vectors that replaced it.
+/// Returns the kind of a type. MMX registers, which have a kind of their own before LLVM 20, are reported as vectors, as later versions do.
 pub fn type_kind(kind: Type) -> LLVMTypeKind {
     const MMX: c_uint = 15;
     if type_kind_number(kind) == MMX {
@@ -105,30 +105,30 @@ pub fn case_value(terminator: Value, successor: usize) -> Option<Value> {
     static FUNCTION: OnceLock<Option<CaseValueFn>> = OnceLock::new();
     let switch = Switch::of(terminator).filter(|_| (1..terminator.successor_count()).contains(&successor))?;
     let function = FUNCTION.get_or_init(|| {
-        let found = symbol(c"LLVMGetSwitchCaseValue");
+        let found = find_symbol(c"LLVMGetSwitchCaseValue");
         // SAFETY: LLVM's function of this name has this type.
         (!found.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, CaseValueFn>(found) })
     });
     Some(match function {
         // SAFETY: the switch has the successor, which is not the default.
         Some(function) => unsafe { function(switch, successor as c_uint) },
-        // The operands are the condition and the default, then value and block of each case.
+        // A switch's operands are the condition, the default destination, then the value and destination of each case.
         None => terminator.operand(2 * successor as u32),
     })
 }
 
-/// Runs passes on a function. Returns LLVM's error, if there is one.
+/// Runs LLVM passes on a function. Returns an error if LLVM rejects them, otherwise `None`.
 ///
 /// # Safety
-/// No handle to the function's code, or to a constant, is used afterwards.
+/// No handle to the function's code, or to a constant, may be used afterwards.
 pub unsafe fn run_passes(function: Value, names: &CStr, machine: TargetMachine, options: &PassOptions) -> Option<OwnedPassError> {
     type RunPassesFn = unsafe extern "C" fn(Value, Terminated, TargetMachine, PassOptionsHandle) -> Option<OwnedPassError>;
-    let found = symbol(c"LLVMRunPassesOnFunction");
+    let found = find_symbol(c"LLVMRunPassesOnFunction");
     if found.is_null() {
-        // SAFETY: the condition of this function is that of `run_passes_on_one`.
+        // SAFETY: the caller of this function guarantees what `run_passes_on_one` requires.
         return unsafe { run_passes_on_one(function, names, machine, options) };
     }
-    // SAFETY: LLVM's function of this name has this type, and the caller says that it uses no handle to what is deleted.
+    // SAFETY: LLVM's function of this name has this type, and the caller uses no handles to what the passes delete.
     unsafe { std::mem::transmute::<*mut c_void, RunPassesFn>(found)(function, names.into(), machine, options.handle()) }
 }
 
@@ -137,14 +137,14 @@ pub unsafe fn run_passes(function: Value, names: &CStr, machine: TargetMachine, 
 /// # Safety
 /// As for [`run_passes`].
 unsafe fn run_passes_on_one(function: Value, names: &CStr, machine: TargetMachine, options: &PassOptions) -> Option<OwnedPassError> {
-    const SKIPPED: &str = "optnone";
+    const SKIP_ATTRIBUTE: &str = "optnone";
     let names = CString::new(format!("function({})", names.to_string_lossy())).expect("no zero bytes");
     let module = function.module();
-    let is_changed = |other: &Value| *other != function && !other.has_attribute(SKIPPED) && !other.is_declaration();
+    let is_changed = |other: &Value| *other != function && !other.has_attribute(SKIP_ATTRIBUTE) && !other.is_declaration();
     let others: Vec<Value> = module.functions().filter(is_changed).collect();
-    others.iter().for_each(|other| other.add_attribute(module.context(), SKIPPED));
-    // SAFETY: passes on functions delete no function, and the caller says that it uses no handle to the code.
+    others.iter().for_each(|other| other.add_attribute(module.context(), SKIP_ATTRIBUTE));
+    // SAFETY: function passes delete no functions, and the caller uses no handles to the code that they may delete.
     let error = unsafe { module.run_passes(&names, machine, options) };
-    others.iter().for_each(|other| other.remove_attribute(SKIPPED));
+    others.iter().for_each(|other| other.remove_attribute(SKIP_ATTRIBUTE));
     error
 }

@@ -28,7 +28,7 @@ pub fn split_edges(module: Module, function: Value) {
     }
 }
 
-/// Returns true if control leaves for block `to` in the middle of the terminator: by unwinding, or by a jump in inline assembly.
+/// Returns true if control passes to block `to` from the middle of the terminator: by unwinding, or by a jump in inline assembly.
 fn is_left_early(terminator: Value, to: Block) -> bool {
     let successors = terminator.successors();
     match terminator.opcode() {

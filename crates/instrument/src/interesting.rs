@@ -1,9 +1,9 @@
-//! Plans and verifies the numbering of interesting paths, and counts each interesting path in its own word, with one word for all other
-//! paths ([`trodden_flow::interesting`]).
+//! Plans, verifies and emits the counting of interesting paths, a given subset of a function's paths: each has a counter word of its own,
+//! and all other paths share one ([`trodden_flow::interesting`]).
 //!
-//! The word is computed without branches. Its index is the register, a hash of the register, or the register's upper bits. If this index is
-//! out of range, or a constant table shows that the word belongs to a different path, the last word is used. If the register is constant,
-//! so is the word. Table entries have as few bytes as possible.
+//! The word is computed without branches. Its index is the path register, a hash of it, or its upper bits. If this index is out of range,
+//! or a constant table shows that the word belongs to a different path, the last word is used. If the register is constant, so is the word.
+//! Table entries have as few bytes as possible.
 
 use crate::llvm::{Builder, Module, Type, Value};
 use llvm_sys::LLVMIntPredicate;
@@ -20,11 +20,11 @@ use trodden_selective::verify::VerifyBudget;
 use trodden_selective::{Budget, NumberOptions, RegisterPlacement};
 use trodden_unit::{InterestingWords, StorageAliases};
 
-/// Number of random orders of out-edges that preferential numbering tries, for a small range of numbers. With 0 or 128, three programs are
-/// within 0.4 % (docs/benchmarks/constants.md).
+/// How many random orders of out-edges preferential numbering tries in order to get a small range of numbers. With 0 or 128 instead, the
+/// time of three programs changes by at most 0.4 % (docs/benchmarks/constants.md).
 pub const RESTARTS: u32 = 16;
 
-/// The interesting paths of a function, and how to count them.
+/// A function's interesting paths, and the options for counting them.
 pub struct InterestingRequest<'a> {
     pub graph: &'a Graph,
     pub frequencies: &'a Frequencies,
@@ -37,7 +37,7 @@ pub struct InterestingRequest<'a> {
 /// Plans a program that counts the interesting paths of an acyclic graph.
 ///
 /// # Errors
-/// The verifier rejects the numbering, or counting all paths is cheaper.
+/// Fails if the verifier rejects the numbering, or if counting all paths is cheaper.
 pub fn plan(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Result<ProbeProgram, InterestingPlanError> {
     let InterestingRequest { graph, frequencies, input, options, .. } = request;
     let began = Instant::now();
@@ -49,10 +49,11 @@ pub fn plan(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Res
     Ok(ProbeProgram::from_interesting(graph, planned))
 }
 
-/// Plans a program that counts the unknown paths of an acyclic graph. The request's numbering distinguishes them from known paths.
+/// Plans a probe program that counts a function's unknown paths, those that earlier runs have not taken. The numbering in the request
+/// distinguishes them from the known ones.
 ///
 /// # Errors
-/// The verifier rejects the numbering, or its numbers do not fit.
+/// Fails if the verifier rejects the numbering, or if its numbers do not fit.
 pub fn plan_unknown(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Result<ProbeProgram, InterestingPlanError> {
     let InterestingRequest { graph, frequencies, input, options, .. } = request;
     let placement = if options.chords { RegisterPlacement::Cheaper } else { RegisterPlacement::Direct };
@@ -65,7 +66,7 @@ pub fn plan_unknown(request: &InterestingRequest, dag: Dag, numbering: Numbering
     Ok(ProbeProgram::from_preferential(graph, &plan, ending, input.ids.to_vec()))
 }
 
-pub fn all_paths(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> ProbeProgram {
+pub fn program_for_all_paths(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> ProbeProgram {
     ProbeProgram::from_plan(request.graph, &Plan::from_numbering(dag, numbering, request.graph, request.frequencies, request.options))
 }
 
@@ -78,33 +79,36 @@ pub fn describe_words(cells: &InterestingCells, first_word: u64) -> InterestingW
     InterestingWords { first_word, words: cells.ending.counter_count(), paths: cells.paths.clone(), aliases, proven: cells.proven }
 }
 
-/// The computation of a path's word.
+/// Emits the computation of the counter word in which a path is counted.
 #[derive(Clone, Copy)]
-pub struct Words<'a> {
+pub struct InterestingPathCode<'a> {
     ending: &'a PathEnding,
-    /// The table and the type of its entries, if one is needed.
+    /// The lookup table and the type of its entries; `None` if the path ending needs no table.
     table: Option<(Value, Type)>,
 }
 
-impl<'a> Words<'a> {
-    /// Adds the table to the module, if one is needed.
-    pub fn declare(module: Module, function: &str, ending: &'a PathEnding) -> Words<'a> {
-        Words { ending, table: Words::entries(ending).map(|entries| constant_table(module, function, &entries)) }
+impl<'a> InterestingPathCode<'a> {
+    /// Adds the lookup table to the module, if the path ending needs one.
+    pub fn declare(module: Module, function: &str, ending: &'a PathEnding) -> InterestingPathCode<'a> {
+        InterestingPathCode {
+            ending,
+            table: InterestingPathCode::entries(ending).map(|entries| constant_table(module, function, &entries)),
+        }
     }
 
-    /// Returns the entries of the table; `None` if none is needed.
+    /// Returns the entries of the lookup table; `None` if the path ending needs no table.
     pub fn entries(ending: &PathEnding) -> Option<Vec<u64>> {
         match ending {
             PathEnding::Direct { .. } => None,
-            // One more entry, because the entry of the last word is read too, without effect.
+            // The extra entry 0 belongs to the last word: the code reads it, but ignores the result.
             PathEnding::Checked { expected, .. } => Some(expected.iter().copied().chain([0]).collect()),
             PathEnding::Hashed { keys, .. } => Some(keys.clone()),
         }
     }
 
-    /// Uses an existing table with the entries of [`Words::entries`].
-    pub fn with_table(ending: &'a PathEnding, table: (Value, Type)) -> Words<'a> {
-        Words { ending, table: Some(table) }
+    /// Uses an existing lookup table, whose entries are those that [`InterestingPathCode::entries`] returns.
+    pub fn with_table(ending: &'a PathEnding, table: (Value, Type)) -> InterestingPathCode<'a> {
+        InterestingPathCode { ending, table: Some(table) }
     }
 
     pub fn constant_word(&self, register: i64) -> u64 {
@@ -122,11 +126,11 @@ impl<'a> Words<'a> {
         let below = |value: Value| choose(builder.compare(LLVMIntPredicate::LLVMIntULT, value, last), value);
         match self.ending {
             PathEnding::Direct { bias, checked, .. } => {
-                let word = plus(builder, register, *bias);
+                let word = add_constant(builder, register, *bias);
                 if *checked { below(word) } else { word }
             }
             PathEnding::Checked { bias, shift, .. } => {
-                let biased = plus(builder, register, *bias);
+                let biased = add_constant(builder, register, *bias);
                 let word = below(right(biased, *shift));
                 choose(self.is_in_table(builder, word, biased), word)
             }
@@ -137,19 +141,19 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Emits the condition that a path has no word of its own.
+    /// Emits a condition that is true for paths without a word of their own.
     pub fn has_no_own_word(&self, builder: &Builder, register: Value) -> Value {
         builder.equal(self.emit_index(builder, register), builder.constant(self.ending.counter_count() - 1))
     }
 
-    /// Emits the condition that the table has this number for a word.
+    /// Emits a condition that is true if the entry of the lookup table for `word` equals `number`.
     fn is_in_table(&self, builder: &Builder, word: Value, number: Value) -> Value {
         let (table, entry) = self.table.expect("such an ending has a table");
         builder.equal(builder.zero_extend(builder.load(entry, builder.offset(entry, table, word))), number)
     }
 }
 
-fn plus(builder: &Builder, register: Value, by: i64) -> Value {
+fn add_constant(builder: &Builder, register: Value, by: i64) -> Value {
     if by == 0 { register } else { builder.add(register, builder.module.constant(by)) }
 }
 

@@ -1,7 +1,8 @@
-//! Paths over iterations counted online, without a stream: a stack variable has the classes of the activation's last paths, which is the
-//! context in which a path is counted ([`trodden_selective::iterations`]).
+//! Counts sequences of paths over several loop iterations while the program runs, without storing a stream. A stack variable holds the
+//! classes of the last paths of the current call; they form the context in which the next path is counted
+//! ([`trodden_selective::iterations`]).
 //!
-//! The context is in memory, so control that comes back by `longjmp` finds the paths that have ended since, not those before `setjmp`.
+//! The variable is in memory, so after a `longjmp` it still holds the most recent paths, not those before the `setjmp`.
 
 use crate::llvm::{Builder, DebugLocation, Module, Value};
 use crate::planned_function::PlannedFunction;
@@ -17,7 +18,7 @@ use trodden_unit::iterations::{IterationFunction, IterationPath, end_of};
 use trodden_unit::observe::IterationWords;
 
 pub struct IterationPlan {
-    /// The entry in the map.
+    /// What the unit's map says about these counters.
     pub words: IterationWords,
     numbering: IterationNumbering,
     places: WordPlaces,
@@ -31,7 +32,7 @@ pub struct IterationPlan {
 pub struct IterationCode<'a> {
     plan: &'a IterationPlan,
     function: Value,
-    /// Address of the context; `None` if no path over several iterations is counted.
+    /// Address of the stack variable with the context; `None` if all counted paths lie within one iteration.
     context: Option<Value>,
 }
 
@@ -44,8 +45,8 @@ pub enum IterationPlanError {
 }
 
 impl IterationPlan {
-    /// Plans a function, and replaces its program by one that counts these paths over iterations. `dag` and `numbering` are those of the
-    /// set.
+    /// Plans a function, and replaces its probe program with one that counts the given paths over iterations. `dag` and `numbering` must be
+    /// the ones to which these paths refer.
     pub fn new(
         planned: &mut PlannedFunction,
         (dag, numbering): (Dag, Numbering),
@@ -101,14 +102,14 @@ impl IterationPlan {
 }
 
 impl IterationCode<'_> {
-    /// Emits the code where a path with this sum of labels ends, or is counted. Returns the address of the word to count in, given the
-    /// address of the unit's counters; `None` if nothing is counted here.
-    pub fn path_ends(&self, builder: &Builder, edge: Edge, sum: Value, counters: Value) -> Option<Value> {
+    /// Emits the code for an edge on which a path, whose edge labels add up to `sum`, ends or is counted. `counters` is the address of the
+    /// unit's counters. Returns the address of the word to increment; `None` if nothing is counted on this edge.
+    pub fn emit_path_end(&self, builder: &Builder, edge: Edge, sum: Value, counters: Value) -> Option<Value> {
         let IterationPlan { numbering, words, places, counted, continued } = self.plan;
         let (i64, class) = (builder.module.i64(), builder.add(sum, builder.constant(1)));
         let (is_counted, continues) = (counted.contains(&edge), continued.contains(&edge));
-        // With two iterations, the next context is the class.
-        let needs_context = is_counted && places.looks_up(edge) || continues && numbering.iterations > 2;
+        // With two iterations, the next context is just the class of the path that ends here.
+        let needs_context = is_counted && places.depends_on_key(edge) || continues && numbering.iterations > 2;
         let key = match self.context.filter(|_| needs_context) {
             Some(context) => {
                 let before = builder.shift_left(builder.load(i64, context), builder.constant(numbering.class_bits.into()));
@@ -118,7 +119,7 @@ impl IterationCode<'_> {
         };
         let word = is_counted.then(|| {
             let first = builder.offset(i64, counters, builder.constant(words.first_word));
-            builder.offset(i64, first, places.word(builder, edge, key, self.function))
+            builder.offset(i64, first, places.emit_word(builder, edge, key, self.function))
         });
         if let Some(context) = self.context.filter(|_| continues) {
             let next = if numbering.iterations > 2 { builder.and(key, builder.constant(numbering.context_mask())) } else { class };

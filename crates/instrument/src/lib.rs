@@ -61,10 +61,11 @@ use llvm::{Module, TargetMachine};
 use std::ffi::{c_int, c_void};
 use trodden_unit::tasks::TASKS_VARIABLE;
 
-/// Instruments the module in place. Returns false if LLVM should go on to generate code, true if there is no code to generate.
+/// Instruments the module in place. Returns false if LLVM is to generate code afterwards, true if not. LLVM calls it just before code
+/// generation.
 extern "C" fn before_code_generation(module: Module, machine: TargetMachine, _file_type: c_int, _out: *mut c_void) -> bool {
     let outcome = std::panic::catch_unwind(|| match std::env::var_os(TASKS_VARIABLE) {
-        Some(tasks) => task_list::run(&tasks, machine),
+        Some(tasks) => task_list::run_tasks(&tasks, machine),
         None => module::instrument(module, machine),
     });
     let message = match outcome {

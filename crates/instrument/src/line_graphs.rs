@@ -7,41 +7,41 @@ use crate::debug::path_of;
 use crate::error::InstrumentError;
 use crate::llvm::{Block, Module, OwnModule, Subprogram, Value};
 use crate::no_return::is_definition;
-use crate::placeholders::llvm_profile::delete_used;
+use crate::placeholders::llvm_profile::remove_used_global;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 use trodden_unit::line_graphs::{LineBlock, LineGraph, LineGraphs};
 
-/// The constant that clang adds.
-const EMBEDDED: &str = "llvm.embedded.module";
-/// The metadata node with the graphs.
-const NODE: &str = "trodden.line.graphs";
+/// The global constant in which clang embeds the front end's module.
+const EMBEDDED_MODULE_NAME: &str = "llvm.embedded.module";
+/// Name of the metadata node that stores the line graphs.
+const METADATA_NAME: &str = "trodden.line.graphs";
 
 /// Removes the embedded front-end module, and stores its line graphs in a metadata node.
-pub fn extract(module: Module) -> Result<(), InstrumentError> {
-    let Some(embedded) = module.global(EMBEDDED) else { return Ok(()) };
+pub fn extract_graphs(module: Module) -> Result<(), InstrumentError> {
+    let Some(embedded) = module.global(EMBEDDED_MODULE_NAME) else { return Ok(()) };
     let bytes = embedded.initializer().and_then(Value::bytes).unwrap_or_default();
     // With `-fembed-bitcode=marker`, clang embeds an empty constant.
     if bytes.is_empty() {
         return Ok(());
     }
-    let graphs = graphs(module, &bytes).ok_or(InstrumentError::UnreadableEmbeddedModule)?;
+    let graphs = parse_graphs(module, &bytes).ok_or(InstrumentError::UnreadableEmbeddedModule)?;
     // SAFETY: no other code of the plugin has run, so there are no other handles.
-    unsafe { delete_used(module, embedded) };
+    unsafe { remove_used_global(module, embedded) };
     let context = module.context();
-    module.add_named_metadata(NODE, context.metadata_node(&[context.metadata_string(&graphs.to_bytes())]));
+    module.add_named_metadata(METADATA_NAME, context.metadata_node(&[context.metadata_string(&graphs.to_bytes())]));
     Ok(())
 }
 
-pub fn read(module: Module) -> LineGraphs {
+pub fn read_graphs(module: Module) -> LineGraphs {
     let mut all = LineGraphs::default();
-    let texts = module.named_metadata(NODE).into_iter().flat_map(Value::metadata_operands).flatten();
+    let texts = module.named_metadata(METADATA_NAME).into_iter().flat_map(Value::metadata_operands).flatten();
     texts.filter_map(Value::metadata_bytes).filter_map(|bytes| LineGraphs::from_bytes(&bytes)).for_each(|graphs| all.append(graphs));
     all
 }
 
-fn graphs(module: Module, bytes: &[u8]) -> Option<LineGraphs> {
-    // SAFETY: the graphs that are returned contain no handles.
+fn parse_graphs(module: Module, bytes: &[u8]) -> Option<LineGraphs> {
+    // SAFETY: the returned graphs contain no handles to the parsed module, which is freed at the end.
     let source = unsafe { OwnModule::parse_beside(module, bytes) }?;
     let (mut files, mut functions) = (IndexMap::<String, u32>::new(), Vec::new());
     let defined = source.module.functions().filter(|f| is_definition(*f));
@@ -49,16 +49,16 @@ fn graphs(module: Module, bytes: &[u8]) -> Option<LineGraphs> {
     let numbers: IndexMap<Value, u32> = known.keys().copied().zip(0..).collect();
     for (function, subprogram) in known {
         let path = path_of(subprogram.file());
-        let blocks = blocks(function, &path);
+        let blocks = line_blocks(function, &path);
         let next = files.len() as u32;
         let file = *files.entry(path).or_insert(next);
         let name = function.name().trim_start_matches('\u{1}').to_owned();
-        functions.push(LineGraph { name, file, line: subprogram.line(), blocks, calls: calls(function, &numbers) });
+        functions.push(LineGraph { name, file, line: subprogram.line(), blocks, calls: calls_by_block(function, &numbers) });
     }
     Some(LineGraphs { files: files.into_keys().collect(), functions })
 }
 
-fn calls(function: Value, functions: &IndexMap<Value, u32>) -> Vec<(u32, u32)> {
+fn calls_by_block(function: Value, functions: &IndexMap<Value, u32>) -> Vec<(u32, u32)> {
     let of = |(block, number): (Block, u32)| {
         let called = block.instructions().filter(|i| i.is_call()).filter_map(|call| functions.get(&call.callee()));
         called.map(|called| (number, *called)).collect::<IndexSet<_>>()
@@ -66,7 +66,7 @@ fn calls(function: Value, functions: &IndexMap<Value, u32>) -> Vec<(u32, u32)> {
     function.blocks().zip(0..).flat_map(of).collect()
 }
 
-fn blocks(function: Value, path: &str) -> Vec<LineBlock> {
+fn line_blocks(function: Value, path: &str) -> Vec<LineBlock> {
     let numbers: IndexMap<Block, u32> = function.blocks().zip(0..).collect();
     let next = |block: Block| -> IndexSet<u32> { block.terminator().successors().iter().filter_map(|b| numbers.get(b).copied()).collect() };
     let mut own_files = IndexMap::new();

@@ -1,7 +1,8 @@
 //! The parts of LLVM-C that the plugin uses, as safe functions where types and checks can make them so. What LLVM requires of an argument
-//! is stated once: that it is live, by its being a handle ([`handles`]); that it is a phi node, an integer type, and so on, by its class
-//! ([`classes`]), which the foreign functions name ([`functions`]); that an index is in range or two types are equal, by a check before the
-//! one call. A violation is a bug in the plugin: it ends the compilation with an internal error that names the value.
+//! is stated in one place. Having a handle ([`handles`]) means that the object is live. The classes ([`classes`]) in the signatures of the
+//! foreign functions ([`functions`]) say that it is a phi node, an integer type, and so on. That an index is in range or two types are
+//! equal is checked before the only call of the function concerned. A violation is a bug in the plugin and ends the compilation with an
+//! internal error.
 //!
 //! Functions after which handles may dangle are unsafe. Each deletion, each run of passes and each replacement of a constant says why
 //! nothing uses what is gone.

@@ -1,4 +1,4 @@
-//! Removes debug information that the driver requested only for the unit's map, before code is generated.
+//! Removes debug information that the driver requested only for the unit's map of paths, before LLVM generates code.
 //!
 //! Emitting line tables would make unoptimised code generation up to 50 % slower.
 
@@ -6,20 +6,21 @@ use crate::llvm::{Module, Value};
 use trodden_unit::MAP_ONLY_FLAG;
 
 /// Index of the flags among the operands of LLVM's `DICompileUnit` (file, producer, flags, ...).
-const FLAGS: usize = 2;
+const FLAGS_OPERAND: usize = 2;
 
 /// Strips the module's debug information, unless the user requested it for one of the compile units that were merged into the module.
 pub fn strip(module: Module) {
     let units = module.named_metadata("llvm.dbg.cu");
     if !units.is_empty() && units.into_iter().all(is_only_for_maps) {
-        // SAFETY: code is complete: only the map, which has no handles, is emitted after this.
+        // SAFETY: no code is inserted after this, so no handle to a debug intrinsic is used. What is still emitted is the map, which
+        // contains no handles.
         unsafe { module.strip_debug_info() };
     }
 }
 
 fn is_only_for_maps(unit: Value) -> bool {
     unit.metadata_operands()
-        .get(FLAGS)
+        .get(FLAGS_OPERAND)
         .copied()
         .flatten()
         .and_then(Value::metadata_bytes)

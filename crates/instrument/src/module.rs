@@ -1,4 +1,4 @@
-//! Processing a whole module: choose functions, observe them, describe the unit, emit its sections.
+//! Processes a whole module: chooses functions, instruments them, describes the unit, and emits its sections.
 
 use crate::block_properties;
 use crate::emit;
@@ -14,38 +14,39 @@ use crate::observe::{self, Observer, choose_functions, sleds};
 use crate::options::{PluginOptions, ThreadCounters};
 use crate::placeholders;
 use crate::transform;
-use crate::unit::{Unit, choose, empty_map, identity, is_emitted};
+use crate::unit::{Unit, choose_instrumentable, empty_map, identity, is_emitted};
 use crate::unoptimised;
 use trodden_unit::{Identity, Observation};
 use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL};
 
-/// What LLVM does after the plugin has run.
+/// What LLVM is to do after the plugin has run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitOutcome {
     Code,
-    /// Nothing, because only data about the unit's code was requested.
+    /// Nothing, because the user only requested data about the code.
     NoCode,
 }
 
-/// Instruments a module in place, or only writes the properties of its blocks.
+/// Instruments a module in place, or performs another action on it that the options request.
 pub fn instrument(module: Module, machine: TargetMachine) -> Result<UnitOutcome, InstrumentError> {
     let options = PluginOptions::from_environment(|name| std::env::var_os(name))?;
-    line_graphs::extract(module)?;
+    line_graphs::extract_graphs(module)?;
     if options.placeholders {
-        placeholders::insert(module);
+        placeholders::mark_as_placeholders(module);
     }
     if !module.functions().any(is_emitted) && options.properties.is_none() {
         return Ok(UnitOutcome::Code);
     }
     if let Some(plan) = &options.apply {
-        let chosen: Vec<Value> = choose(module).0;
+        let chosen: Vec<Value> = choose_instrumentable(module).0;
         transform::apply(module, machine, &chosen, plan, options.reach_all)?;
         map_only_debug_info::strip(module);
         return Ok(UnitOutcome::Code);
     }
-    // Traced programs (here and for block addresses) keep their debug information, which maps addresses to lines.
+    // Programs to be traced (here and for block addresses below) keep their debug information, by which addresses are later mapped to
+    // lines.
     if let Observation::TraceSleds(_) = options.experiment.observation() {
-        sleds::insert(module, choose(module).0);
+        sleds::insert(module, choose_instrumentable(module).0);
         return Ok(UnitOutcome::Code);
     }
     let bitcode = module.bitcode();
@@ -62,7 +63,7 @@ pub fn instrument(module: Module, machine: TargetMachine) -> Result<UnitOutcome,
     }
     work.map.skipped = skipped;
     observe_all(&mut work, &mut *observer, &chosen, machine)?;
-    emit::remove_unused(&[work.context.bias, work.context.counters, work.context.enter]);
+    emit::remove_unused_declarations(&[work.context.bias, work.context.counters, work.context.enter]);
     observer.remove_unused(&work);
     map_only_debug_info::strip(module);
     if cfg!(debug_assertions) {
@@ -80,23 +81,23 @@ fn begin(module: Module, options: PluginOptions) -> Result<(Unit, Box<dyn Observ
     };
     let context = ModuleContext { module, counters, bias, enter };
     let mut map = empty_map(module, &options.experiment);
-    let observer = observe::begin(module, context, &options, &mut map.counters)?;
+    let observer = observe::create_observer(module, context, &options, &mut map.counters)?;
     Ok((Unit::new(context, options, map), observer))
 }
 
 /// Instruments the chosen functions, and defines the symbols that their probes refer to.
 fn observe_all(work: &mut Unit, observer: &mut dyn Observer, chosen: &[Value], machine: TargetMachine) -> Result<(), InstrumentError> {
     if work.options.experiment.threads() != ThreadCounters::Own {
-        emit::shared_bias(work.module);
+        emit::define_shared_bias(work.module);
     }
     observer.observe_all(work, chosen, machine)?;
-    unoptimised::define(work.context, work.options.experiment.threads());
+    unoptimised::define_helpers(work.context, work.options.experiment.threads());
     hoisting::disable_if_too_costly(chosen);
     observer.define(work);
     Ok(())
 }
 
-/// Builds the map from a copy of the module, and marks the blocks in the module itself.
+/// Builds the unit's map from a clone of the module, and marks the blocks in the module itself.
 fn mark_addresses(
     module: Module,
     options: PluginOptions,
@@ -110,7 +111,7 @@ fn mark_addresses(
     if !merge_tails {
         addresses::forbid_tail_merging();
     }
-    // SAFETY: the copy is declared before everything that has handles to it, so it is dropped last.
+    // SAFETY: the clone is declared before everything that has handles to it, so it is dropped last.
     let copy = unsafe { OwnModule::copy_of(module) };
     let (mut work, _) = begin(copy.module, options)?;
     let mut observer = BlockAddresses::default();
@@ -119,6 +120,6 @@ fn mark_addresses(
     chosen.iter().try_for_each(|function| observer.observe(&mut work, *function))?;
     observer.insert_into(module, unit);
     let (_, frame) = work.finish(None, unit, bitcode)?;
-    emit::sections(module, unit, 0, false, &frame);
+    emit::emit_sections(module, unit, 0, false, &frame);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Globals and runtime functions that inserted code refers to.
+//! The globals and runtime functions that a module's inserted code refers to.
 
 use crate::llvm::{Module, Value};
 
@@ -7,6 +7,6 @@ pub struct ModuleContext {
     pub module: Module,
     pub counters: Value,
     pub bias: Value,
-    /// The runtime's function that acquires a region for the thread.
+    /// The runtime function that gives the calling thread its copy of the counters.
     pub enter: Value,
 }

@@ -1,7 +1,7 @@
-//! Analysis of calls that may not return, and of calls that return twice.
+//! Finds calls that may not return, and calls that return twice.
 //!
-//! A call that exits the program, throws or jumps away leaves its callers' paths unfinished. Where that can happen, the path counts as
-//! having reached the call ([`trodden_unit::EdgeKind::Reach`]). Each such count costs an instruction, so calls that provably return are
+//! A call that exits the program, throws or jumps away leaves the paths of its callers unfinished. Where that can happen, a path is counted
+//! as having reached the call ([`trodden_unit::EdgeKind::Reach`]). Each such count costs an instruction, so calls that provably return are
 //! exempt: those whose callee LLVM knows to return and not to throw, or whose callee is a function of the module that only makes exempt
 //! calls. A signal that ends the program inside a callee is ignored unless the user asks for it (`reach=all`).
 
@@ -14,18 +14,17 @@ use trodden_unit::tasks::{CallSummary, RETURNS_ATTRIBUTE};
 
 #[derive(Clone)]
 pub struct NoReturnAnalysis {
-    /// Functions defined here that may not return.
+    /// Functions defined in this module that may not return.
     suspicious: IndexSet<Value>,
     /// True if every call is treated as one that may not return.
     all: bool,
-    /// True if every call of a function that the module defines is treated as one that may not return.
+    /// True if every call of a function defined in this module is treated as one that may not return.
     defined: bool,
 }
 
 impl NoReturnAnalysis {
-    /// Analyses all functions.
-    ///
-    /// With `all`, every call may not return, because a signal may end the program in any of them.
+    /// Analyses all functions of a module. With `all`, every call is treated as one that may not return, because a signal may end the
+    /// program during it.
     pub fn new(module: Module, all: bool) -> NoReturnAnalysis {
         let mut known = NoReturnAnalysis { suspicious: IndexSet::new(), all, defined: false };
         if all {
@@ -44,7 +43,7 @@ impl NoReturnAnalysis {
         known
     }
 
-    /// Also treats calls of functions that the module defines as calls that may not return, if `defined`.
+    /// If `defined`, also treats every call of a function defined in this module as one that may not return.
     pub fn with_calls(self, defined: bool) -> NoReturnAnalysis {
         NoReturnAnalysis { defined, ..self }
     }
@@ -63,23 +62,23 @@ impl NoReturnAnalysis {
         if !callee.is_function() {
             return self.all || !returns_by_attribute(call);
         }
-        if callee.intrinsic() != 0 {
+        if callee.intrinsic_id() != 0 {
             return is_jumping_intrinsic(callee);
         }
         if self.all || (self.defined && is_definition(callee)) {
             return true;
         }
-        if is_definition(callee) && is_final(callee) {
+        if is_definition(callee) && is_body_final(callee) {
             return self.suspicious.contains(&callee);
         }
         !returns_by_attribute(call) && (is_definition(callee) || !callee.has_text_attribute(RETURNS_ATTRIBUTE))
     }
 }
 
-/// Summarises a module's calls for the other units of its crate.
-pub fn summary(module: Module) -> CallSummary {
-    // Other units may show that further callees return, so each function has the set of callees that it depends on, or `None` if it may not
-    // return whatever these callees do.
+/// Summarises which functions return, for the compilation of other units of the same crate.
+pub fn summarise_calls(module: Module) -> CallSummary {
+    // Other units may show that further callees return. So each function gets the set of callees on whose returning it depends, or `None`
+    // if it may not return in any case.
     let analysis = NoReturnAnalysis { suspicious: IndexSet::new(), all: false, defined: false };
     let own: IndexSet<Value> = module.functions().filter(|f| is_definition(*f)).collect();
     let mut needed: Vec<Option<BTreeSet<String>>> = vec![Some(BTreeSet::new()); own.len()];
@@ -90,10 +89,10 @@ pub fn summary(module: Module) -> CallSummary {
             let callee = if i.is_call() { Some(i.callee()).filter(|callee| callee.is_function()) } else { None };
             match callee {
                 _ if i.is(LLVMOpcode::LLVMResume) || (i.is_call() && i.call_has_attribute("noreturn")) => needed[at] = None,
-                Some(callee) if is_definition(callee) && is_final(callee) => {
+                Some(callee) if is_definition(callee) && is_body_final(callee) => {
                     _ = callees[at].insert(own.get_index_of(&callee).expect("own"))
                 }
-                Some(callee) if !is_definition(callee) && callee.intrinsic() == 0 && analysis.may_not_return(i) => {
+                Some(callee) if !is_definition(callee) && callee.intrinsic_id() == 0 && analysis.may_not_return(i) => {
                     called.insert(callee.name());
                     needed[at].iter_mut().for_each(|names| _ = names.insert(callee.name()));
                 }
@@ -102,14 +101,14 @@ pub fn summary(module: Module) -> CallSummary {
             }
         }
     }
-    propagate(&mut needed, &callees);
+    propagate_dependencies(&mut needed, &callees);
     let is_known_elsewhere = |f: &Value| f.linkage() == LLVMLinkage::LLVMExternalLinkage;
     let functions = own.iter().zip(needed).filter(|(function, _)| is_known_elsewhere(function));
     CallSummary { returning: functions.filter_map(|(function, names)| Some((function.name(), names?))).collect(), called }
 }
 
 /// Adds the names that a callee depends on to those that its callers depend on, until nothing changes.
-fn propagate(needed: &mut [Option<BTreeSet<String>>], callees: &[BTreeSet<usize>]) {
+fn propagate_dependencies(needed: &mut [Option<BTreeSet<String>>], callees: &[BTreeSet<usize>]) {
     let mut callers: Vec<Vec<usize>> = vec![Vec::new(); callees.len()];
     for (caller, callees) in callees.iter().enumerate() {
         callees.iter().for_each(|callee| callers[*callee].push(caller));
@@ -136,8 +135,8 @@ pub fn is_definition(function: Value) -> bool {
     !function.is_declaration()
 }
 
-/// Returns true if the body in this module, or an equivalent one, is the one that runs.
-fn is_final(function: Value) -> bool {
+/// Returns true if the function's body in this module, or an equivalent one, is certain to be the one that runs.
+fn is_body_final(function: Value) -> bool {
     use LLVMLinkage::*;
     !matches!(function.linkage(), LLVMWeakAnyLinkage | LLVMLinkOnceAnyLinkage | LLVMExternalWeakLinkage)
 }
@@ -155,8 +154,8 @@ fn assembly_transfers_control(assembly: Value) -> bool {
         .any(|word| matches!(word, "syscall" | "sysenter" | "ud2" | "hlt") || leaves(word))
 }
 
-/// Returns true if a call may return twice: `setjmp` and similar functions by their attribute, and calls that duplicate the process, which
-/// return once in each process.
+/// Returns true if a call may return twice: functions with LLVM's attribute `returns_twice`, such as `setjmp`, and calls that duplicate the
+/// process and return once in each.
 pub fn returns_twice(call: Value) -> bool {
     let callee = call.callee();
     let vfork = |name: &str| matches!(name, "vfork" | "__vfork");
@@ -215,7 +214,6 @@ mod tests {
         let module = parse(MODULE);
         let known = NoReturnAnalysis::new(module, false);
         let found: Vec<bool> = calls(module).into_iter().map(|call| known.may_not_return(call)).collect();
-        // The body of a function that the linker may replace proves nothing.
         assert_eq!(found, [true, false, false, true, true, false, true, true, true]);
     }
 
@@ -233,7 +231,7 @@ mod tests {
             define void @calls_indirect() { call void @indirect(ptr null) ret void }
             attributes #0 = { nounwind willreturn }",
         );
-        let found = summary(module);
+        let found = summarise_calls(module);
         let names: Vec<(&str, Vec<&str>)> =
             found.returning.iter().map(|(name, needed)| (name.as_str(), needed.iter().map(String::as_str).collect())).collect();
         assert_eq!(names, [("depends", vec!["elsewhere"]), ("leaf", vec![]), ("recursive", vec!["elsewhere"])]);

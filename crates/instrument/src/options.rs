@@ -1,5 +1,4 @@
-//! Options of the plugin: the request that `TRODDEN_EXPERIMENT` names, and the contents of the files of earlier profiles that its
-//! experiment refers to by their hash.
+//! Options of the plugin: the request file that `TRODDEN_EXPERIMENT` names, and the data from earlier profiles to which it refers by hash.
 //!
 //! clang passes no command line to plugins, so an environment variable names the request. [`Experiment`] has already rejected invalid
 //! combinations.
@@ -19,30 +18,30 @@ use trodden_unit::{Experiment, FunctionParts, FunctionWeights, Identity, Iterati
 
 pub use trodden_unit::experiment::{ExperimentScheme, ThreadCounters};
 
-/// Maximum number of paths of one function that counts in a table. A function with more is cut, so that one number space covers all paths
-/// of a program.
+/// Maximum number of paths of a function that counts in a hash table. A function with more paths is cut into shorter ones, so that the
+/// numbers of all paths of a program fit into one number space.
 const MAX_PATHS_PER_TABLE: u64 = 1 << 52;
-/// Maximum number of paths in all tables of a unit.
+/// Maximum number of paths of all functions of a unit that count in hash tables.
 const MAX_PATHS_IN_TABLES: u64 = 1 << 56;
 
 #[derive(Clone, Debug)]
 pub struct PluginOptions {
     /// The experiment, as recorded in the unit's map.
     pub experiment: Experiment,
-    /// Where paths are cut and probes are placed.
+    /// How paths are cut and where probes are placed.
     pub plan: PlanOptions,
     pub choices: PassChoices,
-    /// Count the arrival at every call, not only at calls that may not return. The callers' paths are then known even if a signal ends
-    /// the program.
+    /// Count each call as reached before it is executed, not only calls that may not return. Then the caller's path is known even if a
+    /// signal ends the program during the call.
     pub reach_all: bool,
-    /// Count the arrival at calls of functions that the unit defines, too.
+    /// Also count calls of functions that the unit defines as reached.
     pub reach_calls: bool,
-    /// Pattern of the files that a stream build's flight recorder writes unless a variable overrides it at run time.
+    /// File name pattern for the flight recorder of a stream build, unless an environment variable overrides it at run time.
     pub recorder: Option<OsString>,
-    /// Keep the unit's bitcode for building other variants of it.
+    /// Store the unit's bitcode, so that the program can be built in other variants.
     pub keep_bitcode: bool,
     pub weights: Option<Rc<FunctionWeights>>,
-    /// Known paths, which the tier `residual` does not count.
+    /// Paths known from earlier runs, which residual builds do not count.
     pub known: Option<Rc<KnownPaths>>,
     /// Interesting paths; all other paths share one count.
     pub interesting: Option<Rc<KnownPaths>>,
@@ -50,26 +49,26 @@ pub struct PluginOptions {
     pub segments: Option<Rc<SegmentSet>>,
     /// Paths over iterations to count instead of paths.
     pub iterations: Option<Rc<IterationSet>>,
-    /// Time limit of the scheme `ppp-optimal` for numbering one function, in seconds.
+    /// Time limit for numbering one function with the scheme `ppp-optimal`, in seconds.
     pub time_limit_s: u64,
-    /// Part of the paths that this copy of a partitioned program counts.
+    /// The paths that this copy of the program counts, if counting is divided among copies.
     pub parts: Option<Rc<FunctionParts>>,
-    /// Also count executions of a copy's probes.
+    /// Also count how often a copy's probes execute.
     pub count_hits: bool,
     /// Write the block properties to this file instead of generating code.
     pub properties: Option<PathBuf>,
     /// Transform the code according to this plan instead of instrumenting it.
     pub apply: Option<Rc<TransformationPlan>>,
-    /// Number of slots in the table of a function with more than [`PluginOptions::array_paths`] paths. 0 if such functions are cut
-    /// instead.
+    /// Number of cells of the hash table in which a function with more than [`PluginOptions::array_paths`] paths counts. 0 if such
+    /// functions are cut instead.
     pub table_slots: u64,
-    /// If tables are used: the maximum number of paths of a function that counts in an array.
+    /// Maximum number of paths of a function that counts in an array, if hash tables are enabled.
     pub array_paths: u64,
     /// Remove the edge counters that LLVM inserted into the unit, and record their positions.
     pub placeholders: bool,
 }
 
-/// Options that cannot be used.
+/// Why the plugin's options cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BadOption {
     #[error(
@@ -86,10 +85,11 @@ pub enum BadOption {
 }
 
 impl PluginOptions {
-    /// Reads the options that the environment names. `variable` is a look-up function such as `std::env::var_os`.
+    /// Reads the options. `variable` looks up an environment variable, like `std::env::var_os`.
     ///
     /// # Errors
-    /// The request or a file that it names is unreadable or invalid, or the environment contains only unresolved settings.
+    /// Fails if the request, or a file to which it refers, is unreadable or invalid, or if the environment contains settings that only the
+    /// drivers understand.
     pub fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Result<PluginOptions, BadOption> {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         match (set(EXPERIMENT_VARIABLE), set(SETTINGS_VARIABLE)) {
@@ -107,15 +107,15 @@ impl PluginOptions {
         let placement = experiment.placement();
         let part = experiment.part();
         let (interesting, time_limit_s) = match experiment.interesting() {
-            Some(paths) => (Some(read(folder, InputPurpose::Interesting, paths.set, KnownPaths::from_bytes)?), paths.time_limit_s),
+            Some(paths) => (Some(read_input(folder, InputPurpose::Interesting, paths.set, KnownPaths::from_bytes)?), paths.time_limit_s),
             None => (None, 0),
         };
-        // The paths that are not counted are the known ones or, in a watch, all but the watched ones.
+        // In a watch, the known paths are all except the watched ones.
         let known = if experiment.is_watched() { InputPurpose::Watched } else { InputPurpose::Known };
         let (properties, apply) = match action {
             UnitAction::Instrument => (None, None),
             UnitAction::Describe { output } => (Some(output.into()), None),
-            UnitAction::Apply(plan) => (None, Some(read(folder, InputPurpose::Apply, plan, TransformationPlan::from_bytes)?)),
+            UnitAction::Apply(plan) => (None, Some(read_input(folder, InputPurpose::Apply, plan, TransformationPlan::from_bytes)?)),
         };
         let (table_slots, array_paths) = match experiment.destination() {
             OutputDestination::Array => (0, placement.max_paths),
@@ -123,21 +123,27 @@ impl PluginOptions {
         };
         Ok(PluginOptions {
             plan: PlanOptions { max_paths: placement.max_paths, entries: Entries::Shared, chords: placement.chords, hot_first: false },
-            choices: choices(&experiment),
+            choices: pass_choices(&experiment),
             reach_all: placement.reach == Reach::All,
             reach_calls: experiment.segments().is_some() || placement.reach == Reach::Calls,
             recorder,
             keep_bitcode: keep == Keep::Bitcode,
-            weights: placement.weights.map(|set| read(folder, InputPurpose::Weights, set, FunctionWeights::from_bytes)).transpose()?,
-            known: experiment.known().map(|set| read(folder, known, set, KnownPaths::from_bytes)).transpose()?,
+            weights: placement
+                .weights
+                .map(|set| read_input(folder, InputPurpose::Weights, set, FunctionWeights::from_bytes))
+                .transpose()?,
+            known: experiment.known().map(|set| read_input(folder, known, set, KnownPaths::from_bytes)).transpose()?,
             interesting,
-            segments: experiment.segments().map(|set| read(folder, InputPurpose::Segments, set, SegmentSet::from_bytes)).transpose()?,
+            segments: experiment
+                .segments()
+                .map(|set| read_input(folder, InputPurpose::Segments, set, SegmentSet::from_bytes))
+                .transpose()?,
             iterations: experiment
                 .iterations()
-                .map(|set| read(folder, InputPurpose::Iterations, set, IterationSet::from_bytes))
+                .map(|set| read_input(folder, InputPurpose::Iterations, set, IterationSet::from_bytes))
                 .transpose()?,
             time_limit_s,
-            parts: part.map(|part| read(folder, InputPurpose::Part, part.file, FunctionParts::from_bytes)).transpose()?,
+            parts: part.map(|part| read_input(folder, InputPurpose::Part, part.file, FunctionParts::from_bytes)).transpose()?,
             count_hits: part.is_some_and(|part| part.count_hits),
             properties,
             apply,
@@ -148,11 +154,11 @@ impl PluginOptions {
         })
     }
 
-    /// Returns the planning options of the next function, given that the unit's tables hold `used` paths so far.
+    /// Returns the options for planning the next function, given that the unit's functions have `used` paths in hash tables so far.
     pub fn plan_options(&self, used: u64) -> PlanOptions {
         match self.table_slots {
             0 => self.plan.clone(),
-            // The limit shrinks as the sum approaches its maximum, but never below `array_paths`.
+            // The limit shrinks with the number of paths that are left, but not below `array_paths`.
             _ => PlanOptions {
                 max_paths: (MAX_PATHS_IN_TABLES.saturating_sub(used) / 16).min(MAX_PATHS_PER_TABLE).max(self.array_paths),
                 ..self.plan.clone()
@@ -165,8 +171,8 @@ impl PluginOptions {
     }
 }
 
-/// Returns the placement passes that an experiment requests.
-fn choices(experiment: &Experiment) -> PassChoices {
+/// Returns the choices of counting passes that an experiment requests.
+fn pass_choices(experiment: &Experiment) -> PassChoices {
     let placement = experiment.placement();
     PassChoices {
         trip_counts: match placement.trip_counts {
@@ -182,7 +188,7 @@ fn choices(experiment: &Experiment) -> PassChoices {
     }
 }
 
-fn read<T, E: std::error::Error + 'static>(
+fn read_input<T, E: std::error::Error + 'static>(
     folder: &InputFolder,
     kind: InputPurpose,
     identity: Identity,

@@ -1,4 +1,4 @@
-//! LLVM's passes and its verifier.
+//! Runs LLVM's passes and its verifier.
 
 use crate::error::InstrumentError;
 use crate::host;
@@ -16,27 +16,27 @@ pub fn verify(function: Value) -> Result<(), InstrumentError> {
 /// Runs passes on a module.
 ///
 /// # Safety
-/// No handle is used afterwards to what the passes may delete: code, constants, and local functions that have become unused.
+/// No handle to anything that the passes may delete may be used afterwards: code, constants, and local functions that become unused.
 pub unsafe fn run_on_module(module: Module, machine: TargetMachine, passes: &'static str) -> Result<(), InstrumentError> {
-    // SAFETY: the condition of this function is that of `Module::run_passes`.
-    let error = unsafe { module.run_passes(&names(passes), machine, &PassOptions::default()) };
-    check(error, passes, || module.source())
+    // SAFETY: this function requires of its caller what `Module::run_passes` requires.
+    let error = unsafe { module.run_passes(&pass_names(passes), machine, &PassOptions::default()) };
+    check_pass_error(error, passes, || module.source())
 }
 
 /// Runs passes on a function.
 ///
 /// # Safety
-/// No handle to the function's code, or to a constant, is used afterwards.
+/// No handle to the function's code, or to a constant, may be used afterwards.
 pub unsafe fn run_on_function(function: Value, machine: TargetMachine, passes: &'static str) -> Result<(), InstrumentError> {
-    // SAFETY: the condition of this function is that of `host::run_passes`.
-    let error = unsafe { host::run_passes(function, &names(passes), machine, &PassOptions::default()) };
-    check(error, passes, || function.name())
+    // SAFETY: this function requires of its caller what `host::run_passes` requires.
+    let error = unsafe { host::run_passes(function, &pass_names(passes), machine, &PassOptions::default()) };
+    check_pass_error(error, passes, || function.name())
 }
 
-fn names(passes: &str) -> CString {
+fn pass_names(passes: &str) -> CString {
     CString::new(passes).expect("pass names contain no NUL")
 }
 
-fn check(error: Option<OwnedPassError>, passes: &'static str, name: impl Fn() -> String) -> Result<(), InstrumentError> {
+fn check_pass_error(error: Option<OwnedPassError>, passes: &'static str, name: impl Fn() -> String) -> Result<(), InstrumentError> {
     error.map_or(Ok(()), |error| Err(InstrumentError::Passes { function: name(), passes, what: error.message() }))
 }

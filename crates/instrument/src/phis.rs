@@ -5,8 +5,8 @@
 use crate::llvm::{Block, Builder, Module, Value};
 use indexmap::{IndexMap, IndexSet};
 
-/// Rebuilds each phi node of a block. `entries` maps its incoming values and blocks to the new ones. Returns pairs of the deleted and the
-/// new node.
+/// Rebuilds each phi node of a block. `entries` maps its old pairs of incoming value and block to the new ones. Returns each deleted node
+/// with its replacement.
 pub fn rebuild(module: Module, block: Block, mut entries: impl FnMut(Vec<(Value, Block)>) -> Vec<(Value, Block)>) -> Vec<(Value, Value)> {
     let old: Vec<Value> = block.phis().collect();
     let mut replaced = Vec::new();
@@ -21,13 +21,13 @@ pub fn rebuild(module: Module, block: Block, mut entries: impl FnMut(Vec<(Value,
     replaced
 }
 
-/// Replaces the predecessor `from` by `to` in the phi nodes of `block`. Returns pairs of the deleted and the new node.
+/// Replaces the predecessor `from` with `to` in the phi nodes of `block`. Returns each deleted node with its replacement.
 pub fn rename(module: Module, block: Block, from: Block, to: Block) -> Vec<(Value, Value)> {
     rebuild(module, block, |old| old.into_iter().map(|(value, b)| (value, if b == from { to } else { b })).collect())
 }
 
-/// Replaces several predecessors in the phi nodes of `block`. Several entries from one predecessor (a switch with several cases) become one
-/// entry, because their edges were merged. Returns pairs of the deleted and the new node.
+/// Replaces predecessors in the phi nodes of `block` according to the map `renamed`. Several entries from one predecessor (a `switch` with
+/// several cases) become one, because their edges have been merged. Returns each deleted node with its replacement.
 pub fn rename_all(module: Module, block: Block, renamed: &IndexMap<Block, Block>) -> Vec<(Value, Value)> {
     rebuild(module, block, |old| {
         let mut seen = IndexSet::new();

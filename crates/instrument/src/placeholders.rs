@@ -1,17 +1,17 @@
-//! LLVM's counters as placeholders, so that LLVM's edge profile or clang's coverage can be derived from a path profile. A unit compiled
-//! with LLVM's early instrumentation (`-fprofile-generate`, `-fcoverage-mapping`, `-Cinstrument-coverage`) has `atomicrmw add` in its
-//! blocks; the optimiser neither merges atomic updates nor moves them across branches. The updates are removed, and the unit's map records
-//! their positions ([`trodden_unit::edge_profile`]): paths tell how often each block was executed, which is the value of its counter.
-//! Updates that paths do not determine are counted in words of the unit: those with a computed amount (`select`) or a computed address
-//! (merged blocks), and those between two calls of a block that may not return. Bitcode stored for variants retains the updates, and a
-//! named metadata node that marks them.
+//! Replaces LLVM's counters with placeholders, recorded positions in the code, so that LLVM's edge profile or clang's coverage can be
+//! derived from a path profile. A unit compiled with LLVM's early instrumentation (`-fprofile-generate`, `-fcoverage-mapping`,
+//! `-Cinstrument-coverage`) has `atomicrmw add` in its blocks; the optimiser neither merges atomic updates nor moves them across branches.
+//! The updates are removed, and the unit's map records their positions ([`trodden_unit::edge_profile`]): paths tell how often each block
+//! was executed, which is the value of its counter. Updates that paths do not determine are counted in words of the unit: those with a
+//! computed amount (`select`) or a computed address (merged blocks), and those between two calls of a block that may not return. Bitcode
+//! stored for variants retains the updates, and a named metadata node that marks them.
 // Length: a single walk finds, removes and describes all kinds of counters.
 
 mod bitmaps;
 mod fall_through;
 pub mod llvm_profile;
 
-use crate::additions::add_inline;
+use crate::additions::add_to_word_inline;
 use crate::debug::Positions;
 use crate::describe::{EdgeSite, FunctionCfg, calls_that_may_not_return, ending_call};
 use crate::llvm::{Block, Builder, Module, Value};
@@ -29,10 +29,10 @@ use trodden_unit::{
 };
 
 const COUNTER_BYTES: i64 = 8;
-/// Named metadata node of modules whose counters trodden may remove.
+/// Named metadata that marks modules from which trodden may remove the counters.
 const PLACEHOLDER_MARK: &str = "trodden.edge.counters";
 
-/// Reasons why LLVM's counters cannot become placeholders.
+/// Reasons why LLVM's counters cannot be replaced by placeholders.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceholderError {
     #[error("cannot read LLVM's profile table `{0}`. Use `trodden build --pgo` or `--coverage` without profiling options of the compiler")]
@@ -41,7 +41,7 @@ pub enum PlaceholderError {
     Kind {
         found: &'static str,
         expected: &'static str,
-        /// The option of `trodden build` that inserts them.
+        /// The option of `trodden build` that makes the compiler insert the expected counters.
         option: &'static str,
     },
     #[error(
@@ -51,14 +51,14 @@ pub enum PlaceholderError {
     Use { function: String, instruction: String },
 }
 
-/// The counters that a build removes from its units.
+/// The kind of LLVM counters that a build removes from its units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterKind {
     /// LLVM's edge counters, for profile-guided optimisation.
     Edges,
-    /// The front end's counters of source regions. The mapping of counters to regions stays in the program.
+    /// The front end's counters of source regions. The mapping from counters to regions stays in the program.
     Coverage,
-    /// Any counters, to discard them.
+    /// Counters of any kind, which are removed without being recorded.
     Discarded,
 }
 
@@ -78,28 +78,29 @@ pub struct Placeholders {
     notes: IndexMap<Value, Vec<ValueNote>>,
     own: IndexMap<EdgeCounter, u64>,
     shared: bool,
-    /// The first counter for computed bits.
+    /// Index of the first of the unit's counters for bits of bitmaps that are computed at run time.
     first_bit: u64,
-    /// Placeholder for the address of the thread's counters, in the current function.
+    /// A dummy instruction that stands for the address of the thread's counters in the current function.
     base: Option<Value>,
 }
 
-/// A removed update with a constant amount, identified by the following instruction.
+/// A removed update that added a constant amount. Its position is before the instruction that followed it.
 struct FixedUpdate {
     before: Value,
     counter: EdgeCounter,
     amount: i64,
 }
 
-/// A call that records a value, and the first of the unit's counters for its site; `None` if the site depends on the call's arguments.
+/// A call by which LLVM records a value, and the index of the first of the unit's counters for its site; `None` if the site depends on the
+/// call's arguments.
 struct ValueNote {
     call: Value,
     kind: ProfiledValueKind,
     first: Option<u64>,
 }
 
-/// Marks a module's counters as placeholders.
-pub fn insert(module: Module) {
+/// Marks a module as one whose counters will become placeholders.
+pub fn mark_as_placeholders(module: Module) {
     if !has_placeholders(module) {
         module.add_named_metadata(PLACEHOLDER_MARK, module.context().metadata_node(&[]));
     }
@@ -110,11 +111,12 @@ pub fn has_placeholders(module: Module) -> bool {
 }
 
 impl Placeholders {
-    /// Removes LLVM's counters from a module. Updates that paths do not determine get counters of the unit, from index `next` on.
+    /// Removes LLVM's counters from a module. Updates whose number of executions does not follow from paths get counters of the unit, from
+    /// index `next` on.
     pub fn extract(module: Module, counters: Value, next: &mut u64, options: RemovalOptions) -> Result<Placeholders, PlaceholderError> {
         let tables = llvm_profile::read(module)?;
         check_kind(&tables, options.kind)?;
-        let notes = llvm_profile::value_notes(module);
+        let notes = llvm_profile::find_value_calls(module);
         let functions = tables.functions.iter().map(|t| t.function).collect();
         let profile = EdgeProfile { version: tables.version, names: tables.names, functions, ..EdgeProfile::default() };
         let mut placeholders = Placeholders {
@@ -128,46 +130,51 @@ impl Placeholders {
             first_bit: 0,
             base: None,
         };
-        let replacements = placeholders.count_value_sites(notes, &tables.functions, next);
+        let replacements = placeholders.assign_value_site_counters(notes, &tables.functions, next);
         let mapping = if options.kind == CounterKind::Coverage { CoverageTables::Kept } else { CoverageTables::Removed };
         llvm_profile::remove_tables(module, &replacements, mapping);
         let numbers: IndexMap<Value, u32> = tables.functions.iter().enumerate().map(|(i, t)| (t.counters, i as u32)).collect();
         let bits = placeholders.remove_bitmaps(&tables.functions, counters, next)?;
         let updates = tables.functions.iter().map(|t| updates_of(t.counters)).collect::<Result<Vec<_>, _>>()?;
         let needs_duplicate: Vec<bool> = updates.iter().map(|u| u.iter().any(|u| is_computed(*u))).collect();
-        placeholders.sort_updates(&updates.into_iter().flatten().collect(), &numbers, &bits);
+        placeholders.separate_updates(&updates.into_iter().flatten().collect(), &numbers, &bits);
         for (number, table) in tables.functions.iter().enumerate() {
             if needs_duplicate[number] {
-                let duplicate = placeholders.duplicate(counters, number as u32, next);
-                // SAFETY: handles are kept to instructions and globals only.
+                let duplicate = placeholders.assign_own_counters(counters, number as u32, next);
+                // SAFETY: only handles to instructions and globals are used after this, not to constants.
                 unsafe { table.counters.replace_constant(duplicate) };
             }
-            // SAFETY: each table is handled once, and `numbers`, which has handles to the counters, is not used after this loop.
-            unsafe { llvm_profile::remove(table.counters) };
+            // SAFETY: the loop visits each table once, and `numbers`, which has handles to the counters, is not used after it.
+            unsafe { llvm_profile::remove_global(table.counters) };
         }
         Ok(placeholders)
     }
 
-    /// Assigns counters to each site that records a value. If the optimiser merged calls that differ only in their site, the site is
-    /// computed. In that case, all sites of the functions involved get counters, in order, and the number of the first one replaces the
+    /// Assigns counters of the unit to each site that records a value. If the optimiser merged calls that differ only in their site, the
+    /// code computes the site: then all sites of the functions involved get counters, in order, and the index of the first one replaces the
     /// address of the function's table.
-    fn count_value_sites(&mut self, notes: Vec<Value>, tables: &[llvm_profile::CounterTable], next: &mut u64) -> Vec<(Value, u64)> {
+    fn assign_value_site_counters(
+        &mut self,
+        notes: Vec<Value>,
+        tables: &[llvm_profile::CounterTable],
+        next: &mut u64,
+    ) -> Vec<(Value, u64)> {
         let numbers: IndexMap<Value, u32> = tables.iter().enumerate().map(|(i, t)| (t.data, i as u32)).collect();
         let mut known: IndexMap<(u32, ProfiledValueKind, u16), u64> = IndexMap::new();
         let mut whole: BTreeMap<u32, u64> = BTreeMap::new();
         for call in notes {
-            let kind = values::kind(call);
+            let kind = values::recorded_kind(call);
             let (table, number) = (call.operand(1), call.operand(2).as_integer());
             let first = if let (Some(&function), Some(number)) = (numbers.get(&table), number) {
-                let Some(site) = values::site(kind, self.profile.functions[function as usize].value_sites, number) else {
-                    // A site of a virtual table. SAFETY: the loop consumes the list of calls, and no handle to this one is kept.
+                let Some(site) = values::site_within_kind(kind, self.profile.functions[function as usize].value_sites, number) else {
+                    // The site belongs to a virtual table. SAFETY: each call occurs in the list once, and no handle to this one is kept.
                     unsafe { call.erase() };
                     continue;
                 };
-                Some(*known.entry((function, kind, site)).or_insert_with(|| self.count_values(function, kind, site, next)))
+                Some(*known.entry((function, kind, site)).or_insert_with(|| self.assign_value_counters(function, kind, site, next)))
             } else {
-                for function in values::reachable_tables(table).into_iter().filter_map(|t| numbers.get(&t).copied()) {
-                    whole.entry(function).or_insert_with(|| self.count_all_values(function, next));
+                for function in values::globals_pointed_to(table).into_iter().filter_map(|t| numbers.get(&t).copied()) {
+                    whole.entry(function).or_insert_with(|| self.assign_all_value_counters(function, next));
                 }
                 None
             };
@@ -176,15 +183,15 @@ impl Placeholders {
         whole.into_iter().map(|(function, first)| (tables[function as usize].data, first)).collect()
     }
 
-    fn count_values(&mut self, function: u32, kind: ProfiledValueKind, site: u16, next: &mut u64) -> u64 {
+    fn assign_value_counters(&mut self, function: u32, kind: ProfiledValueKind, site: u16, next: &mut u64) -> u64 {
         let first = *next;
         self.profile.values.push(ValueCounters { function, kind, site, first });
         *next += u64::from(kind.counters());
         first
     }
 
-    /// Assigns counters to all sites of a function. Each site gets as many counters as the most demanding kind of site needs.
-    fn count_all_values(&mut self, function: u32, next: &mut u64) -> u64 {
+    /// Assigns counters to all sites of a function. Each site gets as many as the kind of site that needs the most.
+    fn assign_all_value_counters(&mut self, function: u32, next: &mut u64) -> u64 {
         let first = *next;
         let [targets, sizes, _] = self.profile.functions[function as usize].value_sites;
         for (kind, count) in [(ProfiledValueKind::Target, targets), (ProfiledValueKind::Size, sizes)] {
@@ -196,8 +203,9 @@ impl Placeholders {
         first
     }
 
-    /// Removes the bitmaps of decisions, and returns the updates of constant bits with their counters; [`Placeholders::sort_updates`]
-    /// removes these updates. Counters of computed bits are contiguous, so that a bit's address determines its counter.
+    /// Removes the bitmaps by which clang records the outcomes of decisions. Returns the updates that set constant bits, with the counters
+    /// for these bits; [`Placeholders::separate_updates`] removes the updates. The counters for computed bits are contiguous, so that a
+    /// bit's address determines its counter.
     fn remove_bitmaps(
         &mut self,
         tables: &[llvm_profile::CounterTable],
@@ -207,11 +215,11 @@ impl Placeholders {
         let (mut known, first, mut bytes) = (IndexMap::new(), *next, 0);
         for (function, table) in (0..).zip(tables) {
             let (Some(bitmap), ProfiledFunction { counters: before, bits, .. }) = (table.bitmap, table.function) else { continue };
-            let uses = bitmaps::uses(bitmap)?;
+            let uses = bitmaps::find_uses(bitmap)?;
             uses.fold_checks(self.module);
             let mut computed = false;
             for update in uses.updates {
-                match bitmaps::fixed_bits(update).filter(|(of, _)| *of == bitmap) {
+                match bitmaps::constant_bits(update).filter(|(of, _)| *of == bitmap) {
                     Some((_, bits)) => {
                         known.insert(update, bits.into_iter().map(|bit| EdgeCounter { function, index: before + bit }).collect());
                     }
@@ -229,21 +237,23 @@ impl Placeholders {
                 let counter = EdgeCounter { function, index: before };
                 self.profile.own.push(OwnCounters { counter, first: first + 8 * bytes, count: bits });
                 let moved = self.module.i8().constant_address(counters, self.module.constant(bytes as i64));
-                // SAFETY: handles are kept to instructions and globals only. Addresses in them are read from their operands later.
+                // SAFETY: only handles to instructions and globals are used after this. Addresses are read from the instructions' operands
+                // again.
                 unsafe { bitmap.replace_constant(moved) };
                 bytes += u64::from(bits / 8);
             }
-            // SAFETY: each bitmap is handled once. Updates of constant bits are erased later, without a look at what they update.
-            unsafe { llvm_profile::remove(bitmap) };
+            // SAFETY: the loop visits each bitmap once. The remaining updates, of constant bits, are erased later without looking at their
+            // addresses.
+            unsafe { llvm_profile::remove_global(bitmap) };
         }
         *next += 8 * bytes;
         self.first_bit = first;
         Ok(known)
     }
 
-    /// Sorts updates into computed ones, which remain, and fixed ones, which are deleted and become placeholders. Updates of constant bits
-    /// are fixed.
-    fn sort_updates(&mut self, updates: &IndexSet<Value>, numbers: &IndexMap<Value, u32>, bits: &IndexMap<Value, Vec<EdgeCounter>>) {
+    /// Separates updates whose amount or address is computed, which stay for now, from fixed ones, which are deleted and become
+    /// placeholders. Updates that set constant bits are fixed.
+    fn separate_updates(&mut self, updates: &IndexSet<Value>, numbers: &IndexMap<Value, u32>, bits: &IndexMap<Value, Vec<EdgeCounter>>) {
         let (computed, erased): (Vec<Value>, Vec<Value>) = updates.iter().partition(|u| is_computed(**u));
         computed.into_iter().for_each(|u| self.computed.entry(u.block().function()).or_default().push(u));
         let erased: Vec<Value> = erased.into_iter().chain(bits.keys().copied()).collect();
@@ -263,14 +273,15 @@ impl Placeholders {
         }
         let functions: IndexSet<Value> = erased.iter().map(|update| update.block().function()).collect();
         for update in erased {
-            // SAFETY: no placeholder refers to a deleted instruction (`first_after`), and `computed` has only the others.
+            // SAFETY: no placeholder is positioned before a deleted instruction (`first_after`), and `computed` has only instructions that
+            // stay.
             unsafe { update.erase() };
         }
         functions.into_iter().for_each(fall_through::restore);
     }
 
-    /// Assigns a counter of the unit to each counter of a function, and returns the address of the first assigned counter.
-    fn duplicate(&mut self, counters: Value, function: u32, next: &mut u64) -> Value {
+    /// Assigns a counter of the unit to each LLVM counter of a function. Returns the address of the first one.
+    fn assign_own_counters(&mut self, counters: Value, function: u32, next: &mut u64) -> Value {
         let first = *next;
         let count = self.profile.functions[function as usize].counters;
         *next += u64::from(count);
@@ -279,8 +290,9 @@ impl Placeholders {
         self.module.i64().constant_address(counters, self.module.constant(first as i64))
     }
 
-    /// Emits counts for a function's computed updates and values. [`Placeholders::resolve`] supplies the counters' address later.
-    pub fn count_computed(&mut self, function: Value, counters: Value) {
+    /// Emits code that counts a function's computed updates and recorded values. The address of the thread's counters is not known yet;
+    /// [`Placeholders::resolve`] supplies it.
+    pub fn emit_computed_counts(&mut self, function: Value, counters: Value) {
         let (updates, notes) =
             (self.computed.swap_remove(&function).unwrap_or_default(), self.notes.swap_remove(&function).unwrap_or_default());
         if updates.is_empty() && notes.is_empty() {
@@ -290,36 +302,37 @@ impl Placeholders {
         for placeholder in self.fixed.get_mut(&function).into_iter().flatten().filter(|m| all.contains(&m.before)) {
             placeholder.before = first_after(placeholder.before, |i| !all.contains(i));
         }
-        let base = self.base(function);
+        let base = self.base_placeholder(function);
         for update in updates {
             let (address, amount) = (update.operand(0), update.operand(1));
             let builder = Builder::before(self.module, update, update.location());
             if update.atomic_operation() == Some(LLVMAtomicRMWBinOpOr) {
-                let word = bitmaps::computed_word(&builder, update, counters, self.first_bit);
+                let word = bitmaps::emit_bit_counter_index(&builder, update, counters, self.first_bit);
                 self.add(&builder, builder.offset(self.module.i64(), base, word), self.module.constant(1));
-                // SAFETY: the list is no longer in `computed` and has each update once; no placeholder is before one any more.
+                // SAFETY: the list was removed from `computed` and has each update once, and no placeholder is positioned before one.
                 unsafe { update.erase() };
                 continue;
             }
             let offset = builder.subtract(builder.pointer_to_int(address), builder.pointer_to_int(counters));
             self.add(&builder, builder.offset(self.module.i8(), base, offset), amount);
-            // SAFETY: the list is no longer in `computed` and has each update once; no placeholder is before one any more.
+            // SAFETY: the list was removed from `computed` and has each update once, and no placeholder is positioned before one.
             unsafe { update.erase() };
         }
         for ValueNote { call, kind, first } in notes {
             let builder = Builder::before(self.module, call, call.location());
-            let first = first.map_or_else(|| values::computed_first(&builder, call), |f| self.module.constant(f as i64));
+            let first = first.map_or_else(|| values::emit_first_counter_index(&builder, call), |f| self.module.constant(f as i64));
             let counters = builder.offset(self.module.i64(), base, first);
-            for (index, amount) in values::increments(&builder, kind, call.operand(0)) {
+            for (index, amount) in values::emit_increments(&builder, kind, call.operand(0)) {
                 self.add(&builder, builder.offset(self.module.i64(), counters, index), amount);
             }
-            // SAFETY: the list is no longer in `notes` and has each call once; no placeholder is before one any more.
+            // SAFETY: the list was removed from `notes` and has each call once, and no placeholder is positioned before one.
             unsafe { call.erase() };
         }
     }
 
-    /// Records a function's placeholders once its graph is known. Emits counts for those that paths do not determine.
-    pub fn record(&mut self, function: Value, cfg: &FunctionCfg, no_return: &NoReturnAnalysis, number: usize, next: &mut u64) {
+    /// Records a function's placeholders once its graph is known. If paths do not determine how often one was executed, emits code that
+    /// counts it.
+    pub fn record_placeholders(&mut self, function: Value, cfg: &FunctionCfg, no_return: &NoReturnAnalysis, number: usize, next: &mut u64) {
         let Some(mut all) = self.fixed.swap_remove(&function) else { return };
         let nodes: IndexMap<Block, Node> = cfg.nodes.iter().enumerate().filter_map(|(i, b)| Some(((*b)?, Node(i as u32)))).collect();
         let order: IndexMap<Value, usize> = function.blocks().flat_map(|b| b.instructions().collect::<Vec<_>>()).zip(0..).collect();
@@ -337,27 +350,27 @@ impl Placeholders {
                     let placeholder = CounterPlaceholder { function: number as u32, block: nodes[&before.block()], place, counter, amount };
                     self.profile.placeholders.push(placeholder);
                 }
-                None => self.count_split(function, before, counter, amount, next),
+                None => self.emit_own_count(function, before, counter, amount, next),
             }
         }
     }
 
-    /// Records a function's calls that may not return. If a second such call follows in the same block, on a different line or after code
-    /// on a different line, the returns of the first are counted.
+    /// Records a function's calls that may not return. If a second such call follows in the same block, and any other line is involved, the
+    /// returns of the first call are counted as well.
     pub fn record_calls(&mut self, function: Value, cfg: &FunctionCfg, number: usize, positions: &mut Positions, next: &mut u64) {
         for (block, calls) in cfg.reached.iter().enumerate() {
             let known = &cfg.blocks[block].positions;
             let lines = |at: std::ops::Range<u32>| known[at.start as usize..at.end as usize].iter().map(|p| (p.scope, p.file, p.line));
             for (at, &(call, up_to_call)) in calls.iter().enumerate() {
-                let position = positions.of(call);
+                let position = positions.position_of(call);
                 let mut counter = None;
                 if let Some(&(following, up_to_next)) = calls.get(at + 1) {
                     let earlier: IndexSet<_> = lines(0..up_to_call).collect();
-                    let is_on_line = positions.of(following).map(|p| (p.scope, p.line)) == position.map(|p| (p.scope, p.line));
+                    let is_on_line = positions.position_of(following).map(|p| (p.scope, p.line)) == position.map(|p| (p.scope, p.line));
                     if is_on_line && lines(up_to_call..up_to_next).all(|line| earlier.contains(&line)) {
                         continue;
                     }
-                    counter = Some(self.count_return(function, call, next));
+                    counter = Some(self.emit_return_count(function, call, next));
                 }
                 let (function, block) = (number as u32, Node(block as u32));
                 self.profile.reached.push(ReachedCall { function, block, up_to_call, position, counter });
@@ -365,35 +378,35 @@ impl Placeholders {
         }
     }
 
-    fn count_return(&mut self, function: Value, call: Value, next: &mut u64) -> u64 {
+    fn emit_return_count(&mut self, function: Value, call: Value, next: &mut u64) -> u64 {
         let counter = *next;
         *next += 1;
         let before = call.next().expect("another call follows");
-        let base = self.base(function);
+        let base = self.base_placeholder(function);
         let builder = Builder::before(self.module, before, before.location());
         let address = builder.offset(self.module.i64(), base, self.module.constant(counter as i64));
         self.add(&builder, address, self.module.constant(1));
         counter
     }
 
-    fn count_split(&mut self, function: Value, before: Value, counter: EdgeCounter, amount: i64, next: &mut u64) {
+    fn emit_own_count(&mut self, function: Value, before: Value, counter: EdgeCounter, amount: i64, next: &mut u64) {
         let index = *self.own.entry(counter).or_insert_with(|| {
             self.profile.own.push(OwnCounters { counter, first: *next, count: 1 });
             *next += 1;
             *next - 1
         });
-        let base = self.base(function);
+        let base = self.base_placeholder(function);
         let builder = Builder::before(self.module, before, before.location());
         let address = builder.offset(self.module.i64(), base, self.module.constant(index as i64));
         self.add(&builder, address, self.module.constant(amount));
     }
 
     fn add(&self, builder: &Builder, address: Value, amount: Value) {
-        add_inline(builder, address, amount, self.shared);
+        add_to_word_inline(builder, address, amount, self.shared);
     }
 
-    /// Returns a placeholder for the address of the thread's counters; [`Placeholders::resolve`] replaces it.
-    fn base(&mut self, function: Value) -> Value {
+    /// Returns the dummy instruction that stands for the address of the thread's counters; [`Placeholders::resolve`] replaces it.
+    fn base_placeholder(&mut self, function: Value) -> Value {
         let module = self.module;
         *self.base.get_or_insert_with(|| {
             let builder = Builder::before(module, function.entry().after_allocas(), None);
@@ -402,16 +415,16 @@ impl Placeholders {
         })
     }
 
-    /// Replaces the placeholder for the counters' address in the current function.
+    /// Replaces the dummy instruction in the current function with the address of the thread's counters.
     pub fn resolve(&mut self, base: Value) {
         if let Some(placeholder) = self.base.take() {
             placeholder.replace_uses(base);
-            // SAFETY: `base` held the only handle, and no instruction uses it any more.
+            // SAFETY: `base` held the only handle to the dummy instruction, and nothing uses its result any more.
             unsafe { placeholder.erase() };
         }
     }
 
-    /// Deletes the updates in functions that were not instrumented, and returns the profile.
+    /// Deletes the remaining updates, in functions that were not instrumented. Returns the recorded profile.
     pub fn finish(self) -> EdgeProfile {
         let (computed, notes) = (self.computed.into_values().flatten(), self.notes.into_values().flatten());
         for instruction in computed.chain(notes.map(|note| note.call)) {
@@ -422,7 +435,7 @@ impl Placeholders {
     }
 }
 
-/// Checks that a unit has the requested counters. A unit without functions has none of either kind.
+/// Checks that a unit has the expected kind of LLVM counters. A unit without functions has no counters and always passes.
 fn check_kind(tables: &ProfileTables, expected: CounterKind) -> Result<(), PlaceholderError> {
     const EDGE_COUNTERS_FLAG: u64 = 1 << 56;
     let names = |kind| match kind {
@@ -436,25 +449,26 @@ fn check_kind(tables: &ProfileTables, expected: CounterKind) -> Result<(), Place
     Err(PlaceholderError::Kind { found: names(found).0, expected: names(expected).0, option: names(expected).1 })
 }
 
-/// Returns true if an update adds a computed amount, or to a computed address.
+/// Returns true if the amount or the address of an update is computed at run time.
 fn is_computed(update: Value) -> bool {
     let amount = update.operand(1).as_integer();
     amount.is_none() || (amount != Some(0) && fixed_element(update.operand(0), COUNTER_BYTES).is_none())
 }
 
-/// Returns the first instruction after `instruction` that satisfies `expected`, which must hold for terminators.
+/// Returns the first instruction after `instruction` for which `expected` holds. It must hold for terminators.
 fn first_after(instruction: Value, expected: impl Fn(&Value) -> bool) -> Value {
     std::iter::successors(instruction.next(), |i| i.next()).find(expected).expect("a block has a terminator")
 }
 
-/// Returns the position of the placeholder before instruction `before`, relative to the calls of its block that may not return; `None` if
-/// paths do not tell whether it was executed.
+/// Returns where the placeholder before instruction `before` lies among the block's calls that may not return; `None` if paths do not tell
+/// whether it was executed.
 fn position_among_calls(before: Value, no_return: &NoReturnAnalysis) -> Option<PlaceholderPosition> {
     let block = before.block();
     let calls = calls_that_may_not_return(block, no_return);
     let passed: IndexSet<Value> = block.instructions().take_while(|i| *i != before).collect();
     let earlier = calls.iter().filter(|c| passed.contains(*c)).count();
-    // A path ends before a tail call or a call that ends the function, so paths do not tell whether such a call returned.
+    // A path that ends with a tail call or a call that ends the function ends before the call, so it does not tell whether the call
+    // returned.
     let ended = ending_call(block).is_some_and(|e| passed.contains(&e) && calls.contains(&e));
     match (earlier, calls.len() - earlier) {
         (0, _) => Some(PlaceholderPosition::Entered),
@@ -463,36 +477,36 @@ fn position_among_calls(before: Value, no_return: &NoReturnAnalysis) -> Option<P
     }
 }
 
-/// Returns all updates of an array of counters, following its address through other instructions.
+/// Returns all updates of an array of LLVM counters, following its address through other instructions.
 fn updates_of(counters: Value) -> Result<IndexSet<Value>, PlaceholderError> {
     let (mut updates, mut seen, mut stack) = (IndexSet::new(), IndexSet::from([counters]), vec![counters]);
     while let Some(value) = stack.pop() {
         for user in value.users() {
             match is_update(user, value) {
                 true => _ = updates.insert(user),
-                false if passes_address_on(user) => stack.extend(seen.insert(user).then_some(user)),
-                false => return Err(unknown_use(user)),
+                false if derives_address(user) => stack.extend(seen.insert(user).then_some(user)),
+                false => return Err(unsupported_use_error(user)),
             }
         }
     }
     Ok(updates)
 }
 
-/// Returns true if an instruction updates a counter and its result is unused.
+/// Returns true if an instruction updates the counter at `address` without using the old value.
 fn is_update(user: Value, address: Value) -> bool {
     if !user.is(LLVMOpcode::LLVMAtomicRMW) || user.operand(0) != address || user.users().next().is_some() {
         return false;
     }
     match user.atomic_operation() {
         Some(LLVMAtomicRMWBinOpAdd) => true,
-        // The optimiser's form of adding zero.
+        // The optimiser turns an addition of zero into this.
         Some(LLVMAtomicRMWBinOpOr) => user.operand(1).as_integer() == Some(0),
         _ => false,
     }
 }
 
-/// Returns true if a user derives an address from the address it uses, or stores it in or loads it from a constant table.
-pub fn passes_address_on(user: Value) -> bool {
+/// Returns true if the user of an address computes another address from it, or passes it on through a constant table.
+pub fn derives_address(user: Value) -> bool {
     if !user.is_instruction() {
         return true;
     }
@@ -505,7 +519,7 @@ pub fn passes_address_on(user: Value) -> bool {
     }
 }
 
-pub fn unknown_use(user: Value) -> PlaceholderError {
+pub fn unsupported_use_error(user: Value) -> PlaceholderError {
     let instruction = user.printed().trim().to_owned();
     PlaceholderError::Use { function: user.block().function().name(), instruction }
 }

@@ -1,9 +1,10 @@
-//! Insertion points for the code of edges.
+//! Finds the insertion point for the code of each edge, and splits edges if necessary.
 //!
-//! Code for an edge goes to the end of its tail, or to the head if no other edge leads there; otherwise the edge is split. An unwind edge
-//! is split by giving it its own landing pad, because calls must unwind to a landing pad. The remaining edges to the old pad share a second
-//! new pad. A block that only returns, and has an incoming edge from a tail call, is counted on its incoming edges, before the call. Code
-//! in the block itself would keep code generation from turning the call into a jump, so the stack would grow.
+//! Code for an edge goes to the end of its source block if the block has no other successor, or to its target block if that has no other
+//! predecessor; otherwise the edge is split. An unwind edge is split by giving it its own landing pad, because calls must unwind to a
+//! landing pad. The remaining edges to the old pad share a second new pad. If a block only returns and one of its predecessors ends with a
+//! tail call, paths through it are counted on its incoming edges, before the call. Code in the block itself would keep LLVM from turning
+//! the call into a jump, so the stack would grow.
 
 use crate::describe::{EdgeSite, FunctionCfg, only_returns, tail_call_before_return};
 use crate::handle_map::HandleMap;
@@ -19,11 +20,12 @@ use trodden_flow::program::BlockProperties;
 use trodden_flow::{Edge, EdgeSet, Graph, Node, NodeSet, ProbeProgram};
 use trodden_unit::EdgeKind;
 
-/// An insertion point. The instruction is looked up when code is inserted, because other code may have been inserted in the meantime.
+/// An insertion point. For the top of a block, the instruction is only looked up when code is inserted, because other code may have been
+/// inserted in the meantime.
 #[derive(Clone, Copy, Debug)]
 pub enum InsertionPlace {
     Before(Value),
-    /// At the beginning of this block, after phi nodes and landing pad.
+    /// At the beginning of this block, after the phi nodes and the landing pad.
     Top(Block),
 }
 
@@ -36,17 +38,17 @@ impl InsertionPlace {
     }
 }
 
-/// For each block with split incoming edges, maps its old predecessors to the new blocks that replace them.
-type Renames = IndexMap<Block, IndexMap<Block, Block>>;
+/// For each block with incoming edges that were split: a map from its old predecessors to the new blocks.
+type PredecessorRenames = IndexMap<Block, IndexMap<Block, Block>>;
 
 /// The insertion points of a function's edges, and its control flow after edges were split.
 pub struct EdgePlaces {
     code: Vec<Option<InsertionPlace>>,
-    /// The edge between two blocks in the current control flow.
+    /// The edge that leads from one block to another, after edges were split.
     arrivals: HandleMap<(Block, Block), Edge>,
-    /// Each new landing pad that edges without code share, with those edges.
+    /// The new landing pads that several edges without code share, each with these edges.
     shared_pads: IndexMap<Block, Vec<Edge>>,
-    /// Deleted values and their replacements, in the order of the replacements.
+    /// Deleted values and their replacements, in chronological order.
     replaced: Vec<(Value, Value)>,
 }
 
@@ -59,29 +61,29 @@ pub fn block_properties(cfg: &FunctionCfg) -> BlockProperties {
         EdgeSite::BeforeThenHead(_) | EdgeSite::Head => false,
     };
     let trip_count = |e: Edge| trip_count::constant_trip_count(node(graph.from(e))?, node(graph.to(e))?);
-    let counts = |e: Edge| trip_count::counter(node(graph.from(e))?, node(graph.to(e))?);
+    let counts = |e: Edge| trip_count::existing_counter(node(graph.from(e))?, node(graph.to(e))?);
     let is_free = |e: Edge| matches!(cfg.sites[e.index()], EdgeSite::Before(_)) || graph.incoming(graph.to(e)).len() == 1;
     BlockProperties {
         quiet: NodeSet::from_fn(nodes, |n| node(n).is_some_and(is_quiet)),
         must_count_early: NodeSet::from_fn(nodes, |n| node(n).is_some_and(|b| n != graph.entry() && returns_after_tail_call(cfg, n, b))),
         can_carry_code: EdgeSet::from_fn(edges, can_split),
         carries_code_for_free: EdgeSet::from_fn(edges, is_free),
-        sizes: graph.nodes().map(|n| node(n).map_or(0, size)).collect(),
+        sizes: graph.nodes().map(|n| node(n).map_or(0, estimated_size)).collect(),
         changes_version: BTreeSet::new(),
         trip_counts: graph.edges().filter_map(|e| Some((e, trip_count(e)?))).collect(),
         counted: graph.edges().filter(|e| counts(*e).is_some()).collect(),
     }
 }
 
-/// Returns the number of a block's instructions that emit code.
-fn size(block: Block) -> u32 {
+/// Returns an estimate of the number of machine instructions in a block.
+fn estimated_size(block: Block) -> u32 {
     let is_none = |i: &Value| i.is(LLVMOpcode::LLVMPHI) || i.is(LLVMOpcode::LLVMGetElementPtr);
     block.instructions().filter(|i| !is_none(i)).count() as u32
 }
 
-/// Returns true if no other function can run in the middle of a block: it contains no calls except of intrinsics, and does not unwind.
-/// Blocks that end with an indirect branch never qualify: interpreters depend on tail duplication, which copies such blocks into their
-/// predecessors, and additional code would prevent that.
+/// Returns true if no other function can run in the middle of a block: it contains no calls except of intrinsics, and neither starts nor
+/// resumes unwinding. Blocks that end with an indirect branch never qualify: interpreters depend on tail duplication, which copies such
+/// blocks into their predecessors, and additional code would prevent that.
 fn is_quiet(block: Block) -> bool {
     if block.terminator().is(LLVMOpcode::LLVMIndirectBr) {
         return false;
@@ -95,7 +97,7 @@ fn returns_after_tail_call(cfg: &FunctionCfg, node: Node, block: Block) -> bool 
     only_returns(block) && cfg.graph.incoming(node).iter().any(|e| tail_call(cfg, *e).is_some())
 }
 
-/// Returns the tail call before an edge that leads to a block that only returns.
+/// Returns the tail call that an edge follows, if it leads to a block that only returns.
 fn tail_call(cfg: &FunctionCfg, edge: Edge) -> Option<Value> {
     cfg.block(cfg.graph.from(edge)).and_then(tail_call_before_return)
 }
@@ -110,7 +112,7 @@ impl EdgePlaces {
             places.record_arrival(cfg, edge);
         }
         let mut pads: BTreeSet<Node> = BTreeSet::new();
-        let mut renames = Renames::new();
+        let mut renames = PredecessorRenames::new();
         let coded: Vec<Edge> = graph.edges().filter(|e| program.has_code(*e)).collect();
         for edge in coded {
             let to = graph.to(edge);
@@ -127,10 +129,10 @@ impl EdgePlaces {
                     pads.insert(to);
                     continue;
                 }
-                EdgeSite::OnEdge(successors) => places.split(module, cfg, edge, successors, location, &mut renames),
+                EdgeSite::OnEdge(successors) => places.split_edge(module, cfg, edge, successors, location, &mut renames),
             });
         }
-        // Rebuild phi nodes once per block rather than per split edge: a switch may have thousands.
+        // Rebuild the phi nodes once per block rather than once per split edge: a switch may have thousands of edges to one block.
         for (to, renamed) in renames {
             places.replaced.extend(phis::rename_all(module, to, &renamed));
         }
@@ -141,15 +143,15 @@ impl EdgePlaces {
     }
 
     /// Returns the insertion point of an edge; `None` if it needs no code.
-    pub fn code(&self, edge: Edge) -> Option<&InsertionPlace> {
+    pub fn insertion_place(&self, edge: Edge) -> Option<&InsertionPlace> {
         self.code[edge.index()].as_ref()
     }
 
-    pub fn arrival(&self, from: Block, to: Block) -> Option<Edge> {
+    pub fn edge_between(&self, from: Block, to: Block) -> Option<Edge> {
         self.arrivals.get(&(from, to)).copied()
     }
 
-    /// Returns the edges that share a new landing pad because they have no code.
+    /// Returns the edges that share a new landing pad, because they have no code; `None` for other blocks.
     pub fn shared_pad(&self, block: Block) -> Option<&[Edge]> {
         self.shared_pads.get(&block).map(Vec::as_slice)
     }
@@ -160,7 +162,7 @@ impl EdgePlaces {
 
     fn record_arrival(&mut self, cfg: &FunctionCfg, edge: Edge) {
         let flow = cfg.graph.edge(edge);
-        // Control arrives from the block that contains the edge's insertion point, if it has one.
+        // Describing the function may have split the source block: control arrives from the part with the edge's insertion point.
         let own = match &cfg.sites[edge.index()] {
             EdgeSite::Before(instruction) => Some(instruction.block()),
             _ => None,
@@ -170,14 +172,14 @@ impl EdgePlaces {
         }
     }
 
-    fn split(
+    fn split_edge(
         &mut self,
         module: Module,
         cfg: &FunctionCfg,
         edge: Edge,
         successors: &[usize],
         location: Option<DebugLocation>,
-        renames: &mut Renames,
+        renames: &mut PredecessorRenames,
     ) -> InsertionPlace {
         let flow = cfg.graph.edge(edge);
         let (from, to) = (cfg.nodes[flow.from.index()].expect("a block"), cfg.nodes[flow.to.index()].expect("a block"));
@@ -192,7 +194,7 @@ impl EdgePlaces {
         InsertionPlace::Before(between.terminator())
     }
 
-    /// Splits a landing pad: each incoming edge with code gets its own pad, and the other edges share one.
+    /// Splits a landing pad: each incoming edge with code gets its own pad, and the edges without code share one.
     fn split_landing_pad(&mut self, module: Module, cfg: &FunctionCfg, program: &ProbeProgram, pad: Node, location: Option<DebugLocation>) {
         let graph = program.graph();
         let old = cfg.nodes[pad.index()].expect("a block");
@@ -229,7 +231,7 @@ impl EdgePlaces {
         let merged = Builder::phi_before(module, instruction, instruction.kind(), instruction.location());
         merged.add_incoming(&values);
         instruction.replace_uses(merged);
-        // SAFETY: any remaining copy of the handle is only compared, with the entries of `replaced`.
+        // SAFETY: the handle in `replaced` and any other copy are only compared with each other.
         unsafe { instruction.erase() };
         self.replaced.push((instruction, merged));
     }

@@ -1,4 +1,4 @@
-//! A function of a unit together with its plan.
+//! A function of a unit, with its graph and the plan for counting its paths.
 
 use crate::describe::FunctionCfg;
 use crate::llvm::Value;
@@ -9,15 +9,15 @@ use trodden_unit::{FlowGraph, SourcePosition, UnitBlock};
 pub struct PlannedFunction {
     pub function: Value,
     pub position: Option<SourcePosition>,
-    /// The function's description. Blocks and sites refer to the current code.
+    /// The function's graph, and the blocks and instructions to which it refers.
     pub cfg: FunctionCfg,
-    /// The program to insert, before the passes.
+    /// The probe program, before passes optimise it.
     pub program: ProbeProgram,
     pub frequencies: Frequencies,
     pub is_measured: bool,
-    /// True if a thread may enter the function before it has acquired a region.
+    /// True if a thread may enter the function before it has counters of its own.
     pub may_lack_region: bool,
-    /// In a stream build, if the graph has more edges than that of a counting build: the paths of the counting build.
+    /// In a stream build, whose graph may have additional edges: the paths as a counting build would number them.
     pub counted: Option<Box<CountedPaths>>,
 }
 
@@ -26,6 +26,6 @@ pub struct CountedPaths {
     pub blocks: Vec<UnitBlock>,
     pub graph: FlowGraph,
     pub program: ProbeProgram,
-    /// The additional edges of the graph of events, with their source nodes.
+    /// The edges that the stream build's graph has in addition, with their source nodes.
     pub extra_edges: Vec<(Edge, Node)>,
 }

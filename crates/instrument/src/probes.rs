@@ -1,8 +1,8 @@
-//! Inserts a probe program into a function: the path register and the counts.
+//! Translates a function's probe program into LLVM instructions: updates of the path register, and counts.
 //!
-//! The register is built directly in SSA form, in one pass over the acyclic graph: cut edges set it to a constant, so no value flows along
-//! a back edge. While a path's sum is a constant, no instruction is emitted. Increments at a path's end are folded into the counter's
-//! address.
+//! The register is built directly in SSA form, in one pass over the acyclic graph: edges at which paths are cut set it to a constant, so no
+//! value flows along a back edge. While the register's value is a known constant, no instruction is emitted. Increments at a path's end are
+//! folded into the counter's address.
 //!
 //! First [`crate::places`] splits edges and landing pads, then the code is emitted block by block in topological order.
 
@@ -25,14 +25,14 @@ use trodden_flow::program::operation::{DominantId, LoopId, Operation, value_set}
 use trodden_flow::{Edge, Graph, Node, ProbeProgram};
 use trodden_unit::EdgeKind;
 
-/// The path register's value at some point of the function.
+/// The value of the path register at some point of the function.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum RegisterValue {
     Constant(i64),
     Computed(Value),
 }
 
-/// Inserts a function's probes. Returns the values that were deleted, with their replacements.
+/// Inserts a function's probes. Returns the deleted values, each with its replacement.
 pub fn insert(
     context: ModuleContext,
     function: Value,
@@ -40,7 +40,7 @@ pub fn insert(
     program: &ProbeProgram,
     counters: Counters,
 ) -> Vec<(Value, Value)> {
-    let (graph, location) = (program.graph(), crate::debug::no_line(context.module, function));
+    let (graph, location) = (program.graph(), crate::debug::location_without_line(context.module, function));
     let places = EdgePlaces::new(context.module, cfg, program, location);
     let mut work = ProbeCode {
         context,
@@ -62,21 +62,21 @@ pub fn insert(
         pending_phis: Vec::new(),
     };
     for &node in program.order() {
-        let arriving = work.arriving(node);
-        let in_register = work.in_register_at(node);
+        let arriving = work.register_at(node);
+        let in_register = work.dominant_count_at(node);
         for &edge in graph.out(node) {
             work.in_register[edge.index()] = in_register;
             work.emit_edge(edge, arriving);
         }
     }
-    work.merge_in_register();
+    work.complete_dominant_phis();
     work.path_ends = true;
     for flush in work.flushes.take() {
         work.emit_flush(flush);
     }
     let deferred = work.deferred.into_inner();
     if !deferred.is_empty() {
-        counting::emit_deferred(context.module, counters, &deferred, location);
+        counting::emit_deferred_counts(context.module, counters, &deferred, location);
     }
     if let PathEndAction::Segment(_) | PathEndAction::Iterations(_) = counters.at_end {
         erase_unused(&work.created.into_inner());
@@ -84,7 +84,8 @@ pub fn insert(
     places.into_replaced()
 }
 
-/// Returns the register after each cut edge: the value that the next path starts with. Other edges have 0 until their code is emitted.
+/// Returns the path register's value after each edge that cuts paths, with which the next path starts. For the other edges, 0 is a dummy
+/// until their code is emitted.
 fn starts_after_cuts(program: &ProbeProgram) -> Vec<RegisterValue> {
     let graph = program.graph();
     let mut leaving = vec![RegisterValue::Constant(0); graph.edge_count()];
@@ -96,10 +97,10 @@ fn starts_after_cuts(program: &ProbeProgram) -> Vec<RegisterValue> {
     leaving
 }
 
-/// Deletes unused values. Values come after their operands in the list.
+/// Deletes those of the created values that are unused. The list has values after their operands.
 fn erase_unused(created: &[Value]) {
     for value in created.iter().rev().filter(|value| value.users().next().is_none()) {
-        // SAFETY: no instruction uses the value, and nothing else holds its handle.
+        // SAFETY: nothing uses the value, and this list has the only handle to it.
         unsafe { value.erase() };
     }
 }
@@ -111,32 +112,33 @@ struct ProbeCode<'a> {
     program: &'a ProbeProgram,
     places: &'a EdgePlaces,
     counters: Counters<'a>,
-    /// Iteration counts to emit at the end, because they split blocks.
+    /// Counts of loop iterations that are emitted last, because they split blocks.
     flushes: RefCell<Vec<TripCountFlush>>,
-    /// Counts that need new blocks.
+    /// Counts that are emitted later, because they need new blocks.
     deferred: RefCell<Vec<DeferredCount>>,
-    /// True if the current count is at the end of a path, false if it records the arrival at a call.
+    /// True if the current count is for a path that ends, false if it is for a path that has reached a call.
     path_ends: bool,
     /// The edge whose code is being emitted.
     edge: Edge,
-    /// The last word that this edge appended to the stream.
+    /// The last word that the code of this edge appended to the stream, if any.
     appended: Option<Value>,
-    /// Values computed for the register. Those without uses are deleted at the end.
+    /// Instructions created for the path register. Unused ones are deleted at the end.
     created: RefCell<Vec<Value>>,
     location: Option<DebugLocation>,
-    /// The register after each edge's code.
+    /// The value of the path register after each edge's code.
     leaving: Vec<RegisterValue>,
-    /// For each loop that is counted by trip count: its number of iterations so far, and the register at loop entry.
+    /// For each loop whose paths are counted by its trip count: the number of iterations so far, and the path register at loop entry.
     trip_counts: IndexMap<LoopId, (IterationCount, RegisterValue)>,
-    /// For each edge: the register that holds the number of dominant iterations after the edge's code, if any.
+    /// For each edge: the number of dominant iterations (those on a loop's most frequent path) after the edge's code, if a register
+    /// accumulates them.
     in_register: Vec<Option<Value>>,
-    /// Phi nodes of the registers in `in_register`, whose incoming values are added at the end.
+    /// Phi nodes that merge the values of `in_register`. Their incoming values are added at the end.
     pending_phis: Vec<(Value, Block)>,
 }
 
 impl ProbeCode<'_> {
-    /// Returns the register at the start of a node.
-    fn arriving(&mut self, node: Node) -> RegisterValue {
+    /// Returns the value of the path register at the start of a node.
+    fn register_at(&mut self, node: Node) -> RegisterValue {
         if node == self.graph.entry() {
             let start = if let PathEndAction::Segment(segments) = self.counters.at_end { segments.start } else { None };
             return start.map_or(RegisterValue::Constant(0), RegisterValue::Computed);
@@ -145,7 +147,7 @@ impl ProbeCode<'_> {
             return self.enter_loop(LoopId(which));
         }
         let live: Vec<Edge> = self.graph.incoming(node).iter().copied().filter(|e| !self.program.is_dead(*e)).collect();
-        // The register is not needed if no outgoing edge reads it.
+        // If no outgoing edge reads the register, its value does not matter.
         if !self.graph.out(node).iter().any(|e| self.program.reads_register(*e)) {
             return RegisterValue::Constant(0);
         }
@@ -154,38 +156,40 @@ impl ProbeCode<'_> {
         }
         let block = self.cfg.nodes[node.index()].expect("a dispatch block has one edge in that restarts");
         let sources = predecessors(block);
-        self.merge(block, &sources)
+        self.merge_register(block, &sources)
     }
 
-    /// Returns the register after these edges if it is the same for all of them.
+    /// Returns the value of the path register after the given edges, if it is the same after all of them.
     fn common_register(&self, edges: &[Edge]) -> Option<RegisterValue> {
         let first = self.leaving[edges.first()?.index()];
         edges.iter().all(|e| self.leaving[e.index()] == first).then_some(first)
     }
 
-    /// Creates a phi node of the register's values from `sources`.
-    fn merge(&self, block: Block, sources: &[Block]) -> RegisterValue {
+    /// Creates a phi node for the path register in `block`, which merges its values from the blocks `sources`.
+    fn merge_register(&self, block: Block, sources: &[Block]) -> RegisterValue {
         let module = self.context.module;
-        let incoming: Vec<(Value, Block)> = sources.iter().map(|&from| (self.value(self.incoming_register(from, block)), from)).collect();
+        let incoming: Vec<(Value, Block)> =
+            sources.iter().map(|&from| (self.register_value(self.incoming_register(from, block)), from)).collect();
         let phi = Builder::phi_at_top(module, block, module.i64(), self.location);
         phi.add_incoming(&incoming);
         self.created.borrow_mut().push(phi);
         RegisterValue::Computed(phi)
     }
 
-    /// Returns the register that arrives from a block: the edge's value, or the merged value of the edges that share a landing pad.
+    /// Returns the path register's value on the way from one block to another: after the edge between them, or merged from the edges that
+    /// share a landing pad.
     fn incoming_register(&self, from: Block, to: Block) -> RegisterValue {
-        if let Some(edge) = self.places.arrival(from, to) {
+        if let Some(edge) = self.places.edge_between(from, to) {
             return self.leaving[edge.index()];
         }
         match self.places.shared_pad(from) {
-            Some(edges) => self.common_register(edges).unwrap_or_else(|| self.merge(from, &predecessors(from))),
-            // The block is unreachable.
+            Some(edges) => self.common_register(edges).unwrap_or_else(|| self.merge_register(from, &predecessors(from))),
+            // No edge leads this way, so the block is unreachable.
             None => RegisterValue::Constant(0),
         }
     }
 
-    fn value(&self, register: RegisterValue) -> Value {
+    fn register_value(&self, register: RegisterValue) -> Value {
         match register {
             RegisterValue::Constant(c) => self.context.module.constant(c),
             RegisterValue::Computed(value) => value,
@@ -197,13 +201,13 @@ impl ProbeCode<'_> {
             return;
         }
         let at = |place: &InsertionPlace| Builder::before(self.context.module, place.instruction(), self.location);
-        let builder = self.places.code(edge).map(at);
+        let builder = self.places.insertion_place(edge).map(at);
         self.edge = edge;
         self.path_ends = self.cfg.graph.kind(edge) != EdgeKind::Reach;
         let (operations, mut register) = (self.program.operations(edge), arriving);
         for (at, operation) in operations.iter().enumerate() {
             register = match (builder.as_ref(), operation) {
-                (Some(code), Operation::Emit { increment }) => self.emit(code, register, *increment, &operations[at + 1..]),
+                (Some(code), Operation::Emit { increment }) => self.emit_path_event(code, register, *increment, &operations[at + 1..]),
                 (Some(code), _) => self.emit_operation(code, *operation, edge, register),
                 (None, _) => apply_without_code(*operation, register),
             };
@@ -211,11 +215,12 @@ impl ProbeCode<'_> {
         self.leaving[edge.index()] = register;
     }
 
-    /// Appends a path to the stream. If the `following` operations show that the call ends as well, one word represents both events.
-    fn emit(&mut self, code: &Builder, register: RegisterValue, increment: i64, following: &[Operation]) -> RegisterValue {
+    /// Appends a path to the stream. If the operations that follow say that the function's call ends too, a single word represents both
+    /// events.
+    fn emit_path_event(&mut self, code: &Builder, register: RegisterValue, increment: i64, following: &[Operation]) -> RegisterValue {
         let (stream, words) = (self.counters.at_end.stream(), self.context.module.i64());
         let call_ends = following.iter().find(|o| **o != Operation::NoteCall) == Some(&Operation::LeaveCall);
-        self.appended = Some(stream.append_path(code, self.address(code, words, register, increment), call_ends));
+        self.appended = Some(stream.append_path(code, self.counter_address(code, words, register, increment), call_ends));
         register
     }
 
@@ -225,7 +230,7 @@ impl ProbeCode<'_> {
             Operation::Add(increment) => return self.add_increment(code, register, increment),
             Operation::Flush { of, partial } => return self.flush(code, of, partial, edge),
             Operation::Count { increment } => self.count(code, register, increment, one),
-            Operation::CountIteration { increment, dominant } if self.counters.may_count_split() => {
+            Operation::CountIteration { increment, dominant } if self.counters.may_count_separately() => {
                 let dominant = self.program.dominant_by_id(dominant);
                 self.in_register[edge.index()] = self.count_split(code, register, increment, dominant);
             }
@@ -237,17 +242,17 @@ impl ProbeCode<'_> {
                 let path = self.appended.expect("a path is appended before it is recorded");
                 self.counters.at_end.stream().record_call(code, path);
             }
-            Operation::LeaveCall => self.counters.at_end.stream().leave(code),
+            Operation::LeaveCall => self.counters.at_end.stream().clear_slot(code),
             _ => return apply_without_code(operation, register),
         }
         register
     }
 
-    /// Counts the dominant iterations accumulated in a register.
+    /// Counts the dominant iterations that were accumulated in a register.
     fn flush_dominant(&mut self, code: &Builder, which: DominantId, edge: Edge) {
         let index = RegisterValue::Constant(self.program.dominant_by_id(which).index);
         if let Some(number) = self.in_register[edge.index()].take() {
-            // The number is copied to a new value, because the phi node may be replaced before the count is emitted.
+            // Adding 0 creates a new value, because the phi node may be replaced before the count is emitted.
             let number = code.add(number, self.context.module.constant(0));
             self.count(code, index, 0, number);
         }
@@ -272,14 +277,15 @@ impl ProbeCode<'_> {
         }
     }
 
-    /// Defers a count that needs new blocks.
+    /// Marks the position of a count that needs new blocks and is emitted later.
     fn defer_count(&self, builder: &Builder, register: RegisterValue, increment: i64, by: Value, lookup: Lookup) {
-        let path = self.value(self.add_increment(builder, register, increment));
+        let path = self.register_value(self.add_increment(builder, register, increment));
         self.deferred.borrow_mut().push(DeferredCount::new(builder, path, by, lookup));
     }
 
-    /// Returns the address of `count[register + increment]`, in an array of words or of groups of cells.
-    fn address(&self, builder: &Builder, cells: Type, register: RegisterValue, increment: i64) -> Value {
+    /// Returns the address of element `register + increment` of the function's counters. `cells` is the type of an element: a word, or an
+    /// array of several cells.
+    fn counter_address(&self, builder: &Builder, cells: Type, register: RegisterValue, increment: i64) -> Value {
         let (module, base) = (self.context.module, self.counters.base);
         let fixed = (self.counters.first as i64).wrapping_add(increment);
         match register {
@@ -291,8 +297,8 @@ impl ProbeCode<'_> {
         }
     }
 
-    /// Emits `count[register + increment] += 1`, with a fast path for the dominant iteration. Returns the register that accumulates
-    /// dominant iterations, with its new value; `None` if they are not accumulated in a register.
+    /// Emits `count[register + increment] += 1`, with separate code for the dominant iteration. Returns the new value of the register that
+    /// accumulates dominant iterations; `None` if there is no such register.
     fn count_split(&self, builder: &Builder, register: RegisterValue, increment: i64, dominant: &DominantIterationCode) -> Option<Value> {
         let (module, one) = (self.context.module, self.context.module.constant(1));
         let in_register = self.in_register[dominant.back.index()].filter(|_| dominant.in_register.is_some());
@@ -305,8 +311,8 @@ impl ProbeCode<'_> {
                 in_register
             }
             (RegisterValue::Computed(value), in_register) => {
-                let path = self.value(self.add_increment(builder, register, increment));
-                // These values are computed now, because the operands may be replaced before the count is emitted.
+                let path = self.register_value(self.add_increment(builder, register, increment));
+                // Computed here, because the operands may be replaced before the count is emitted.
                 let holds = builder.equal(value, module.constant(dominant.index.wrapping_sub(increment)));
                 let more = in_register.map(|in_register| (in_register, builder.add(in_register, one)));
                 let deferred = DeferredCount::new(builder, path, one, Lookup::NotNeeded);
@@ -317,40 +323,39 @@ impl ProbeCode<'_> {
         }
     }
 
-    /// Returns the register that accumulates dominant iterations, with its value at the start of a node; `None` outside loops that have
-    /// such a register.
-    fn in_register_at(&mut self, node: Node) -> Option<Value> {
+    /// Returns the number of dominant iterations accumulated so far, at the start of a node; `None` outside loops with a register for it.
+    fn dominant_count_at(&mut self, node: Node) -> Option<Value> {
         let mut loops = self.program.dominant().iter().filter_map(|u| u.in_register.as_ref());
-        let in_register = loops.find(|h| h.nodes.contains(&node)).filter(|_| self.counters.may_count_split())?;
+        let in_register = loops.find(|h| h.nodes.contains(&node)).filter(|_| self.counters.may_count_separately())?;
         let block = self.cfg.nodes[node.index()].expect("a dispatch block is in no such loop");
         if in_register.head != node {
             let incoming_register: Vec<Option<Value>> =
-                predecessors(block).iter().map(|from| self.in_register_from(*from, block)).collect();
+                predecessors(block).iter().map(|from| self.dominant_count_from(*from, block)).collect();
             if incoming_register.iter().all(|value| *value == incoming_register[0]) {
                 return incoming_register[0];
             }
         }
         let module = self.context.module;
         let number = Builder::phi_at_top(module, block, module.i64(), self.location);
-        // The phi node is completed later, because the value from the latch is not known yet.
+        // Its incoming values are added later, because the one from the latch is not known yet.
         self.pending_phis.push((number, block));
         Some(number)
     }
 
-    fn in_register_from(&self, from: Block, to: Block) -> Option<Value> {
-        self.places.arrival(from, to).and_then(|edge| self.in_register[edge.index()])
+    fn dominant_count_from(&self, from: Block, to: Block) -> Option<Value> {
+        self.places.edge_between(from, to).and_then(|edge| self.in_register[edge.index()])
     }
 
-    /// Completes the phi nodes of registers that accumulate dominant iterations.
-    fn merge_in_register(&mut self) {
+    /// Adds the incoming values to the phi nodes that merge numbers of dominant iterations.
+    fn complete_dominant_phis(&mut self) {
         for (number, block) in std::mem::take(&mut self.pending_phis) {
-            let value = |from: Block| self.in_register_from(from, block).unwrap_or_else(|| self.context.module.constant(0));
+            let value = |from: Block| self.dominant_count_from(from, block).unwrap_or_else(|| self.context.module.constant(0));
             number.add_incoming(&predecessors(block).into_iter().map(|from| (value(from), from)).collect::<Vec<_>>());
         }
     }
 }
 
-/// Returns the register after an operation that emits no code.
+/// Returns the path register's value after an operation that emits no code.
 fn apply_without_code(operation: Operation, register: RegisterValue) -> RegisterValue {
     match operation {
         Operation::Set(value) => RegisterValue::Constant(value),

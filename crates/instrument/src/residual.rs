@@ -1,16 +1,18 @@
-//! The residual tier, which counts only unknown paths: [`trodden_flow::residual`] chooses the versions of the code, and this module builds
-//! them. The original blocks are the first version of the checking code; copies ([`crate::versions::copies`]) are its other versions and
-//! the instrumented code. Terminators are redirected to match the graph of all versions, values with several versions are merged
-//! ([`crate::versions::ssa`]), and probes are inserted. To count, code jumps to the runtime and back: counts are rare, so their code should
-//! be small and must not require a stack frame. Finally, loops get [`gates`], and edges get the frequencies of the known paths
-//! ([`set_known_path_weights`]). Indirect branches of all versions lead to one landing block, which then selects the version.
+//! Builds functions of the residual tier, which counts only unknown paths, those that earlier runs have not taken. Such a function has
+//! several versions of its code: checking code, which runs while the path may still be a known one, and instrumented code, which counts.
+//! [`trodden_flow::residual`] chooses the versions, and this module builds them. The original blocks are the first version of the checking
+//! code; its other versions and the instrumented code are copies ([`crate::versions::copies`]). Terminators are redirected to match the
+//! graph of all versions, values with several versions are merged ([`crate::versions::ssa`]), and probes are inserted. To count, code jumps
+//! to the runtime and back: counts are rare, so their code should be small and must not require a stack frame. Finally, loops get
+//! [`gates`], and edges get the frequencies of the known paths ([`set_known_path_weights`]). Indirect branches of all versions lead to one
+//! landing block, which then selects the version.
 
 use crate::bounds;
 use crate::counting::{Counters, Flushing};
 use crate::describe::{EdgeSite, FunctionCfg, is_must_tail};
 use crate::emit;
 use crate::entry;
-use crate::interesting::Words;
+use crate::interesting::InterestingPathCode;
 use crate::llvm::{Block, Builder, Module, Value};
 use crate::module_context::ModuleContext;
 use crate::path_end::{KnownTest, PathEndAction, UnknownPathCode};
@@ -21,7 +23,7 @@ use crate::program_passes;
 use crate::shape::predecessors;
 use crate::versions::copies::{CopyMapping, LinePolicy};
 use crate::versions::ssa::{ValueFlow, VersionDefinitions};
-use crate::versions::{description_of_copies, landings, split_landings};
+use crate::versions::{cfg_of_copies, indirect_branch_targets, split_landings};
 use crate::weights;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
@@ -54,13 +56,14 @@ fn insert_versions(
     }
     let mut work =
         VersionBuilder { module: context.module, program: &planned.program, places, cfg: planned.cfg.clone(), copies: BTreeMap::new() };
-    let cfg = work.build(*function);
+    let cfg = work.build_versions(*function);
     set_known_path_weights(context.module, *function, &cfg, &program);
     let blocks = places::block_properties(&cfg);
     program_passes::run_passes(&mut program, frequencies, &blocks, choices);
-    let known = known_test(context.module, planned);
-    let at_end = PathEndAction::Unknown(UnknownPathCode { count, bias: emit::direct_bias(context.module), thread_base: None, known });
-    let counters = Counters { at_end, flushing: Flushing::Branch, ..Counters::own(context.counters, first_counter) };
+    let known = known_path_test(context.module, planned);
+    let at_end =
+        PathEndAction::Unknown(UnknownPathCode { count, bias: emit::declare_direct_bias(context.module), thread_base: None, known });
+    let counters = Counters { at_end, flushing: Flushing::Branch, ..Counters::of_thread(context.counters, first_counter) };
     probes::insert(context, *function, &cfg, &program, counters);
     let blocks = |chosen: &dyn Fn(NodePlace) -> bool| -> Vec<Block> {
         cfg.nodes.iter().zip(places).filter(|(_, place)| chosen(**place)).filter_map(|(block, _)| *block).collect()
@@ -77,27 +80,27 @@ fn insert_versions(
     );
 }
 
-/// Returns the dispatch blocks, which have no versions.
+/// Returns the nodes for dispatch blocks, which exist only once.
 pub fn dispatch_blocks(cfg: &FunctionCfg) -> Vec<Node> {
     let dispatch_blocks = cfg.blocks.iter().enumerate().filter(|(_, b)| b.kind == BlockKind::Dispatch);
     dispatch_blocks.map(|(i, _)| Node(i as u32)).collect()
 }
 
-/// Handles a function with a single version, because it cannot have two, none of its paths is known, or known paths are recognised by their
-/// numbers. A path is looked up where it ends, or counted without look-up.
+/// Instruments a function that keeps a single version of its code, because it cannot have two, none of its paths is known, or known paths
+/// are recognised by their numbers. Each path is looked up at its end, unless none is known.
 fn insert_single_version(context: ModuleContext, count: Value, planned: &PlannedFunction, first_counter: u64, choices: PassChoices) {
     let PlannedFunction { function, cfg, frequencies, .. } = planned;
     let mut program = planned.program.clone();
     program_passes::run_passes(&mut program, frequencies, &places::block_properties(cfg), choices);
-    let known = known_test(context.module, planned);
-    let bias = emit::direct_bias(context.module);
-    // If all paths are counted and a call of the function executes several, it is cheaper to check once, at entry, whether the thread has a
-    // region.
+    let known = known_path_test(context.module, planned);
+    let bias = emit::declare_direct_bias(context.module);
+    // If all paths are counted, and a call of the function may execute several, it is cheaper to check once, at entry, whether the thread
+    // has counters.
     let has_cuts = !program.dag().cuts().is_empty();
-    let location = crate::debug::no_line(context.module, *function);
-    let thread_base = (known.is_none() && has_cuts).then(|| entry::direct_thread_counters(context, *function, bias, location));
+    let location = crate::debug::location_without_line(context.module, *function);
+    let thread_base = (known.is_none() && has_cuts).then(|| entry::emit_direct_thread_counters(context, *function, bias, location));
     let at_end = PathEndAction::Unknown(UnknownPathCode { count, bias, thread_base, known });
-    let counters = Counters { at_end, flushing: Flushing::Branch, ..Counters::own(context.counters, first_counter) };
+    let counters = Counters { at_end, flushing: Flushing::Branch, ..Counters::of_thread(context.counters, first_counter) };
     probes::insert(context, *function, cfg, &program, counters);
 }
 
@@ -120,13 +123,12 @@ fn outer_headers(graph: &Graph, dag: &Dag) -> Vec<Node> {
     outer_headers
 }
 
-/// Sets edge weights by how often the known paths take each edge of each version. Edges that they never reach keep their weights. Also sets
-/// the entry count, because without it LLVM does not trust the weights, and does not move cold blocks (such as the instrumented code) out
-/// of loops.
+/// Sets branch weights from the executions of known paths. A block that no known path reaches keeps its weights. Also sets the entry count:
+/// without it, LLVM does not trust the weights, and does not move cold blocks (such as the instrumented code) out of loops.
 fn set_known_path_weights(module: Module, function: Value, cfg: &FunctionCfg, program: &ProbeProgram) {
     let graph = program.graph();
     let entries = graph.out(graph.entry()).iter().map(|e| program.executions(*e)).fold(0, u64::saturating_add);
-    if entries > 0 && !weights::has_entries(module, function) {
+    if entries > 0 && !weights::has_entry_count(module, function) {
         weights::set_entry_count(module, function, entries);
     }
     for node in graph.nodes().filter(|n| *n != graph.exit()) {
@@ -142,11 +144,11 @@ fn set_known_path_weights(module: Module, function: Value, cfg: &FunctionCfg, pr
     }
 }
 
-/// Returns the test for known paths; `None` if no path of the function is known.
-fn known_test(module: Module, planned: &PlannedFunction) -> Option<KnownTest<'_>> {
+/// Returns how the code recognises known paths; `None` if no path of the function is known.
+fn known_path_test(module: Module, planned: &PlannedFunction) -> Option<KnownTest<'_>> {
     let known = planned.program.known()?;
     if let Cells::Preferential(ending) = planned.program.cells() {
-        let words = Words::declare(module, &planned.function.name(), ending);
+        let words = InterestingPathCode::declare(module, &planned.function.name(), ending);
         return Some(KnownTest::Words(words, ending.identity_mask().unwrap_or(u64::MAX)));
     }
     let mut bytes = vec![0u8; planned.program.paths().numbering.paths() as usize];
@@ -157,28 +159,28 @@ fn known_test(module: Module, planned: &PlannedFunction) -> Option<KnownTest<'_>
 struct VersionBuilder<'a> {
     module: Module,
     program: &'a ProbeProgram,
-    /// The version and original node of each node of the program's graph.
+    /// For each node of the probe program's graph, its version of the code and its node in the original graph.
     places: &'a [NodePlace],
     cfg: FunctionCfg,
-    /// The copied blocks of each version but the original.
+    /// The copied blocks of each version except the original.
     copies: BTreeMap<CodeVersion, CopyMapping>,
 }
 
-/// The version consisting of the original blocks.
+/// The version that consists of the original blocks.
 const ORIGINAL: CodeVersion = CodeVersion::Known(0);
 
-/// A phi node in each version of its block, and the incoming values of the original.
+/// The copies of a phi node in all versions of the code, and the incoming values of the original.
 struct PhiVersions {
     phis: Vec<(Value, Block)>,
     entries: Vec<(Value, Block)>,
 }
 
 impl VersionBuilder<'_> {
-    /// Copies blocks and redirects control flow. Returns the description of all versions.
-    fn build(&mut self, function: Value) -> FunctionCfg {
-        let landings = split_landings(self.module, &landings(function), &mut self.cfg);
+    /// Copies blocks, and redirects control flow between the versions. Returns the graph of all versions, with their blocks.
+    fn build_versions(&mut self, function: Value) -> FunctionCfg {
+        let landings = split_landings(self.module, &indirect_branch_targets(function), &mut self.cfg);
         if !landings.is_empty() {
-            bounds::COALESCED_VALUES.raise();
+            bounds::COALESCING_LIMIT.raise();
         }
         let mut copied = BTreeMap::<CodeVersion, Vec<Block>>::new();
         for place in self.places {
@@ -189,7 +191,7 @@ impl VersionBuilder<'_> {
         let created =
             copied.iter().map(|(v, blocks)| (*v, CopyMapping::new(self.module, blocks, function, &IndexMap::new(), LinePolicy::Keep)));
         self.copies = created.collect();
-        let mut arriving = self.phis();
+        let mut arriving = self.phi_versions();
         self.redirect_terminators(&landings);
         self.terminate_unreachable(&mut arriving);
         let values = self.update_phis(&landings, arriving);
@@ -198,10 +200,10 @@ impl VersionBuilder<'_> {
         let all = values.iter().map(Vec::len).sum::<usize>();
         debug_assert_eq!(values.iter().flatten().collect::<IndexSet<_>>().len(), all, "a value is a version of only one original");
         flow.merge(&values, VersionDefinitions::Arbitrary);
-        self.description()
+        self.describe_versions()
     }
 
-    /// Returns a version's copy of a block; `None` if it has none.
+    /// Returns the block's copy in a version; `None` if the version has none.
     fn block_in(&self, version: CodeVersion, block: Block) -> Option<Block> {
         match self.copies.get(&version) {
             Some(copies) => Some(copies.block(block)).filter(|copy| *copy != block),
@@ -209,19 +211,19 @@ impl VersionBuilder<'_> {
         }
     }
 
-    /// Returns a version's copy of a value, or the original if it has none.
+    /// Returns the copy of a value in a version, or the value itself if the version has no copy.
     fn value_in(&self, version: CodeVersion, value: Value) -> Value {
         self.copies.get(&version).map_or(value, |copies| copies.value(value))
     }
 
-    /// Returns a block and its copies, with their versions.
+    /// Returns a block and all its copies, each with its version.
     fn block_versions(&self, block: Block) -> Vec<(CodeVersion, Block)> {
         let versions = std::iter::once(ORIGINAL).chain(self.copies.keys().copied());
         versions.filter_map(|v| Some((v, self.block_in(v, block)?))).collect()
     }
 
-    /// Returns the phi nodes of all blocks except landing blocks.
-    fn phis(&self) -> Vec<PhiVersions> {
+    /// Returns the phi nodes of all blocks except landing blocks, each with its copies.
+    fn phi_versions(&self) -> Vec<PhiVersions> {
         let mut all = Vec::new();
         for &block in self.cfg.nodes.iter().flatten() {
             let places = self.block_versions(block);
@@ -233,7 +235,7 @@ impl VersionBuilder<'_> {
         all
     }
 
-    /// Redirects terminators to match the graph of all versions.
+    /// Redirects the terminators of all versions to the successors that the probe program's graph prescribes.
     fn redirect_terminators(&self, landings: &[(Block, Block)]) {
         let (graph, places) = (self.program.graph(), self.places);
         let before: IndexMap<Block, Vec<Block>> = self.cfg.nodes.iter().flatten().map(|b| (*b, b.terminator().successors())).collect();
@@ -252,7 +254,7 @@ impl VersionBuilder<'_> {
                         }
                     }
                 }
-                // An edge from the dispatch block is a jump at the end of a landing block.
+                // In the graph, the dispatch block jumps to the target; in the code, the landing block does so at its end.
                 None => {
                     let (landing, _) = landings.iter().find(|(_, body)| *body == to).expect("indirect branches arrive in landings");
                     Builder::at_end(self.module, *landing, None).jump(target);
@@ -269,17 +271,16 @@ impl VersionBuilder<'_> {
         }
     }
 
-    /// Ends original blocks that have become unreachable with `unreachable`. Exceptions are indirect branches, because the phi nodes of
-    /// their targets must list all of them, and blocks with `musttail` calls, which must be followed by a return. A terminator that defines
-    /// a value (an `invoke`) still has versions in the copies, which may reach original blocks, so a placeholder replaces the terminator
-    /// everywhere.
+    /// Replaces the terminators of unreachable original blocks with `unreachable`. This is not possible for indirect branches, because the
+    /// phi nodes of their targets must list all of them, nor for blocks with `musttail` calls, after which a return must follow. If a
+    /// terminator defines a value (`invoke`), copies of it may reach original blocks, so a dummy value replaces it everywhere.
     fn terminate_unreachable(&mut self, arriving: &mut [PhiVersions]) {
         let places = self.places.iter();
         let reached: IndexSet<Node> = places.filter(|p| p.version == ORIGINAL).map(|p| p.node).collect();
         let nodes = self.cfg.nodes.iter().enumerate();
         let unreached = nodes.filter(|(i, _)| !reached.contains(&Node(*i as u32))).filter_map(|(_, block)| *block);
         let stays = |b: &Block| b.terminator().is(LLVMOpcode::LLVMIndirectBr) || b.instructions().any(is_must_tail);
-        let ends: Vec<(Value, Value)> = unreached.filter(|b| !stays(b)).map(|b| (b.terminator(), self.placeholder(b))).collect();
+        let ends: Vec<(Value, Value)> = unreached.filter(|b| !stays(b)).map(|b| (b.terminator(), self.append_unreachable(b))).collect();
         let placeholders: IndexMap<Value, Value> = ends.iter().copied().collect();
         let replace = |value: &mut Value| *value = placeholders.get(value).copied().unwrap_or(*value);
         arriving.iter_mut().flat_map(|a| &mut a.entries).for_each(|(value, _)| replace(value));
@@ -289,19 +290,19 @@ impl VersionBuilder<'_> {
             }
         }
         self.copies.values_mut().for_each(|copies| copies.replace_originals(&ends));
-        // All placeholders exist already, so none of them can reuse the address of a deleted terminator.
+        // All placeholders were created before, so none can have the address of a deleted terminator.
         for (end, placeholder) in ends {
             if !end.is_void() {
                 end.replace_uses(placeholder);
             }
-            // SAFETY: graph and copies refer to the placeholders now (`replace`, `replace_originals`).
+            // SAFETY: the graph and the copies now refer to the placeholders instead (`replace`, `replace_originals`).
             unsafe { end.erase() };
         }
     }
 
-    /// Appends a new terminator to a block, and returns the replacement of the old one: a value of its type if it has a result, otherwise
-    /// the new terminator.
-    fn placeholder(&self, block: Block) -> Value {
+    /// Appends `unreachable` to a block. Returns the replacement for the old terminator: a dummy value if it has a result, otherwise the
+    /// new terminator.
+    fn append_unreachable(&self, block: Block) -> Value {
         let end = block.terminator();
         let builder = Builder::at_end(self.module, block, None);
         let value = (!end.is_void()).then(|| builder.freeze(end.kind().poison()));
@@ -309,7 +310,7 @@ impl VersionBuilder<'_> {
         value.unwrap_or(unreachable)
     }
 
-    /// Adds the incoming values of all versions to the phi nodes. Returns all values that have several versions.
+    /// Adds the incoming values of all versions to the phi nodes. Returns, for each value with copies, all its versions.
     fn update_phis(&self, landings: &[(Block, Block)], arriving: Vec<PhiVersions>) -> Vec<Vec<Value>> {
         for phi in landings.iter().flat_map(|(landing, _)| landing.phis().collect::<Vec<_>>()) {
             let entries = phi.incoming();
@@ -318,13 +319,13 @@ impl VersionBuilder<'_> {
                 phi.add_incoming(&copied.collect::<Vec<_>>());
             }
         }
-        // Old phi nodes are deleted last, so that new ones cannot reuse their addresses.
+        // Delete the old phi nodes last, so that no new one gets the address of an old one.
         let olds: Vec<Value> = arriving.iter().flat_map(|a| &a.phis).map(|(phi, _)| *phi).collect();
         let replaced: IndexMap<Value, Value> = olds.iter().map(|old| (*old, Builder::phi_like(self.module, *old, *old))).collect();
         let now = |v: Value| replaced.get(&v).copied().unwrap_or(v);
-        // The uses are replaced in a fixed order, because passes depend on the order of uses.
+        // Replace the uses in a fixed order, because passes depend on the order of uses.
         olds.iter().for_each(|old| old.replace_uses(now(*old)));
-        // Successors are cached per block: a switch may have thousands of edges to one target.
+        // Cache the successors of each block: a switch may have thousands of edges to one target.
         let mut leads = IndexMap::<Block, IndexSet<Block>>::new();
         for PhiVersions { phis, entries } in &arriving {
             let mut into = vec![Vec::new(); phis.len()];
@@ -345,7 +346,7 @@ impl VersionBuilder<'_> {
         };
         let several = instructions.map(versions_of).filter(|all| all.len() > 1).collect();
         for old in olds {
-            // SAFETY: all remaining handles of old nodes were replaced (`now`), and no instruction is created after this.
+            // SAFETY: every other handle to an old node was replaced (`now`), and no instruction is created after this.
             unsafe { old.erase() };
         }
         several
@@ -368,10 +369,10 @@ impl VersionBuilder<'_> {
         all.keys().copied().filter(meets).collect()
     }
 
-    fn description(&self) -> FunctionCfg {
+    fn describe_versions(&self) -> FunctionCfg {
         let (graph, places) = (self.program.graph(), self.places);
         let copies: BTreeMap<CodeVersion, FunctionCfg> =
-            self.copies.iter().map(|(version, copies)| (*version, description_of_copies(&self.cfg, copies))).collect();
+            self.copies.iter().map(|(version, copies)| (*version, cfg_of_copies(&self.cfg, copies))).collect();
         let of = |version: CodeVersion| copies.get(&version).unwrap_or(&self.cfg);
         let own = || graph.edges().map(|e| (e, of(places[graph.from(e).index()].version), self.program.origin(e)));
         let flow = own().map(|(e, cfg, own)| FlowEdge { from: graph.from(e), to: graph.to(e), ..cfg.graph.edge(own) });

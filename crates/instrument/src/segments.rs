@@ -1,10 +1,12 @@
-//! Interprocedural segments counted online, without a trace: each function has a counter per context and path. Source: K. Vaswani,
+//! Counts interprocedural segments (paths that continue across calls) while the program runs, without a trace: each function has a counter
+//! for each pair of a context, which stands for the path of its caller, and a path. Source: K. Vaswani,
 //! *Efficient Online Path Profiling*, section 3.4.5 and figure 3.14. [`trodden_unit::segments`] defines segments. The thesis passes the
 //! caller's counter as an argument. Here a context number goes through a thread-local word ([`hand_over`]), so signatures stay the same,
 //! and other units, indirect calls and tail calls work too. A caller looks up the context of its path in a constant table and stores it
 //! before the call. The callee's path register starts with the context in its upper bits (0 if the function is called from elsewhere), and
-//! where its first path ends, the word for the register's value is incremented. Within a unit, callees may know their context statically:
-//! [`crate::supergraph`]. Functions are cut at the same edges as in the recorded run, so each path of a segment is one path of the graph.
+//! where its first path ends, the word for the register's value is incremented. Within a unit, a callee's context may be known at compile
+//! time ([`crate::supergraph`]). Functions are cut at the same edges as in the recorded run, so each path of a segment is one path of the
+//! graph.
 
 mod displaced;
 pub mod hand_over;
@@ -32,50 +34,52 @@ use trodden_unit::observe::SegmentNumbering;
 use trodden_unit::{CallerPath, EdgeKind, Identity, SegmentSet, SegmentWords, UnplacedCall};
 use trodden_wire::{CONTEXT_ADDRESS_SYMBOL, CONTEXT_BYTES, CONTEXT_SYMBOL};
 
-/// Maximum number of words of a function if every pair of context and path is counted.
+/// Maximum number of counter words of a function in which every pair of context and path is counted.
 const MAX_WORDS_EVERY_PAIR: u64 = 1 << 20;
-/// Maximum number of words with Ball-Larus numbering if only interesting pairs are counted.
+/// Maximum number of counter words of a function that counts only interesting pairs, if pairs are numbered as in Ball-Larus numbering and
+/// the number is the index of the word. Functions with more pairs use a hash.
 const MAX_WORDS_DIRECT: u64 = 1 << 12;
-/// Maximum number of words of a unit for such arrays, because code reaches at most 2 GiB.
+/// Maximum number of counter words of a unit in which the number of a pair may be the index of its word: instructions can only address data
+/// within 2 GiB.
 const MAX_WORDS_PER_UNIT: u64 = 1 << 25;
 
 pub fn declare_context(module: Module) -> ContextWords {
     let words = module.add_thread_local(CONTEXT_SYMBOL);
-    emit::thread_local_with_place(module, CONTEXT_SYMBOL, CONTEXT_BYTES, CONTEXT_ADDRESS_SYMBOL, CONTEXT_SYMBOL);
+    emit::define_thread_local(module, CONTEXT_SYMBOL, CONTEXT_BYTES, CONTEXT_ADDRESS_SYMBOL, CONTEXT_SYMBOL);
     ContextWords(words)
 }
 
 pub struct SegmentPlan {
-    /// The entry in the map.
+    /// What the unit's map says about these counters.
     pub words: SegmentWords,
-    /// Number of bits of a path number.
+    /// Number of bits of a path number in the path register. The context is in the bits above.
     bits: u32,
     places: WordPlaces,
-    /// Edges at the ends of counted first paths.
+    /// Edges on which the first path of a call ends, if such paths are counted.
     counted: BTreeSet<Edge>,
-    /// Calls on segments, by the edge at which the path before the call ends.
+    /// Calls that belong to segments, by the edge on which the path before the call ends.
     calls: BTreeMap<Edge, Vec<CallOnSegment>>,
-    /// For each callee, the contexts that paths lead to.
+    /// For each callee, the table from the caller's paths to the contexts that they hand over.
     transitions: Vec<Transition>,
-    /// Tags by which callees recognise their own contexts, and the function's number.
+    /// The tags by which callees recognise contexts meant for them, and the function's number.
     tags: (Tags, u32),
 }
 
 /// A call that passes a context to its callee.
 struct CallOnSegment {
     call: Value,
-    /// The possible callees, each with the index of its transition. The target of an indirect call is compared with them at run time.
+    /// The possible callees, each with the index of its transition. At an indirect call, the target is compared with them at run time.
     callees: Vec<(Value, usize)>,
     is_indirect: bool,
     ends_function: bool,
     executions: f64,
 }
 
-/// A call on segments, with one possible callee.
+/// One possible callee of a call that belongs to segments.
 #[derive(Clone, Copy)]
 pub struct CallOfCallee {
     pub call: Value,
-    /// The callee's number in the set.
+    /// The callee's number in the set of segments.
     pub callee: u32,
     pub is_indirect: bool,
     /// True for a tail call. The path ends before such a call.
@@ -84,10 +88,10 @@ pub struct CallOfCallee {
     pub executions: f64,
 }
 
-/// The segments' code in one version of a function.
+/// Emits the code that counts segments, in one version of a function.
 #[derive(Clone, Copy)]
 pub struct SegmentCode<'a> {
-    /// Initial value of the path register, if the function takes a context.
+    /// Initial value of the path register; `None` if the function does not get a context.
     pub start: Option<Value>,
     plan: &'a SegmentPlan,
     words: ContextWords,
@@ -98,21 +102,21 @@ pub struct FunctionOnSegments<'a> {
     pub module: Module,
     pub source: &'a str,
     pub set: &'a Rc<SegmentSet>,
-    /// The function's number in the set.
+    /// The function's number in the set of segments.
     pub number: u32,
     pub cfg: &'a FunctionCfg,
     pub graph: &'a Graph,
-    /// The function's program for all paths, after the passes.
+    /// The function's probe program, which counts all paths, after the passes.
     pub program: &'a ProbeProgram,
     pub frequencies: &'a Frequencies,
     pub identity: Identity,
     pub numbering: SegmentNumbering,
-    /// The preferential numbering that its program uses, if any.
+    /// The preferential numbering that the probe program uses, if any.
     pub preferential: Option<ContextNumbering>,
 }
 
 impl SegmentPlan {
-    /// Plans a function whose words start at `first_word`.
+    /// Plans the counters of a function, whose words start at index `first_word`.
     pub fn new(on: &mut FunctionOnSegments, first_word: u64) -> SegmentPlan {
         let preferential = on.preferential.take();
         let on = &*on;
@@ -152,7 +156,7 @@ impl SegmentPlan {
         plan
     }
 
-    /// Returns true if segments need code where paths end at this edge.
+    /// Returns true if segments need code on an edge at which paths end.
     pub fn has_code(&self, edge: Edge) -> bool {
         self.counted.contains(&edge) || self.calls.contains_key(&edge)
     }
@@ -165,7 +169,7 @@ impl SegmentPlan {
         };
     }
 
-    /// Finds the calls on segments, and records those for which the function has no call instruction.
+    /// Finds the calls that belong to segments. If the function has no call instruction for one, records that.
     fn place_calls(&mut self, on: &FunctionOnSegments, rows: u64) {
         let mut by_callee: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
         for (callee, context) in on.set.contexts_with_caller(on.number) {
@@ -174,12 +178,12 @@ impl SegmentPlan {
         let mut placed: IndexMap<(Edge, Value), Vec<(Value, usize)>> = IndexMap::new();
         for (callee, paths) in by_callee {
             let transition = self.transitions.len();
-            let sums: BTreeMap<u64, u64> = paths.iter().map(|path| (on.sum_of(*path), *path)).collect();
+            let sums: BTreeMap<u64, u64> = paths.iter().map(|path| (on.final_register(*path), *path)).collect();
             self.transitions.push(Transition::new((on.set, on.number), callee, &sums, (self.bits, rows)));
             for path in paths {
                 let edge = last_edge(on.program, path);
                 let found: Vec<(Edge, Value, Value)> =
-                    edge.iter().flat_map(|e| calls_of(on, *e, callee).into_iter().map(|(call, f)| (*e, call, f))).collect();
+                    edge.iter().flat_map(|e| calls_of_callee(on, *e, callee).into_iter().map(|(call, f)| (*e, call, f))).collect();
                 if found.is_empty() {
                     let callee = &on.set.functions()[callee as usize];
                     self.words.unplaced.push(UnplacedCall { unit: callee.unit.clone(), name: callee.name.clone(), path });
@@ -193,7 +197,7 @@ impl SegmentPlan {
             }
         }
         let mut placed: Vec<_> = placed.into_iter().collect();
-        placed.sort_by_key(|((edge, call), _)| (*edge, position(*call)));
+        placed.sort_by_key(|((edge, call), _)| (*edge, position_in_block(*call)));
         for ((edge, call), callees) in placed {
             let is_indirect = calls::resolve_alias(call.callee()).is_none();
             let ends_function = on.cfg.graph.kind(edge) != EdgeKind::Reach;
@@ -213,7 +217,7 @@ impl SegmentPlan {
         })
     }
 
-    /// Emits the code at the entry of a version, and returns the state that its probes need.
+    /// Emits the code at the entry of a version of the function. Returns what its probes need.
     pub fn begin<'a>(
         &'a self,
         module: Module,
@@ -231,14 +235,14 @@ impl SegmentPlan {
             ContextSource::Argument => version.code.last_parameter(),
             _ => words.take(&builder, self.tags.0.of(self.tags.1), self.words.contexts.len() as u64),
         };
-        SegmentCode { start: Some(self.places.start(&builder, context, self.bits, version.code)), ..code }
+        SegmentCode { start: Some(self.places.emit_start(&builder, context, self.bits, version.code)), ..code }
     }
 }
 
 impl SegmentCode<'_> {
-    /// Emits the code where a path ends at an edge or reaches calls. `known` is the path's number if it is constant. Returns the address of
-    /// the word to increment, given the address `base` of the unit's counters; `None` if the path is not counted.
-    pub fn path_ends(
+    /// Emits the code for an edge on which a path ends or reaches calls. `known` is the value of the path register if it is constant, and
+    /// `base` is the address of the unit's counters. Returns the address of the word to increment; `None` if the path is not counted.
+    pub fn emit_path_end(
         &self,
         builder: &Builder,
         (edge, location): (Edge, Option<DebugLocation>),
@@ -248,15 +252,15 @@ impl SegmentCode<'_> {
         let places = &self.plan.places;
         for call in self.plan.calls.get(&edge).into_iter().flatten() {
             let key = known.map(|number| (number as u64 & places.key_mask()) as i64);
-            self.pass_context(builder, location, call, (key, places.key(builder, number)));
+            self.pass_context(builder, location, call, (key, places.emit_key(builder, number)));
         }
-        // A path with a constant number does not start at function entry.
+        // Only paths that start at function entry are counted, and these have no constant number.
         if known.is_some() || self.version.context_source == ContextSource::None || !self.plan.counted.contains(&edge) {
             return None;
         }
         let i64 = builder.module.i64();
         let first = builder.offset(i64, base, builder.constant(self.plan.words.first_word));
-        let word = places.word(builder, edge, number, self.version.code);
+        let word = places.emit_word(builder, edge, number, self.version.code);
         Some(builder.offset(i64, first, word))
     }
 
@@ -265,14 +269,14 @@ impl SegmentCode<'_> {
             let transition = &self.plan.transitions[transition];
             match known {
                 Some(number) => builder.constant(transition.constant_context(number as u64).into()),
-                None => transition.look_up(builder, self.version.code, number),
+                None => transition.emit_lookup(builder, self.version.code, number),
             }
         };
         let (none, call) = (builder.constant(0), self.version.call(at.call));
         let callees = if at.is_indirect { at.callees.as_slice() } else { &at.callees[..1] };
         let contexts: Vec<(Value, usize, Value)> = callees.iter().map(|(f, transition)| (*f, *transition, context(*transition))).collect();
         let by_argument = |transition: usize, context: Value| {
-            context != none && self.version.passes(at.call, self.plan.transitions[transition].callee, context)
+            context != none && self.version.record_context(at.call, self.plan.transitions[transition].callee, context)
         };
         let by_word: Vec<_> = contexts.into_iter().filter(|(_, transition, context)| !by_argument(*transition, *context)).collect();
         if by_word.iter().all(|(.., context)| *context == none) {
@@ -294,12 +298,12 @@ impl SegmentCode<'_> {
 }
 
 impl WordPlaces {
-    /// Chooses the lookup of words for a function's pairs, which would take `rows` words as an array.
+    /// Chooses how a function's pairs of context and path are mapped to words. An array with a word for every pair would have `rows` words.
     fn of_function(on: &FunctionOnSegments, (first_word, rows): (u64, u64), interesting: &[(u32, u64)]) -> WordPlaces {
         let function = &on.set.functions()[on.number as usize];
         let fits = |max: u64| rows <= max && first_word.saturating_add(rows) <= MAX_WORDS_PER_UNIT;
         let max_rows = match on.numbering {
-            // Sums of labels are not path numbers.
+            // In this numbering, the value of the path register is not a path number, so it cannot be the index of a word.
             SegmentNumbering::PreciseSelective => 0,
             _ if on.set.counts_all_pairs() => MAX_WORDS_EVERY_PAIR,
             SegmentNumbering::BallLarus => MAX_WORDS_DIRECT,
@@ -309,7 +313,7 @@ impl WordPlaces {
             return WordPlaces::Keys { words: rows, pairs: BTreeMap::new() };
         }
         let key = |pair: &(u32, u64)| {
-            let key = SegmentWords::key(function.paths, pair.0, on.sum_of(pair.1));
+            let key = SegmentWords::key(function.paths, pair.0, on.final_register(pair.1));
             (key, *pair, last_edge(on.program, pair.1))
         };
         let keys: Vec<(u64, (u32, u64), Option<Edge>)> = interesting.iter().map(key).collect();
@@ -317,15 +321,16 @@ impl WordPlaces {
             SegmentNumbering::PreciseSelective => keys.iter().map(|(key, pair, _)| (*key, *pair)).collect(),
             _ => BTreeMap::new(),
         };
-        // One word after the keys is shared by all others.
+        // All uninteresting pairs share the word after the keys.
         let words = rows + u64::from(!pairs.is_empty());
         WordPlaces::minimal(&keys).unwrap_or(WordPlaces::Keys { words, pairs })
     }
 }
 
 impl FunctionOnSegments<'_> {
-    /// Returns the final value of the path register on a relevant path: its number, or the sum of its labels, which no other path has.
-    fn sum_of(&self, path: u64) -> u64 {
+    /// Returns the value of the path register at the end of a path: the path's number, or the sum of its edge labels, which differs from
+    /// that of all other paths.
+    fn final_register(&self, path: u64) -> u64 {
         let paths = self.program.paths();
         match self.program.cells() {
             Cells::Labels { part, .. } => paths.numbering.path(&paths.dag, path).map_or(path, |edges| part.id(&edges) as u64),
@@ -338,7 +343,7 @@ impl FunctionOnSegments<'_> {
         edges.iter().filter(|e| self.cfg.graph.kind(**e) != EdgeKind::Reach).map(|e| self.frequencies.edges()[e.index()]).sum()
     }
 
-    /// Returns the estimated number of calls of the function.
+    /// Returns the estimated number of calls of this function.
     pub fn entries(&self) -> f64 {
         self.executions(self.graph.entry())
     }
@@ -348,7 +353,7 @@ fn ends_a_path(program: &ProbeProgram, edge: Edge) -> bool {
     program.operations(edge).iter().any(|o| matches!(o, Operation::Count { .. }))
 }
 
-/// Returns the edge at which a path is counted.
+/// Returns the edge on which a path is counted; `None` if it is never counted.
 fn last_edge(program: &ProbeProgram, path: u64) -> Option<Edge> {
     let paths = program.paths();
     let edges = paths.numbering.path(&paths.dag, path)?;
@@ -359,7 +364,7 @@ fn last_edge(program: &ProbeProgram, path: u64) -> Option<Edge> {
     real.into_iter().find(|edge| ends_a_path(program, *edge))
 }
 
-/// Returns the nodes reached by paths that start at function entry.
+/// Returns the nodes on paths that start at function entry.
 fn reached_from_entry(program: &ProbeProgram) -> BTreeSet<Node> {
     let dag = &program.paths().dag;
     let mut reached = BTreeSet::from([dag.entry()]);
@@ -372,11 +377,12 @@ fn reached_from_entry(program: &ProbeProgram) -> BTreeSet<Node> {
     reached
 }
 
-/// Returns the calls at the end of an edge that may call a function, each with the function as a value of the module.
-fn calls_of(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Value, Value)> {
+/// Returns the calls that may call function `number` of the set after a path that ends on the given edge. Each call comes with that
+/// function as a value of this module.
+fn calls_of_callee(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Value, Value)> {
     let callee = &on.set.functions()[number as usize];
     let is_elsewhere = callee.local && callee.unit != on.source;
-    let at = calls_at(on, edge);
+    let at = calls_after_path(on, edge);
     let direct: Vec<(Value, Value)> = at
         .iter()
         .filter_map(|call| Some((*call, calls::resolve_alias(call.callee())?)))
@@ -391,15 +397,15 @@ fn calls_of(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Value, Val
         return direct;
     }
     let function = match is_elsewhere {
-        true => local_function(on.module, &callee.unit, &callee.name),
+        true => declare_local_function(on.module, &callee.unit, &callee.name),
         false => on.module.function_without_parameters(&callee.name),
     };
-    // A block may call the function both directly and through a pointer.
+    // A block may contain both direct and indirect calls of the function.
     direct.into_iter().chain(indirect.into_iter().map(|call| (call, function))).collect()
 }
 
-/// Returns the calls that follow the end of a path at an edge.
-fn calls_at(on: &FunctionOnSegments, edge: Edge) -> Vec<Value> {
+/// Returns the calls that directly follow a path that ends on the given edge.
+fn calls_after_path(on: &FunctionOnSegments, edge: Edge) -> Vec<Value> {
     let Some(block) = on.cfg.block(on.graph.from(edge)) else { return Vec::new() };
     let ending = ending_call(block).filter(|call| call.is_call());
     match (on.cfg.graph.kind(edge), &on.cfg.sites[edge.index()]) {
@@ -411,26 +417,26 @@ fn calls_at(on: &FunctionOnSegments, edge: Edge) -> Vec<Value> {
     }
 }
 
-/// Returns the name by which other units refer to a local function.
-fn name_of_local(unit: &str, name: &str) -> String {
+/// Returns the symbol by which other units refer to a local function of a unit.
+fn exported_local_name(unit: &str, name: &str) -> String {
     format!("__trodden_local_{}", Identity::from_content([unit.as_bytes(), b"\0", name.as_bytes()].concat().as_slice()))
 }
 
-/// Declares a local function of a different unit. If that unit does not define it, its address is null.
-fn local_function(module: Module, unit: &str, name: &str) -> Value {
-    let function = module.function_without_parameters(&name_of_local(unit, name));
+/// Declares a local function of another unit. If that unit does not export it, its address is null.
+fn declare_local_function(module: Module, unit: &str, name: &str) -> Value {
+    let function = module.function_without_parameters(&exported_local_name(unit, name));
     function.set_linkage(LLVMLinkage::LLVMExternalWeakLinkage);
     function.set_visibility(LLVMVisibility::LLVMHiddenVisibility);
     function
 }
 
-/// Lets other units compare pointers with a local function of this one.
+/// Exports a local function of this unit under another name, so that other units can compare function pointers with its address.
 pub fn export_local_name(module: Module, unit: &str, function: Value) {
-    let alias = module.add_alias(&name_of_local(unit, &function.name()), function);
+    let alias = module.add_alias(&exported_local_name(unit, &function.name()), function);
     alias.set_linkage(LLVMLinkage::LLVMWeakAnyLinkage);
     alias.set_visibility(LLVMVisibility::LLVMHiddenVisibility);
 }
 
-fn position(instruction: Value) -> usize {
+fn position_in_block(instruction: Value) -> usize {
     instruction.block().instructions().position(|i| i == instruction).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! Changes to a function's blocks that must happen before its graph is built.
+//! Changes a function's blocks so that its graph can be built.
 //!
 //! 1. A call that returns twice must end its block, because control re-enters the function after the call.
 //! 2. A block that is the target of both indirect branches and other edges is split: the indirect branches get an empty
@@ -12,7 +12,7 @@ use indexmap::IndexSet;
 use llvm_sys::LLVMOpcode;
 use trodden_unit::BlockKind;
 
-/// Prepares a function and returns its blocks in the order of its map, each with its kind.
+/// Prepares a function. Returns its blocks in the order in which its map lists them, each with its kind.
 pub fn prepare(module: Module, function: Value) -> Vec<(Block, BlockKind)> {
     let original: Vec<Block> = function.blocks().collect();
     let mut nodes = Vec::new();
@@ -40,7 +40,7 @@ fn is_returning_twice(instruction: Value) -> bool {
     instruction.is(LLVMOpcode::LLVMCall) && returns_twice(instruction) && !crate::describe::is_must_tail(instruction)
 }
 
-/// Moves everything after an instruction to a new block, and jumps there.
+/// Moves everything after an instruction to a new block, and inserts a jump to that block.
 fn split_after(module: Module, instruction: Value) -> Block {
     let block = instruction.block();
     let rest = move_rest_to_new_block(module, instruction);
@@ -48,18 +48,19 @@ fn split_after(module: Module, instruction: Value) -> Block {
     rest
 }
 
-/// Moves everything after a block's phi nodes to a new block, which is returned. The old block is left without a terminator.
+/// Moves everything after a block's phi nodes and landing pad to a new block. Returns the new block. The old one is left without a
+/// terminator.
 pub fn move_to_new_block(module: Module, block: Block) -> Block {
-    move_from(module, block, Some(block.first_insertion_point()))
+    move_to_new_block_from(module, block, Some(block.first_insertion_point()))
 }
 
-/// Moves everything after an instruction to a new block, which is returned. The old block is left without a terminator.
+/// Moves everything after an instruction to a new block. Returns the new block. The old one is left without a terminator.
 pub fn move_rest_to_new_block(module: Module, instruction: Value) -> Block {
-    move_from(module, instruction.block(), instruction.next())
+    move_to_new_block_from(module, instruction.block(), instruction.next())
 }
 
-/// Moves an instruction and everything after it to a new block.
-fn move_from(module: Module, block: Block, mut instruction: Option<Value>) -> Block {
+/// Moves an instruction and everything after it to a new block. Returns the new block.
+fn move_to_new_block_from(module: Module, block: Block, mut instruction: Option<Value>) -> Block {
     let rest = new_block_after(module, block);
     let builder = Builder::at_end(module, rest, None);
     while let Some(this) = instruction {
@@ -69,7 +70,7 @@ fn move_from(module: Module, block: Block, mut instruction: Option<Value>) -> Bl
         builder.insert(this);
         this.set_location(location);
     }
-    // The successors' phi nodes must name the new block.
+    // Phi nodes of the successors must now list the new block as predecessor.
     let successors: IndexSet<Block> = rest.terminator().successors().into_iter().collect();
     for to in successors {
         phis::rename(module, to, block, rest);
@@ -90,16 +91,16 @@ pub fn predecessors(block: Block) -> Vec<Block> {
     terminators.map(|t| t.block()).collect()
 }
 
-/// If a block is the target of both indirect branches and other edges, moves its content to a new block, which is returned. The old block
-/// remains as the target of the indirect branches.
+/// If a block is the target of both indirect branches and other edges, moves its content to a new block, and makes the other edges lead
+/// there. Returns the new block. The old one remains as the target of the indirect branches.
 fn split_indirect_landing(module: Module, landing: Block) -> Option<Block> {
-    let (jumps, direct) = sources(landing);
+    let (jumps, direct) = predecessors_by_kind(landing);
     if jumps.is_empty() || direct.is_empty() {
         return None;
     }
     let body = move_to_new_block(module, landing);
-    // A block that was its own predecessor now has its body as predecessor.
-    let (jumps, direct) = sources(landing);
+    // If the block was its own predecessor, the new block with its terminator is now the predecessor.
+    let (jumps, direct) = predecessors_by_kind(landing);
     for phi in landing.phis().collect::<Vec<_>>() {
         split_phi(module, phi, landing, body, &jumps);
     }
@@ -109,23 +110,24 @@ fn split_indirect_landing(module: Module, landing: Block) -> Option<Block> {
 }
 
 /// Returns the predecessors that end with an indirect branch, and the other predecessors.
-fn sources(block: Block) -> (IndexSet<Block>, IndexSet<Block>) {
+fn predecessors_by_kind(block: Block) -> (IndexSet<Block>, IndexSet<Block>) {
     predecessors(block).into_iter().partition(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr))
 }
 
-/// Splits a phi node: the values from indirect branches are merged in `landing`, and the result with all others in `body`.
+/// Splits a phi node in two: one in `landing` merges the values from indirect branches, and one in `body` merges the result with all other
+/// values.
 fn split_phi(module: Module, phi: Value, landing: Block, body: Block, jumps: &IndexSet<Block>) {
     let (arriving, mut all): (Vec<_>, Vec<_>) = phi.incoming().into_iter().partition(|(_, b)| jumps.contains(b));
     let first = body.instructions().next().expect("it has a terminator");
     let both = Builder::phi_like(module, phi, first);
     let here = Builder::phi_like(module, phi, phi);
     phi.replace_uses(both);
-    // A loop-carried value may be the phi node itself.
+    // In a loop, an incoming value may be the phi node itself.
     let own = |(v, b): (Value, Block)| (if v == phi { both } else { v }, b);
     here.add_incoming(&arriving.into_iter().map(own).collect::<Vec<_>>());
     all = all.into_iter().map(own).collect();
     all.push((here, landing));
     both.add_incoming(&all);
-    // SAFETY: callers collected the phi nodes beforehand and pass each once.
+    // SAFETY: the caller collected the phi nodes before, passes each once, and does not use this handle again.
     unsafe { phi.erase() };
 }

@@ -1,13 +1,13 @@
-//! Stream builds: code for the operations of a probe program that append to a stream ([`trodden_flow::ProbeProgram::write_stream`]). An
-//! event is written where a path ends or reaches a call that may not return: the address of the path's counter in the template, with a tag
-//! ([`trodden_wire::stream`]). Function entry writes an event and takes a slot of the shadow stack, which holds the path of the last call
-//! in case of a crash and is cleared at exit. Landing pads and returns of `setjmp` write which frame continues. Everything is inline
-//! assembly, so that no block is split and the cursor advances in one instruction. Cold code is reached by jumps instead of calls, which
-//! would overwrite a leaf function's red zone. A path's event precedes the clearing of its slot, and events stay at path ends
-//! ([`PassChoices::AT_PATH_ENDS`](trodden_flow::program::PassChoices::AT_PATH_ENDS)).
+//! Emits the code by which stream builds record the sequence of their paths ([`trodden_flow::ProbeProgram::write_stream`]). The program
+//! writes an event where a path ends or reaches a call that may not return: the address of the path's counter in the image, with a tag
+//! ([`trodden_wire::stream`]). At entry, a function writes an event and takes a slot of a shadow stack. The slot holds the path up to the
+//! latest call, in case of a crash, and is cleared at exit. Landing pads and returns of `setjmp` write an event that says which frame
+//! continues. Everything is inline assembly, so that no block is split and the cursor advances in one instruction. Cold code is reached by
+//! jumps instead of calls, which would overwrite a leaf function's red zone. A path's event precedes the clearing of its slot, and events
+//! stay at path ends ([`PassChoices::AT_PATH_ENDS`](trodden_flow::program::PassChoices::AT_PATH_ENDS)).
 
 use crate::describe::FunctionCfg;
-use crate::emit::{self, declare_of_runtime};
+use crate::emit::{self, declare_runtime_function};
 use crate::llvm::{Builder, DebugLocation, Module, Type, Value};
 use crate::no_return::returns_twice;
 use llvm_sys::LLVMOpcode;
@@ -18,7 +18,8 @@ use trodden_wire::stream::{
     TAG_RESUME, ThreadStream,
 };
 
-/// Returns the edges that need stream operations.
+/// Returns the edges on which functions are left, and those on which calls are reached; their code writes events or updates the shadow
+/// stack.
 pub fn edges(cfg: &FunctionCfg) -> StreamEdges {
     StreamEdges {
         leaves: cfg.graph.edges_where(|kind| matches!(kind, EdgeKind::Return | EdgeKind::TailCall | EdgeKind::Resume)),
@@ -26,16 +27,15 @@ pub fn edges(cfg: &FunctionCfg) -> StreamEdges {
     }
 }
 
-/// Returns true if control may return to a function after its callees' frames were discarded: the function catches exceptions, or calls a
-/// function that returns twice.
-pub fn catches(function: Value) -> bool {
+/// Returns true if unwinding or `longjmp` may end in a function: it catches exceptions, or calls a function that returns twice.
+pub fn catches_unwinding(function: Value) -> bool {
     // A landing pad without clauses only cleans up and continues unwinding.
     let is_handler = |i: Value| i.clause_count() > 0;
     let is_catching = |i: Value| is_handler(i) || i.is_call() && returns_twice(i);
     function.blocks().any(|block| block.instructions().any(is_catching))
 }
 
-/// The runtime's functions that a unit's code refers to.
+/// The runtime functions that a stream build's code refers to.
 #[derive(Clone, Copy)]
 pub struct Streams {
     module: Module,
@@ -43,7 +43,7 @@ pub struct Streams {
     next_slot: Value,
 }
 
-/// The stream's code in one function.
+/// Emits the stream code of one function.
 #[derive(Clone, Copy)]
 pub struct StreamCode {
     streams: Streams,
@@ -54,20 +54,21 @@ pub struct StreamCode {
 impl Streams {
     /// Declares the runtime's functions, and defines the thread's stream state (linkers keep one definition per image).
     pub fn declare(module: Module) -> Streams {
-        emit::thread_local_with_place(module, STREAM_SYMBOL, size_of::<ThreadStream>(), STREAM_ADDRESS_SYMBOL, STREAM_SYMBOL);
+        emit::define_thread_local(module, STREAM_SYMBOL, size_of::<ThreadStream>(), STREAM_ADDRESS_SYMBOL, STREAM_SYMBOL);
         let kind = Type::function(module.void(), &[]);
-        let [next_chunk, next_slot] = [NEXT_CHUNK_SYMBOL, NEXT_SLOT_SYMBOL].map(|name| declare_of_runtime(module, name, kind));
+        let [next_chunk, next_slot] = [NEXT_CHUNK_SYMBOL, NEXT_SLOT_SYMBOL].map(|name| declare_runtime_function(module, name, kind));
         Streams { module, next_chunk, next_slot }
     }
 
     pub fn remove_unused(self) {
-        emit::remove_unused(&[self.next_chunk, self.next_slot]);
+        emit::remove_unused_declarations(&[self.next_chunk, self.next_slot]);
     }
 
-    /// Takes a slot for the function's frame and writes the event of its entry. `first` is the index of the function's first counter.
+    /// Emits code at function entry that takes a slot for the function's frame and writes the event of its entry. `first` is the index of
+    /// the function's first counter.
     pub fn enter(self, function: Value, first: u64, counters: Value, location: Option<DebugLocation>) -> StreamCode {
         let builder = Builder::before(self.module, function.entry().after_allocas(), location);
-        let word = self.word(&builder, builder.offset(self.module.i64(), counters, self.module.constant(first as i64)), TAG_ENTER);
+        let word = self.event_word(&builder, builder.offset(self.module.i64(), counters, self.module.constant(first as i64)), TAG_ENTER);
         let text = format!(
             "movq {STREAM_SYMBOL}@GOTTPOFF(%rip), %r10\n\tmovq %fs:8(%r10), %rax\n\tleaq 2f(%rip), %r11\n\t\
              testl $$0x{:x}, %eax\n\tjz ${{2:P}}\n\tleaq 4(%rax), %r11\n\tmovq %r11, %fs:8(%r10)\n2:\n\t\
@@ -76,17 +77,17 @@ impl Streams {
         );
         let registers = "=&{rax},r,i,~{r10},~{r11},~{memory},~{flags},~{fpsr},~{dirflag}";
         let slot = builder.assembly(self.module.i64(), &text, registers, &[word, self.next_slot]);
-        self.write(&builder, word);
+        self.append_word(&builder, word);
         StreamCode { streams: self, slot }
     }
 
-    /// Returns the word of an event: a counter's address in the template, plus the tag.
-    fn word(self, builder: &Builder, counter: Value, tag: u32) -> Value {
+    /// Emits the word of an event: the address of a counter in the image, plus the tag.
+    fn event_word(self, builder: &Builder, counter: Value, tag: u32) -> Value {
         builder.offset(self.module.i8(), counter, self.module.constant(tag.into()))
     }
 
-    /// Appends the lower half of `word` to the thread's stream.
-    fn write(self, builder: &Builder, word: Value) {
+    /// Emits code that appends the lower half of `word` to the thread's stream.
+    fn append_word(self, builder: &Builder, word: Value) {
         let text = format!(
             "movq {STREAM_SYMBOL}@GOTTPOFF(%rip), %r11\n\tmovl $$4, %eax\n\txaddq %rax, %fs:(%r11)\n\tleaq 1f(%rip), %r11\n\t\
              testl $$0x{:x}, %eax\n\tjz ${{1:P}}\n1:\n\tmovl ${{0:k}}, (%rax)",
@@ -98,32 +99,33 @@ impl Streams {
 }
 
 impl StreamCode {
-    /// Writes the event of the path whose counter in the template is at `counter`. If `call_ends`, the function's activation ends with the
-    /// path. Returns the event's word.
+    /// Emits code that appends a path to the stream. `counter` is the address of the path's counter in the image; with `call_ends`, the
+    /// event also says that the function returns. Returns the event's word.
     pub fn append_path(self, builder: &Builder, counter: Value, call_ends: bool) -> Value {
         let tag = if call_ends { TAG_EXIT } else { TAG_PATH };
-        let word = self.streams.word(builder, counter, tag);
-        self.streams.write(builder, word);
+        let word = self.streams.event_word(builder, counter, tag);
+        self.streams.append_word(builder, word);
         word
     }
 
-    /// Stores the path so far in the slot, before a call.
+    /// Emits code before a call that stores the path so far in the frame's slot.
     pub fn record_call(self, builder: &Builder, word: Value) {
         builder.assembly(builder.module.void(), "movl ${1:k}, ($0)", "r,r,~{memory},~{fpsr},~{dirflag}", &[self.slot, word]);
     }
 
-    /// Clears the frame's slot when the function is left.
-    pub fn leave(self, builder: &Builder) {
+    /// Emits code that clears the frame's slot when the function is left.
+    pub fn clear_slot(self, builder: &Builder) {
         let text = format!("movq {STREAM_SYMBOL}@GOTTPOFF(%rip), %r11\n\tmovq $0, %fs:8(%r11)\n\tmovl $$0, ($0)");
         builder.assembly(builder.module.void(), &text, "r,~{r11},~{memory},~{flags},~{fpsr},~{dirflag}", &[self.slot]);
     }
 
-    /// Writes the event that this frame continues and the frames above it are gone, at a landing pad or after a call that returns twice.
+    /// Emits code, for a landing pad or after a call that returns twice, that writes an event: this frame continues, and the frames above
+    /// it are gone.
     pub fn append_resume(self, builder: &Builder) {
         let offset = builder.and(self.slot, builder.constant(SHADOW_BYTES - 1));
         let word = builder.shift_left(offset, builder.constant(1));
-        self.streams.write(builder, builder.or(word, builder.constant(TAG_RESUME.into())));
-        // A frame beyond the maximum depth uses the limit slot, and the pointer remains there.
+        self.streams.append_word(builder, builder.or(word, builder.constant(TAG_RESUME.into())));
+        // Frames beyond the maximum depth share the last slot, and the stack's pointer stays there.
         let text = format!(
             "movq {STREAM_SYMBOL}@GOTTPOFF(%rip), %r11\n\tmovq $0, %rax\n\ttestl $$0x{:x}, %eax\n\tjz 1f\n\taddq $$4, %rax\n1:\n\t\
              movq %rax, %fs:8(%r11)\n\ttestl $$0x{:x}, %eax\n\tjz 2f\n\tmovl $$0, (%rax)\n2:",
@@ -133,7 +135,7 @@ impl StreamCode {
         builder.assembly(builder.module.void(), &text, "r,~{rax},~{r11},~{memory},~{flags},~{fpsr},~{dirflag}", &[self.slot]);
     }
 
-    /// Writes the resume event at the function's landing pads and after calls that return twice.
+    /// Emits the code of [`StreamCode::append_resume`] at the function's landing pads and after its calls that return twice.
     pub fn append_resumes(self, function: Value, cfg: &FunctionCfg, location: Option<DebugLocation>) {
         let module = self.streams.module;
         let is_pad = |i: &Value| i.is(LLVMOpcode::LLVMLandingPad);

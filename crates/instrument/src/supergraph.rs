@@ -1,23 +1,25 @@
-//! The supergraph of segments: versions of functions that take the context of their first path as an argument. Source: K. Vaswani,
-//! *Efficient Online Path Profiling*, sections 3.4.3 to 3.4.5, figures 3.12 and 3.14. There, callees' graphs are inlined into callers at
-//! calls on segments, in the program or only in the analysis. Here [`choose_versions`] decides for each call whether to inline the callee,
-//! to call a copy, or neither (then the context goes through a thread-local word, [`crate::segments`]). A copy takes its context as an
-//! argument and holds it above the bits of the path number, so that the caller's path, the call and the callee's path are counted once,
-//! where the callee's path ends. Copies get probes like the original, [`calls`] redirects calls to them, and LLVM inlines those with one
-//! call. A function whose calls on segments all lead to copies counts nothing itself.
+//! Builds versions of functions that take the context of their first path (a number that stands for the caller's path) as an argument, for
+//! counting segments, paths that continue across calls. Source: K. Vaswani,
+//! *Efficient Online Path Profiling*, sections 3.4.3 to 3.4.5, figures 3.12 and 3.14. There, at calls that belong to segments, the callee's
+//! graph is inlined into the caller's to form a supergraph, in the program or only in the analysis. Here [`choose_versions`] decides for
+//! each call whether to inline the callee, to call a copy, or neither (then the context goes through a thread-local word,
+//! [`crate::segments`]). A copy takes its context as an argument and holds it above the bits of the path number, so that the caller's path,
+//! the call and the callee's path are counted once, where the callee's path ends. Copies get probes like the original, [`calls`] redirects
+//! calls to them, and LLVM inlines those that are called once. A function is not counted itself if all calls that belong to segments lead
+//! to its copies.
 
 pub mod calls;
 pub mod version;
 
-use crate::attributes::declare_like;
+use crate::attributes::declare_with_attributes_of;
 use crate::describe::FunctionCfg;
 use crate::error::InstrumentError;
 use crate::llvm::{Block, Module, TargetMachine, Type, Value};
 use crate::passes::run_on_module;
 use crate::segments::SegmentPlan;
 use crate::versions::copies::{CopyMapping, LinePolicy};
-use crate::versions::{description_of_copies, reason_not_to_double};
-use calls::can_pass;
+use crate::versions::{cfg_of_copies, reason_not_to_double};
+use calls::can_redirect;
 use indexmap::IndexMap;
 use llvm_sys::{LLVMLinkage, LLVMOpcode};
 use std::cell::RefCell;
@@ -26,7 +28,7 @@ use trodden_flow::selective_inlining::{CandidateCall, InliningCandidate, Inlinin
 use trodden_unit::SegmentSet;
 use version::{ContextSource, SegmentVersion, VersionTarget};
 
-/// A function that segments run through, before anything is inserted.
+/// A function to which segments belong, before anything is inserted.
 #[derive(Clone, Copy)]
 pub struct OnSegments<'a> {
     pub function: Value,
@@ -34,28 +36,28 @@ pub struct OnSegments<'a> {
     pub number: u32,
     pub cfg: &'a FunctionCfg,
     pub plan: &'a SegmentPlan,
-    /// Estimated number of calls.
+    /// Estimated number of calls of the function.
     pub entries: f64,
 }
 
 pub struct Supergraph {
     module: Module,
     versions: Vec<SegmentVersion>,
-    /// The versions of each function; the first is the original.
+    /// Indices of the versions of each function. The first is the original.
     of_function: Vec<Vec<usize>>,
 }
 
 impl Supergraph {
-    /// Chooses and creates versions, without probes.
+    /// Chooses the versions of all functions and creates them, without probes.
     pub fn new(module: Module, source: &str, set: &SegmentSet, functions: &[OnSegments]) -> Supergraph {
-        let sites = Sites::from_functions(functions);
-        let budget = u128::from(size_of(module)) * u128::from(set.growth()) / 100;
+        let sites = RedirectableCalls::from_functions(functions);
+        let budget = u128::from(module_size(module)) * u128::from(set.growth()) / 100;
         let choice = choose_versions(&sites.candidates, set.depth(), u64::try_from(budget).unwrap_or(u64::MAX));
         let mut codes: Vec<Value> = functions.iter().map(|f| f.function).collect();
         for (at, version) in choice.versions.iter().enumerate().skip(functions.len()) {
-            codes.push(declare(module, functions[version.function].function, at, version.kind));
+            codes.push(declare_version(module, functions[version.function].function, at, version.kind));
         }
-        let by_word = sites.by_word(source, set, functions, &choice);
+        let by_word = sites.functions_reading_word(source, set, functions, &choice);
         let mut work = Supergraph { module, versions: Vec::new(), of_function: vec![Vec::new(); functions.len()] };
         for (at, version) in choice.versions.iter().enumerate() {
             let on = functions[version.function];
@@ -64,9 +66,9 @@ impl Supergraph {
                 VersionKind::Own => ContextSource::None,
                 _ => ContextSource::Argument,
             };
-            let copies = (version.kind != VersionKind::Own).then(|| copy(module, on.function, codes[at]));
-            let cfg = copies.as_ref().map_or_else(|| on.cfg.clone(), |copies| description_of_copies(on.cfg, copies));
-            let target = |(call, site): (usize, &Site)| {
+            let copies = (version.kind != VersionKind::Own).then(|| copy_function(module, on.function, codes[at]));
+            let cfg = copies.as_ref().map_or_else(|| on.cfg.clone(), |copies| cfg_of_copies(on.cfg, copies));
+            let target = |(call, site): (usize, &RedirectableCall)| {
                 let version = codes[choice.target(&sites.candidates, at, call)?];
                 Some(((site.call, site.number), VersionTarget { version, guard: site.guard }))
             };
@@ -78,17 +80,17 @@ impl Supergraph {
         work
     }
 
-    /// Returns the versions of a function, given its index.
+    /// Returns the versions of a function. `function` is its index in the list that `new` got.
     pub fn of_function(&self, function: usize) -> impl Iterator<Item = &SegmentVersion> {
         self.of_function[function].iter().map(|at| &self.versions[*at])
     }
 
-    /// Emits the recorded calls, and inlines versions with one call. Returns, for each function, the remaining copies, the number of
-    /// inlined calls, and the number of calls of copies.
+    /// Redirects the recorded calls, and inlines versions that are called once. Returns, for each function, the remaining copies, the
+    /// number of inlined calls, and the number of calls of copies.
     pub fn inline(self, machine: TargetMachine) -> Result<Vec<VersionSummary>, InstrumentError> {
         let module = self.module;
         for version in &self.versions {
-            // The instrumented version writes memory. With the attribute, LLVM might delete its calls as dead.
+            // Instrumented code writes memory. If the attribute remained, LLVM might delete calls of the version as dead.
             version.code.remove_attribute("memory");
             version.redirect_calls(module);
         }
@@ -97,14 +99,15 @@ impl Supergraph {
         let copies = copies.map(|(f, v)| (f, self.versions[v].code.name(), self.versions[v].kind));
         let copies: Vec<(usize, String, VersionKind)> = copies.filter(|(.., kind)| *kind != VersionKind::Own).collect();
         if copies.iter().any(|(.., kind)| *kind != VersionKind::Duplicate) {
-            // SAFETY: versions are found by name afterwards. Of what was planned, only functions are used, which the pass keeps.
+            // SAFETY: after the pass, versions are found by name. Other handles that are still used are to functions that the pass does not
+            // delete.
             unsafe { run_on_module(module, machine, "always-inline")? };
         }
         for (function, name, kind) in copies {
             let left = module.function(&name);
             let calls = left.map_or(0, |code| code.users().count());
             match left {
-                // SAFETY: nothing uses the copy. Its handle in `versions`, which ends here, is not used after the inlining.
+                // SAFETY: nothing uses the copy, and its handle in `versions` is not used after the inlining.
                 Some(code) if calls == 0 => unsafe { code.delete_function() },
                 Some(code) => summaries[function].copies.push(code),
                 None => {}
@@ -126,34 +129,34 @@ pub struct VersionSummary {
     pub duplicated: u32,
 }
 
-/// A call on segments that can be redirected to a copy of its callee.
-struct Site {
+/// A call that belongs to segments and can be redirected to a copy of its callee.
+struct RedirectableCall {
     call: Value,
     /// The callee's index in the segment set.
     number: u32,
     guard: Option<Value>,
 }
 
-/// Calls on segments by function, with the input of [`choose_versions`].
-struct Sites {
-    of_function: Vec<Vec<Site>>,
+/// The calls of each function that can be redirected, and the same as input of [`choose_versions`].
+struct RedirectableCalls {
+    of_function: Vec<Vec<RedirectableCall>>,
     candidates: Vec<InliningCandidate>,
 }
 
-impl Sites {
-    fn from_functions(functions: &[OnSegments]) -> Sites {
+impl RedirectableCalls {
+    fn from_functions(functions: &[OnSegments]) -> RedirectableCalls {
         let by_number: HashMap<u32, usize> = functions.iter().enumerate().map(|(at, f)| (f.number, at)).collect();
         let can_be_copied: Vec<bool> = functions.iter().map(|f| reason_not_to_copy(f.function).is_none()).collect();
-        let mut sites = Sites { of_function: Vec::new(), candidates: Vec::new() };
+        let mut sites = RedirectableCalls { of_function: Vec::new(), candidates: Vec::new() };
         for on in functions {
             let size = on.cfg.blocks.iter().map(|b| u64::from(b.instructions)).sum();
             let (mut own, mut candidate) = (Vec::new(), InliningCandidate { size, entries: on.entries, calls: Vec::new() });
             for call in on.plan.calls() {
                 let Some(&callee) = by_number.get(&call.callee).filter(|at| can_be_copied[**at]) else { continue };
                 let function = functions[callee].function;
-                if can_pass(call.call, function) && !(call.is_indirect && call.ends_function) {
+                if can_redirect(call.call, function) && !(call.is_indirect && call.ends_function) {
                     let guard = call.is_indirect.then_some(function);
-                    own.push(Site { call: call.call, number: call.callee, guard });
+                    own.push(RedirectableCall { call: call.call, number: call.callee, guard });
                     candidate.calls.push(CandidateCall { callee, executions: call.executions });
                 }
             }
@@ -163,9 +166,9 @@ impl Sites {
         sites
     }
 
-    /// Returns the functions that read their context from the thread-local word: those called by another unit, or by a version that does
-    /// not call a copy.
-    fn by_word(&self, source: &str, set: &SegmentSet, functions: &[OnSegments], choice: &InliningChoice) -> BTreeSet<usize> {
+    /// Returns the functions that read their context from the thread-local word, because another unit calls them, or a version whose call
+    /// is not redirected to a copy.
+    fn functions_reading_word(&self, source: &str, set: &SegmentSet, functions: &[OnSegments], choice: &InliningChoice) -> BTreeSet<usize> {
         let by_number: HashMap<u32, usize> = functions.iter().enumerate().map(|(at, f)| (f.number, at)).collect();
         let is_elsewhere = |number: u32| set.functions()[number as usize].unit != source;
         let from_elsewhere = |f: &OnSegments| set.functions()[f.number as usize].contexts.iter().any(|c| is_elsewhere(c.caller));
@@ -183,7 +186,7 @@ impl Sites {
     }
 }
 
-/// Returns why a function cannot be copied; `None` if it can.
+/// Returns the reason why a function cannot be copied; `None` if it can.
 fn reason_not_to_copy(function: Value) -> Option<&'static str> {
     let linkage = function.linkage();
     let may_be_replaced = !matches!(
@@ -207,31 +210,31 @@ fn reason_not_to_copy(function: Value) -> Option<&'static str> {
     reason_not_to_double(function).or(odd.then_some("its code depends on its address or frame"))
 }
 
-/// Returns true if a callee is an intrinsic that depends on its caller's frame.
+/// Returns true if a callee is an intrinsic whose result depends on the frame of its caller.
 fn depends_on_frame(callee: Value) -> bool {
     const NAMES: [&str; 7] = ["returnaddress", "frameaddress", "addressofreturnaddress", "sponentry", "localescape", "localrecover", "eh."];
     let name = callee.name();
-    callee.intrinsic() != 0
+    callee.intrinsic_id() != 0
         && NAMES.iter().any(|n| name.strip_prefix("llvm.").is_some_and(|rest| rest.starts_with(n)))
         && name != "llvm.eh.typeid.for"
         && !name.starts_with("llvm.eh.typeid.for.")
 }
 
-/// Returns true if inline assembly may define a label, which must be unique.
+/// Returns true if inline assembly may define a label. Labels must be unique, so such code cannot be copied.
 fn defines_label(callee: Value) -> bool {
     callee.is_assembly() && callee.assembly_text().contains(':')
 }
 
-fn size_of(module: Module) -> u64 {
+fn module_size(module: Module) -> u64 {
     module.functions().flat_map(Value::blocks).map(|b| b.instructions().count() as u64).sum()
 }
 
-/// Declares a version of a function with an additional last argument, the context.
-fn declare(module: Module, function: Value, number: usize, kind: VersionKind) -> Value {
+/// Declares a version of a function with the context as an additional last argument.
+fn declare_version(module: Module, function: Value, number: usize, kind: VersionKind) -> Value {
     let old = function.value_type();
     let new = Type::function(old.result(), &[old.parameters(), vec![module.i64()]].concat());
-    let code = declare_like(module, function, &format!("{}.segments.{number}", function.name()), new);
-    code.place_like(function);
+    let code = declare_with_attributes_of(module, function, &format!("{}.segments.{number}", function.name()), new);
+    code.place_in_section_of(function);
     if kind != VersionKind::Duplicate {
         ["noinline", "optnone"].iter().for_each(|name| code.remove_attribute(name));
         code.add_attribute(module.context(), "alwaysinline");
@@ -239,7 +242,7 @@ fn declare(module: Module, function: Value, number: usize, kind: VersionKind) ->
     code
 }
 
-fn copy(module: Module, function: Value, code: Value) -> CopyMapping {
+fn copy_function(module: Module, function: Value, code: Value) -> CopyMapping {
     let known: IndexMap<Value, Value> = function.parameters().into_iter().zip(code.parameters()).collect();
     let blocks: Vec<Block> = function.blocks().collect();
     CopyMapping::new(module, &blocks, code, &known, LinePolicy::Drop)

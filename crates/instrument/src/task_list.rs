@@ -1,7 +1,7 @@
 //! Compiles or summarises several units of a Rust crate in one process, because most units take less time than starting clang.
 //!
-//! clang passes a module without code, and the target machine that then generates code for each unit. LLVM options that the plugin sets
-//! apply to all units of the process, so the driver uses task lists only for unoptimised code, where these options have no effect.
+//! clang compiles a module without code, and its target machine then generates code for each unit. LLVM options that the plugin sets apply
+//! to all units of the process, so the driver uses task lists only for unoptimised code, where these options have no effect.
 
 use crate::error::InstrumentError;
 use crate::llvm::{Module, OwnModule, TargetMachine};
@@ -14,63 +14,64 @@ use trodden_unit::tasks::{
     CallSummary, RETURNS_ATTRIBUTE, UnitTask, UnitTasks, UnitWork, find_returning_functions, tasks_from_bytes, to_bytes,
 };
 
-/// Executes the tasks in a file. The module that clang passed is not compiled.
+/// Executes the tasks listed in a file. The module that clang passed to the plugin is not compiled.
 ///
 /// # Errors
-/// A file cannot be read or written, or a unit cannot be instrumented.
-pub fn run(file: &OsStr, machine: TargetMachine) -> Result<UnitOutcome, InstrumentError> {
+/// Fails if a file cannot be read or written, or if a unit cannot be instrumented.
+pub fn run_tasks(file: &OsStr, machine: TargetMachine) -> Result<UnitOutcome, InstrumentError> {
     let file = Path::new(file);
-    let bytes = fs::read(file).map_err(|error| in_file(file, &error))?;
-    let UnitTasks { others, tasks } = tasks_from_bytes(&bytes).map_err(|error| in_file(file, &error))?;
+    let bytes = fs::read(file).map_err(|error| task_error(file, &error))?;
+    let UnitTasks { others, tasks } = tasks_from_bytes(&bytes).map_err(|error| task_error(file, &error))?;
     let mut summarized = Vec::new();
     for task in &tasks {
         match &task.work {
-            UnitWork::Summarize => _ = summarize(parse(task)?.module, &task.output)?,
-            UnitWork::Compile { returning } => compile(task, &parse(task)?, returning, machine)?,
+            UnitWork::Summarize => _ = summarize(parse_unit(task)?.module, &task.output)?,
+            UnitWork::Compile { returning } => compile_unit(task, &parse_unit(task)?, returning, machine)?,
             UnitWork::SummarizeAndCompile { summary } => {
-                let unit = parse(task)?;
+                let unit = parse_unit(task)?;
                 let summary = summarize(unit.module, summary)?;
                 summarized.push((task, unit, summary));
             }
-            UnitWork::CompilePlain => write_object(task, parse(task)?.module, machine)?,
+            UnitWork::CompilePlain => write_object(task, parse_unit(task)?.module, machine)?,
         }
     }
     let summaries: Vec<&CallSummary> = summarized.iter().map(|(.., summary)| summary).chain(&others).collect();
     let known = find_returning_functions(&summaries);
-    summarized.iter().try_for_each(|(task, unit, summary)| compile(task, unit, &summary.called_functions_in(&known), machine))?;
+    summarized.iter().try_for_each(|(task, unit, summary)| compile_unit(task, unit, &summary.called_functions_in(&known), machine))?;
     Ok(UnitOutcome::NoCode)
 }
 
-fn parse(task: &UnitTask) -> Result<OwnModule, InstrumentError> {
+fn parse_unit(task: &UnitTask) -> Result<OwnModule, InstrumentError> {
     let bitcode = Path::new(&task.bitcode);
-    let bytes = fs::read(bitcode).map_err(|error| in_file(bitcode, &error))?;
-    // SAFETY: `run` drops each unit after the functions that get handles to it have returned. They return no handle.
-    unsafe { OwnModule::parse(&bytes) }.ok_or_else(|| in_file(bitcode, &"LLVM cannot read its bitcode"))
+    let bytes = fs::read(bitcode).map_err(|error| task_error(bitcode, &error))?;
+    // SAFETY: `run_tasks` drops each unit only after the functions that use handles to it have returned, and these return no handle.
+    unsafe { OwnModule::parse(&bytes) }.ok_or_else(|| task_error(bitcode, &"LLVM cannot read its bitcode"))
 }
 
 fn summarize(unit: Module, file: &str) -> Result<CallSummary, InstrumentError> {
-    let summary = no_return::summary(unit);
-    fs::write(file, to_bytes(&summary)).map_err(|error| in_file(Path::new(file), &error))?;
+    let summary = no_return::summarise_calls(unit);
+    fs::write(file, to_bytes(&summary)).map_err(|error| task_error(Path::new(file), &error))?;
     Ok(summary)
 }
 
-/// Instruments a unit and writes its object, given the functions of other units whose calls return.
-fn compile(task: &UnitTask, unit: &OwnModule, returning: &[String], machine: TargetMachine) -> Result<(), InstrumentError> {
+/// Instruments a unit and writes its object file. `returning` lists the functions of other units whose calls always return.
+fn compile_unit(task: &UnitTask, unit: &OwnModule, returning: &[String], machine: TargetMachine) -> Result<(), InstrumentError> {
     returning.iter().for_each(|name| mark_returning(unit.module, name));
     instrument(unit.module, machine)?;
     write_object(task, unit.module, machine)
 }
 
 fn write_object(task: &UnitTask, unit: Module, machine: TargetMachine) -> Result<(), InstrumentError> {
-    unit.write_object(machine, &task.output).map_err(|error| in_file(Path::new(&task.output), &error))
+    unit.write_object(machine, &task.output).map_err(|error| task_error(Path::new(&task.output), &error))
 }
 
-/// Marks a declared function as one whose calls return. The mark is part of the unit's stored bitcode, so that variants number paths alike.
+/// Marks a declared function as one whose calls always return. The mark is part of the stored bitcode, so that all variants of the unit
+/// number paths alike.
 fn mark_returning(module: Module, name: &str) {
     let Some(function) = module.function(name) else { return };
     function.add_text_attribute(module.context(), RETURNS_ATTRIBUTE);
 }
 
-fn in_file(file: &Path, what: &dyn std::fmt::Display) -> InstrumentError {
+fn task_error(file: &Path, what: &dyn std::fmt::Display) -> InstrumentError {
     InstrumentError::Tasks { file: file.to_owned(), what: what.to_string() }
 }

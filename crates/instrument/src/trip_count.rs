@@ -9,8 +9,8 @@ use crate::llvm::{Block, Builder, Value};
 use llvm_sys::LLVMIntPredicate::{self, *};
 use llvm_sys::LLVMOpcode;
 
-/// Maximum number of iterations to enumerate, to bound compile time. With 16, one of three programs executes 0.2 % more instructions; 2^24
-/// changes nothing (docs/benchmarks/constants.md).
+/// Maximum number of iterations to enumerate, which limits compile time. With 16, one of three programs executes 0.2 % more instructions;
+/// 2^24 changes nothing (docs/benchmarks/constants.md).
 const MAX_ENUMERATED_ITERATIONS: u64 = 1 << 20;
 
 /// An integer of `bits` bits, at most 64.
@@ -51,8 +51,8 @@ impl Integer {
     }
 }
 
-/// Returns how often the back edge from `latch` to `head` is taken each time the loop is entered, provided the loop exits at the latch;
-/// `None` if that is not a known constant.
+/// Returns how often the back edge from `latch` to `head` is taken each time the loop is entered, assuming that the loop exits at the
+/// latch; `None` if that is not a known constant.
 pub fn constant_trip_count(latch: Block, head: Block) -> Option<u64> {
     let branch = latch.terminator();
     let (compared, successors) = (branch.condition()?, branch.successors());
@@ -60,7 +60,7 @@ pub fn constant_trip_count(latch: Block, head: Block) -> Option<u64> {
         return None;
     }
     let (how, limit) = (compared.integer_predicate()?, Integer::from_value(compared.operand(1))?);
-    let (phi, first, step) = counted(compared.operand(0), latch, head)?;
+    let (phi, first, step) = induction_of(compared.operand(0), latch, head)?;
     let back_if = successors[0] == head;
     let (mut value, mut times) = (first, 0);
     loop {
@@ -77,14 +77,14 @@ pub fn constant_trip_count(latch: Block, head: Block) -> Option<u64> {
     }
 }
 
-/// Maximum step of a counter, as a power of two. A counter with a larger step wraps around too early to distinguish all iterations; this
-/// limit allows 2^52 of them. With 3 or 24, three programs execute as many instructions (docs/benchmarks/constants.md).
+/// Maximum step of an iteration counter, as a power of two. A counter with a larger step wraps around too early to distinguish all
+/// iterations; this limit allows 2^52 of them. With 3 or 24, three programs execute as many instructions (docs/benchmarks/constants.md).
 const MAX_STEP_SHIFT: u32 = 12;
 
 /// An induction variable that counts the iterations of a loop.
 #[derive(Clone, Copy)]
 pub struct TripCounter {
-    /// A 64-bit value that does not wrap around to an earlier value in practice; see [`MAX_STEP_SHIFT`].
+    /// The variable: a 64-bit value that in practice does not wrap around to an earlier value ([`MAX_STEP_SHIFT`]).
     pub value: Value,
     /// The counter's value in the first iteration.
     pub first: i64,
@@ -94,21 +94,22 @@ pub struct TripCounter {
 
 impl TripCounter {
     /// Emits the number of iterations so far, minus `times`.
-    pub fn minus(self, builder: &Builder, times: i64) -> Value {
+    pub fn emit_iterations_minus(self, builder: &Builder, times: i64) -> Value {
         let by = self.first.wrapping_add(times << self.shift);
         let steps = if by == 0 { self.value } else { builder.add(self.value, builder.module.constant(by.wrapping_neg())) };
         if self.shift == 0 { steps } else { builder.shift_right(steps, builder.constant(self.shift.into())) }
     }
 
-    /// Returns the counter's next value, at the end of an iteration. This counter must be a phi node of the header.
+    /// Returns the counter as it is at the end of an iteration, after the step; `None` if `latch` is not a predecessor. The counter must be
+    /// a phi node of the header.
     pub fn next(self, latch: Block) -> Option<TripCounter> {
         Some(TripCounter { value: self.value.incoming_from(latch)?, first: self.first.wrapping_add(1 << self.shift), ..self })
     }
 }
 
-/// Returns an existing induction variable of the header that counts how often the back edge was taken: a phi node that starts with a
-/// constant and grows by a constant power of two. Using it saves the register of a new counter.
-pub fn counter(latch: Block, head: Block) -> Option<TripCounter> {
+/// Returns an induction variable of the loop from which the number of taken back edges can be computed: a phi node of the header that
+/// starts with a constant and grows by a constant power of two. Using it saves the register of an additional counter.
+pub fn existing_counter(latch: Block, head: Block) -> Option<TripCounter> {
     head.phis().find_map(|phi| {
         let (first, step) = progression(phi, latch)?;
         let shift = step.value.trailing_zeros();
@@ -120,8 +121,8 @@ pub fn counter(latch: Block, head: Block) -> Option<TripCounter> {
     })
 }
 
-/// If `value` is an induction variable of `head` or its next value, returns the phi node, its first value and its step.
-fn counted(value: Value, latch: Block, head: Block) -> Option<(Value, Integer, Integer)> {
+/// If `value` is an induction variable of the loop, before or after its step, returns the phi node, its first value and its step.
+fn induction_of(value: Value, latch: Block, head: Block) -> Option<(Value, Integer, Integer)> {
     head.phis().find_map(|phi| {
         let next = phi.incoming_from(latch)?;
         let (first, step) = progression(phi, latch).filter(|_| value == phi || value == next)?;
@@ -129,7 +130,7 @@ fn counted(value: Value, latch: Block, head: Block) -> Option<(Value, Integer, I
     })
 }
 
-/// Returns a phi node's constant first value and step, if it has both.
+/// Returns a phi node's first value and its step, if both are constant.
 fn progression(phi: Value, latch: Block) -> Option<(Integer, Integer)> {
     let next = phi.incoming_from(latch)?;
     if !is_sum(next) || next.operand(0) != phi {
@@ -151,8 +152,8 @@ mod tests {
     use super::*;
     use crate::llvm::test_module::{block, parse};
 
-    /// The trip count of a loop that counts from `first` in steps of `step` and continues while `i` (or the next value) satisfies the
-    /// comparison.
+    /// Returns the trip count of a loop that counts from `first` in steps of `step` and continues while the comparison of `compared` with
+    /// `limit` holds.
     fn trip_count(kind: &str, first: i64, step: i64, compared: &str, how: &str, limit: &str) -> Option<u64> {
         let module = parse(&format!(
             "define void @f({kind} %n) {{

@@ -1,4 +1,4 @@
-//! A unit while it is being instrumented: planning its functions, placing their counters, and building its map.
+//! A unit while it is being instrumented: plans its functions, assigns their counters, and builds its map.
 
 use crate::calls;
 use crate::debug::Positions;
@@ -21,7 +21,7 @@ mod choice;
 mod planning;
 mod storage;
 
-pub use choice::{choose, is_emitted};
+pub use choice::{choose_instrumentable, is_emitted};
 pub use planning::{count_each_iteration, verify_plan};
 
 /// Returns the unit's identity: a hash of its code, its experiment, the code generation flags, and the versions of trodden and its
@@ -35,7 +35,7 @@ pub fn identity(bitcode: &[u8], options: &PluginOptions) -> Identity {
     Identity::from_content(&content)
 }
 
-fn store(frame: &Frame) -> Result<PathBuf, InstrumentError> {
+fn store_frame(frame: &Frame) -> Result<PathBuf, InstrumentError> {
     let folder = UnitCache::root_from_environment(|name| std::env::var_os(name)).ok_or(InstrumentError::NoCacheFolder)?;
     let folder = std::path::absolute(&folder).map_err(|source| InstrumentError::CacheWrite { folder: folder.clone(), source })?;
     UnitCache::new(&folder).put(frame).map_err(|source| InstrumentError::CacheWrite { folder, source })
@@ -51,12 +51,12 @@ pub struct Unit {
     /// Functions whose code was changed or generated.
     changed: Vec<Value>,
     pub map: UnitMap,
-    /// Number of paths of all functions so far that count in tables.
+    /// Number of paths of all functions so far that count in hash tables.
     paths_in_tables: u64,
 }
 
 impl Unit {
-    /// Creates a unit in which nothing is observed yet.
+    /// Creates a unit whose functions are not instrumented yet.
     pub fn new(context: ModuleContext, options: PluginOptions, map: UnitMap) -> Unit {
         let module = context.module;
         let no_return = NoReturnAnalysis::new(module, options.reach_all).with_calls(options.reach_calls);
@@ -70,39 +70,39 @@ impl Unit {
         let each = self.options.experiment.observation().observed().words().words_per_counter();
         let words = self.map.counters.checked_mul(each).expect("a unit has fewer counters than memory has bytes");
         let (map, frame) = self.finish(edge_profile, unit, bitcode)?;
-        emit::sections(module, unit, words, map.events().is_some(), &frame);
+        emit::emit_sections(module, unit, words, map.events().is_some(), &frame);
         if map.has_times() {
-            emit::functions(module, &map);
+            emit::emit_function_records(module, &map);
         }
         Ok(())
     }
 
-    /// Prevents code generation from transforming a function's new code in ways that would falsify its counts.
+    /// Keeps LLVM from transforming a function's instrumented code in ways that would falsify its counts.
     pub fn finish_code(&mut self, parts: &[Value]) {
         for &part in parts {
             identical_phis::split_edges(self.module, part);
-            // Inserted counters write memory.
+            // The function may have been known not to write memory, but its counters do.
             part.remove_attribute("memory");
         }
         self.changed.extend(parts);
     }
 
-    /// Runs LLVM's verifier on the changed functions. The verifier is faster after debug information was stripped.
+    /// Runs LLVM's verifier on the changed functions. It is faster once debug information has been stripped.
     pub fn verify(&self) -> Result<(), InstrumentError> {
         self.changed.iter().try_for_each(|function| verify(*function))
     }
 
-    /// Completes the map and stores it; returns it together with the path of its file.
+    /// Completes the map and stores it. Returns the map and the path of its file.
     ///
     /// # Errors
-    /// No folder is configured for the unit cache, or it cannot be written.
+    /// Fails if no folder is configured for the unit cache, or if it cannot be written.
     pub fn finish(
         mut self,
         edge_profile: Option<EdgeProfile>,
         unit: Identity,
         bitcode: Vec<u8>,
     ) -> Result<(UnitMap, PathBuf), InstrumentError> {
-        // Functions whose words and paths do not correspond one to one number their paths after the last word of the unit.
+        // In functions whose counter words do not correspond one to one to paths, path numbers start after the last word of the unit.
         for function in self.map.functions.iter_mut().filter(|f| f.has_separate_words()) {
             function.first_counter = self.map.counters;
             self.map.counters += function.counters;
@@ -111,7 +111,7 @@ impl Unit {
         self.map.scopes = self.positions.scopes;
         self.map.edge_profile = edge_profile;
         let bitcode = if self.options.keep_bitcode { bitcode } else { Vec::new() };
-        let frame = store(&Frame::pack(unit, &self.map, &bitcode))?;
+        let frame = store_frame(&Frame::pack(unit, &self.map, &bitcode))?;
         Ok((self.map, frame))
     }
 }
@@ -134,6 +134,6 @@ pub fn empty_map(module: Module, experiment: &Experiment) -> UnitMap {
         edge_profile: None,
         calls: calls::callees(module),
         aliases: calls::aliases(module),
-        line_graphs: line_graphs::read(module),
+        line_graphs: line_graphs::read_graphs(module),
     }
 }

@@ -1,4 +1,4 @@
-//! Counting by calls in unoptimised code, to save compile time.
+//! Emits counts in unoptimised code as calls of helper functions, to save compile time.
 //!
 //! LLVM selects the instructions of such code one at a time (FastISel). Inline assembly, thread-local variables and calls that preserve all
 //! registers fall back to the instruction selection of optimised code, which is slow; ordinary calls do not. So a unit defines functions
@@ -15,11 +15,11 @@ use llvm_sys::LLVMVisibility;
 use std::sync::OnceLock;
 use trodden_wire::{BIAS_SYMBOL, ENTER_SHARED_SYMBOL, ENTER_SYMBOL, SHARED_BIAS_SYMBOL};
 
-/// The function that returns the address of the thread's copy of the unit's counters.
+/// Symbol of the helper function that returns the address of the thread's copy of the unit's counters.
 const COUNTERS_OF_THREAD: &str = "__trodden_counters_of_thread";
 
-/// The functions that add, as machine code, because the module's assembly may use AT&T or Intel syntax.
-const ADDITIONS: [Addition; 4] = [
+/// The helper functions that add. They are written as machine code, because the module's assembly may use AT&T or Intel syntax.
+const ADDITION_FUNCTIONS: [Addition; 4] = [
     // incq (%rdi)
     Addition { name: "__trodden_increment", is_atomic: false, is_one: true, code: "0x48,0xff,0x07" },
     // addq %rsi, (%rdi)
@@ -28,19 +28,19 @@ const ADDITIONS: [Addition; 4] = [
     Addition { name: "__trodden_add_atomically", is_atomic: true, is_one: false, code: "0xf0,0x48,0x01,0x37" },
 ];
 
-/// A function that adds to the word at its first argument.
+/// A helper function that adds to the word at the address in its first argument.
 struct Addition {
     name: &'static str,
     /// True if other threads may add to the word at the same time.
     is_atomic: bool,
-    /// True if the function adds one instead of its second argument.
+    /// True if the function adds one; otherwise, it adds its second argument.
     is_one: bool,
-    /// Machine code, without the return.
+    /// Machine code, without the return instruction.
     code: &'static str,
 }
 
-/// Returns true if a function is compiled without optimisation. Code generation then does not combine load, addition and store into one
-/// instruction.
+/// Returns true if a function is compiled without optimisation. In such code, LLVM does not combine a load, an addition and a store into
+/// one instruction.
 pub fn is_unoptimised(function: Value) -> bool {
     static FLAG: OnceLock<bool> = OnceLock::new();
     *FLAG.get_or_init(|| code_generation_flags().iter().any(|flag| flag == "-O0")) || function.has_attribute("optnone")
@@ -49,41 +49,42 @@ pub fn is_unoptimised(function: Value) -> bool {
 /// Emits a call that adds to the word at an address.
 pub fn add_to_word(builder: &Builder, address: Value, by: Value, is_atomic: bool) {
     let is_one = by.as_integer() == Some(1);
-    let addition = ADDITIONS.iter().find(|a| (a.is_atomic, a.is_one) == (is_atomic, is_one)).expect("there is one for each case");
+    let addition = ADDITION_FUNCTIONS.iter().find(|a| (a.is_atomic, a.is_one) == (is_atomic, is_one)).expect("there is one for each case");
     let arguments = if is_one { vec![address] } else { vec![address, by] };
     let function = builder.module.function(addition.name).unwrap_or_else(|| {
         let kinds: Vec<_> = arguments.iter().map(|a| a.kind()).collect();
-        declare(builder.module, addition.name, builder.module.void(), &kinds)
+        declare_helper(builder.module, addition.name, builder.module.void(), &kinds)
     });
     builder.call(function, &arguments);
 }
 
-/// Emits, at function entry, a call that returns the address of the thread's copy of the unit's counters. It follows the stores of the
-/// parameters, which then need not be preserved across the call.
-pub fn thread_counters(module: Module, function: Value, location: Option<DebugLocation>) -> Value {
+/// Emits, at function entry, a call that returns the address of the thread's copy of the unit's counters. The call comes after the
+/// parameters are stored, so that they need not be preserved across it.
+pub fn emit_thread_counters(module: Module, function: Value, location: Option<DebugLocation>) -> Value {
     let parameters = function.parameters();
     let precedes = |i: &Value| i.is(LLVMOpcode::LLVMAlloca) || (i.is(LLVMOpcode::LLVMStore) && parameters.contains(&i.operand(0)));
     let at = function.entry().instructions().find(|i| !precedes(i)).expect("a block has a terminator");
     let pointer = module.pointer();
-    let called = module.function(COUNTERS_OF_THREAD).unwrap_or_else(|| declare(module, COUNTERS_OF_THREAD, pointer, &[]));
+    let called = module.function(COUNTERS_OF_THREAD).unwrap_or_else(|| declare_helper(module, COUNTERS_OF_THREAD, pointer, &[]));
     Builder::before(module, at, location).call(called, &[])
 }
 
-fn declare(module: Module, name: &str, result: Type, parameters: &[Type]) -> Value {
+fn declare_helper(module: Module, name: &str, result: Type, parameters: &[Type]) -> Value {
     let function = module.add_function(name, Type::function(result, parameters));
     function.set_visibility(LLVMVisibility::LLVMHiddenVisibility);
     function.add_attribute(module.context(), "nounwind");
     function
 }
 
-/// Defines the called functions, local to the object file, in the section `.text`, so that most calls need no relocation.
-pub fn define(context: ModuleContext, threads: ThreadCounters) {
+/// Defines the helper functions that are called, local to the object file and in the section `.text`, so that most calls need no
+/// relocation.
+pub fn define_helpers(context: ModuleContext, threads: ThreadCounters) {
     let module = context.module;
-    for addition in ADDITIONS.iter().filter(|a| module.function(a.name).is_some()) {
+    for addition in ADDITION_FUNCTIONS.iter().filter(|a| module.function(a.name).is_some()) {
         define_function(module, addition.name, &format!(".byte {},0xc3\n", addition.code));
     }
     if module.function(COUNTERS_OF_THREAD).is_some() {
-        define_function(module, COUNTERS_OF_THREAD, &find_counters(threads));
+        define_function(module, COUNTERS_OF_THREAD, &counter_address_code(threads));
     }
 }
 
@@ -94,8 +95,9 @@ fn define_function(module: Module, name: &str, code: &str) {
     ));
 }
 
-/// Returns the code that computes the address of the thread's counters: the thread's bias (loaded by an instruction that linkers can
-/// relax), or that of a region acquired now, plus the address of the template:
+/// Returns the code of the helper function that computes the address of the thread's counters: the address of the image's counters plus
+/// their distance to the thread's copy. The distance is loaded by an instruction that linkers can relax; if it is 0, the runtime first
+/// creates the copy:
 ///
 /// ```text
 /// movq __trodden_bias@GOTTPOFF(%rip), %rax; movq %fs:(%rax), %rax      or      movq __trodden_shared_bias(%rip), %rax
@@ -107,7 +109,7 @@ fn define_function(module: Module, name: &str, code: &str) {
 /// 1: pushq %rax; call __trodden_enter; popq %rcx
 /// jmp 0b
 /// ```
-fn find_counters(threads: ThreadCounters) -> String {
+fn counter_address_code(threads: ThreadCounters) -> String {
     let (bias, enter) = match threads {
         ThreadCounters::Own => (
             format!(

@@ -1,4 +1,4 @@
-//! Value profiling: targets of indirect calls, and sizes of memory operations.
+//! Profiles the values for which LLVM has value profiling: targets of indirect calls, and sizes of memory operations.
 //!
 //! LLVM keeps a list per site, which its runtime searches and extends. Here each site has a few of the unit's counters, so that the
 //! values of threads and runs can be added up. [`ProfiledValueKind`] describes their meaning.
@@ -10,18 +10,19 @@ use llvm_sys::LLVMLinkage;
 use trodden_unit::ProfiledValueKind;
 use trodden_unit::edge_profile::{SIZE_CLASSES, TARGET_BUCKETS, TARGET_HASH, size_of_class};
 
-/// Linker-defined symbol at the start of an image.
+/// Symbol that linkers define at the start of an image.
 const IMAGE_START: &str = "__ehdr_start";
-/// Targets further away than this are in other images.
+/// A call target at least this many bytes after the start of the image is assumed to be in another image.
 const MAX_TARGET_DISTANCE: u64 = 1 << 32;
 
 /// Returns the kind of value that a call of LLVM's instrumentation records.
-pub fn kind(call: Value) -> ProfiledValueKind {
+pub fn recorded_kind(call: Value) -> ProfiledValueKind {
     if call.callee().name().ends_with("_memop") { ProfiledValueKind::Size } else { ProfiledValueKind::Target }
 }
 
-/// Converts LLVM's running site number over all kinds to a number within `kind`, given the number of sites of each kind.
-pub fn site(kind: ProfiledValueKind, sites: [u16; 3], number: i64) -> Option<u16> {
+/// Converts LLVM's number of a site, which runs over all kinds, to a number within `kind`. `sites` has the number of sites of each kind.
+/// Returns `None` if the site is of a different kind.
+pub fn site_within_kind(kind: ProfiledValueKind, sites: [u16; 3], number: i64) -> Option<u16> {
     let number = u16::try_from(number).ok()?;
     match kind {
         ProfiledValueKind::Target => (number < sites[0]).then_some(number),
@@ -29,8 +30,8 @@ pub fn site(kind: ProfiledValueKind, sites: [u16; 3], number: i64) -> Option<u16
     }
 }
 
-/// Returns the globals that an address may point into, looking through phi nodes and other instructions.
-pub fn reachable_tables(address: Value) -> Vec<Value> {
+/// Returns the globals into which an address may point, following it back through phi nodes and other instructions.
+pub fn globals_pointed_to(address: Value) -> Vec<Value> {
     let (mut tables, mut seen, mut stack) = (Vec::new(), IndexSet::from([address]), vec![address]);
     while let Some(value) = stack.pop() {
         match value.is_instruction() {
@@ -42,22 +43,22 @@ pub fn reachable_tables(address: Value) -> Vec<Value> {
     tables
 }
 
-/// Returns the first counter of a call's site. The table's placeholder is the first counter of the function.
-pub fn computed_first(builder: &Builder, call: Value) -> Value {
+/// Emits the index of the first counter for a call's site. The table's address was replaced by the index of the function's first counter.
+pub fn emit_first_counter_index(builder: &Builder, call: Value) -> Value {
     let begin = builder.pointer_to_int(call.operand(1));
     let each = builder.constant(ProfiledValueKind::Target.counters().into());
     builder.add(begin, builder.multiply(builder.zero_extend(call.operand(2)), each))
 }
 
-/// Returns which of a site's counters to increment for a value, as offsets from its first counter, each with its increment.
-pub fn increments(builder: &Builder, kind: ProfiledValueKind, value: Value) -> Vec<(Value, Value)> {
+/// Emits which of a site's counters to increment for a value. Returns pairs: the offset from the site's first counter, and the increment.
+pub fn emit_increments(builder: &Builder, kind: ProfiledValueKind, value: Value) -> Vec<(Value, Value)> {
     match kind {
-        ProfiledValueKind::Target => of_target(builder, value),
-        ProfiledValueKind::Size => vec![(class_of_size(builder, value), builder.constant(1))],
+        ProfiledValueKind::Target => emit_target_increments(builder, value),
+        ProfiledValueKind::Size => vec![(emit_size_class(builder, value), builder.constant(1))],
     }
 }
 
-fn of_target(builder: &Builder, address: Value) -> Vec<(Value, Value)> {
+fn emit_target_increments(builder: &Builder, address: Value) -> Vec<(Value, Value)> {
     let distance = builder.subtract(address, builder.pointer_to_int(image_start(builder.module)));
     let near = builder.compare(LLVMIntULT, distance, builder.constant(MAX_TARGET_DISTANCE));
     let distance = builder.select(near, distance, builder.constant(0));
@@ -67,8 +68,9 @@ fn of_target(builder: &Builder, address: Value) -> Vec<(Value, Value)> {
     vec![(calls, builder.constant(1)), (builder.add(calls, builder.constant(1)), distance)]
 }
 
-/// Size class: `n` for n up to 7; otherwise twice the index of the highest bit, plus 2, plus 1 if lower bits are set.
-fn class_of_size(builder: &Builder, size: Value) -> Value {
+/// Emits the size class of `size`: the size itself up to 7, otherwise twice the index of the highest bit, plus 2, plus 1 if lower bits are
+/// set.
+fn emit_size_class(builder: &Builder, size: Value) -> Value {
     let constant = |value: u64| builder.constant(value);
     let max = constant(size_of_class(SIZE_CLASSES - 1));
     let size = builder.select(builder.compare(LLVMIntUGT, size, max), max, size);
@@ -82,7 +84,7 @@ fn class_of_size(builder: &Builder, size: Value) -> Value {
 fn image_start(module: Module) -> Value {
     module.global(IMAGE_START).unwrap_or_else(|| {
         let start = module.add_hidden_global(IMAGE_START, module.i8());
-        // If the image's headers are not loaded, the address is 0 and all targets are outside.
+        // If the image's headers are not loaded, the symbol's address is 0, and all targets count as outside.
         start.set_linkage(LLVMLinkage::LLVMExternalWeakLinkage);
         start
     })

@@ -1,16 +1,17 @@
-//! Branch weights in LLVM's metadata, from which code generation infers how often edges are taken.
+//! Reads and writes branch weights in LLVM's metadata, which tell code generation how often edges are taken.
 
 use crate::llvm::{Block, Metadata, Module, Value};
 use indexmap::IndexMap;
 use llvm_sys::LLVMOpcode;
 use std::collections::BTreeSet;
 
-const PROFILE: &str = "prof";
+const PROFILE_METADATA: &str = "prof";
 const BRANCH_WEIGHTS: &str = "branch_weights";
 
-/// Reads a branch's weights: the metadata `!{!"branch_weights", [!"expected",] i32 ...}`. `None` if there are none, or all are 0.
-pub fn read(terminator: Value) -> Option<Vec<f64>> {
-    let operands = terminator.metadata(PROFILE)?.metadata_operands();
+/// Reads the weights of a branch from the metadata `!{!"branch_weights", [!"expected",] i32 ...}`. Returns `None` if there are none, or all
+/// are 0.
+pub fn read_weights(terminator: Value) -> Option<Vec<f64>> {
+    let operands = terminator.metadata(PROFILE_METADATA)?.metadata_operands();
     let mut operands = operands.into_iter().flatten();
     if operands.next()?.metadata_text()? != BRANCH_WEIGHTS {
         return None;
@@ -19,7 +20,7 @@ pub fn read(terminator: Value) -> Option<Vec<f64>> {
     (!weights.is_empty() && weights.iter().any(|w| *w > 0.0)).then_some(weights)
 }
 
-/// Sets a block's weight relative to the other headers of an irreducible loop. Other blocks ignore it.
+/// Sets the weight of a block relative to the other headers of an irreducible loop. It has no effect on blocks that are not such headers.
 pub fn set_header_weight(module: Module, block: Block, weight: i64) {
     let node = metadata_list(module, "loop_header_weight", [module.constant(weight)]);
     block.terminator().set_metadata(module, "irr_loop", Some(node));
@@ -29,22 +30,22 @@ pub fn mark_unlikely(module: Module, branch: Value) {
     mark_edges_unlikely(module, branch, &BTreeSet::from([0]));
 }
 
-/// Marks these edges of a terminator as unlikely, unless it has no other edges.
+/// Marks the given successors of a terminator as unlikely, unless it has no others.
 pub fn mark_edges_unlikely(module: Module, terminator: Value, successors: &BTreeSet<usize>) {
     let all = terminator.successors().len();
-    if successors.len() == all || !has_weights(terminator) {
+    if successors.len() == all || !can_have_weights(terminator) {
         return;
     }
     let weight = |at| if successors.contains(&at) { 1 } else { (1 << 20) - 1 };
     set_weights(module, terminator, (0..all).map(weight));
 }
 
-/// Sets the weights of a terminator's edges from their execution counts, unless all are 0.
+/// Sets the weights of a terminator's successors from their execution counts, unless all counts are 0.
 pub fn set_edge_weights(module: Module, terminator: Value, executions: &[u64]) {
-    // LLVM's weights have 32 bits. A limit of 2^10 makes no difference for three programs (docs/benchmarks/constants.md).
+    // LLVM's weights have 32 bits. A maximum of 2^10 makes no difference for three programs (docs/benchmarks/constants.md).
     const MAX_WEIGHT: u64 = 1 << 30;
     let max = executions.iter().copied().max().unwrap_or_default();
-    if max == 0 || executions.len() < 2 || !has_weights(terminator) {
+    if max == 0 || executions.len() < 2 || !can_have_weights(terminator) {
         return;
     }
     // An edge that was never taken is still possible, so its weight is 1 rather than 0.
@@ -52,12 +53,12 @@ pub fn set_edge_weights(module: Module, terminator: Value, executions: &[u64]) {
     set_weights(module, terminator, executions.iter().map(weight));
 }
 
-/// Sets the weights of a terminator's edges from the execution counts of its targets, if all are known. Several edges of a switch to one
-/// target share its count in proportion to their old weights.
+/// Sets the weights of a terminator's successors from the execution counts of the targets, if all are known. If several cases of a `switch`
+/// lead to one target, they share its count in proportion to their old weights.
 pub fn set_target_weights(module: Module, terminator: Value, executions: impl Fn(Block) -> Option<u64>) {
     let targets = terminator.successors();
     let Some(counts) = targets.iter().map(|to| executions(*to)).collect::<Option<Vec<u64>>>() else { return };
-    let before = read(terminator).filter(|w| w.len() == targets.len()).unwrap_or_else(|| vec![0.0; targets.len()]);
+    let before = read_weights(terminator).filter(|w| w.len() == targets.len()).unwrap_or_else(|| vec![0.0; targets.len()]);
     let mut same: IndexMap<Block, (f64, f64)> = IndexMap::new();
     for (to, weight) in targets.iter().zip(&before) {
         let (successors, sum) = same.entry(*to).or_default();
@@ -73,29 +74,29 @@ pub fn set_target_weights(module: Module, terminator: Value, executions: impl Fn
 
 pub fn set_entry_count(module: Module, function: Value, entries: u64) {
     let node = metadata_list(module, "function_entry_count", [module.constant(entries.min(i64::MAX as u64) as i64)]);
-    function.set_global_metadata(module.context(), PROFILE, node);
+    function.set_global_metadata(module.context(), PROFILE_METADATA, node);
 }
 
-/// Returns true if the module was compiled with a profile. In such a module, code without counts was never executed, or is new.
+/// Returns true if the module was compiled with a profile. Functions without a count in it are either new or were never executed.
 pub fn is_profiled(module: Module) -> bool {
-    const SUMMARY: &str = "ProfileSummary";
-    module.has_flag(SUMMARY)
+    const SUMMARY_FLAG: &str = "ProfileSummary";
+    module.has_flag(SUMMARY_FLAG)
 }
 
-pub fn has_entries(module: Module, function: Value) -> bool {
-    function.has_global_metadata(module.context(), PROFILE)
+pub fn has_entry_count(module: Module, function: Value) -> bool {
+    function.has_global_metadata(module.context(), PROFILE_METADATA)
 }
 
-fn has_weights(terminator: Value) -> bool {
+fn can_have_weights(terminator: Value) -> bool {
     terminator.is(LLVMOpcode::LLVMBr) || terminator.is(LLVMOpcode::LLVMSwitch)
 }
 
 fn set_weights(module: Module, terminator: Value, weights: impl Iterator<Item = u64>) {
     let node = metadata_list(module, BRANCH_WEIGHTS, weights.map(|weight| module.i32().unsigned(weight)));
-    terminator.set_metadata(module, PROFILE, Some(node));
+    terminator.set_metadata(module, PROFILE_METADATA, Some(node));
 }
 
-/// Creates a metadata node of a name followed by numbers.
+/// Creates a metadata node that consists of a name and numbers.
 fn metadata_list(module: Module, name: &str, numbers: impl IntoIterator<Item = Value>) -> Metadata {
     let context = module.context();
     let mut content = vec![context.metadata_string(name.as_bytes())];

@@ -1,7 +1,7 @@
-//! Refines a distribution of ends by simulated annealing.
+//! Improves, by simulated annealing, how the ends of paths are distributed over the copies of a program.
 //!
 //! The local search of [`super::weighted`] stops when no single move reduces the cost. The usual reason is that several ends of a procedure
-//! have the same labels: after the first of these ends has moved, both copies need the labels, and only after the last move does one copy
+//! need the same labels: after the first of these ends has moved, both copies need the labels, and only after the last move does one copy
 //! need them. The objective is a norm of the loads that is close to the maximum, but also falls if another heavily loaded copy gets less
 //! load. The result is the best distribution found, so it is never worse than the initial one. The random numbers are a fixed sequence, so
 //! the result is deterministic.
@@ -9,9 +9,9 @@
 use super::weighing::{EndPartition, EndSet, Weigher};
 use trodden_flow::numbering::sequence::Shuffle;
 
-// docs/benchmarks/constants.md has the effect of other values of the constants below, except of the two that bound the time.
+// docs/benchmarks/constants.md reports the effect of other values for the constants below, except for the two that limit the time.
 
-/// Maximum number of edges examined. Bounds the time, like [`MAX_STEPS`].
+/// Maximum number of graph edges examined. Like [`MAX_STEPS`], it limits the time.
 const MAX_WORK: u64 = 60_000_000;
 const STEPS_PER_END: usize = 200;
 const MAX_STEPS: usize = 60_000;
@@ -19,7 +19,7 @@ const MAX_STEPS: usize = 60_000;
 const INITIAL_TEMPERATURE: f64 = 0.02;
 const FINAL_TEMPERATURE: f64 = 0.000_5;
 const EXPONENT: i32 = 24;
-/// Procedures whose total cost is below this share of the mean load are not changed.
+/// Procedures whose total cost is below this share of a copy's mean load are not redistributed.
 const MIN_SHARE: f64 = 0.002;
 
 pub fn refine(weighers: &mut [Weigher], partition: EndPartition) -> EndPartition {
@@ -31,14 +31,14 @@ pub fn refine(weighers: &mut [Weigher], partition: EndPartition) -> EndPartition
     let before: u64 = state.work();
     let ends: usize = state.movable.iter().map(|at| state.weighers[*at].ends.len()).sum();
     let steps = (STEPS_PER_END * ends).min(MAX_STEPS);
-    let (mut best, mut least) = (state.partition.clone(), state.slowest());
+    let (mut best, mut least) = (state.partition.clone(), state.greatest_load());
     for step in 0..steps {
         if state.work() - before > MAX_WORK {
             break;
         }
         let temperature = INITIAL_TEMPERATURE * (FINAL_TEMPERATURE / INITIAL_TEMPERATURE).powf(step as f64 / steps as f64);
-        if state.step(temperature) && state.slowest() < least {
-            (best, least) = (state.partition.clone(), state.slowest());
+        if state.try_move(temperature) && state.greatest_load() < least {
+            (best, least) = (state.partition.clone(), state.greatest_load());
         }
     }
     best
@@ -49,7 +49,7 @@ struct AnnealingState<'a> {
     partition: EndPartition,
     costs: Vec<Vec<u64>>,
     loads: Vec<u64>,
-    /// Procedures whose ends may move.
+    /// Indices of the procedures whose ends may move to another copy.
     movable: Vec<usize>,
     mean: f64,
     random: Shuffle,
@@ -71,24 +71,24 @@ impl AnnealingState<'_> {
         self.weighers.iter().map(|w| w.work).sum()
     }
 
-    fn slowest(&self) -> u64 {
+    fn greatest_load(&self) -> u64 {
         self.loads.iter().copied().max().unwrap_or(0)
     }
 
-    fn norm(&self, changed: [(usize, u64); 2]) -> f64 {
+    fn load_norm(&self, changed: [(usize, u64); 2]) -> f64 {
         let load = |copy: usize| changed.iter().find(|c| c.0 == copy).map_or(self.loads[copy], |c| c.1);
         let sum: f64 = (0..self.loads.len()).map(|copy| (load(copy) as f64 / self.mean).powi(EXPONENT)).sum();
         sum.powf(1.0 / f64::from(EXPONENT))
     }
 
-    fn step(&mut self, temperature: f64) -> bool {
+    fn try_move(&mut self, temperature: f64) -> bool {
         let procedure = self.movable[self.random.below(self.movable.len())];
         let from = self.random.below(self.loads.len());
         let to = self.random.below(self.loads.len());
         if from == to || self.partition[procedure][from].is_empty() {
             return false;
         }
-        let set = self.random_set(procedure, from);
+        let set = self.random_subset(procedure, from);
         if set.is_empty() {
             return false;
         }
@@ -97,7 +97,7 @@ impl AnnealingState<'_> {
         let costs = &self.costs[procedure];
         let loads = [(from, self.loads[from] - costs[from] + left), (to, self.loads[to] - costs[to] + joined)];
         let now = [(from, self.loads[from]), (to, self.loads[to])];
-        let worse = self.norm(loads) - self.norm(now);
+        let worse = self.load_norm(loads) - self.load_norm(now);
         if worse > 0.0 && self.random.fraction() >= (-worse / temperature).exp() {
             return false;
         }
@@ -107,8 +107,9 @@ impl AnnealingState<'_> {
         true
     }
 
-    /// Returns some of a copy's ends: a single end, the ends reachable from a node, the ends that were never executed, or all ends.
-    fn random_set(&mut self, procedure: usize, from: usize) -> EndSet {
+    /// Returns a random subset of the ends that a copy counts: one end, those reachable from one node, those that were never executed, or
+    /// all.
+    fn random_subset(&mut self, procedure: usize, from: usize) -> EndSet {
         let (weigher, own) = (&self.weighers[procedure], &self.partition[procedure][from]);
         match self.random.below(8) {
             0 => own.clone(),

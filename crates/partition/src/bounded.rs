@@ -1,27 +1,28 @@
-//! Divides procedures among copies with a bounded number of probes each. The number of copies is not bounded.
+//! Divides procedures among copies of a program such that no copy has more than a given number of probes. There may be any number of
+//! copies.
 //!
 //! Source: M. Diep, M. Cohen and S. Elbaum, "Probe distribution techniques to profile events in deployed software" (ISSRE 2006), as
 //! described by Afraz, Saha and Kanade (2015, section 5): each variant of a program has a bounded subset of the probes. Their events are
-//! independent of each other, but paths are not, because each [end](trodden_flow::part::Ends) needs labels that distinguish its paths. So
-//! ends are distributed, and the probes of a copy include the labels that its ends need ([`Part::probes`]).
+//! independent of each other. Paths are not, because the paths with one [end](trodden_flow::part::Ends) need labels that distinguish them.
+//! So ends are distributed, and the probes of a copy include the labels that its ends need ([`Part::probes`]).
 //!
-//! Procedures that fit are not split. Others are split into pieces of consecutive ends. Pieces go to copies by first fit, the largest
-//! first.
+//! A procedure whose probes fit into one copy is not split. Others are split into pieces of consecutive ends. Pieces go to copies by first
+//! fit, the largest first.
 
 use super::{CopyPlan, PartitionPlan, Procedure};
 use trodden_flow::DagEdgeId;
 use trodden_flow::part::{Ends, Measure, Part};
 
-/// The bound is below the number of probes that a single end needs.
+/// The maximum number of probes per copy is lower than the number that the paths with a single end need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the paths that end with the same edge of procedure {procedure} need {probes} probes in one copy. Allow at least {probes} probes \
      per copy"
 )]
 pub struct TooFewProbes {
-    /// Number of the procedure.
+    /// Index of the procedure.
     pub procedure: usize,
-    /// Number of probes of one of its ends.
+    /// Number of probes that the paths with one of its ends need.
     pub probes: usize,
 }
 
@@ -31,22 +32,23 @@ struct BoundedPiece {
     probes: usize,
 }
 
-/// Divides procedures among as many copies as are needed for each to have at most `max_probes` probes.
+/// Divides procedures among copies: as many as are necessary so that none has more than `max_probes` probes.
 ///
 /// # Errors
-/// The paths of a single end need more probes.
+/// Fails if the paths with a single end need more probes.
 pub fn plan(procedures: &[Procedure], max_probes: usize, measure: Measure) -> Result<PartitionPlan, TooFewProbes> {
     let mut pieces = Vec::new();
     let mut profitable = 0;
     for (number, procedure) in procedures.iter().enumerate() {
-        let own = split(number, procedure, max_probes, measure)?;
+        let own = split_procedure(number, procedure, max_probes, measure)?;
         profitable += usize::from(own.len() > 1);
         pieces.extend(own);
     }
     pieces.sort_by_key(|piece| std::cmp::Reverse(piece.probes));
     let mut copies: Vec<(usize, CopyPlan)> = Vec::new();
     for BoundedPiece { procedure, part, probes } in pieces {
-        // Two pieces of a procedure in one copy would be one part with different labels, so each piece goes to a different copy.
+        // If two pieces of a procedure were in one copy, they would need common labels, which differ from their own. So each piece goes to
+        // a different copy.
         let fits = |(used, copy): &(usize, CopyPlan)| used + probes <= max_probes && copy.parts[procedure].is_none();
         let at = copies.iter().position(fits).unwrap_or_else(|| {
             copies.push((0, CopyPlan { parts: vec![None; procedures.len()] }));
@@ -61,7 +63,7 @@ pub fn plan(procedures: &[Procedure], max_probes: usize, measure: Measure) -> Re
     Ok(PartitionPlan { copies: copies.into_iter().map(|(_, copy)| copy).collect(), profitable })
 }
 
-fn split(number: usize, procedure: &Procedure, max_probes: usize, measure: Measure) -> Result<Vec<BoundedPiece>, TooFewProbes> {
+fn split_procedure(number: usize, procedure: &Procedure, max_probes: usize, measure: Measure) -> Result<Vec<BoundedPiece>, TooFewProbes> {
     let Procedure { dag, frequencies, .. } = procedure;
     let piece = |part: Part| BoundedPiece { procedure: number, probes: part.probes(), part };
     if let Some(whole) = Part::whole(dag, frequencies, measure).map(piece).filter(|whole| whole.probes <= max_probes) {
@@ -75,8 +77,8 @@ fn split(number: usize, procedure: &Procedure, max_probes: usize, measure: Measu
         if one.probes > max_probes {
             return Err(TooFewProbes { procedure: number, probes: one.probes });
         }
-        // Each end has a counter, so at most `max_probes` ends fit. More ends may need fewer labels, so the search starts with the most
-        // ends.
+        // Each end has a counter, so at most `max_probes` ends fit. A larger number of ends may need fewer labels, so the search starts
+        // with the largest number.
         let taken = (2..=rest.len().min(max_probes))
             .rev()
             .find_map(|number| Some((number, of(&rest[..number]))).filter(|(_, p)| p.probes <= max_probes));

@@ -1,26 +1,26 @@
-//! Cross-checks: paths that all copies count, so that a difference between the executions of the copies is detected.
+//! Cross-checks: paths that all copies of a program count, so that a difference between the executions of the copies is detected.
 //!
 //! Copies that count different paths cannot be compared. So all copies count some procedures that otherwise a single copy would count, if
-//! the cost is small. They count only the rarely executed [ends](trodden_flow::part::Ends) of the procedures' paths, such as a hash table
-//! collision or a slow path, because executions usually diverge there first.
+//! the cost is small. Of such a procedure, they count only paths with rarely executed [ends](trodden_flow::part::Ends), such as a hash
+//! table collision or a slow path, because executions usually diverge there first.
 //!
-//! Invariants: existing parts are not changed. The cross-checks of a copy cost at most [`BUDGET_PERCENT`] of the hits of the slowest copy
-//! plus [`EXTRA_BUDGET_HITS`] hits. O(edges) for each procedure and each halving of its ends.
+//! Invariants: existing parts are not changed. The cross-checks of a copy cost at most [`BUDGET_PERCENT`] of the hits (executions of
+//! probes) of the slowest copy plus [`EXTRA_BUDGET_HITS`] hits. O(edges) for each procedure and each halving of its ends.
 
 use super::{CopyPlan, PartitionPlan, Procedure, hits};
 use trodden_flow::dag::DagEdgeId;
 use trodden_flow::part::{Ends, Measure, Part};
 
-/// The hottest procedure may use two thirds of the budget, and each further procedure 1/8 of the rest. With 1/2, half as many procedures
-/// are checked in two of four programs; with 1/32, 4 to 14% fewer in three (docs/benchmarks/constants.md).
+/// The hottest procedure may use two thirds of the budget, and each further procedure 1/8 of what remains. With 1/2, half as many
+/// procedures of two of four programs are checked; with 1/32, 4 to 14% fewer of three programs (docs/benchmarks/constants.md).
 const REST_DIVISOR: u64 = 8;
 /// The budget for cross-checks, in percent of the slowest copy's hits. With 1, up to 16% fewer procedures of four programs are checked;
 /// with 10, up to 13% more (docs/benchmarks/constants.md).
 const BUDGET_PERCENT: u64 = 3;
-/// Additional budget in hits, so that short runs are checked. With 0, the results for four programs are the same.
+/// Additional budget in hits, so that short runs are checked, too. With 0, the results for four programs are the same.
 const EXTRA_BUDGET_HITS: u64 = 256;
 
-/// Adds cross-checks to the copies of a plan.
+/// Adds cross-checks to a plan: parts of procedures that all copies then count.
 pub fn add(procedures: &[Procedure], plan: &mut PartitionPlan, measure: Measure) {
     if plan.copies.len() < 2 {
         return;
@@ -48,8 +48,8 @@ fn executions(procedure: &Procedure) -> u64 {
     ends.edges().iter().fold(0, |sum: u64, end| sum.saturating_add(procedure.frequencies[end.index()]))
 }
 
-/// Returns a part of a procedure that costs at most `max_cost` hits, and its cost. Starts with all executed ends, and drops the more
-/// frequent half until the rest fits. Returns `None` if not even one end fits.
+/// Returns a part of a procedure that costs at most `max_cost` hits, and its cost. Starts with all executed ends of paths, and drops the
+/// more frequent half until the rest fits. Returns `None` if not even one end fits.
 fn affordable_part(procedure: &Procedure, max_cost: u64, measure: Measure) -> Option<(Part, u64)> {
     let mut ends: Vec<DagEdgeId> = Ends::from_dag(&procedure.dag).edges().to_vec();
     let executed = |end: &DagEdgeId| procedure.frequencies[end.index()];
@@ -79,8 +79,8 @@ mod tests {
         Procedure { dag, frequencies: vec![often, seldom, often + seldom], paths: Vec::new(), call_sites: None, unit: 0 }
     }
 
-    /// Returns the edges of the branch on which a copy counts.
-    fn counted(copy: &CopyPlan, at: usize) -> Vec<DagEdgeId> {
+    /// Returns which of the branch's two edges a copy counts.
+    fn counted_branch_edges(copy: &CopyPlan, at: usize) -> Vec<DagEdgeId> {
         let part = copy.parts[at].as_ref();
         part.map_or(Vec::new(), |part| part.counted.iter().filter(|edge| edge.0 < 2).collect())
     }
@@ -97,9 +97,9 @@ mod tests {
             for at in 0..procedures.len() {
                 match &old.parts[at] {
                     Some(part) => assert_eq!(Some(part), new.parts[at].as_ref(), "copy {copy} counts the same paths as before"),
-                    None if at == 0 => assert_eq!(counted(new, at), [DagEdgeId(1)], "only the rare edge"),
-                    None if at == 3 => assert_eq!(counted(new, at), [DagEdgeId(0), DagEdgeId(1)]),
-                    // Too expensive, or never executed.
+                    None if at == 0 => assert_eq!(counted_branch_edges(new, at), [DagEdgeId(1)], "only the rare edge"),
+                    None if at == 3 => assert_eq!(counted_branch_edges(new, at), [DagEdgeId(0), DagEdgeId(1)]),
+                    // These procedures are too expensive to check, or never executed.
                     None => assert!(new.parts[at].is_none()),
                 }
             }

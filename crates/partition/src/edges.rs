@@ -1,12 +1,12 @@
-//! Edge profiles divided among copies: which edges need a counter, and which copy has it.
+//! Edge profiles divided among copies of a program: which edges need a counter, and which copy has it.
 //!
 //! Sources: Knuth and Stevenson, "Optimal measurement points for program frequency counts" (1973); Ball, "Efficiently counting program
 //! events with support for on-line queries" (1994). By Kirchhoff's law only the chords of a maximum spanning tree need counters. Unlike
 //! labels of paths, counters of chords are independent: each chord goes to the copy with the least load, the most executed first.
 //!
-//! If all edges of a graph are cut, each path is one edge, so an edge profile is a path profile of that graph. Kirchhoff's law does not
-//! hold for calls that may not return, whose edge to the exit counts the executions up to the call ([`trodden_flow::dag`]), and for calls
-//! that return twice. A block with such a call is represented by two network nodes, one that is entered and one that is left. The
+//! If a path ends at every edge of a graph, each path is one edge, so an edge profile is a path profile of that graph. Kirchhoff's law does
+//! not hold for calls that may not return, whose edge to the exit counts the executions up to the call ([`trodden_flow::dag`]), and for
+//! calls that return twice. A block with such a call is represented by two network nodes, one that is entered and one that is left. The
 //! difference flows from or to the outside, as at the entry and the exit.
 
 use super::{CopyPlan, PartitionPlan, Procedure};
@@ -15,19 +15,20 @@ use trodden_flow::graph::{Edge, Graph, Node};
 use trodden_flow::part::{Ends, Measure, Part};
 use trodden_flow::placement::DisjointSets;
 
-/// Returns cuts with which each path is one edge: the given cuts, and a cut of every other edge that does not lead to the exit.
+/// Cuts paths at every edge, so that each path is a single edge. Returns the given cuts, and a cut of every other edge that does not lead
+/// to the exit.
 pub fn cut_all(graph: &Graph, cuts: &[(Edge, CutReason)]) -> Vec<(Edge, CutReason)> {
     let known = |edge: Edge| cuts.iter().any(|c| c.0 == edge);
     let more = graph.edges().filter(|e| graph.to(*e) != graph.exit() && !known(*e));
     cuts.iter().copied().chain(more.map(|e| (e, CutReason::EachEdge))).collect()
 }
 
-/// Returns the acyclic graph with these cuts.
+/// Returns the acyclic graph that results from these cuts.
 pub fn dag(graph: &Graph, cuts: &[(Edge, CutReason)]) -> Dag {
     Dag::new(graph, cuts, Entries::Shared)
 }
 
-/// A path of one edge.
+/// An event that an edge profile counts: a path of one edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EdgeEvent {
     /// The event's edges in the acyclic graph: the edge by which the block is entered (unless the block is the function's entry), and the
@@ -39,7 +40,7 @@ pub struct EdgeEvent {
     to: Node,
 }
 
-/// The events of a function, and the network of nodes between which they lead.
+/// The flow network of a function. Each event is an edge of the network.
 #[derive(Clone, Debug)]
 pub struct Network {
     events: Vec<EdgeEvent>,
@@ -53,8 +54,8 @@ pub struct Network {
 pub struct Unbalanced(pub u32);
 
 impl Network {
-    /// Creates the network of a graph whose edges are all cut. `reaches` is true for edges that count how often a call was reached that may
-    /// not return; `returning` is true for blocks after a call that returns twice.
+    /// Creates the network of a graph whose edges are all cut. `reaches` returns true for an edge that counts how often a call that may not
+    /// return was reached. `returning` returns true for a block that follows a call that returns twice.
     pub fn new(graph: &Graph, dag: &Dag, reaches: impl Fn(Edge) -> bool, returning: impl Fn(Node) -> bool) -> Network {
         let outside = dag.exit();
         let ends_by_call = |node: Node| graph.out(node).iter().any(|e| reaches(*e));
@@ -79,7 +80,7 @@ impl Network {
         &self.events
     }
 
-    /// Returns the indices of the events that need a counter, given the executions of each.
+    /// Returns the indices of the events that need a counter, given how often each event was executed.
     pub fn chords(&self, weights: &[u64]) -> Vec<usize> {
         let mut sets = self.joined_by_calls();
         let mut order: Vec<usize> = (0..self.events.len()).collect();
@@ -89,7 +90,8 @@ impl Network {
         chords
     }
 
-    /// Returns the nodes, with the outside and the entry joined, because there is no separate counter for calls of the function.
+    /// Returns disjoint sets of nodes. The outside and the entry are in the same set, because calls of the function have no counter of
+    /// their own.
     fn joined_by_calls(&self) -> DisjointSets {
         let most = self.events.iter().flat_map(|e| [e.from.0, e.to.0]).chain([self.entry.0, self.outside.0]).max().unwrap_or(0);
         let mut sets = DisjointSets::new(most as usize + 1);
@@ -100,10 +102,10 @@ impl Network {
     /// Computes the counts of all events from those of the chords. Counts that are given for other events are not changed.
     ///
     /// # Errors
-    /// A count would be negative, or the chords do not determine it.
+    /// Fails if a count would be negative, or if the chords do not determine it.
     pub fn complete(&self, counted: &[Option<u64>]) -> Result<Vec<u64>, Unbalanced> {
         let mut counts: Vec<Option<i128>> = counted.iter().map(|c| c.map(i128::from)).collect();
-        // The last entry is the number of calls.
+        // The last entry is the number of calls of the function.
         counts.push(None);
         let ends: Vec<(Node, Node)> = self.events.iter().map(|e| (e.from, e.to)).chain([(self.outside, self.entry)]).collect();
         let mut at_place = std::collections::BTreeMap::<Node, Vec<usize>>::new();
@@ -125,7 +127,7 @@ impl Network {
     }
 }
 
-/// Distributes the chords of procedures whose edges are all cut.
+/// Distributes the events that need counters over copies. All edges of the procedures must be cut.
 pub fn plan(procedures: &[Procedure], networks: &[Network], copies: usize) -> PartitionPlan {
     let copies = copies.max(1);
     let weight = |at: usize, event: &EdgeEvent| procedures[at].frequencies[event.path[event.path.len() - 1].index()];
@@ -138,7 +140,7 @@ pub fn plan(procedures: &[Procedure], networks: &[Network], copies: usize) -> Pa
     let mut loads = vec![0u64; copies];
     let mut groups = vec![vec![Vec::<usize>::new(); procedures.len()]; copies];
     for (weight, at, event) in chords {
-        // Chords of a procedure that are never executed stay together.
+        // All chords of a procedure that are never executed go to the same copy.
         let least = if weight == 0 { at % copies } else { (0..copies).min_by_key(|c| loads[*c]).unwrap_or(0) };
         loads[least] += weight;
         groups[least][at].push(event);
@@ -148,7 +150,8 @@ pub fn plan(procedures: &[Procedure], networks: &[Network], copies: usize) -> Pa
         let ends = Ends::from_dag(dag);
         let end = |event: &usize| networks[at].events[*event].path.iter().copied().find(|e| ends.edges().contains(e));
         let ends: Vec<DagEdgeId> = events.iter().filter_map(end).collect();
-        // Labels on ends have no cost. Labels on other edges are not needed, so even edges that were never executed get a weight.
+        // Labels on ends cost nothing, and no other labels are needed. Edges that were never executed also get a weight, so that they get
+        // no labels.
         let frequencies: Vec<u64> = procedures[at].frequencies.iter().map(|n| n.saturating_add(1)).collect();
         (!ends.is_empty()).then(|| Part::by_ends(dag, &ends, &frequencies, Measure::All))
     };

@@ -1,4 +1,4 @@
-//! Finds the optimal distribution of a few ends over copies.
+//! Finds the optimal distribution of a few ends of paths over the copies of a program.
 //!
 //! Branch and bound over ends, the most frequent first. Since copies are interchangeable, an end goes to a copy that already has an end, or
 //! to the first empty copy. Adding an end never lowers the cost of a set, so a branch is pruned when its slowest copy is as slow as the
@@ -6,11 +6,13 @@
 
 use super::weighing::{EndPartition, EndSet, Weigher};
 
-/// Maximum number of ends. With 4 and with 24 the plans of four programs are the same: this search is for small programs.
+/// Maximum number of ends for which the search is tried. With 4 and with 24, the plans of four programs are the same, because this search
+/// is for small programs.
 const MAX_ENDS: usize = 12;
 const MAX_BRANCHES: u64 = 300_000;
 
-/// Returns the distribution with the least load of the slowest copy. `None` if there are too many ends or the search takes too long.
+/// Returns the distribution whose slowest copy has the least load. Returns `None` if there are too many ends, or if the search takes too
+/// long.
 pub fn find_optimal(weighers: &mut [Weigher], copies: usize) -> Option<EndPartition> {
     let ends: usize = weighers.iter().map(|w| w.ends.len()).sum();
     if ends > MAX_ENDS {
@@ -19,12 +21,12 @@ pub fn find_optimal(weighers: &mut [Weigher], copies: usize) -> Option<EndPartit
     let mut order: Vec<(usize, usize)> = weighers.iter().enumerate().flat_map(|(p, w)| (0..w.ends.len()).map(move |e| (p, e))).collect();
     order.sort_by_key(|(p, e)| std::cmp::Reverse(weighers[*p].weights[*e]));
     let partition: EndPartition = weighers.iter().map(|w| vec![EndSet::none(w.ends.len()); copies]).collect();
-    let mut search = Exact { weighers, order, partition, loads: vec![0; copies], best: None, branches: 0 };
+    let mut search = ExactPartitionSearch { weighers, order, partition, loads: vec![0; copies], best: None, branches: 0 };
     search.branch(0);
     (search.branches < MAX_BRANCHES).then_some(search.best).flatten().map(|(_, partition)| partition)
 }
 
-struct Exact<'a> {
+struct ExactPartitionSearch<'a> {
     weighers: &'a mut [Weigher],
     order: Vec<(usize, usize)>,
     partition: EndPartition,
@@ -34,18 +36,18 @@ struct Exact<'a> {
     branches: u64,
 }
 
-impl Exact<'_> {
-    fn value(&self) -> (u64, u64) {
+impl ExactPartitionSearch<'_> {
+    fn objective(&self) -> (u64, u64) {
         (self.loads.iter().copied().max().unwrap_or(0), self.loads.iter().sum())
     }
 
     fn branch(&mut self, depth: usize) {
         self.branches += 1;
-        if self.branches >= MAX_BRANCHES || self.best.as_ref().is_some_and(|(value, _)| self.value() >= *value) {
+        if self.branches >= MAX_BRANCHES || self.best.as_ref().is_some_and(|(value, _)| self.objective() >= *value) {
             return;
         }
         let Some(&(procedure, end)) = self.order.get(depth) else {
-            self.best = Some((self.value(), self.partition.clone()));
+            self.best = Some((self.objective(), self.partition.clone()));
             return;
         };
         let used = |copy: usize| self.partition.iter().any(|s| !s[copy].is_empty());

@@ -6,7 +6,7 @@
 use crate::{CopyPlan, PartitionPlan, Procedure};
 use trodden_flow::part::{Hits, Measure, Part};
 
-/// Returns the hits of a part of a procedure.
+/// Returns how often the probes of a part of a procedure are executed.
 pub fn part_hits(procedure: &Procedure, part: &Part) -> Hits {
     let mut hits = Hits::default();
     for (edge, &executed) in procedure.dag.edge_ids().zip(&procedure.frequencies) {
@@ -17,13 +17,13 @@ pub fn part_hits(procedure: &Procedure, part: &Part) -> Hits {
     hits
 }
 
-/// Returns the hits of a copy.
+/// Returns how often the probes of a copy are executed.
 pub fn copy_hits(procedures: &[Procedure], copy: &CopyPlan) -> Hits {
     let parts = procedures.iter().zip(&copy.parts);
     parts.filter_map(|(procedure, part)| Some(part_hits(procedure, part.as_ref()?))).sum()
 }
 
-/// Returns the hits of the slowest copy.
+/// Returns how often the probes of the slowest copy are executed.
 pub fn slowest_copy_hits(procedures: &[Procedure], plan: &PartitionPlan, measure: Measure) -> u64 {
     plan.copies.iter().map(|c| copy_hits(procedures, c).of(measure)).max().unwrap_or(0)
 }

@@ -29,10 +29,10 @@ pub use lower_bound::LowerBound;
 use trodden_flow::part::{Measure, Part};
 use trodden_flow::{Dag, DagEdgeId};
 
-/// A procedure to be profiled, with known facts about its executions.
+/// A procedure to be profiled, and what is known about its executions.
 #[derive(Clone, Debug)]
 pub struct Procedure {
-    /// Acyclic graph of its paths.
+    /// Acyclic graph of the procedure's paths.
     pub dag: Dag,
     /// Executions of each edge of `dag`, measured or estimated.
     pub frequencies: Vec<u64>,
@@ -40,18 +40,18 @@ pub struct Procedure {
     pub paths: Vec<ExecutedPath>,
     /// Number of call sites; `None` if unknown.
     pub call_sites: Option<u32>,
-    /// Index of its compilation unit. Units matter because a copy that counts in only a few units is quick to build.
+    /// Index of the procedure's compilation unit. A copy that counts in only a few units is quick to build.
     pub unit: usize,
 }
 
 /// A measured path, identified by the first edge after which only one path to the exit remains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecutedPath {
-    /// Its [end](trodden_flow::part::Ends).
+    /// The path's [end](trodden_flow::part::Ends), which is this edge.
     pub end: DagEdgeId,
-    /// Executions.
+    /// Number of executions.
     pub count: u64,
-    /// True if this is a prefix of another path. Such a path is counted where the longer path continues, and has its labels.
+    /// True if the path is a prefix of another one. It is then counted where the longer path continues, and has the labels of that path.
     pub in_passing: bool,
 }
 
@@ -68,21 +68,21 @@ pub enum PartitionStrategy {
     Weighted,
 }
 
-/// Options other than the strategy.
+/// Options of a partition, other than its strategy.
 #[derive(Clone, Copy, Debug)]
 pub struct PartitionOptions {
-    /// Number of copies, from 1.
+    /// Number of copies; 0 is treated as 1.
     pub copies: usize,
     /// Which procedures [`PartitionStrategy::P3`] partitions, and how finely.
     pub profitable: ProfitableProcedures,
-    /// Whether diamonds and triangles are folded until none is left. As published, they are folded once.
+    /// True if diamonds and triangles are folded repeatedly until none is left. In the paper, they are folded once.
     pub fold_again: bool,
     /// The cost to minimise.
     pub measure: Measure,
 }
 
 impl PartitionOptions {
-    /// Returns the published options, for this number of copies.
+    /// Returns the published options for this number of copies.
     pub fn new(copies: usize, measure: Measure) -> PartitionOptions {
         PartitionOptions { copies, profitable: ProfitableProcedures::default(), fold_again: false, measure }
     }
@@ -92,9 +92,10 @@ impl PartitionOptions {
 /// open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProfitableProcedures {
-    /// Maximum number of call sites: procedures with more are not partitioned. 1 as published.
+    /// Maximum number of call sites: procedures with more are not partitioned. The paper uses 1.
     pub max_callers: u32,
-    /// Number of tasks after which no more are made. `None`: as published, the larger of the entry's out-degree and the number of copies.
+    /// Number of tasks at which the division of a procedure stops. `None` means the published value: the larger of the entry's out-degree
+    /// and the number of copies.
     pub threshold: Option<usize>,
 }
 
@@ -102,12 +103,12 @@ impl ProfitableProcedures {
     /// All procedures, with any number of call sites.
     pub const ALL: ProfitableProcedures = ProfitableProcedures { max_callers: u32::MAX, threshold: None };
 
-    /// Returns true if a procedure has few enough call sites. If their number is unknown, it must be unlimited.
+    /// Returns true if a procedure has few enough call sites. If their number is unknown, returns true only if there is no limit.
     pub fn has_few_callers(&self, procedure: &Procedure) -> bool {
         procedure.call_sites.map_or(self.max_callers == u32::MAX, |sites| sites <= self.max_callers)
     }
 
-    /// Returns the number of tasks after which no more are made for this graph.
+    /// Returns the number of tasks at which the division of this graph stops.
     pub fn threshold(&self, dag: &Dag, copies: usize) -> usize {
         self.threshold.unwrap_or_else(|| dag.out(dag.entry()).len().max(copies))
     }
@@ -119,7 +120,7 @@ impl Default for ProfitableProcedures {
     }
 }
 
-/// For each copy, its part of each procedure.
+/// What each copy of the program counts: its part of each procedure.
 #[derive(Clone, Debug)]
 pub struct PartitionPlan {
     /// The copies.
@@ -128,10 +129,10 @@ pub struct PartitionPlan {
     pub profitable: usize,
 }
 
-/// The parts that one copy counts.
+/// What one copy of the program counts.
 #[derive(Clone, Debug)]
 pub struct CopyPlan {
-    /// Its part of each procedure. `None` if it counts no path of the procedure.
+    /// The copy's part of each procedure; `None` if it counts no path of that procedure.
     pub parts: Vec<Option<Part>>,
 }
 

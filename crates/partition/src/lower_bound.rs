@@ -29,7 +29,7 @@ use trodden_flow::part::{Ends, Measure, Part};
 /// Bounds on the hits of the slowest copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LowerBound {
-    /// Hits of sequential Ball-Larus.
+    /// Hits (executions of probes) of sequential Ball-Larus, where one copy counts all paths.
     pub sequential: u64,
     /// `sequential` divided by the number of copies, rounded up. Not a bound.
     pub ideal: u64,
@@ -39,14 +39,15 @@ pub struct LowerBound {
     pub end: u64,
     /// Bound for plans in which all paths of an end are in one copy.
     pub whole_end: u64,
-    /// Executions of ends that a single copy must count.
+    /// Executions of ends that some copy must count, however the ends are distributed.
     pub together: u64,
-    /// Minimum executions of labels and counts of all copies together, divided by the number of copies.
+    /// Minimum executions of labels and counters in all copies together, divided by the number of copies.
     pub average: u64,
 }
 
 impl LowerBound {
-    /// Replaces the sequential cost by the measured hits of a program that counts all paths, whose labels were placed by other frequencies.
+    /// Replaces the sequential cost with the measured hits of a program that counts all paths. That program's labels were placed by other
+    /// frequencies.
     pub fn with_sequential(self, sequential: u64, copies: usize) -> LowerBound {
         LowerBound { sequential, ideal: sequential.div_ceil(copies.max(1) as u64), ..self }
     }
@@ -86,7 +87,7 @@ pub fn bound(procedures: &[Procedure], copies: usize, measure: Measure) -> Lower
 struct KnownCosts<'a> {
     procedure: &'a Procedure,
     ends: Ends,
-    /// Executions of ends.
+    /// Each end, and how often it is executed.
     counts: Vec<(DagEdgeId, u64)>,
     labels: u64,
     sequential: u64,
@@ -102,8 +103,8 @@ impl KnownCosts<'_> {
         KnownCosts { procedure, counts, labels: separated.max(executions_except_most_frequent(procedure)), sequential, ends }
     }
 
-    /// Returns the minimum hits of a copy that profiles all paths of an end.
-    fn of_whole_end(&self, end: DagEdgeId, count: u64) -> u64 {
+    /// Returns the minimum number of probe executions in a copy that profiles all paths with this end.
+    fn whole_end_cost(&self, end: DagEdgeId, count: u64) -> u64 {
         count.saturating_add(least_labels(&self.procedure.dag, &self.ends, &self.procedure.frequencies, &[end]))
     }
 }
@@ -120,13 +121,14 @@ fn executions_except_most_frequent(procedure: &Procedure) -> u64 {
     of_end.values().map(|(sum, most)| sum - most).sum()
 }
 
-/// Of `k m + 1` ends one copy counts at least `m + 1`. `counts` is in descending order.
+/// Returns the greatest number of executions that some copy must count: of `k m + 1` ends, one of `k` copies counts at least `m + 1`.
+/// `counts` is in descending order.
 fn executions_counted_together(counts: &[u64], copies: usize) -> u64 {
     let of = |m: usize| counts.get((copies - 1) * m..=copies * m).map_or(0, |least| least.iter().sum());
     (0..=counts.len() / copies).map(of).max().unwrap_or(0)
 }
 
-/// Returns the cost of the most expensive whole end. Ends whose cost cannot exceed `uninteresting` are ignored.
+/// Returns the cost of the most expensive end, if one copy counts all its paths. Ends whose cost cannot exceed `uninteresting` are ignored.
 fn most_expensive_end(known: &[KnownCosts], uninteresting: u64) -> u64 {
     let all = known.iter().flat_map(|k| k.counts.iter().map(move |(end, count)| (count.saturating_add(k.labels), k, *end, *count)));
     let mut order: Vec<_> = all.filter(|(most, ..)| *most > uninteresting).collect();
@@ -136,7 +138,7 @@ fn most_expensive_end(known: &[KnownCosts], uninteresting: u64) -> u64 {
         if most <= most_expensive {
             break;
         }
-        most_expensive = most_expensive.max(known.of_whole_end(end, count));
+        most_expensive = most_expensive.max(known.whole_end_cost(end, count));
     }
     most_expensive
 }
@@ -146,7 +148,7 @@ const MAX_EXPENSIVE: usize = 64;
 /// An end that may be too expensive for a single copy.
 struct ExpensiveEnd {
     count: u64,
-    /// Lower bound on the executions of labels that distinguish all its paths.
+    /// Lower bound on the executions of labels that distinguish all paths with this end.
     labels: u64,
     /// Lower bound on the executions of labels that distinguish one path from all others.
     single: u64,
@@ -164,8 +166,8 @@ fn expensive_ends(known: &[KnownCosts], share: u64) -> Vec<ExpensiveEnd> {
     found.collect()
 }
 
-/// Returns the smallest number of hits per copy with which no end needs more than `copies` copies, and all copies together can hold all
-/// hits.
+/// Returns the smallest number of hits per copy that suffices: no end needs more than `copies` copies, and all copies together have room
+/// for all hits.
 fn smallest_sufficient_hits(expensive: &[ExpensiveEnd], copies: u64, sum: u64) -> u64 {
     let suffices = |hits: u64| {
         let mut all = u128::from(sum);

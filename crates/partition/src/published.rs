@@ -16,21 +16,21 @@ struct PathTask {
     cost: usize,
 }
 
-/// Assigns all paths to the first copy.
+/// Sequential Ball-Larus: assigns all paths to the first copy.
 pub fn sbl(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
     let mut copies = vec![CopyPlan { parts: vec![None; procedures.len()] }; options.copies.max(1)];
     copies[0].parts = procedures.iter().map(|p| part_of_all_paths(p, options.measure)).collect();
     PartitionPlan { copies, profitable: 0 }
 }
 
-/// Assigns all paths of each procedure to one copy.
+/// Parallel Ball-Larus: assigns all paths of each procedure to one copy.
 pub fn pbl(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
     let all = procedures.iter().enumerate().map(|(at, procedure)| task_of_all_paths(at, procedure)).collect();
     PartitionPlan { copies: distribute(procedures, all, options), profitable: 0 }
 }
 
-/// Partitions the procedures that have few enough call sites and several tasks, but not [too many](are_too_many). Others are not
-/// partitioned.
+/// Partitioned path profiling: divides the procedures that have few enough call sites and several tasks, but not [too many](are_too_many).
+/// All paths of any other procedure go to one copy.
 pub fn p3(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
     let mut all = Vec::new();
     let mut profitable = 0;
@@ -60,7 +60,7 @@ fn task_of_all_paths(at: usize, procedure: &Procedure) -> PathTask {
     PathTask { procedure: at, edges: None, cost }
 }
 
-/// Returns the number of probes of a part that is chosen without frequencies.
+/// Returns the number of probes of a part whose labels are placed without knowledge of frequencies.
 fn static_probes(procedure: &Procedure, part: impl Fn(&[u64]) -> Option<Part>) -> usize {
     part(&vec![1; procedure.dag.edges().len()]).map_or(0, |p| p.labels())
 }

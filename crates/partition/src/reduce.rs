@@ -12,13 +12,13 @@ use trodden_flow::dense_set::DenseSet;
 use trodden_flow::graph::{Node, NodeSet};
 use trodden_flow::indices;
 
-/// An edge of a [`Reduced`], by its position in the list.
+/// An edge of a [`Reduced`] graph: its index in [`Reduced::edges`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReducedEdge(pub u32);
 
 indices!(ReducedEdge);
 
-/// Edges of a [`Reduced`].
+/// A set of edges of a [`Reduced`] graph.
 pub type ReducedEdgeSet = DenseSet<ReducedEdge>;
 
 /// A DAG with folded conditionals. Nodes keep their numbers: a dummy has the number of the node at which it begins.
@@ -36,7 +36,7 @@ pub struct Reduced {
     pub exit: Node,
 }
 
-/// Folds once, or repeatedly until no conditional can be folded.
+/// Folds the conditionals of a DAG: once, or repeatedly until none can be folded.
 pub fn reduce(dag: &Dag, repeatedly: bool) -> Reduced {
     let mut folding = Folding::from_dag(dag);
     folding.fold_all(2);
@@ -44,7 +44,8 @@ pub fn reduce(dag: &Dag, repeatedly: bool) -> Reduced {
     folding.finish()
 }
 
-/// Returns the original edges of a set of edges of the reduced graph: the edges themselves, and all that are folded into their nodes.
+/// Translates edges of the reduced graph to edges of the original one: the edges themselves, and all that are folded into their nodes.
+/// `originals` is the number of edges of the original graph.
 pub fn original_edges(reduced: &Reduced, edges: &ReducedEdgeSet, originals: usize) -> DagEdgeSet {
     let mut out = DagEdgeSet::empty(originals);
     for (edge, from, to) in edges.iter().map(|kept| reduced.edges[kept.index()]) {
@@ -82,14 +83,15 @@ impl Folding<'_> {
 
     /// Folds all conditionals with at most `max_edges` branches. Returns true if there was one.
     fn fold_all(&mut self, max_edges: usize) -> bool {
-        let found: Vec<(Node, Node)> = self.dag.order().iter().filter_map(|n| Some((*n, self.conditional(*n, max_edges)?))).collect();
-        // In reverse order: the join of one conditional may begin another, which keeps its number and its incoming edges.
-        found.iter().rev().for_each(|(begin, end)| self.fold(*begin, *end));
+        let found: Vec<(Node, Node)> = self.dag.order().iter().filter_map(|n| Some((*n, self.find_join(*n, max_edges)?))).collect();
+        // The order is reversed, because the join of one conditional may begin another one, and folding the later one keeps this node's
+        // number and incoming edges.
+        found.iter().rev().for_each(|(begin, end)| self.fold_conditional(*begin, *end));
         !found.is_empty()
     }
 
     /// Returns the join of the conditional that begins at a node, if there is one.
-    fn conditional(&self, begin: Node, max_edges: usize) -> Option<Node> {
+    fn find_join(&self, begin: Node, max_edges: usize) -> Option<Node> {
         let edges = &self.out[begin.index()];
         if self.gone.contains(begin) || !(2..=max_edges).contains(&edges.len()) {
             return None;
@@ -103,7 +105,7 @@ impl Folding<'_> {
         candidates.into_iter().find(|end| reaches(*end) && single(*end))
     }
 
-    /// Returns the successor of a node that has one incoming and one outgoing edge.
+    /// Returns the successor of a node if the node has exactly one incoming and one outgoing edge.
     fn only_successor(&self, node: Node) -> Option<Node> {
         match (self.into[node.index()].len(), &self.out[node.index()][..]) {
             (1, [only]) => Some(self.to[only.index()]),
@@ -111,7 +113,7 @@ impl Folding<'_> {
         }
     }
 
-    fn fold(&mut self, begin: Node, end: Node) {
+    fn fold_conditional(&mut self, begin: Node, end: Node) {
         let edges = std::mem::take(&mut self.out[begin.index()]);
         let mut content = Vec::new();
         for edge in edges {
@@ -139,7 +141,7 @@ impl Folding<'_> {
     fn finish(self) -> Reduced {
         let mut out = vec![Vec::new(); self.dag.node_count()];
         let mut edges = Vec::new();
-        // A dummy has the position of its first node in the order, because the successors of its join are always later.
+        // A dummy keeps the position of its first node. The order remains topological, because all successors of the dummy come later.
         let order: Vec<Node> = self.dag.order().iter().copied().filter(|n| !self.gone.contains(*n)).collect();
         for node in &order {
             for edge in &self.out[node.index()] {

@@ -1,6 +1,7 @@
 //! A lower bound on the cost of distinguishing paths with any labels.
 //!
-//! Two paths with one [end](trodden_flow::part::Ends) have different sums only if an edge on which they differ has a label. So labels must
+//! Two paths with the same [end](trodden_flow::part::Ends) have different sums only if an edge on which they differ has a label. So labels
+//! must
 //! *hit* every bubble: a pair of edge-disjoint paths between two nodes. The executions of a cheapest hitting set bound every labelling from
 //! below, and [`least_labels`] bounds them.
 //!
@@ -72,7 +73,7 @@ impl Net {
                 let to = dag.edge(edge).to;
                 if !ends.is_decided(to) && leads.contains(to) {
                     leads.insert(node);
-                    net.add(NetEdge { from: node.index(), to: to.index(), open: 0, closed: frequencies[edge.index()] });
+                    net.add_edge(NetEdge { from: node.index(), to: to.index(), open: 0, closed: frequencies[edge.index()] });
                 }
             }
         }
@@ -80,14 +81,14 @@ impl Net {
         net
     }
 
-    fn add(&mut self, edge: NetEdge) {
+    fn add_edge(&mut self, edge: NetEdge) {
         let id = self.edges.len();
         self.edges.push(Some(edge));
         self.out[edge.from].push(id);
         self.into[edge.to].push(id);
     }
 
-    fn take(&mut self, id: usize) -> NetEdge {
+    fn take_edge(&mut self, id: usize) -> NetEdge {
         let edge = self.edges[id].take().expect("an edge that is left");
         self.work.extend([edge.from, edge.to]);
         edge
@@ -95,7 +96,7 @@ impl Net {
 
     /// Removes an edge that needs no decision, because closing it has no additional cost, or because it is on no bubble.
     fn remove_decided_edge(&mut self, id: usize) {
-        let edge = self.take(id);
+        let edge = self.take_edge(id);
         self.bound = self.bound.saturating_add(edge.open);
     }
 
@@ -130,36 +131,36 @@ impl Net {
             first.insert(to, *id).map(|other| (other, *id))
         });
         let Some((one, other)) = pair else { return false };
-        let (one, other) = (self.take(one), self.take(other));
+        let (one, other) = (self.take_edge(one), self.take_edge(other));
         let closed = one.closed.saturating_add(other.closed);
-        self.add(NetEdge { open: closed - one.price().max(other.price()), closed, ..one });
+        self.add_edge(NetEdge { open: closed - one.price().max(other.price()), closed, ..one });
         true
     }
 
     fn join_series(&mut self, node: usize) {
         match (self.into[node].as_slice(), self.out[node].as_slice()) {
             (&[before], &[after]) => {
-                let (before, after) = (self.take(before), self.take(after));
+                let (before, after) = (self.take_edge(before), self.take_edge(after));
                 let open = before.open.saturating_add(after.open);
                 let closed = open.saturating_add(before.price().min(after.price()));
-                self.add(NetEdge { from: before.from, to: after.to, open, closed });
+                self.add_edge(NetEdge { from: before.from, to: after.to, open, closed });
             }
             (&[before], after) if self.price(&[before]) >= self.price(after) => {
                 let after = after.to_vec();
-                let from = self.take(before);
+                let from = self.take_edge(before);
                 self.bound = self.bound.saturating_add(from.open);
                 for id in after {
-                    let edge = self.take(id);
-                    self.add(NetEdge { from: from.from, ..edge });
+                    let edge = self.take_edge(id);
+                    self.add_edge(NetEdge { from: from.from, ..edge });
                 }
             }
             (before, &[after]) if self.price(&[after]) >= self.price(before) => {
                 let before = before.to_vec();
-                let to = self.take(after);
+                let to = self.take_edge(after);
                 self.bound = self.bound.saturating_add(to.open);
                 for id in before {
-                    let edge = self.take(id);
-                    self.add(NetEdge { to: to.to, ..edge });
+                    let edge = self.take_edge(id);
+                    self.add_edge(NetEdge { to: to.to, ..edge });
                 }
             }
             _ => {}
@@ -235,7 +236,7 @@ struct SeparationSearch {
 }
 
 impl SeparationSearch {
-    /// Returns the edges from a node back to the start of the search; `back` is the other end of an edge in that direction.
+    /// Returns the edges from a node back to the start of the search. `back` returns the node of an edge that is closer to the start.
     fn edges_back_to_start(&self, node: usize, edges: &[Option<NetEdge>], back: fn(&NetEdge) -> usize) -> Vec<usize> {
         let (mut trace, mut node) = (Vec::new(), node);
         while let Some(id) = self.by.get(&node).copied().flatten() {

@@ -1,4 +1,4 @@
-//! Distributes divisible tasks that have a setup cost in each copy that does a part of them.
+//! Distributes divisible tasks over copies. A task has a setup cost in each copy that does a part of it.
 //!
 //! Complete tasks are assigned by longest processing time first (Graham, 1969). Then parts move away from the most expensive copy, singly
 //! or together with all parts of the same task, as long as this makes the copy cheaper and leaves every copy cheaper than the most
@@ -11,13 +11,13 @@ const MAX_MOVES: usize = 10_000;
 /// A task whose parts may be done by different copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DivisibleTask {
-    /// Cost in each copy that does a part.
+    /// Cost that arises once in each copy that does a part.
     pub setup: u64,
     /// Cost of each part.
     pub parts: Vec<u64>,
 }
 
-/// The distribution of tasks.
+/// Which copy does which part of each task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskDistribution {
     /// For each task, the copy of each part.
@@ -94,8 +94,8 @@ mod tests {
         DivisibleTask { setup, parts: parts.to_vec() }
     }
 
-    /// The least possible cost of the most expensive copy.
-    fn optimum(tasks: &[DivisibleTask], copies: usize) -> u64 {
+    /// Returns the least possible cost of the most expensive copy, by trying all assignments.
+    fn optimal_cost(tasks: &[DivisibleTask], copies: usize) -> u64 {
         let parts: Vec<(usize, u64)> =
             tasks.iter().enumerate().flat_map(|(at, task)| task.parts.iter().map(move |part| (at, *part))).collect();
         let assignments = (copies as u64).pow(parts.len() as u32);
@@ -138,7 +138,7 @@ mod tests {
                 divided += usize::from(owners.iter().any(|copy| *copy != owners[0]));
             }
             assert_eq!(loads, found.loads, "seed {seed}");
-            let (most, least) = (loads.into_iter().max().unwrap(), optimum(&tasks, copies));
+            let (most, least) = (loads.into_iter().max().unwrap(), optimal_cost(&tasks, copies));
             assert!(2 * most <= 3 * least, "seed {seed}: {most} instead of {least}");
             (optimal, all) = (optimal + usize::from(most == least), all + 1);
         }

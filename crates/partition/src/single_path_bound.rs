@@ -12,18 +12,19 @@ use trodden_flow::dag::{Dag, DagEdgeId, DagEdgeSet};
 use trodden_flow::graph::{Node, NodeSet};
 use trodden_flow::part::Ends;
 
-/// Maximum length of examined paths. Ignoring longer paths lowers the bound.
+/// Maximum number of edges of examined paths. Ignoring longer paths lowers the bound.
 const MAX_LENGTH: usize = 120;
-/// Number of edges, the most frequent ones, whose widest paths are tried.
+/// Number of edges, starting with the most frequent one, for which the widest path through the edge is tried.
 const MAX_TRIED_EDGES: usize = 24;
 
-/// Returns a lower bound on the executions of labels, before the end, of a copy that profiles the most expensive of some paths of an end.
+/// Returns a lower bound on the executions of labels in a copy that profiles the most expensive one of several paths with an end. Labels on
+/// the end itself do not count.
 pub fn least_labels_of_one(dag: &Dag, ends: &Ends, frequencies: &[u64], end: DagEdgeId) -> u64 {
     let piece = ExecutedPiece::new(dag, ends, frequencies, end);
-    piece.paths().iter().filter(|p| p.len() <= MAX_LENGTH).map(|p| piece.min_label_executions(p)).max().unwrap_or(0)
+    piece.widest_paths().iter().filter(|p| p.len() <= MAX_LENGTH).map(|p| piece.min_label_executions(p)).max().unwrap_or(0)
 }
 
-/// The executed edges that lead to an end. Labels on edges that are not executed are free.
+/// The executed edges that lead to an end. Edges that are not executed are omitted, because labels on them cost nothing.
 struct ExecutedPiece<'a> {
     dag: &'a Dag,
     frequencies: &'a [u64],
@@ -58,20 +59,20 @@ impl ExecutedPiece<'_> {
         self.frequencies[edge.index()]
     }
 
-    /// Returns the widest path through each of the most frequent edges: the one whose least frequent edge is executed most.
-    fn paths(&self) -> Vec<Vec<DagEdgeId>> {
+    /// For each of the most frequent edges, returns the widest path through it: the path whose least frequent edge is executed most often.
+    fn widest_paths(&self) -> Vec<Vec<DagEdgeId>> {
         let nodes = self.dag.node_count();
         let (mut from, mut to) = (vec![(0, None); nodes], vec![(0, None); nodes]);
         (from[self.dag.entry().index()].0, to[self.last.index()].0) = (u64::MAX, u64::MAX);
         for &edge in self.in_topological_order().iter() {
-            let (tail, head) = self.ends_of(edge);
+            let (tail, head) = self.endpoints(edge);
             let width = from[tail].0.min(self.executed(edge));
             if width > from[head].0 {
                 from[head] = (width, Some(edge));
             }
         }
         for &edge in self.in_topological_order().iter().rev() {
-            let (tail, head) = self.ends_of(edge);
+            let (tail, head) = self.endpoints(edge);
             let width = to[head].0.min(self.executed(edge));
             if width > to[tail].0 {
                 to[tail] = (width, Some(edge));
@@ -81,16 +82,16 @@ impl ExecutedPiece<'_> {
         tried.sort_by_key(|e| (std::cmp::Reverse(self.executed(*e)), *e));
         let over = |edge: DagEdgeId| {
             let (mut before, mut after) = (Vec::new(), Vec::new());
-            let (tail, head) = self.ends_of(edge);
+            let (tail, head) = self.endpoints(edge);
             let mut node = tail;
             while let Some(step) = from[node].1 {
                 before.push(step);
-                node = self.ends_of(step).0;
+                node = self.endpoints(step).0;
             }
             let mut node = head;
             while let Some(step) = to[node].1 {
                 after.push(step);
-                node = self.ends_of(step).1;
+                node = self.endpoints(step).1;
             }
             before.reverse();
             before.push(edge);
@@ -101,11 +102,11 @@ impl ExecutedPiece<'_> {
         paths.sort();
         paths.dedup();
         // Frequencies may be inconsistent: an executed edge may not be reachable over executed edges.
-        paths.retain(|p| self.ends_of(p[0]).0 == self.dag.entry().index());
+        paths.retain(|p| self.endpoints(p[0]).0 == self.dag.entry().index());
         paths
     }
 
-    fn ends_of(&self, edge: DagEdgeId) -> (usize, usize) {
+    fn endpoints(&self, edge: DagEdgeId) -> (usize, usize) {
         (self.dag.edge(edge).from.index(), self.dag.edge(edge).to.index())
     }
 
@@ -115,8 +116,8 @@ impl ExecutedPiece<'_> {
 
     /// Returns the minimum executions of labels that distinguish this path from all others.
     fn min_label_executions(&self, path: &[DagEdgeId]) -> u64 {
-        let nodes: Vec<usize> = path.iter().map(|e| self.ends_of(*e).0).chain([self.last.index()]).collect();
-        // For each node, the minimum for the prefix that ends there with a label on its last edge.
+        let nodes: Vec<usize> = path.iter().map(|e| self.endpoints(*e).0).chain([self.last.index()]).collect();
+        // For each node of the path, the minimum cost of the prefix that ends there, if the prefix has a label on its last edge.
         let mut before = vec![u64::MAX; nodes.len()];
         before[0] = 0;
         let mut least = u64::MAX;
@@ -138,7 +139,7 @@ impl ExecutedPiece<'_> {
     }
 }
 
-/// A flow along detours between nodes of a piece of the path, which grows as the piece grows.
+/// The maximum flow along detours between the nodes of a piece of the path. Nodes can be added to the piece, which increases the flow.
 struct DetourFlow<'a> {
     piece: &'a ExecutedPiece<'a>,
     left: Vec<u64>,
@@ -184,18 +185,18 @@ impl DetourFlow<'_> {
         while let Some(node) = queue.pop_front() {
             let is_start = self.within[node];
             let forth = self.piece.out[node].iter().filter(|e| self.left[e.index()] > 0 && !self.on_path.contains(**e));
-            let forth = forth.map(|e| (*e, true, self.piece.ends_of(*e).1));
+            let forth = forth.map(|e| (*e, true, self.piece.endpoints(*e).1));
             let back = self.piece.into[node]
                 .iter()
                 .filter(|e| !is_start && self.back[e.index()] > 0)
-                .map(|e| (*e, false, self.piece.ends_of(*e).0));
+                .map(|e| (*e, false, self.piece.endpoints(*e).0));
             for (edge, is_forth, to) in forth.chain(back) {
                 if self.within[to] && is_forth {
                     let mut trace = vec![(edge, true)];
                     let mut at = node;
                     while let Some((edge, forth)) = by[at] {
                         trace.push((edge, forth));
-                        let (tail, head) = self.piece.ends_of(edge);
+                        let (tail, head) = self.piece.endpoints(edge);
                         at = if forth { tail } else { head };
                     }
                     return Some(trace);

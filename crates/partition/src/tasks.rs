@@ -8,7 +8,7 @@ use super::reduce::{Reduced, ReducedEdge, ReducedEdgeSet, original_edges, reduce
 use trodden_flow::dag::{Dag, DagEdgeSet};
 use trodden_flow::graph::Node;
 
-/// Maximum total number of edges in all edge sets.
+/// Maximum total number of edges in the edge sets of all tasks of a procedure.
 const MAX_EDGES: usize = 1 << 24;
 
 /// Returns true if `threshold` tasks would take too much memory and time. Each task is a set of edges, and the entry of a long graph with
@@ -24,24 +24,24 @@ pub fn tasks(dag: &Dag, threshold: usize, fold_again: bool) -> Vec<DagEdgeSet> {
     if reduced.edges.is_empty() {
         return vec![DagEdgeSet::full(dag.edges().len())];
     }
-    let grown = Growth::until(&reduced, dag, threshold);
+    let grown = PrefixGrowth::until(&reduced, dag, threshold);
     let mut sets: Vec<DagEdgeSet> = grown.complete().iter().map(|s| original_edges(&reduced, s, dag.edges().len())).collect();
     sets.sort();
     sets.dedup();
     sets
 }
 
-struct Growth<'a> {
+struct PrefixGrowth<'a> {
     reduced: &'a Reduced,
     /// For each node, the edge sets of the prefixes that end there.
     sets: Vec<Vec<ReducedEdgeSet>>,
     covered: ReducedEdgeSet,
 }
 
-impl Growth<'_> {
-    fn until<'a>(reduced: &'a Reduced, dag: &Dag, threshold: usize) -> Growth<'a> {
+impl PrefixGrowth<'_> {
+    fn until<'a>(reduced: &'a Reduced, dag: &Dag, threshold: usize) -> PrefixGrowth<'a> {
         let none = ReducedEdgeSet::empty(reduced.edges.len());
-        let mut growth = Growth { reduced, sets: vec![Vec::new(); dag.node_count()], covered: none.clone() };
+        let mut growth = PrefixGrowth { reduced, sets: vec![Vec::new(); dag.node_count()], covered: none.clone() };
         growth.sets[dag.entry().index()].push(none);
         let mut total = 1;
         for &node in reduced.order.iter().filter(|n| **n != reduced.exit) {
@@ -57,8 +57,8 @@ impl Growth<'_> {
         growth
     }
 
-    /// Extends all prefixes at a node by one of its edges, and returns their number. For the last edge, the sets are moved, because copying
-    /// them at each node of a long chain would take quadratic time.
+    /// Extends all prefixes at a node by one of its edges, and returns how many there are. For the last edge, the sets are moved, because
+    /// copying them at each node of a long chain would take quadratic time.
     fn extend(&mut self, node: Node, edge: ReducedEdge, last: bool) -> usize {
         self.covered.insert(edge);
         let mut longer = match last {
@@ -74,7 +74,8 @@ impl Growth<'_> {
         count
     }
 
-    /// Completes each prefix with all edges that are reachable over the edges not covered yet. Complete paths are not changed.
+    /// Completes each prefix with all edges that are reachable from its last node, beginning with edges that no prefix contains. Complete
+    /// paths are not changed.
     fn complete(self) -> Vec<ReducedEdgeSet> {
         let mut out = Vec::new();
         for &node in &self.reduced.order {

@@ -12,15 +12,15 @@ use trodden_flow::part::{Ends, Measure};
 use trodden_flow::placement::DisjointSets;
 
 const MAX_CLUSTERS: usize = 64;
-/// Maximum size, in words of 8 bytes, of the sets of all nodes (32 MiB). If the sets are larger, only some nodes are considered for
-/// clusters.
+/// Maximum size in words of 8 bytes (32 MiB) of the sets of ends that are reachable from each node. If the sets are larger, only some nodes
+/// are considered for clusters.
 const MAX_CLUSTER_WORDS: usize = 1 << 22;
 
 /// A set of ends of a procedure, by index into [`Weigher::ends`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndSet(Vec<u64>);
 
-/// For each procedure, the set of ends of each copy.
+/// For each procedure and each copy, the set of the procedure's ends that the copy counts.
 pub type EndPartition = Vec<Vec<EndSet>>;
 
 impl EndSet {
@@ -66,33 +66,33 @@ impl EndSet {
 /// The target of an edge and, if the edge is an end, the index of the end.
 type EdgeHead = (Node, Option<usize>);
 
-/// Computes costs of sets of ends of one procedure, and remembers them.
+/// Computes the costs of sets of ends of one procedure, and caches them.
 pub struct Weigher {
-    /// Its ends.
+    /// The procedure's ends.
     pub ends: Vec<DagEdgeId>,
-    /// Executions of each end.
+    /// Number of executions of each end.
     pub weights: Vec<u64>,
-    /// Ends by descending frequency.
+    /// Indices of the ends, by descending frequency.
     pub by_weight: Vec<usize>,
-    /// Ends in topological order.
+    /// Indices of the ends, in topological order.
     pub by_place: Vec<usize>,
-    /// Sets of ends that are reachable from one node, by descending weight.
+    /// Sets of ends, each of which consists of the ends that are reachable from one node, by descending weight.
     pub clusters: Vec<EndSet>,
     entry: Node,
-    /// Nodes at which the path is not decided yet, in reverse topological order, with their edges.
+    /// Nodes that paths reach before their end, in reverse topological order, and the edges out of each.
     order: Vec<(Node, Vec<EdgeHead>)>,
-    /// Edges between these nodes, by descending weight; also ends, if an end costs as much as a label.
+    /// Edges between these nodes, by descending weight. Ends are included if labels on them have a cost.
     sorted: Vec<(Node, Node, u64, Option<usize>)>,
     known: HashMap<EndSet, u64>,
     sets: DisjointSets,
     leads: Vec<bool>,
     measure: Measure,
-    /// Number of edges examined so far, plus 50 for each cost computed.
+    /// Work done so far: the number of examined edges, plus 50 for each computed cost.
     pub work: u64,
 }
 
 impl Weigher {
-    /// Prepares the weighing of a procedure.
+    /// Creates a weigher for a procedure.
     pub fn new(procedure: &Procedure, measure: Measure) -> Weigher {
         let (dag, found) = (&procedure.dag, Ends::from_dag(&procedure.dag));
         let ends = found.edges().to_vec();
@@ -127,7 +127,7 @@ impl Weigher {
         weigher
     }
 
-    /// Returns the hits of a copy that profiles the paths of these ends.
+    /// Returns how often probes are executed in a copy that profiles the paths with these ends.
     pub fn cost(&mut self, set: &EndSet) -> u64 {
         if set.is_empty() {
             return 0;
@@ -145,19 +145,19 @@ impl Weigher {
         cost
     }
 
-    /// Returns the set of these ends.
+    /// Returns the set of the ends with these indices.
     pub fn set_of(&self, ends: impl Iterator<Item = usize>) -> EndSet {
         let mut set = EndSet::none(self.ends.len());
         ends.for_each(|at| set.insert(at));
         set
     }
 
-    /// Returns the executions of the ends of a set.
+    /// Returns the total number of executions of a set's ends.
     pub fn weight(&self, set: &EndSet) -> u64 {
         set.iter().map(|at| self.weights[at]).sum()
     }
 
-    /// Returns the weight of the edges outside the spanning tree.
+    /// Returns the cost of the labels that distinguish the paths with these ends: the weight of the edges outside a maximum spanning tree.
     fn label_cost(&mut self, set: &EndSet) -> u64 {
         for (node, edges) in &self.order {
             self.leads[node.index()] = edges.iter().any(|(to, end)| end.map_or_else(|| self.leads[to.index()], |at| set.contains(at)));
@@ -181,15 +181,15 @@ impl Weigher {
     /// sample of the nodes is considered.
     fn find_clusters(&self, nodes: usize) -> Vec<EndSet> {
         let is_large = self.order.len().saturating_mul(self.ends.len().div_ceil(64)) > MAX_CLUSTER_WORDS;
-        let distinct = if is_large { self.sampled_sets(nodes) } else { self.all_sets(nodes) };
+        let distinct = if is_large { self.sampled_reachable_sets(nodes) } else { self.all_reachable_sets(nodes) };
         let mut clusters: Vec<EndSet> = distinct.into_iter().filter(|s| s.iter().nth(1).is_some()).collect();
         clusters.sort_by_cached_key(|s| std::cmp::Reverse(self.weight(s)));
         clusters.truncate(MAX_CLUSTERS);
         clusters
     }
 
-    /// Returns the sets of ends reachable from each node. O(edges x ends / 64).
-    fn all_sets(&self, nodes: usize) -> BTreeSet<EndSet> {
+    /// Returns the distinct sets of ends that are reachable from a node, for all nodes. O(edges x ends / 64).
+    fn all_reachable_sets(&self, nodes: usize) -> BTreeSet<EndSet> {
         let mut reachable: Vec<Option<EndSet>> = vec![None; nodes];
         let mut distinct = BTreeSet::new();
         for (node, edges) in &self.order {
@@ -207,8 +207,9 @@ impl Weigher {
         distinct
     }
 
-    /// Returns the sets of ends reachable from at most [`MAX_CLUSTERS`] nodes, evenly spaced in topological order. O(edges) each.
-    fn sampled_sets(&self, nodes: usize) -> BTreeSet<EndSet> {
+    /// Returns the distinct sets of ends that are reachable from a node, for at most [`MAX_CLUSTERS`] nodes, evenly spaced in topological
+    /// order. O(edges) each.
+    fn sampled_reachable_sets(&self, nodes: usize) -> BTreeSet<EndSet> {
         let mut place = vec![None; nodes];
         self.order.iter().enumerate().for_each(|(at, (node, _))| place[node.index()] = Some(at));
         let reachable_from = |start: usize| {

@@ -2,8 +2,9 @@
 //!
 //! If a procedure is divided, each copy that has a part of it needs labels, so procedures are divided only if this is profitable. First,
 //! complete procedures go to the copy with the least load. Then sets of ends move away from the slowest copy while this makes it faster.
-//! Several prices of added work are tried. [Annealing](super::anneal) improves the result. If there are few ends, an [exact](super::exact)
-//! search is used instead. Each move lowers the larger load of two copies, one of which is the slowest, so the search ends.
+//! The search is repeated with several weights for the executions of probes that a move adds. [Annealing](super::anneal) improves the
+//! result. If there are few ends, an [exact](super::exact) search is used instead. Each move lowers the larger load of two copies, one of
+//! which is the slowest, so the search ends.
 
 use super::anneal::refine;
 use super::exact;
@@ -15,7 +16,7 @@ use trodden_flow::part::Part;
 
 /// A procedure is cheap if it costs less than a copy's equal share of the total cost, divided by this number.
 const CHEAP_DIVISOR: u64 = 200;
-/// The trials' prices of the work that a move adds.
+/// For each trial, the weight of the executions that a move adds to all copies together, relative to the greater load of the two copies.
 const SUM_PRICES: [f64; 3] = [0.3, 1.0, 0.0];
 /// A trial makes no further move after this much work, in the units of `Weigher::work`.
 const MAX_WORK: u64 = 120_000_000;
@@ -24,7 +25,7 @@ const MAX_DIVIDED: usize = 24;
 /// Maximum number of single ends that are considered as moves.
 const MAX_SINGLE: usize = 32;
 
-/// Distributes the paths of procedures.
+/// Distributes the ends of the procedures' paths over copies.
 pub fn plan(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
     let copies = options.copies.max(1);
     let mut weighers: Vec<Weigher> = procedures.iter().map(|p| Weigher::new(p, options.measure)).collect();
@@ -44,7 +45,7 @@ pub fn plan(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPl
     plan
 }
 
-/// Distributes whole procedures, the most expensive first.
+/// Distributes whole procedures over copies, the most expensive first.
 pub fn plan_whole_procedures(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
     let copies = options.copies.max(1);
     let mut weighers: Vec<Weigher> = procedures.iter().map(|p| Weigher::new(p, options.measure)).collect();
@@ -91,7 +92,7 @@ impl<'a> PartitionSearch<'a> {
         self.assign_whole_procedures();
         while self.work() < MAX_WORK {
             match self.best_move() {
-                Some(chosen) => self.apply(chosen),
+                Some(chosen) => self.apply_move(chosen),
                 None => break,
             }
         }
@@ -113,7 +114,8 @@ impl<'a> PartitionSearch<'a> {
         let is_scarce = self.procedures.iter().map(|p| p.unit).collect::<BTreeSet<_>>().len() < copies;
         let cheap = order.iter().map(|(cost, _)| *cost).sum::<u64>() / copies as u64 / CHEAP_DIVISOR;
         let negligible = cheap / order.len().max(1) as u64;
-        // Number of negligible procedures of each copy, which are distributed evenly.
+        // For each copy, the total cost of its negligible procedures, each counted as at least 1. Negligible procedures are distributed
+        // evenly.
         let mut idle = vec![0u64; copies];
         let mut homes = HashMap::<usize, BTreeSet<usize>>::new();
         for (cost, at) in order {
@@ -134,22 +136,23 @@ impl<'a> PartitionSearch<'a> {
         }
     }
 
-    fn slowest(&self) -> usize {
+    fn slowest_copy(&self) -> usize {
         (0..self.loads.len()).max_by_key(|c| (self.loads[*c], std::cmp::Reverse(*c))).unwrap_or(0)
     }
 
     /// Returns the best move away from the slowest copy. Returns `None` if no move makes this copy faster without making a different copy
     /// as slow as it was.
     fn best_move(&mut self) -> Option<EndMove> {
-        let from = self.slowest();
+        let from = self.slowest_copy();
         let mut order: Vec<usize> = (0..self.partition.len()).filter(|at| self.costs[*at][from] > 0).collect();
         order.sort_by_key(|at| std::cmp::Reverse(self.costs[*at][from]));
         let mut best: Option<EndMove> = None;
         for (rank, procedure) in order.into_iter().enumerate() {
-            let sets = if rank < MAX_DIVIDED { self.candidates(procedure, from) } else { vec![self.partition[procedure][from].clone()] };
+            let sets =
+                if rank < MAX_DIVIDED { self.candidate_sets(procedure, from) } else { vec![self.partition[procedure][from].clone()] };
             for set in sets {
-                for to in self.targets(procedure, from) {
-                    let found = self.evaluate(procedure, &set, from, to);
+                for to in self.target_copies(procedure, from) {
+                    let found = self.evaluate_move(procedure, &set, from, to);
                     if let Some(found) = found.filter(|f| best.as_ref().is_none_or(|b| f.price < b.price)) {
                         best = Some(found);
                     }
@@ -160,20 +163,20 @@ impl<'a> PartitionSearch<'a> {
     }
 
     /// Returns the copies to which ends may move: the one with the least load, and those that already have a part of the procedure.
-    fn targets(&self, procedure: usize, from: usize) -> Vec<usize> {
+    fn target_copies(&self, procedure: usize, from: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.loads.len()).filter(|c| *c != from).collect();
         order.sort_by_key(|c| self.loads[*c]);
         let known = |(rank, copy): &(usize, usize)| *rank == 0 || !self.partition[procedure][*copy].is_empty();
         order.into_iter().enumerate().filter(known).map(|(_, copy)| copy).collect()
     }
 
-    fn evaluate(&mut self, procedure: usize, set: &EndSet, from: usize, to: usize) -> Option<EndMove> {
+    fn evaluate_move(&mut self, procedure: usize, set: &EndSet, from: usize, to: usize) -> Option<EndMove> {
         let own = &self.partition[procedure];
         let (rest, grown) = (own[from].difference(set), own[to].union(set));
         let weigher = &mut self.weighers[procedure];
         let left = weigher.cost(&rest);
         let new_from = self.loads[from] - self.costs[procedure][from] + left;
-        // In the target copy, the moved ends cost at least their counters.
+        // A move never lowers the load of the target copy, so it is useless if that copy already has at least the same load.
         if new_from >= self.loads[from] || self.loads[to] >= self.loads[from] {
             return None;
         }
@@ -188,8 +191,8 @@ impl<'a> PartitionSearch<'a> {
         Some(EndMove { procedure, set: set.clone(), to, left, joined, price })
     }
 
-    fn apply(&mut self, chosen: EndMove) {
-        let from = self.slowest();
+    fn apply_move(&mut self, chosen: EndMove) {
+        let from = self.slowest_copy();
         let EndMove { procedure, set, to, left, joined, .. } = chosen;
         let (partition, costs) = (&mut self.partition[procedure], &mut self.costs[procedure]);
         partition[from] = partition[from].difference(&set);
@@ -199,8 +202,8 @@ impl<'a> PartitionSearch<'a> {
         (costs[from], costs[to]) = (left, joined);
     }
 
-    /// Returns sets of ends that may move away from a copy.
-    fn candidates(&self, procedure: usize, from: usize) -> Vec<EndSet> {
+    /// Returns the sets of a procedure's ends that are considered for a move away from a copy.
+    fn candidate_sets(&self, procedure: usize, from: usize) -> Vec<EndSet> {
         let (weigher, own) = (&self.weighers[procedure], &self.partition[procedure][from]);
         let mut sets = vec![own.clone()];
         sets.extend(weigher.by_weight.iter().filter(|at| own.contains(**at)).take(MAX_SINGLE).map(|at| weigher.set_of([*at].into_iter())));
@@ -220,7 +223,7 @@ impl<'a> PartitionSearch<'a> {
     }
 }
 
-/// Returns as many ends as fit, in the given order.
+/// Selects ends in the given order, and skips those that would raise the number of executions above `room`.
 fn ends_that_fit(weigher: &Weigher, own: &EndSet, order: impl Iterator<Item = usize>, mut room: u64) -> EndSet {
     let mut set = EndSet::none(weigher.ends.len());
     for at in order.filter(|at| own.contains(*at) && weigher.weights[*at] > 0) {

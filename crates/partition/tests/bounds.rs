@@ -1,8 +1,8 @@
-//! Lower bounds on the cost of plans against brute force: every set of labelled edges is tried, and every way to divide
-//! the paths among copies.
+//! Compares lower bounds on the cost of plans with brute force, which tries every set of labelled edges, and every way to divide the paths
+//! among copies.
 //!
-//! The oracle knows paths as sets of edges. A copy needs at least one label on an edge in which a path that it profiles
-//! differs from another path of the same end.
+//! The oracle represents paths as sets of edges. A copy needs at least one label on an edge in which a path that it profiles differs from
+//! another path of the same end.
 
 use std::collections::HashMap;
 use trodden_flow::dag::Entries;
@@ -15,23 +15,23 @@ use trodden_partition::{ExecutedPath, Procedure};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, all_paths, graph};
 
-const MOST_EDGES: usize = 11;
+const MAX_INNER_EDGES: usize = 11;
 
-struct Subject {
+struct BoundedProcedure {
     procedure: Procedure,
     ends: Ends,
-    /// Edges of each path before its end, as bits among `labels`; and its end.
+    /// For each path, the edges before its end, as a bit set of indices into `labels`, and the end.
     paths: Vec<(u32, DagEdgeId)>,
-    /// Executions of the edges that may have labels that separate anything.
+    /// Executions of each edge on which a label can distinguish paths.
     labels: Vec<u64>,
 }
 
-fn subject(random: &mut Random, most_paths: usize) -> Option<Subject> {
+fn random_procedure(random: &mut Random, most_paths: usize) -> Option<BoundedProcedure> {
     let (nodes, edges) = random.pick(&[(5, 8), (6, 10), (7, 12)]);
     let dag = Dag::new(&graph(random, nodes, edges, Cycles::None), &[], Entries::PerEdge);
     let ends = Ends::from_dag(&dag);
     let inner: Vec<DagEdgeId> = dag.edge_ids().filter(|e| !ends.is_decided(dag.edge(*e).to)).collect();
-    let found = all_paths(&dag, most_paths).filter(|p| p.len() > 1 && inner.len() <= MOST_EDGES)?;
+    let found = all_paths(&dag, most_paths).filter(|p| p.len() > 1 && inner.len() <= MAX_INNER_EDGES)?;
     let place: HashMap<DagEdgeId, usize> = inner.iter().enumerate().map(|(at, e)| (*e, at)).collect();
     let (mut frequencies, mut executed, mut paths) = (vec![0; dag.edges().len()], Vec::new(), Vec::new());
     for path in &found {
@@ -43,12 +43,12 @@ fn subject(random: &mut Random, most_paths: usize) -> Option<Subject> {
     }
     let labels = inner.iter().map(|e| frequencies[e.index()]).collect();
     let procedure = Procedure { dag, frequencies, paths: executed, call_sites: None, unit: 0 };
-    Some(Subject { procedure, ends, paths, labels })
+    Some(BoundedProcedure { procedure, ends, paths, labels })
 }
 
-impl Subject {
-    /// Returns the least executions of labels that separate each of the interesting paths from all paths of its end.
-    fn least(&self, interesting: impl Fn(usize) -> bool) -> u64 {
+impl BoundedProcedure {
+    /// Returns the minimum executions of labels that distinguish each interesting path from all other paths with the same end.
+    fn min_label_executions(&self, interesting: impl Fn(usize) -> bool) -> u64 {
         let mut differences = Vec::new();
         for (at, (bits, end)) in self.paths.iter().enumerate().filter(|(at, _)| interesting(*at)) {
             let others = self.paths.iter().enumerate().filter(|(other, (_, e))| *other != at && e == end);
@@ -59,11 +59,12 @@ impl Subject {
         sets.map(executed).min().unwrap()
     }
 
-    /// Returns the least hits of a copy that profiles the interesting paths.
-    fn cost(&self, interesting: u32) -> u64 {
+    /// Returns the minimum executions of probes in a copy that profiles the interesting paths.
+    fn min_hits(&self, interesting: u32) -> u64 {
         let has = |at: usize| interesting >> at & 1 == 1;
         let counted = |e: &&DagEdgeId| self.paths.iter().enumerate().any(|(at, (_, end))| has(at) && end == *e);
-        self.least(has) + self.ends.edges().iter().filter(counted).map(|e| self.procedure.frequencies[e.index()]).sum::<u64>()
+        self.min_label_executions(has)
+            + self.ends.edges().iter().filter(counted).map(|e| self.procedure.frequencies[e.index()]).sum::<u64>()
     }
 }
 
@@ -71,13 +72,13 @@ impl Subject {
 fn labels_that_distinguish_paths_cost_at_least_the_bound() {
     let (mut tight, mut all) = (0, 0);
     for seed in 0..6_000 {
-        let Some(subject) = subject(&mut Random::new(seed), 40) else { continue };
-        let Subject { procedure: Procedure { dag, frequencies, .. }, ends, paths, .. } = &subject;
+        let Some(subject) = random_procedure(&mut Random::new(seed), 40) else { continue };
+        let BoundedProcedure { procedure: Procedure { dag, frequencies, .. }, ends, paths, .. } = &subject;
         let mut sets = vec![ends.edges().to_vec()];
         sets.extend(ends.edges().iter().map(|e| vec![*e]));
         for interesting in sets {
             let found = least_labels(dag, ends, frequencies, &interesting);
-            let least = subject.least(|at| interesting.contains(&paths[at].1));
+            let least = subject.min_label_executions(|at| interesting.contains(&paths[at].1));
             assert!(found <= least, "seed {seed} {interesting:?}: {found}, but {least} are enough");
             (tight, all) = (tight + u32::from(found == least), all + 1);
         }
@@ -89,12 +90,12 @@ fn labels_that_distinguish_paths_cost_at_least_the_bound() {
 fn labels_that_distinguish_one_path_cost_at_least_the_bound() {
     let (mut tight, mut all) = (0, 0);
     for seed in 0..6_000 {
-        let Some(subject) = subject(&mut Random::new(seed), 40) else { continue };
-        let Subject { procedure: Procedure { dag, frequencies, .. }, ends, paths, .. } = &subject;
+        let Some(subject) = random_procedure(&mut Random::new(seed), 40) else { continue };
+        let BoundedProcedure { procedure: Procedure { dag, frequencies, .. }, ends, paths, .. } = &subject;
         for end in ends.edges() {
             let found = least_labels_of_one(dag, ends, frequencies, *end);
             let of_end = (0..paths.len()).filter(|at| paths[*at].1 == *end);
-            let least = of_end.map(|at| subject.least(|other| other == at)).max().unwrap_or(0);
+            let least = of_end.map(|at| subject.min_label_executions(|other| other == at)).max().unwrap_or(0);
             assert!(found <= least, "seed {seed} {end:?}: {found}, but {least} are enough");
             (tight, all) = (tight + u32::from(found == least), all + 1);
         }
@@ -108,10 +109,10 @@ fn no_division_of_the_paths_is_below_the_bound() {
     for seed in 0..1_500 {
         let random = &mut Random::new(seed);
         let copies = random.pick(&[2, 3]);
-        let Some(subject) = subject(random, if copies == 2 { 7 } else { 5 }) else { continue };
+        let Some(subject) = random_procedure(random, if copies == 2 { 7 } else { 5 }) else { continue };
         let count = subject.paths.len();
-        let costs: Vec<u64> = (0..1u32 << count).map(|set| subject.cost(set)).collect();
-        // Every path is in one copy, because in several, it only costs more.
+        let costs: Vec<u64> = (0..1u32 << count).map(|set| subject.min_hits(set)).collect();
+        // Each path is assigned to exactly one copy, because assigning it to several would only cost more.
         let partition = |number: usize| {
             let mut sets = vec![0; copies];
             (0..count).fold(number, |rest, at| {

@@ -1,4 +1,4 @@
-//! Edge profiles shared by copies, against random walks whose edges are counted one by one.
+//! Compares edge profiles that are divided among copies with random walks whose edges are counted one by one.
 
 use trodden_flow::part::Measure;
 use trodden_flow::verify::verify_part;
@@ -9,16 +9,16 @@ use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, graph};
 
 /// A random graph with edges for calls that may not return, and blocks after a call that returns twice.
-struct Subject {
+struct NetworkSubject {
     graph: Graph,
     reaches: EdgeSet,
     cuts: Vec<(Edge, CutReason)>,
 }
 
-fn subject(random: &mut Random) -> Subject {
+fn random_network(random: &mut Random) -> NetworkSubject {
     let (nodes, edges) = random.pick(&[(3, 3), (6, 10), (12, 24)]);
     let plain = graph(random, nodes, edges, Cycles::Some);
-    // The exit is the end of a call. It has no out-edges.
+    // A call of the function ends at the exit, so the exit has no outgoing edges.
     let inner = plain.edges().filter(|e| plain.from(*e) != plain.exit());
     let mut all: Vec<(Node, Node)> = inner.map(|e| (plain.from(e), plain.to(e))).collect();
     let inner = all.len();
@@ -33,11 +33,12 @@ fn subject(random: &mut Random) -> Subject {
     let alone = |e: &Edge| graph.incoming(graph.to(*e)).len() == 1 && graph.to(*e) != graph.entry() && graph.to(*e) != graph.exit();
     let twice: Vec<Edge> = graph.edges().filter(|e| !reaches.contains(*e) && alone(e)).collect();
     let cuts = twice.into_iter().filter(|_| random.chance(15)).map(|e| (e, CutReason::ReturnsTwice)).collect();
-    Subject { graph, reaches, cuts }
+    NetworkSubject { graph, reaches, cuts }
 }
 
-/// Executions of each edge in some calls, including edges to the exit for calls that may not return.
-fn walk(random: &mut Random, Subject { graph, reaches, cuts }: &Subject) -> Vec<u64> {
+/// Executes the function several times. Returns the executions of each edge, including the edges to the exit that count calls that may not
+/// return.
+fn execute_function(random: &mut Random, NetworkSubject { graph, reaches, cuts }: &NetworkSubject) -> Vec<u64> {
     let mut counts = vec![0; graph.edge_count()];
     for _ in 0..random.below(20) {
         let (mut at, mut left) = (graph.entry(), 60);
@@ -46,8 +47,7 @@ fn walk(random: &mut Random, Subject { graph, reaches, cuts }: &Subject) -> Vec<
             for edge in out.iter().filter(|e| reaches.contains(**e)) {
                 counts[edge.index()] += 1;
                 if random.chance(30) {
-                    // The call does not return, or it returns by a jump.
-                    // The target is known after the call that returns twice.
+                    // The call does not return, or a `longjmp` resumes the block after an earlier call that returns twice (`setjmp`).
                     let resumed = cuts.iter().find(|(e, _)| counts[e.index()] > 0).map(|(e, _)| graph.to(*e));
                     match resumed {
                         Some(to) if random.chance(50) && left > 0 => {
@@ -62,7 +62,7 @@ fn walk(random: &mut Random, Subject { graph, reaches, cuts }: &Subject) -> Vec<
             if open.is_empty() {
                 break;
             }
-            // The walk ends at the exit, or at a call that does not return. Other walks are not used.
+            // Walks that end neither at the exit nor at a call that does not return are discarded.
             let edge = open[random.index(open.len())];
             left -= 1;
             if left < -2000 {
@@ -80,9 +80,9 @@ fn counts_of_all_edges_follow_from_counts_of_chords() {
     let random = &mut Random::new(11);
     let (mut tried, mut saved, mut all_events) = (0, 0, 0);
     while tried < 3000 {
-        let subject = subject(random);
-        let Subject { graph, reaches, cuts } = &subject;
-        let counts = walk(random, &subject);
+        let subject = random_network(random);
+        let NetworkSubject { graph, reaches, cuts } = &subject;
+        let counts = execute_function(random, &subject);
         if counts.is_empty() || graph.nodes().any(|n| n != graph.exit() && graph.out(n).iter().all(|e| reaches.contains(*e))) {
             continue;
         }
@@ -113,7 +113,7 @@ fn counts_of_all_edges_follow_from_counts_of_chords() {
             .map(|(event, n)| parts.iter().any(|p| p.is_interesting(&event.path)).then_some(*n))
             .collect();
         assert_eq!(network.complete(&known).as_ref(), Ok(&truth));
-        // No chord is superfluous, and none is counted twice.
+        // The copies together count all chords, each of them once, and no other events.
         let chords = network.chords(&truth);
         assert_eq!(known.iter().filter(|n| n.is_some()).count(), chords.len());
         let hit: u64 = plan.copies.iter().map(|c| hits::copy_hits(std::slice::from_ref(&procedure), c).of(Measure::All)).sum();
@@ -135,6 +135,6 @@ fn a_diamond_in_a_loop_needs_three_counters() {
     let dag = dag(&graph, &cut_all(&graph, &[]));
     let network = Network::new(&graph, &dag, |_| false, |_| false);
     assert_eq!(network.events().len(), 6);
-    // Edges minus nodes (exit and entry are one) plus one: Knuth's number.
+    // By Knuth's formula: the number of edges, minus the number of nodes (exit and entry are one), plus one.
     assert_eq!(network.chords(&[10; 6]).len(), 3);
 }

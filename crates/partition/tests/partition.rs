@@ -1,6 +1,6 @@
-//! Partitions against brute force: all paths of random DAGs enumerated, random runs interpreted copy by copy.
+//! Compares partitions with brute force: all paths of random DAGs are enumerated, and random executions are interpreted copy by copy.
 //!
-//! The oracle knows paths as lists of edges and counts them one by one; it has only the graph in common with the code under test.
+//! The oracle represents paths as lists of edges, and counts them one by one. It has only the graph in common with the code under test.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use trodden_flow::dag::Entries;
@@ -20,12 +20,12 @@ const STRATEGIES: [PartitionStrategy; 4] =
     [PartitionStrategy::Sbl, PartitionStrategy::Pbl, PartitionStrategy::P3, PartitionStrategy::Weighted];
 
 /// A procedure with the executions of each of its paths.
-struct Subject {
+struct EnumeratedProcedure {
     procedure: Procedure,
     paths: Vec<(Vec<DagEdgeId>, u64)>,
 }
 
-fn subject(random: &mut Random) -> Option<Subject> {
+fn random_procedure(random: &mut Random) -> Option<EnumeratedProcedure> {
     let cycles = random.pick(&[Cycles::None, Cycles::Some]);
     let (nodes, edges) = random.pick(&[(6, 10), (9, 20), (14, 26)]);
     let dag = Dag::new(&graph(random, nodes, edges, cycles), &[], Entries::PerEdge);
@@ -49,24 +49,27 @@ fn subject(random: &mut Random) -> Option<Subject> {
         paths.push((path, count));
     }
     let call_sites = Some(random.below(3) as u32);
-    Some(Subject { procedure: Procedure { dag, frequencies, paths: executed, call_sites, unit: random.below(3) as usize }, paths })
+    Some(EnumeratedProcedure {
+        procedure: Procedure { dag, frequencies, paths: executed, call_sites, unit: random.below(3) as usize },
+        paths,
+    })
 }
 
-fn subjects(random: &mut Random) -> Vec<Subject> {
+fn random_procedures(random: &mut Random) -> Vec<EnumeratedProcedure> {
     let count = random.pick(&[1, 1, 2, 4]);
-    (0..count).filter_map(|_| subject(random)).collect()
+    (0..count).filter_map(|_| random_procedure(random)).collect()
 }
 
-/// Returns the result of a path in a copy: the sum of its increments, and whether it counts.
-fn walk(part: &Part, path: &[DagEdgeId]) -> (i64, bool) {
+/// Executes a path in a copy. Returns the number of the path, and whether the copy counts it.
+fn execute_path(part: &Part, path: &[DagEdgeId]) -> (i64, bool) {
     let sum = path.iter().map(|e| part.increments[e.index()]).sum::<i64>();
     let counted: Vec<&DagEdgeId> = path.iter().filter(|e| part.counted.contains(**e)).collect();
     assert!(counted.len() <= 1, "a path is counted once");
     (sum + part.offset, !counted.is_empty())
 }
 
-/// Returns the hits, from each path and its executions.
-fn naive(part: &Part, paths: &[(Vec<DagEdgeId>, u64)]) -> Hits {
+/// Computes the hits of a part by adding up the probes on each path, for each of its executions.
+fn naive_hits(part: &Part, paths: &[(Vec<DagEdgeId>, u64)]) -> Hits {
     let mut hits = Hits::default();
     for (path, count) in paths {
         let labels = path.iter().filter(|e| part.increments[e.index()] != 0).count() as u64;
@@ -78,16 +81,16 @@ fn naive(part: &Part, paths: &[(Vec<DagEdgeId>, u64)]) -> Hits {
     hits
 }
 
-fn check(seed: u64, what: &str, subjects: &[Subject], plan: &PartitionPlan) {
+fn check_plan(seed: u64, what: &str, subjects: &[EnumeratedProcedure], plan: &PartitionPlan) {
     for (at, subject) in subjects.iter().enumerate() {
         let dag = &subject.procedure.dag;
         let mut merged = vec![None; subject.paths.len()];
         for copy in &plan.copies {
             let Some(part) = &copy.parts[at] else { continue };
-            assert_eq!(hits::part_hits(&subject.procedure, part), naive(part, &subject.paths), "seed {seed} {what}: hits");
+            assert_eq!(hits::part_hits(&subject.procedure, part), naive_hits(part, &subject.paths), "seed {seed} {what}: hits");
             let mut counters = BTreeMap::<i64, u64>::new();
             for (path, count) in &subject.paths {
-                let (id, counted) = walk(part, path);
+                let (id, counted) = execute_path(part, path);
                 if counted {
                     *counters.entry(id).or_default() += count;
                 }
@@ -108,27 +111,29 @@ fn check(seed: u64, what: &str, subjects: &[Subject], plan: &PartitionPlan) {
     }
 }
 
-/// Returns the procedures that P3 considers profitable: as published, or more, with more or fewer tasks.
-fn profitable(random: &mut Random) -> ProfitableProcedures {
+/// Returns which procedures P3 divides, and into how many tasks: often the published values, otherwise random ones.
+fn random_profitable_limits(random: &mut Random) -> ProfitableProcedures {
     let max_callers = random.pick(&[0, 1, 1, 2, u32::MAX]);
     ProfitableProcedures { max_callers, threshold: random.pick(&[None, None, Some(1), Some(3), Some(20)]) }
 }
 
-/// Plans of copies with a bounded number of probes count every path, and no copy has more; a bound is rejected only if one end needs more.
+/// Plans with a maximum number of probes per copy count every path, and no copy exceeds the maximum. A maximum is rejected only if the
+/// paths with a single end need more probes.
 #[test]
 fn copies_have_no_more_probes_than_the_bound() {
     let (mut rejected, mut several, mut split) = (0, 0, 0);
     for seed in 0..2_000 {
         let mut random = Random::new(seed);
-        let subjects = subjects(&mut random);
+        let subjects = random_procedures(&mut random);
         let procedures: Vec<Procedure> = subjects.iter().map(|s| s.procedure.clone()).collect();
         let (most, measure) = (random.pick(&[1, 2, 4, 8, 16, 64]), random.pick(&[Measure::Labels, Measure::All]));
         match bounded::plan(&procedures, most, measure) {
             Ok(plan) => {
-                check(seed, "bounded", &subjects, &plan);
+                check_plan(seed, "bounded", &subjects, &plan);
                 let probes = |copy: &CopyPlan| copy.parts.iter().flatten().map(Part::probes).sum::<usize>();
                 assert!(plan.copies.iter().all(|copy| probes(copy) <= most), "seed {seed}");
-                // With first fit, any two copies with pieces of different procedures have more probes together than one may have.
+                // After first fit, no two copies can be merged: if their pieces belong to different procedures, they have more probes
+                // together than a copy may have.
                 let is_apart = |a: &CopyPlan, b: &CopyPlan| a.parts.iter().zip(&b.parts).all(|(a, b)| a.is_none() || b.is_none());
                 for (at, a) in plan.copies.iter().enumerate() {
                     let fits = |b: &&CopyPlan| is_apart(a, b) && probes(a) + probes(b) <= most && probes(a) > 0;
@@ -148,11 +153,11 @@ fn copies_have_no_more_probes_than_the_bound() {
     assert!(rejected > 100 && several > 200 && split > 100, "{rejected} rejected, {several} in several copies, {split} split");
 }
 
-/// More callers and a lower threshold: procedures with up to this number of call sites are partitioned, into about this number of tasks.
+/// Procedures with up to the given number of call sites are divided, into about the given number of tasks.
 #[test]
 fn callers_and_threshold_determine_profitable_procedures() {
     let mut random = Random::new(5);
-    let subject = (0..).find_map(|_| subject(&mut random).filter(|s| tasks(&s.procedure.dag, 6, false).len() > 5)).unwrap();
+    let subject = (0..).find_map(|_| random_procedure(&mut random).filter(|s| tasks(&s.procedure.dag, 6, false).len() > 5)).unwrap();
     let procedure = |call_sites| Procedure { call_sites, ..subject.procedure.clone() };
     let procedures = [procedure(Some(0)), procedure(Some(1)), procedure(Some(2)), procedure(Some(3)), procedure(None)];
     let profitable = |profitable| {
@@ -162,7 +167,7 @@ fn callers_and_threshold_determine_profitable_procedures() {
     for (max_callers, expected) in [(0, 1), (1, 2), (2, 3), (3, 4), (u32::MAX, 5)] {
         assert_eq!(profitable(ProfitableProcedures { max_callers, threshold: None }), expected, "{max_callers} callers");
     }
-    // Tasks grow edge by edge: with the lowest threshold there is one for the entry's first edge, and one for all others.
+    // Tasks grow edge by edge: with the lowest threshold, there is a task for the entry's first edge, and one for all others.
     let dag = &subject.procedure.dag;
     let many = |threshold| tasks(dag, threshold, false).len();
     assert!(many(1) <= 2 && many(3) >= 3 && many(1) < many(6) && many(6) > 5, "{} {} {}", many(1), many(3), many(6));
@@ -175,17 +180,18 @@ fn every_plan_counts_every_path_exactly_and_has_the_computed_cost() {
     let (mut plans, mut divided, mut better) = (0, 0, 0);
     for seed in 0..4_000 {
         let mut random = Random::new(seed);
-        let subjects = subjects(&mut random);
+        let subjects = random_procedures(&mut random);
         let procedures: Vec<Procedure> = subjects.iter().map(|s| s.procedure.clone()).collect();
         let copies = random.pick(&[1, 2, 3, 4, 8]);
         let measure = random.pick(&[Measure::Labels, Measure::All]);
-        let options = PartitionOptions { copies, profitable: profitable(&mut random), fold_again: random.chance(50), measure };
+        let options =
+            PartitionOptions { copies, profitable: random_profitable_limits(&mut random), fold_again: random.chance(50), measure };
         let bounds = [Measure::Labels, Measure::All].map(|m| (m, bound(&procedures, copies, m)));
         let mut slowest = BTreeMap::new();
         for strategy in STRATEGIES {
             let plan = plan(&procedures, strategy, &options);
             assert_eq!(plan.copies.len(), copies);
-            check(seed, &format!("{strategy:?}"), &subjects, &plan);
+            check_plan(seed, &format!("{strategy:?}"), &subjects, &plan);
             for (measure, bound) in &bounds {
                 let slowest = hits::slowest_copy_hits(&procedures, &plan, *measure);
                 let least = if strategy == PartitionStrategy::P3 { bound.proven() } else { bound.proven_for_whole_ends() };
@@ -206,7 +212,7 @@ fn selective_labels_are_valid_for_any_set_of_edges() {
     let mut selective = 0;
     for seed in 0..20_000 {
         let mut random = Random::new(seed);
-        let Some(subject) = subject(&mut random) else { continue };
+        let Some(subject) = random_procedure(&mut random) else { continue };
         let dag = &subject.procedure.dag;
         let share = random.pick(&[30, 60, 80, 95]);
         let marked = DagEdgeSet::from_fn(dag.edges().len(), |_| random.chance(share));
@@ -226,8 +232,11 @@ fn selective_labels_are_valid_for_any_set_of_edges() {
         selective += usize::from(!region.is_empty() && !outside.is_empty());
         for measure in [Measure::Labels, Measure::All] {
             let part = Part::selective(dag, &marked, &subject.procedure.frequencies, measure);
-            let ids: HashSet<i64> = region.iter().map(|p| walk(&part, p).0).collect();
-            assert!(ids.len() == region.len() && outside.iter().all(|p| !ids.contains(&walk(&part, p).0)), "seed {seed}: on chords");
+            let ids: HashSet<i64> = region.iter().map(|p| execute_path(&part, p).0).collect();
+            assert!(
+                ids.len() == region.len() && outside.iter().all(|p| !ids.contains(&execute_path(&part, p).0)),
+                "seed {seed}: on chords"
+            );
         }
     }
     assert!(selective > 3_000, "{selective}");
@@ -238,7 +247,7 @@ fn every_path_is_in_a_task() {
     let mut several = 0;
     for seed in 0..8_000 {
         let mut random = Random::new(seed);
-        let Some(subject) = subject(&mut random) else { continue };
+        let Some(subject) = random_procedure(&mut random) else { continue };
         let dag = &subject.procedure.dag;
         for again in [false, true] {
             let sets = tasks(dag, ProfitableProcedures::ALL.threshold(dag, random.pick(&[1, 2, 4, 8])), again);
@@ -251,8 +260,8 @@ fn every_path_is_in_a_task() {
     assert!(several > 2_000, "{several}");
 }
 
-/// Node 1 chooses between two edges, each over two diamonds in a row (2 to 8 and 9 to 15), to the exit, 16: a small version of the paper's
-/// example.
+/// Node 1 branches to two rows of two diamonds each (nodes 2 to 8 and 9 to 15), which lead to the exit, node 16. This is a small version of
+/// the paper's example.
 fn two_rows_of_diamonds() -> Graph {
     let mut edges = vec![(0, 1), (1, 2), (1, 9), (8, 16), (15, 16)];
     for begin in [2, 5, 9, 12] {
@@ -263,7 +272,7 @@ fn two_rows_of_diamonds() -> Graph {
 
 #[test]
 fn sequences_of_diamonds_stay_in_one_task() {
-    // The reduced graph has one path for each edge.
+    // The reduced graph has one path for each edge out of node 1.
     let dag = Dag::new(&two_rows_of_diamonds(), &[], Entries::PerEdge);
     assert_eq!(all_paths(&dag, MAX_PATHS).unwrap().len(), 8);
     let sets = tasks(&dag, ProfitableProcedures::ALL.threshold(&dag, 2), false);
@@ -296,7 +305,7 @@ fn a_path_of_most_hits_bounds_every_plan() {
     assert_eq!(hits::slowest_copy_hits(&[procedure], &plan, Measure::All), 900);
 }
 
-/// Four units of three functions, of which one of each unit is executed often and one rarely.
+/// There are four units of three functions. In each unit, one function is executed often, one rarely, and one never.
 #[test]
 fn rarely_executed_functions_stay_with_others_of_their_unit() {
     let graph = Graph::new(3, Node(0), Node(2), vec![(Node(0), Node(1)), (Node(0), Node(1)), (Node(1), Node(2))]).unwrap();
@@ -331,7 +340,7 @@ fn rarely_executed_functions_of_few_units_go_to_copies_in_turn() {
         call_sites: None,
         unit: 0,
     };
-    // Executed only by the estimate, or not at all.
+    // Rarely means never, or once according to an estimate.
     for seldom in [0, 1] {
         let procedures: Vec<Procedure> = [1_000_000; 4].into_iter().chain([seldom; 20]).map(procedure).collect();
         let options = PartitionOptions { copies: 4, profitable: ProfitableProcedures::default(), fold_again: false, measure: Measure::All };

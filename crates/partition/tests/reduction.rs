@@ -1,7 +1,8 @@
-//! The reduction and the tasks of partitioned path profiling: the paper's example, and random graphs against a second implementation.
+//! Checks the graph reduction and the tasks of partitioned path profiling, with the paper's example and, on random graphs, against a second
+//! implementation.
 //!
-//! The oracle enumerates whole paths and all quadruples and triples of nodes, as the definitions are printed; it folds
-//! nothing. Two paths are one path of the reduced graph if they differ inside of conditionals only.
+//! The oracle enumerates complete paths, and all quadruples and triples of nodes that satisfy the printed definitions of diamonds and
+//! triangles; it folds nothing. Two paths are the same path of the reduced graph if they differ only inside conditionals.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
@@ -17,7 +18,7 @@ fn dag(nodes: u32, exit: u32, edges: &[(u32, u32)]) -> Dag {
     Dag::new(&Graph::new(nodes, Node(0), Node(exit), edges).unwrap(), &[], Entries::PerEdge)
 }
 
-/// Begin, middle nodes and end of each diamond and triangle without other edges into or out of its middle nodes.
+/// Returns the first node, the middle nodes and the last node of each diamond and triangle whose middle nodes have no other edges.
 fn conditionals(dag: &Dag) -> BTreeSet<(u32, BTreeSet<u32>, u32)> {
     let edges: BTreeSet<(u32, u32)> = dag.edges().iter().map(|e| (e.from.0, e.to.0)).collect();
     let nodes = || 0..dag.node_count() as u32;
@@ -40,8 +41,8 @@ fn conditionals(dag: &Dag) -> BTreeSet<(u32, BTreeSet<u32>, u32)> {
     found
 }
 
-/// Returns the edges of the paths that are one in the reduced graph, for each of its paths.
-fn expected(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> BTreeSet<DagEdgeSet> {
+/// For each path of the reduced graph, returns the edges of all original paths that it represents.
+fn expected_tasks(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> BTreeSet<DagEdgeSet> {
     let conditionals = conditionals(dag);
     let mut groups: BTreeMap<Vec<u32>, DagEdgeSet> = BTreeMap::new();
     for path in paths {
@@ -54,8 +55,8 @@ fn expected(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> BTreeSet<DagEdgeSet> {
     groups.into_values().collect()
 }
 
-/// Four of the five diamonds of figures 1 and 2, those whose nodes the text names: v4 to v7 and v7 to v10, v15 to v18 and
-/// v18 to v21. Nodes have the paper's numbers; 0 is the entry, 22 the exit.
+/// Returns the graph of the paper's figures 1 and 2, with four of its five diamonds, whose nodes the text names: v4 to v7 and v7 to v10,
+/// v15 to v18 and v18 to v21. Nodes have the paper's numbers; the entry is 0, and the exit is 22.
 fn figure_1() -> Dag {
     let chain = |a: u32| [(a, a + 1), (a, a + 2), (a + 1, a + 3), (a + 2, a + 3)];
     let mut edges = vec![(0, 1), (1, 2), (1, 12), (2, 3), (2, 4), (10, 22), (3, 11), (11, 22), (12, 13), (12, 14), (13, 11)];
@@ -65,14 +66,14 @@ fn figure_1() -> Dag {
 }
 
 /// Returns the tasks of a graph for a number of copies, with the published threshold.
-fn published(dag: &Dag, copies: usize) -> Vec<DagEdgeSet> {
+fn published_tasks(dag: &Dag, copies: usize) -> Vec<DagEdgeSet> {
     tasks(dag, ProfitableProcedures::ALL.threshold(dag, copies), false)
 }
 
 #[test]
 fn the_papers_example_has_four_tasks_without_overlapping_probes() {
     let dag = figure_1();
-    let sets = published(&dag, 8);
+    let sets = published_tasks(&dag, 8);
     assert_eq!(sets.len(), 4, "example 3");
     let probes = |set: &DagEdgeSet| Part::selective(&dag, set, &vec![1; dag.edges().len()], Measure::Labels).values;
     for (at, set) in sets.iter().enumerate() {
@@ -84,18 +85,18 @@ fn the_papers_example_has_four_tasks_without_overlapping_probes() {
 
 #[test]
 fn conditionals_that_share_a_node_stay_in_one_task() {
-    // Between entry and exit, or from the entry to the exit.
+    // In the first graph, the conditionals are between the entry and the exit. In the second, they extend from the entry to the exit.
     let row = [(0, 1), (1, 2), (1, 3), (2, 4), (3, 4), (4, 5), (4, 6), (5, 7), (6, 7), (7, 8)];
-    assert_eq!(published(&dag(9, 8, &row), 2), [DagEdgeSet::full(10)]);
+    assert_eq!(published_tasks(&dag(9, 8, &row), 2), [DagEdgeSet::full(10)]);
     let whole = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (3, 5), (4, 5)];
-    assert_eq!(published(&dag(6, 5, &whole), 4), [DagEdgeSet::full(7)]);
-    // An end that is reached from elsewhere is not in a dummy. Here, a path bypasses the diamond.
+    assert_eq!(published_tasks(&dag(6, 5, &whole), 4), [DagEdgeSet::full(7)]);
+    // A conditional is not folded if its join has other predecessors. Here, a path bypasses the diamond.
     let joined = [(0, 1), (0, 4), (1, 2), (1, 3), (2, 4), (3, 4), (4, 5)];
-    assert_eq!(published(&dag(6, 5, &joined), 4).len(), 3);
+    assert_eq!(published_tasks(&dag(6, 5, &joined), 4).len(), 3);
 }
 
-/// Adds a part from one node to a second: an edge, two parts in a row, a conditional, or a branch over two parts.
-fn part(random: &mut Random, edges: &mut Vec<(u32, u32)>, nodes: &mut u32, (from, to): (u32, u32), depth: u32) {
+/// Adds a random subgraph between two nodes: an edge, a triangle or diamond, two subgraphs in a row, or a branch to two subgraphs.
+fn add_random_subgraph(random: &mut Random, edges: &mut Vec<(u32, u32)>, nodes: &mut u32, (from, to): (u32, u32), depth: u32) {
     let mut node = || {
         *nodes += 1;
         *nodes - 1
@@ -112,21 +113,21 @@ fn part(random: &mut Random, edges: &mut Vec<(u32, u32)>, nodes: &mut u32, (from
         }
         3 | 4 => {
             let middle = node();
-            part(random, edges, nodes, (from, middle), depth - 1);
-            part(random, edges, nodes, (middle, to), depth - 1);
+            add_random_subgraph(random, edges, nodes, (from, middle), depth - 1);
+            add_random_subgraph(random, edges, nodes, (middle, to), depth - 1);
         }
         _ => {
             let (a, b) = (node(), node());
             edges.extend([(from, a), (from, b)]);
-            part(random, edges, nodes, (a, to), depth - 1);
-            part(random, edges, nodes, (b, to), depth - 1);
+            add_random_subgraph(random, edges, nodes, (a, to), depth - 1);
+            add_random_subgraph(random, edges, nodes, (b, to), depth - 1);
         }
     }
 }
 
-fn structured(random: &mut Random) -> Dag {
+fn random_structured_dag(random: &mut Random) -> Dag {
     let (mut edges, mut nodes) = (Vec::new(), 2);
-    part(random, &mut edges, &mut nodes, (0, 1), 4);
+    add_random_subgraph(random, &mut edges, &mut nodes, (0, 1), 4);
     dag(nodes, 1, &edges)
 }
 
@@ -138,13 +139,13 @@ fn tasks_are_the_paths_of_the_reduced_graph() {
         let (nodes, edges) = random.pick(&[(5, 6), (7, 9), (9, 12), (12, 15)]);
         let dag = match seed % 2 {
             0 => Dag::new(&graph(&mut random, nodes, edges, Cycles::None), &[], Entries::PerEdge),
-            _ => structured(&mut random),
+            _ => random_structured_dag(&mut random),
         };
         let ends: BTreeSet<(Node, Node)> = dag.edges().iter().map(|e| (e.from, e.to)).collect();
         let Some(paths) = all_paths(&dag, 200).filter(|_| ends.len() == dag.edges().len() && !dag.edges().is_empty()) else { continue };
-        let expected = expected(&dag, &paths);
-        // With more copies than paths, no prefix is cut.
-        let sets: BTreeSet<DagEdgeSet> = published(&dag, paths.len() + 1).into_iter().collect();
+        let expected = expected_tasks(&dag, &paths);
+        // With more copies than paths, the division never stops early, so each path of the reduced graph is a task.
+        let sets: BTreeSet<DagEdgeSet> = published_tasks(&dag, paths.len() + 1).into_iter().collect();
         assert_eq!(sets, expected, "seed {seed}: {:?}", dag.edges().iter().map(|e| (e.from.0, e.to.0)).collect::<Vec<_>>());
         let found = conditionals(&dag);
         folded += usize::from(!found.is_empty());

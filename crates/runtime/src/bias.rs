@@ -1,9 +1,10 @@
-//! The calling thread's bias: the distance in bytes from the counter template to the region in which the thread counts.
+//! Reads and sets the calling thread's bias: the distance in bytes from the image's counters, which stay zero, to the region, the copy in
+//! which this thread counts.
 
 use crate::image;
 use core::arch::asm;
 
-pub fn bias() -> i64 {
+pub fn thread_bias() -> i64 {
     let value: i64;
     // SAFETY: reads a thread-local word of this image.
     unsafe {
@@ -12,14 +13,15 @@ pub fn bias() -> i64 {
     value
 }
 
-/// Sets the calling thread's bias. `direct` is the bias with which residual code counts without calling the runtime.
-pub fn set_bias(value: i64, direct: i64) {
+/// Sets the calling thread's bias. `direct` is the bias for increments that the code performs itself in residual builds, where the runtime
+/// may have to see each count.
+pub fn set_thread_bias(value: i64, direct: i64) {
     // SAFETY: writes a thread-local word of this image, which only this thread uses.
     unsafe {
         asm!("mov {0}, [rip + __trodden_bias@GOTTPOFF]", "mov qword ptr fs:[{0}], {1}", out(reg) _, in(reg) value, options(nostack));
     }
-    if let Some(place) = image::residual_thread() {
-        // SAFETY: as above.
+    if let Some(place) = image::residual_thread_state() {
+        // SAFETY: writes a field of this thread's state, which no other thread uses.
         unsafe { (&raw mut (*place).bias).write_volatile(direct) };
     }
 }

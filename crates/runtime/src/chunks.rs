@@ -1,4 +1,5 @@
-//! Supplies the chunks of a thread's stream: its first chunk, and the next one when a chunk is full (see `stream.rs`).
+//! Supplies the chunks of memory into which a thread writes its stream of events: the first chunk, and another one whenever a chunk is full
+//! (see `stream.rs`).
 //!
 //! `tests/interleavings` runs this source under a model checker, against readers that follow the rules of `wire::live`.
 
@@ -13,24 +14,25 @@ use crate::wire::stream::{
 };
 
 const CHUNK_SIZE: usize = CHUNK_BYTES as usize;
-/// Maximum number of events kept from signal handlers that run between the moment the cursor reaches a chunk's end and the call of the
+/// Maximum number of events that are saved if signal handlers write them between the moment when a chunk becomes full and the call of the
 /// runtime. Further events are counted as lost.
 const MAX_HANDLER_EVENTS: usize = 256;
 
-/// True after a thread waited in vain for a chunk, until a chunk is released.
+/// True if a thread has waited in vain for a chunk and none has been released since. Then no thread waits.
 static IS_STALLED: AtomicBool = AtomicBool::new(false);
 
 pub fn begin(base: usize) {
     start_stream(base, 0, &[]);
 }
 
-/// Starts the stream of a child of `fork` in the region at `base`. The child inherits the parent's `frames`.
+/// Starts the stream of a child of `fork` in the region at `base`. `frames` are the functions that were active in the parent.
 pub fn begin_in_child(base: usize, frames: ShadowFrames) {
     start_stream(base, system::parent_id(), frames.slots());
     frames.release();
 }
 
-/// Starts a stream. `frames` are the shadow-stack slots that a child of `fork` inherits from its parent; empty otherwise.
+/// Starts a stream in the region at `base`. `frames` are the shadow-stack slots that a child of `fork` inherits from its parent; empty
+/// otherwise.
 fn start_stream(base: usize, parent: u32, frames: &[u32]) {
     let Some(thread) = thread_stream() else { return };
     let stream = RegionStream {
@@ -46,7 +48,7 @@ fn start_stream(base: usize, parent: u32, frames: &[u32]) {
         next: base as u64,
     };
     finish_chunks(base);
-    // SAFETY: the region is mapped, belongs to this thread, and starts with this structure and the shadow stack.
+    // SAFETY: the region is mapped, belongs to this thread, and starts with a `RegionStream` followed by the shadow stack.
     unsafe {
         (base as *mut RegionStream).write_volatile(stream);
         let slots = (base + HEADER_SIZE) as *mut u32;
@@ -56,14 +58,14 @@ fn start_stream(base: usize, parent: u32, frames: &[u32]) {
         slots.add(frames.len()).write_volatile(0);
     }
     thread.shadow = (base + HEADER_SIZE + WORD_SIZE * frames.len()) as u64;
-    let Some(first) = advance(stream_state(base), parent) else {
+    let Some(first) = start_next_chunk(stream_state(base), parent) else {
         thread.cursor = 0;
         return;
     };
     let mut to = first;
     for slot in frames {
         if to.is_multiple_of(CHUNK_SIZE) {
-            let Some(next) = advance(stream_state(base), parent) else { break };
+            let Some(next) = start_next_chunk(stream_state(base), parent) else { break };
             to = next;
         }
         write_word(to, slot & !TAG_MASK | TAG_INHERITED);
@@ -72,28 +74,29 @@ fn start_stream(base: usize, parent: u32, frames: &[u32]) {
     thread.cursor = to as u64;
 }
 
-/// Returns the stream's state, at the start of the calling thread's first region.
+/// Returns the state of the calling thread's stream, which is at the start of the thread's first region.
 fn stream_state(base: usize) -> &'static mut RegionStream {
-    // SAFETY: regions of stream images start with this structure; only this thread uses it, with signals blocked, one function at a time.
+    // SAFETY: a region in a stream build starts with this structure. Only this thread uses it, with signals blocked, in one function at a
+    // time.
     unsafe { &mut *(base as *mut RegionStream) }
 }
 
-/// Finds room for an event in the calling thread's stream and returns the event's address. `base` is the thread's first region; the
-/// cursor stopped at `stopped`.
-pub fn find_room(base: usize, stopped: usize) -> usize {
-    let Some(thread) = thread_stream() else { return discarding_slot() };
+/// Finds room for an event in the calling thread's stream. Returns the event's address. `base` is the thread's first region; `stopped` is
+/// where the cursor reached the end of a chunk, or 0.
+pub fn find_room_for_event(base: usize, stopped: usize) -> usize {
+    let Some(thread) = thread_stream() else { return discarded_event_address() };
     let (stream, cursor) = (stream_state(base), thread.cursor as usize);
     if stopped != 0 && stopped == stream.end as usize {
-        // Keep the events that a signal handler wrote after the cursor was incremented and before this call.
+        // A signal handler may have written events after the cursor was incremented and before this call. Keep them.
         let following = stopped + WORD_SIZE;
         let written = cursor.saturating_sub(following) / WORD_SIZE;
         let mut more = [0u32; MAX_HANDLER_EVENTS];
         for (index, word) in more.iter_mut().enumerate().take(written) {
-            // SAFETY: the word is in the free chunk after the full one. That chunk may become the next one.
+            // SAFETY: the word is in the chunk after the full one, which is free and may become the next chunk.
             *word = unsafe { ((following + index * WORD_SIZE) as *const u32).read_volatile() };
         }
         stream.lost += written.saturating_sub(MAX_HANDLER_EVENTS) as u64;
-        let Some(to) = advance(stream, 0) else { return discarding_slot() };
+        let Some(to) = start_next_chunk(stream, 0) else { return discarded_event_address() };
         let kept = written.min(MAX_HANDLER_EVENTS);
         for (index, word) in more.iter().enumerate().take(kept) {
             write_word(to + (index + 1) * WORD_SIZE, *word);
@@ -103,7 +106,7 @@ pub fn find_room(base: usize, stopped: usize) -> usize {
     }
     let end = stream.end as usize;
     if end != 0 && (end - CHUNK_SIZE + HEADER_SIZE..end).contains(&cursor) {
-        // The thread has just started, or a signal handler's last event has already switched chunks.
+        // The thread has just started, or another chunk was already started for the last event of a signal handler.
         thread.cursor += WORD_SIZE as u64;
         return cursor;
     }
@@ -111,13 +114,13 @@ pub fn find_room(base: usize, stopped: usize) -> usize {
         // A signal handler filled the entire next chunk.
         stream.lost += CHUNK_BYTES / 4;
     }
-    let Some(to) = advance(stream, 0) else { return discarding_slot() };
+    let Some(to) = start_next_chunk(stream, 0) else { return discarded_event_address() };
     thread.cursor = (to + WORD_SIZE) as u64;
     to
 }
 
-/// Returns the address of a word that is never read, for events for which there is no memory.
-pub fn discarding_slot() -> usize {
+/// Returns the address of a word that is never read, where events are written if there is no memory for them.
+pub fn discarded_event_address() -> usize {
     static DISCARDED_WORD: AtomicU32 = AtomicU32::new(0);
     if let Some(thread) = thread_stream() {
         thread.cursor = 0;
@@ -125,15 +128,15 @@ pub fn discarding_slot() -> usize {
     DISCARDED_WORD.as_ptr() as usize
 }
 
-/// Finishes the current chunk and starts a new one. Returns the address of the new chunk's first event, or `None` if the stream has no
-/// chunk and cannot get one.
-fn advance(stream: &mut RegionStream, parent: u32) -> Option<usize> {
+/// Finishes the current chunk and starts a new one. Returns the address of the new chunk's first event; `None` if the stream has no chunk
+/// yet and cannot get one.
+fn start_next_chunk(stream: &mut RegionStream, parent: u32) -> Option<usize> {
     let before = stream.end as usize;
     let chunk = match stream.slots {
-        0 => find_free(stream),
+        0 => find_free_chunk(stream),
         slots => Some(reuse_oldest_chunk(stream, slots as usize)),
     };
-    // The recorder does not read a discarded chunk, because it was never marked full.
+    // If the current chunk is reused, it must not be marked as full, so that the reader of the stream ignores it.
     if chunk.is_some() && before != 0 {
         chunk_state(before - CHUNK_SIZE).store(CHUNK_FULL, Release);
     }
@@ -153,7 +156,7 @@ fn advance(stream: &mut RegionStream, parent: u32) -> Option<usize> {
         reserved: 0,
     };
     header.checksum = header.fields_checksum();
-    // SAFETY: as above.
+    // SAFETY: the chunk is mapped and belongs to this thread.
     unsafe { (chunk as *mut StreamChunkHeader).write_volatile(header) };
     chunk_state(chunk).store(CHUNK_CURRENT, Release);
     stream.sequence += 1;
@@ -161,7 +164,7 @@ fn advance(stream: &mut RegionStream, parent: u32) -> Option<usize> {
     Some(chunk + HEADER_SIZE)
 }
 
-/// Returns the next chunk of a flight recorder. Frees the chunk after it for events of signal handlers.
+/// Returns the chunk that a flight recorder overwrites next. Frees the chunk after it, into which signal handlers may write.
 fn reuse_oldest_chunk(stream: &RegionStream, slots: usize) -> usize {
     let base = stream.region as usize;
     let index = match stream.end {
@@ -173,8 +176,9 @@ fn reuse_oldest_chunk(stream: &RegionStream, slots: usize) -> usize {
     chunk_at(base, index)
 }
 
-/// Finds a free chunk in the thread's regions or in an additional region. Waits for the recorder to release a chunk if there is none.
-fn find_free(stream: &mut RegionStream) -> Option<usize> {
+/// Finds a free chunk in the thread's regions, or adds a region. If neither is possible, waits until the reader of the stream releases a
+/// chunk.
+fn find_free_chunk(stream: &mut RegionStream) -> Option<usize> {
     if let Some(chunk) = find_free_in_ring(stream) {
         IS_STALLED.store(false, Relaxed);
         return Some(chunk);
@@ -196,10 +200,10 @@ fn find_free(stream: &mut RegionStream) -> Option<usize> {
     None
 }
 
-/// Finds a free chunk in the current region, or in the next one, whose chunks are the oldest.
+/// Finds a free chunk in the current region or in the next region of the ring, which has the oldest chunks.
 fn find_free_in_ring(stream: &mut RegionStream) -> Option<usize> {
     let base = stream.region as usize;
-    // The last chunk is in this region, because `region` and `end` change together. Only the first chunk has no predecessor.
+    // The current chunk is in this region, because `region` and `end` change together. Only the first chunk has none before it.
     let from = match stream.end {
         0 => 0,
         end => (end as usize).wrapping_sub(chunk_at(base, 0)) / CHUNK_SIZE,
@@ -214,24 +218,24 @@ fn find_free_in_ring(stream: &mut RegionStream) -> Option<usize> {
     Some(chunk)
 }
 
-/// Adds a region to the ring after the current one, and returns its first free chunk. Returns `None` if no region is available. Also
-/// returns `None`, although the region is now in the ring, if all of its chunks are unread chunks of a thread that has ended.
+/// Adds a region to the ring after the current one. Returns its first free chunk; `None` if no region is available, or if all chunks of the
+/// new one contain unread events of a thread that has ended.
 fn append_region(stream: &mut RegionStream) -> Option<usize> {
     let new = state::add_region()?;
     finish_chunks(new);
     let base = stream.region as usize;
     let region = RegionStream { thread: 0, next: next_in_ring(stream, base), slots: 0, more_regions: 0, ..*stream };
-    // SAFETY: the region is mapped, belongs to this thread, and is new, so nothing else refers to it.
+    // SAFETY: the region is mapped, belongs to this thread, and is new, so no reference to it exists.
     unsafe { (new as *mut RegionStream).write_volatile(region) };
     stream.more_regions += 1;
     if base == first_region(stream) {
         stream.next = new as u64;
     } else {
-        // SAFETY: the region is mapped, belongs to this thread, and is not the one that `stream` is in.
+        // SAFETY: the region is mapped and belongs to this thread, and `stream` refers to a different region.
         unsafe { (&raw mut (*(base as *mut RegionStream)).next).write_volatile(new as u64) };
     }
     let chunk = (0..SLOTS as usize).find(|index| is_usable(new, *index)).map(|index| chunk_at(new, index))?;
-    // The next chunk is in the new region. Without a free chunk, `end` and `region` must not change.
+    // From here on, the current chunk is in the new region. If it has no free chunk, `end` and `region` must stay the same.
     stream.region = new as u64;
     Some(chunk)
 }
@@ -241,34 +245,34 @@ fn first_region(stream: &RegionStream) -> usize {
     core::ptr::from_ref(stream) as usize
 }
 
-/// Returns the address of the region that follows the region at `base` in the thread's ring.
+/// Returns the address of the region that follows the one at `base` in the thread's ring of regions.
 fn next_in_ring(stream: &RegionStream, base: usize) -> u64 {
     if base == first_region(stream) {
         return stream.next;
     }
-    // SAFETY: regions of stream images start with this structure, and are mapped while their thread lives. `stream` is in a different
+    // SAFETY: regions of stream builds start with this structure, and stay mapped while their thread lives. `stream` refers to a different
     // region.
     unsafe { (&raw const (*(base as *const RegionStream)).next).read_volatile() }
 }
 
-/// Returns true if a chunk and the next chunk are free.
+/// Returns true if a chunk and the one after it are free. Signal handlers may write into the latter.
 fn is_usable(base: usize, index: usize) -> bool {
     let is_free = |index: usize| chunk_state(chunk_at(base, index)).load(Acquire) == CHUNK_FREE;
     is_free(index) && (index + 1 == SLOTS as usize || is_free(index + 1))
 }
 
-/// Discards the events of the current chunk and returns it for reuse.
+/// Discards the events in the current chunk, and returns the chunk for reuse.
 fn discard_current(stream: &mut RegionStream) -> Option<usize> {
     if stream.end == 0 {
         return None;
     }
     stream.lost += CHUNK_EVENTS;
-    // The next chunk gets this chunk's sequence number.
+    // The chunk that replaces it gets the same sequence number.
     stream.sequence -= 1;
     Some(stream.end as usize - CHUNK_SIZE)
 }
 
-/// Marks the unfinished chunks of a region as full. A thread that has ended was filling them.
+/// Marks the chunks of a region that were not finished, because their thread has ended, as full.
 fn finish_chunks(base: usize) {
     for index in 0..SLOTS as usize {
         let _ = chunk_state(chunk_at(base, index)).compare_exchange(CHUNK_CURRENT, CHUNK_FULL, Release, Relaxed);
@@ -280,7 +284,8 @@ fn chunk_at(base: usize, index: usize) -> usize {
 }
 
 fn chunk_state(chunk: usize) -> &'static AtomicU32 {
-    // SAFETY: the address is the first word of a chunk in a mapped region; the recorder changes that word with a single store.
+    // SAFETY: the address is that of a chunk in a mapped region. A chunk starts with this word, which the reader of the stream changes by a
+    // single store.
     unsafe { AtomicU32::from_ptr(chunk as *mut u32) }
 }
 

@@ -1,9 +1,10 @@
-//! Reads the current time without system calls, which a sandbox might forbid. The vDSO (vdso(7)) has a function that reads the coarse
-//! clock from memory; this clock lags by a few milliseconds. Without that function, the time at which the image started is used.
-//! Invariant: the vDSO is read only according to the layout that the gABI guarantees.
+//! Reads the current time without system calls, which a sandbox might forbid. The kernel maps a library into every process (the vDSO,
+//! vdso(7)), with a function that reads a coarse clock from memory; this clock lags by a few milliseconds. If the function is missing, the
+//! time at which this executable or library was loaded is used. Invariant: the vDSO is read only according to the layout that the gABI
+//! guarantees.
 
 use crate::output::auxiliary_value;
-use crate::system::{self, Time};
+use crate::system::{self, TimeSpec};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 const AT_SYSINFO_EHDR: u64 = 33;
@@ -13,23 +14,23 @@ const FUNCTION_NAME: &[u8] = b"__vdso_clock_gettime\0";
 static CLOCK_FUNCTION: AtomicUsize = AtomicUsize::new(0);
 static STARTED_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Locates the vDSO's function. Must be called when the image starts.
+/// Finds the clock function in the vDSO. Must be called when the image starts.
 pub fn prepare() {
     STARTED_NS.store(system::now_ns(), Relaxed);
     let function = vdso_address().and_then(find_function);
     CLOCK_FUNCTION.store(function.unwrap_or(0), Relaxed);
 }
 
-/// Returns the number of nanoseconds since 1970, or 0 before [`prepare`].
+/// Returns the time in nanoseconds since 1970; 0 before [`prepare`] is called.
 pub fn now_ns() -> u64 {
     let started = STARTED_NS.load(Relaxed);
     let function = CLOCK_FUNCTION.load(Relaxed);
     if function == 0 {
         return started;
     }
-    let mut time = Time { seconds: 0, nanoseconds: 0 };
-    // SAFETY: the vDSO's function of that name has this type.
-    let read_clock = unsafe { core::mem::transmute::<usize, extern "C" fn(i32, *mut Time) -> i32>(function) };
+    let mut time = TimeSpec { seconds: 0, nanoseconds: 0 };
+    // SAFETY: the address is that of the vDSO's clock function, which has this type.
+    let read_clock = unsafe { core::mem::transmute::<usize, extern "C" fn(i32, *mut TimeSpec) -> i32>(function) };
     match read_clock(CLOCK_REALTIME_COARSE, &raw mut time) {
         0 => (time.seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(time.nanoseconds as u64),
         _ => started,
@@ -46,17 +47,17 @@ fn read_u64(address: usize) -> usize {
 }
 
 fn read_u32(address: usize) -> usize {
-    // SAFETY: as for `read_u64`.
+    // SAFETY: callers follow the headers of the vDSO, as for `read_u64`.
     unsafe { (address as *const u32).read() as usize }
 }
 
 fn read_u16(address: usize) -> usize {
-    // SAFETY: as for `read_u64`.
+    // SAFETY: callers follow the headers of the vDSO, as for `read_u64`.
     unsafe { (address as *const u16).read() as usize }
 }
 
-/// Returns the function's address from the dynamic symbol table. The symbol table is assumed to end where the string table starts,
-/// because its end is not recorded.
+/// Returns the address of the clock function according to the dynamic symbol table of the vDSO. The end of that table is not recorded; it
+/// is assumed to be where the string table starts.
 fn find_function(image: usize) -> Option<usize> {
     const PT_LOAD: usize = 1;
     const PT_DYNAMIC: usize = 2;

@@ -1,9 +1,9 @@
-//! The runtime's interface to linkers and instrumented code: `__trodden_bias`, `__trodden_enter`, `__trodden_count`, entries in the
-//! arrays of constructors and destructors, and the `fork` handlers.
+//! The symbols that connect the runtime to linkers and instrumented code: `__trodden_bias`, `__trodden_enter`, `__trodden_count`, entries
+//! in the arrays of constructors and destructors, and the `fork` handlers.
 //!
 //! Invariants: `__trodden_enter` changes only rax and r11, and needs up to 2.2 KiB of stack (about 1 KiB without an output file).
-//! `__trodden_count` is entered by a jump with the return address in r11, and changes only r10, r11 and flags. Only the constructor and
-//! the destructor call libc, and they do so without holding the lock or blocking signals.
+//! `__trodden_count` is entered by a jump with the return address in r11, and changes only r10, r11 and flags. Only the constructor and the
+//! destructor call libc, and they do so without holding the lock or blocking signals.
 
 use crate::image::{OwnImage, address_of};
 use crate::life;
@@ -13,7 +13,7 @@ use core::arch::global_asm;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-// The calling convention is LLVM's preserve_allcc: callers may keep values in any register except rax and r11.
+// The functions have LLVM's calling convention preserve_allcc: callers may keep values in any register except rax and r11.
 macro_rules! stub {
     ($name:literal, $enter:path) => {
         global_asm!(
@@ -40,8 +40,8 @@ stub!("__trodden_enter", life::enter);
 stub!("__trodden_enter_shared", life::enter_shared);
 
 global_asm!(
-    // Entered by a jump with the counter's address in rdi and the return address in r11, so that callers need no frame. Changes only r10,
-    // r11 and flags. The caller may use the red zone below rsp.
+    // Instrumented code jumps here with the counter's address in rdi and the return address in r11, so that it needs no stack frame. Only
+    // r10, r11 and flags may change. The caller may use the red zone below rsp.
     stub::begin!("__trodden_count"),
     ".cfi_def_cfa rsp, 0",
     ".cfi_register rip, r11",
@@ -89,7 +89,8 @@ global_asm!(
     ".cfi_adjust_cfa_offset -128",
     "jmp 3b",
     stub::end!("__trodden_count"),
-    // Calls the part written in Rust. rdi: the counter's address; r10: the address of the thread's copy of the counter.
+    // Calls `handle_count`, which is written in Rust. rdi: the counter's address in the image; r10: the address of the thread's copy of the
+    // counter.
     ".pushsection .text.__trodden_noted, \"ax\", @progbits",
     ".type __trodden_noted, @function",
     ".balign 16",
@@ -120,8 +121,8 @@ global_asm!(
     ".balign 8",
     "__trodden_bias: .zero 8",
     ".popsection",
-    // The image's first constructor and last destructor, so that the fork handlers are registered before the image's own constructors
-    // run.
+    // Makes `construct` the image's first constructor and `destruct` its last destructor, so that the fork handlers are registered before
+    // the image's other constructors run.
     ".pushsection .init_array.00001, \"aw\", @init_array",
     ".balign 8",
     ".quad {construct}",
@@ -130,8 +131,8 @@ global_asm!(
     ".balign 8",
     ".quad {destruct}",
     ".popsection",
-    // `__trodden_switch` and the bounds of `trodden_functions` are not declared hidden here: gold would give undefined hidden symbols a
-    // wrong address instead of 0. They are hidden where they are defined.
+    // `__trodden_switch` and the bounds of `trodden_functions` are not declared hidden here, because gold would give undefined hidden
+    // symbols a wrong address instead of 0. They are hidden where they are defined.
     ".hidden __start_trodden_units",
     ".hidden __stop_trodden_units",
     ".hidden __start_trodden_counters",
@@ -143,8 +144,8 @@ global_asm!(
 );
 
 static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
-/// libc identifies this image by the address of this variable.
-static IMAGE: u8 = 0;
+/// A variable whose address tells libc which executable or library registered a handler.
+static HANDLER_OWNER: u8 = 0;
 
 extern "C" fn construct() {
     if OwnImage::from_linker().is_empty() {
@@ -162,34 +163,35 @@ extern "C" fn destruct() {
     life::finish();
 }
 
-type Handler = extern "C" fn();
+type ForkHandler = extern "C" fn();
 
 extern "C" fn after_fork_in_child() {
     life::after_fork_in_child();
 }
 
-/// Registers the handlers with libc, if present. Prefers glibc's own function, because it removes the handlers when the library is
-/// unloaded.
+/// Registers the fork handlers with libc, if the program has it. glibc's own function is preferred, because it removes the handlers when
+/// the library is unloaded.
 fn register_fork_handlers() {
     let glibc = address_of!("__register_atfork");
     let posix = address_of!("pthread_atfork");
     if glibc != 0 {
-        // SAFETY: glibc's function of that name has this type.
-        let register = unsafe { core::mem::transmute::<usize, extern "C" fn(Handler, Handler, Handler, *const c_void) -> i32>(glibc) };
-        register(life::before_fork, life::after_fork_in_parent, after_fork_in_child, (&raw const IMAGE).cast());
+        // SAFETY: glibc defines the function with this type.
+        let register =
+            unsafe { core::mem::transmute::<usize, extern "C" fn(ForkHandler, ForkHandler, ForkHandler, *const c_void) -> i32>(glibc) };
+        register(life::before_fork, life::after_fork_in_parent, after_fork_in_child, (&raw const HANDLER_OWNER).cast());
     } else if posix != 0 {
-        // SAFETY: POSIX's function of that name has this type.
-        let register = unsafe { core::mem::transmute::<usize, extern "C" fn(Handler, Handler, Handler) -> i32>(posix) };
+        // SAFETY: POSIX defines the function with this type.
+        let register = unsafe { core::mem::transmute::<usize, extern "C" fn(ForkHandler, ForkHandler, ForkHandler) -> i32>(posix) };
         register(life::before_fork, life::after_fork_in_parent, after_fork_in_child);
     }
 }
 
-/// Removes the handlers. glibc does so when it runs the destructors registered for `IMAGE`.
+/// Removes the fork handlers. glibc does this when it runs the destructors registered for the address of `HANDLER_OWNER`.
 fn unregister_fork_handlers() {
     let finalize = address_of!("__cxa_finalize");
     if finalize != 0 && address_of!("__register_atfork") != 0 {
-        // SAFETY: the C++ ABI's function of that name has this type.
+        // SAFETY: the C++ ABI defines the function with this type.
         let finalize = unsafe { core::mem::transmute::<usize, extern "C" fn(*const c_void)>(finalize) };
-        finalize((&raw const IMAGE).cast());
+        finalize((&raw const HANDLER_OWNER).cast());
     }
 }

@@ -1,5 +1,5 @@
-//! Counts events per path, in images with units that request an event ([`EventRecord`]). This file opens each thread's counter, reads it,
-//! and measures what a reading costs.
+//! Reads event counters, in programs that sum up a hardware or kernel event per path ([`EventRecord`]). This file opens each thread's
+//! counter, reads it, and measures what a reading costs.
 //!
 //! Instrumented code reads the time-stamp counter itself. For kernel events, each thread has a counter (perf_event_open(2)). Hardware
 //! events are read with `rdpmc` if the kernel's page permits it; otherwise they are read with read(2), like software events. Counters are
@@ -16,10 +16,10 @@ use core::arch::global_asm;
 use core::arch::x86_64::_rdtsc;
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-// Instrumented code calls this function at function entry and at path ends. It reads the calling thread's counter into rax, and changes
-// only rax and r11. Fields of the kernel's page: `lock` at 8, `index` at 12, `offset` at 16, `pmc_width` at 48 (linux/perf_event.h
-// explains their use). The page is not mapped in a child of `fork`, so the code first checks in the fork page whether this process is a
-// child.
+// Instrumented code calls this function at function entry and at path ends. It returns the reading of the calling thread's counter in rax,
+// and changes only rax and r11. Fields of the page that the kernel maps for a counter: `lock` at 8, `index` at 12, `offset` at 16,
+// `pmc_width` at 48 (linux/perf_event.h explains their use). This page is not mapped in a child of `fork`, so the code first checks in the
+// fork page whether this process is a child.
 global_asm!(
     ".weak __trodden_event_thread",
     stub::begin!("__trodden_event_now"),
@@ -40,7 +40,7 @@ global_asm!(
     "jz 3f",
     "cmp dword ptr [rax], 0",
     "je 7f",
-    // The source is the kernel's page.
+    // The thread's counter is read through the kernel's page.
     "3: mov r11d, [rsi + 8]",
     "mov ecx, [rsi + 12]",
     "xor eax, eax",
@@ -58,7 +58,7 @@ global_asm!(
     "cmp r11d, [rsi + 8]",
     "jne 3b",
     "jmp 6f",
-    // The source is a descriptor plus 1, or 0 if there is none.
+    // The thread's counter is read through a file descriptor. esi is its number plus 1, or 0 if there is no counter.
     "5: xor eax, eax",
     "test esi, esi",
     "jz 6f",
@@ -81,7 +81,7 @@ global_asm!(
     ".cfi_remember_state",
     ".cfi_def_cfa_offset 8",
     "ret",
-    // The counter is lost.
+    // Reading has failed, so the counter is lost.
     ".cfi_restore_state",
     "7: mov rdi, r8",
     "push rbp",
@@ -113,9 +113,9 @@ unsafe extern "C" {
     safe fn __trodden_event_now() -> i64;
 }
 
-/// The kernel's `struct perf_event_attr`, first version.
+/// The kernel's `struct perf_event_attr`, in its first version.
 #[repr(C)]
-struct Attributes {
+struct EventAttributes {
     kind: u32,
     size: u32,
     config: u64,
@@ -126,11 +126,11 @@ struct Attributes {
     config1: u64,
 }
 
-/// Minimum descriptor number for counters. The subject's own descriptors thus keep their usual numbers.
+/// Minimum number of a counter's file descriptor, so that the program's own descriptors keep their usual numbers.
 const MIN_DESCRIPTOR: i32 = 200;
 const PAGE_BYTES: usize = 4096;
 
-/// True once the cost of a reading was measured.
+/// True once the cost of reading the counter has been measured.
 static IS_CALIBRATED: AtomicBool = AtomicBool::new(false);
 
 #[derive(Clone, Copy)]
@@ -139,19 +139,19 @@ pub struct ImageEvent {
     config: u64,
 }
 
-/// Returns the event that the image counts, or `None` if it counts none.
+/// Returns the event that this image counts; `None` if it counts none.
 pub fn image_event() -> Option<ImageEvent> {
     let record = address_of!("__trodden_event") as *const EventRecord;
-    // SAFETY: null, or the record that a unit defines, which is never written.
+    // SAFETY: the pointer is null, or points to the record that a unit defines and nobody writes.
     let record = unsafe { record.as_ref() }?;
     Some(ImageEvent { kind: record.kind, config: record.config })
 }
 
-/// Returns the calling thread's event state. The image must count an event.
-fn thread() -> &'static mut EventThread {
+/// Returns the state of the calling thread's event counter. Must only be called if the image counts an event.
+fn thread_events() -> &'static mut EventThread {
     let find = address_of!("__trodden_event_thread");
-    // SAFETY: units that define the record also define this function with this type. It returns the address of thread-local memory, and
-    // callers do not keep a reference while creating another.
+    // SAFETY: units that define the record also define this function with this type. It returns the address of thread-local memory, to
+    // which callers keep only one reference at a time.
     unsafe {
         let find = core::mem::transmute::<usize, extern "C" fn() -> *mut EventThread>(find);
         &mut *find()
@@ -159,11 +159,11 @@ fn thread() -> &'static mut EventThread {
 }
 
 impl ImageEvent {
-    /// Opens a counter for the calling thread. Its readings continue from those of the thread's earlier counter. The first call also
-    /// measures the cost of a reading. Returns the argument for [`close`].
+    /// Opens a counter for the calling thread. Its readings continue from those of the thread's previous counter. The first call also
+    /// measures the cost of a reading. Returns the argument for [`close_counter`].
     pub fn begin(self) -> Result<u64, OutputFailure> {
-        let source = if self.kind == EVENT_TSC { 0 } else { self.open()? };
-        thread().source = source;
+        let source = if self.kind == EVENT_TSC { 0 } else { self.open_counter()? };
+        thread_events().source = source;
         if !IS_CALIBRATED.swap(true, SeqCst) {
             self.calibrate();
         }
@@ -176,18 +176,18 @@ impl ImageEvent {
 
     pub fn check(self) -> Result<(), OutputFailure> {
         if self.kind != EVENT_TSC {
-            close(self.open()?);
+            close_counter(self.open_counter()?);
         }
         Ok(())
     }
 
-    fn open(self) -> Result<u64, OutputFailure> {
+    fn open_counter(self) -> Result<u64, OutputFailure> {
         const PINNED_FLAG: u64 = 4;
         const EXCLUDE_KERNEL_FLAGS: u64 = 3 << 5;
-        let size = size_of::<Attributes>() as u32;
+        let size = size_of::<EventAttributes>() as u32;
         let flags = PINNED_FLAG | EXCLUDE_KERNEL_FLAGS;
         let attributes =
-            Attributes { kind: self.kind, size, config: self.config, sampling: [0; 3], flags, wakeup: 0, breakpoint: 0, config1: 0 };
+            EventAttributes { kind: self.kind, size, config: self.config, sampling: [0; 3], flags, wakeup: 0, breakpoint: 0, config1: 0 };
         let file = system::open_event((&raw const attributes).cast()).map_err(explain_open_error)?;
         if self.kind == 0
             && let Some(page) = map_counter_page(&file)
@@ -200,7 +200,7 @@ impl ImageEvent {
         Ok(source)
     }
 
-    fn now(self) -> i64 {
+    fn read_counter(self) -> i64 {
         // SAFETY: every x86-64 processor has the time-stamp counter, and reading it has no side effects.
         if self.kind == EVENT_TSC { unsafe { _rdtsc() as i64 } } else { __trodden_event_now() }
     }
@@ -214,8 +214,8 @@ impl ImageEvent {
         const TRIAL_COUNT: u32 = 32;
         const MIN_TICKS: i64 = 5_000_000;
         let mut least = EventCost { begin: i64::MAX, end: i64::MAX };
-        let first = self.now();
-        let lasts_long_enough = || self.kind != EVENT_TSC || self.now().wrapping_sub(first) >= MIN_TICKS;
+        let first = self.read_counter();
+        let lasts_long_enough = || self.kind != EVENT_TSC || self.read_counter().wrapping_sub(first) >= MIN_TICKS;
         let mut trials = 0;
         while trials < TRIAL_COUNT || !lasts_long_enough() {
             least.begin = least.begin.min(self.measure_cost(simulate_entry));
@@ -223,21 +223,21 @@ impl ImageEvent {
             trials += 1;
         }
         let cost = address_of!("__trodden_event_cost") as *mut EventCost;
-        // SAFETY: units that define the record also define the cost, which is only written here, once. Code that reads a field at the
-        // same time gets either the old or the new value.
+        // SAFETY: units that define the record also define the cost. It is only written here, once. Code that reads one of its fields at
+        // the same time gets either the old or the new value.
         unsafe { cost.write_volatile(least) };
     }
 
-    /// Returns the number of events between two readings when `store` runs in between.
+    /// Returns the number of events from one reading to the next if `store` runs in between.
     fn measure_cost(self, store: fn(&mut [i64; 6], i64)) -> i64 {
         const ROUND_COUNT: i64 = 64;
         let mut cells = [0; 6];
-        let first = self.now();
+        let first = self.read_counter();
         for _ in 0..ROUND_COUNT {
-            let now = self.now();
+            let now = self.read_counter();
             store(&mut cells, now);
         }
-        self.now().wrapping_sub(first) / (ROUND_COUNT + 1)
+        self.read_counter().wrapping_sub(first) / (ROUND_COUNT + 1)
     }
 }
 
@@ -250,7 +250,7 @@ fn simulate_entry(cells: &mut [i64; 6], now: i64) {
     store(spent, sum);
 }
 
-/// Performs the same operations as instrumented code at a path end.
+/// Performs the same operations as instrumented code at the end of a path.
 #[inline(always)]
 fn simulate_path_end(cells: &mut [i64; 6], now: i64) {
     let [spent, start, cost, count, sum, squares] = cells;
@@ -275,8 +275,8 @@ fn store(cell: &mut i64, value: i64) {
     unsafe { (&raw mut *cell).write_volatile(value) }
 }
 
-/// Maps the page through which the program reads a counter without system calls; `None` if this is not permitted. The mapping keeps the
-/// counter open.
+/// Maps the page by which a program can read a counter without system calls; `None` if the kernel does not permit that. The counter stays
+/// open as long as the page is mapped.
 fn map_counter_page(file: &Descriptor) -> Option<usize> {
     const CAPABILITIES_OFFSET: usize = 40;
     const USER_RDPMC_FLAG: u64 = 1 << 2;
@@ -290,8 +290,8 @@ fn map_counter_page(file: &Descriptor) -> Option<usize> {
     Some(page)
 }
 
-/// Releases a thread's counter. `source` is 0, the address of its page, or its descriptor plus 1.
-pub fn close(source: u64) {
+/// Closes a thread's counter. `source` is 0 (no counter), the address of its page, or its descriptor plus 1.
+pub fn close_counter(source: u64) {
     match source {
         0 => {}
         page if page >> 32 != 0 => system::unmap(page as usize, PAGE_BYTES),
@@ -299,32 +299,32 @@ pub fn close(source: u64) {
     }
 }
 
-/// Removes the calling thread's counter. The thread's readings stay constant from then on.
+/// Removes the calling thread's counter. From then on, all readings of this thread are equal.
 pub fn end_thread() {
     if image_event().is_some_and(|e| e.kind != EVENT_TSC) {
         save_reading();
-        let thread = thread();
+        let thread = thread_events();
         (thread.source, thread.base) = (0, thread.reading_at_fork);
     }
 }
 
-/// Stores the thread's reading before `fork`. The child's readings continue from it.
+/// Stores the thread's reading before `fork`, so that the child's readings can continue from it.
 pub fn save_reading() {
     if image_event().is_some_and(|e| e.kind != EVENT_TSC) {
         let now = __trodden_event_now();
-        thread().reading_at_fork = now;
+        thread_events().reading_at_fork = now;
     }
 }
 
-/// Opens a new counter after `fork`, in the child, because the old one belongs to the parent. Returns the argument for [`close`].
+/// Opens a new counter in a child of `fork`, because the old one counts the parent's events. Returns the argument for [`close_counter`].
 pub fn reopen() -> Result<u64, OutputFailure> {
     let Some(events) = image_event().filter(|e| e.kind != EVENT_TSC) else { return Ok(0) };
-    let thread = thread();
+    let thread = thread_events();
     (thread.source, thread.base) = (0, thread.reading_at_fork);
     events.begin()
 }
 
-/// Handles a counter that cannot be read, because the program closed its descriptor or forked without running the fork handlers.
+/// Removes a counter that can no longer be read, because the program closed its descriptor, or forked in a way that runs no fork handlers.
 extern "C" fn handle_lost_counter(thread: &mut EventThread) {
     (thread.source, thread.base) = (0, thread.spent);
     report_lost();
@@ -339,13 +339,14 @@ pub fn report_lost() {
 
 /// Explains why the kernel does not count the event, and gives advice.
 fn explain_open_error(error: Errno) -> OutputFailure {
-    const NONE: &[u8] =
+    const ADVICE_IF_UNSUPPORTED: &[u8] =
         b"build with --events tsc, or run on a machine where `perf stat` counts it (most virtual machines count no hardware events)";
-    const NOT_PERMITTED: &[u8] = b"set the sysctl kernel.perf_event_paranoid to 2 or less and, in a container, allow perf_event_open (its \
+    const ADVICE_IF_NOT_PERMITTED: &[u8] =
+        b"set the sysctl kernel.perf_event_paranoid to 2 or less and, in a container, allow perf_event_open (its \
         seccomp profile) or give it CAP_PERFMON; or build with --events tsc";
     match error.0 {
-        2 | 19 | 22 | 95 => OutputFailure::new(b"this machine does not count the program's event", NONE),
-        1 | 13 | 38 => OutputFailure::from_errno(b"the kernel does not let the program count its event", error, NOT_PERMITTED),
-        _ => OutputFailure::from_errno(b"the program's event cannot be counted", error, NONE),
+        2 | 19 | 22 | 95 => OutputFailure::new(b"this machine does not count the program's event", ADVICE_IF_UNSUPPORTED),
+        1 | 13 | 38 => OutputFailure::from_errno(b"the kernel does not let the program count its event", error, ADVICE_IF_NOT_PERMITTED),
+        _ => OutputFailure::from_errno(b"the program's event cannot be counted", error, ADVICE_IF_UNSUPPORTED),
     }
 }

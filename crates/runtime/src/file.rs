@@ -1,4 +1,4 @@
-//! Opens raw files safely and writes their headers. `trodden_wire` defines the layout.
+//! Opens raw files, in which the program's threads count, safely, and writes their headers. `trodden_wire` defines the layout.
 //!
 //! Invariants: before the first write, the file has been verified to be a regular file of the effective user with a single hard link, and
 //! to be empty or started by a runtime. The file header's checksum is written last, with the header locked.
@@ -15,12 +15,12 @@ use crate::wire::{
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 const PAGE_BYTES: u64 = 4096;
-/// Minimum number of the descriptor that stays open, if possible. The subject's own descriptors thus keep their usual numbers.
+/// Minimum number of the descriptor that stays open, if possible. The program's own descriptors thus keep their usual numbers.
 const MIN_DESCRIPTOR: i32 = 200;
 const CHOOSE_OTHER_FILE: &[u8] = b"choose another file in TRODDEN_OUTPUT or remove this one";
 const USE_WRITABLE_FOLDER: &[u8] = b"let TRODDEN_OUTPUT name a file in a folder where this program may write";
 
-/// An open raw file of this image. Its header is complete.
+/// An open raw file of this image, with a complete header.
 pub struct ImageRawFile {
     pub descriptor: Descriptor,
     pub regions_offset: u64,
@@ -29,15 +29,15 @@ pub struct ImageRawFile {
     pub switch_offset: u64,
 }
 
-/// What [`open`] does if the file does not exist.
+/// What [`open_raw_file`] does if the file does not exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum MissingFile {
     Create,
     Fail,
 }
 
-/// Opens the file that `pattern` specifies for this process. Stores the file's name in `path`, and overwrites `scratch`.
-pub fn open(
+/// Opens the file that `pattern` names for this process. Stores the file's name in `path`, and overwrites `scratch`.
+pub fn open_raw_file(
     image: &OwnImage,
     pattern: &Text,
     missing: MissingFile,
@@ -45,23 +45,23 @@ pub fn open(
     scratch: &mut Text,
 ) -> Result<ImageRawFile, OutputFailure> {
     let identity = image.identity();
-    let literal = output::expand(pattern, &identity, path)?;
+    let literal = output::expand_pattern(pattern, &identity, path)?;
     let descriptor = open_path(path, literal, missing)?;
     let size = check_is_own_file(&descriptor)?;
-    // The header is reused rather than copied, because the stack may be small.
+    // One header is used for all reads, instead of copies, because the stack may be small.
     let mut header = RawHeader::default();
     read_header(&descriptor, &mut header)?;
-    if !is_ready(&header, image) {
+    if !is_complete(&header, image) {
         let _lock = HeaderLock::acquire(&descriptor)?;
         // Another process may have completed the header in the meantime.
         read_header(&descriptor, &mut header)?;
-        if !is_ready(&header, image) {
+        if !is_complete(&header, image) {
             let size = check_is_own_file(&descriptor).unwrap_or(size);
             let given_up = size == RAW_NO_SPACE_LENGTH && header.file_header == [0; FILE_HEADER_BYTES];
             if size != 0 && !FileHeader::is_unfinished(&header.file_header, image.file_kind()) && !given_up {
                 return Err(explain_rejection(&header));
             }
-            // The processes that found no space have lost their counts.
+            // Earlier processes that found no disk space have lost their counts.
             let lost = if given_up { LostThreads::default().add_thread(LostReason::Other) } else { LostThreads::default() };
             write_header(&descriptor, image, identity, lost, scratch, &mut header).inspect_err(|_| mark_without_space(&descriptor))?;
         }
@@ -72,8 +72,8 @@ pub fn open(
     Ok(ImageRawFile { descriptor, regions_offset, region_stride, switch_offset })
 }
 
-/// Opens an absolute path folder by folder. If requested, creates missing folders that only the user may access. Follows symbolic links
-/// only in the first `literal` bytes of the path, which the user spelled out.
+/// Opens an absolute path folder by folder. If requested, creates missing folders to which only the user has access. Follows symbolic links
+/// only in the first `literal` bytes of the path, which were not expanded from `%` sequences.
 fn open_path(path: &mut Text, literal: usize, missing: MissingFile) -> Result<Descriptor, OutputFailure> {
     let cannot = |error| OutputFailure::from_errno(b"it cannot be opened", error, USE_WRITABLE_FOLDER);
     let folder_flags = system::O_PATH | system::O_DIRECTORY | system::O_CLOEXEC;
@@ -83,14 +83,14 @@ fn open_path(path: &mut Text, literal: usize, missing: MissingFile) -> Result<De
         let end = start + length;
         if length > 0 {
             let links = if end >= literal { system::O_NOFOLLOW } else { 0 };
-            path.set(end, 0);
+            path.set_byte(end, 0);
             let next = open_folder(&folder, path.with_nul(start), folder_flags | links, missing);
-            path.set(end, b'/');
+            path.set_byte(end, b'/');
             folder = next.map_err(|error| OutputFailure::from_errno(b"its folder cannot be opened", error, USE_WRITABLE_FOLDER))?;
         }
         start = end + 1;
     }
-    // O_NONBLOCK: if the path names a pipe, opening it must not block the subject.
+    // With O_NONBLOCK, opening does not block the program if the path names a pipe.
     let flags = system::O_RDWR | system::O_NOFOLLOW | system::O_CLOEXEC | system::O_NONBLOCK | system::O_NOCTTY;
     let flags = if missing == MissingFile::Create { flags | system::O_CREAT } else { flags };
     system::open_at(&folder, path.with_nul(start), flags, 0o600).map_err(cannot)
@@ -109,7 +109,7 @@ fn open_folder(folder: &Descriptor, name: &[u8], flags: i32, missing: MissingFil
     }
 }
 
-/// Rejects files that another user may have planted, and returns the file's size.
+/// Rejects files that another user may have placed there. Returns the file's size.
 fn check_is_own_file(file: &Descriptor) -> Result<u64, OutputFailure> {
     let stat = system::stat(file).map_err(|error| OutputFailure::from_errno(b"it cannot be examined", error, CHOOSE_OTHER_FILE))?;
     if !stat.is_regular() {
@@ -124,7 +124,7 @@ fn check_is_own_file(file: &Descriptor) -> Result<u64, OutputFailure> {
     Ok(stat.size as u64)
 }
 
-/// Holds the lock on the header until dropped.
+/// The lock on a raw file's header, held until this value is dropped.
 pub struct HeaderLock<'a>(&'a Descriptor);
 
 impl HeaderLock<'_> {
@@ -133,9 +133,10 @@ impl HeaderLock<'_> {
     }
 }
 
-/// Waits for the lock on a byte. No process holds the lock for long, but the wait is limited, because the holder may be stopped.
+/// Waits for the lock on a byte of the file. No process holds the lock for long, but the wait is limited, because the holder may be
+/// stopped.
 pub fn lock(file: &Descriptor, byte: i64) -> Result<(), OutputFailure> {
-    // One attempt per millisecond; a holder needs only microseconds.
+    // There is one attempt per millisecond. A holder needs only microseconds.
     const MAX_WAIT_MS: u32 = 5_000;
     let mut result = system::lock_byte(file, byte, true);
     for _ in 0..MAX_WAIT_MS {
@@ -156,7 +157,7 @@ impl Drop for HeaderLock<'_> {
     }
 }
 
-/// Reads as much of the header as the file contains, and fills the rest with zeros.
+/// Reads the header as far as the file contains it, and fills the rest with zeros.
 fn read_header(file: &Descriptor, header: &mut RawHeader) -> Result<(), OutputFailure> {
     // SAFETY: a RawHeader consists of integers without padding; the slice is the header's only borrow.
     let bytes = unsafe { core::slice::from_raw_parts_mut((&raw mut *header).cast::<u8>(), size_of::<RawHeader>()) };
@@ -164,24 +165,24 @@ fn read_header(file: &Descriptor, header: &mut RawHeader) -> Result<(), OutputFa
     system::read_at(file, bytes, 0).map(drop).map_err(|error| OutputFailure::from_errno(b"it cannot be read", error, CHOOSE_OTHER_FILE))
 }
 
-fn is_ready(header: &RawHeader, image: &OwnImage) -> bool {
+fn is_complete(header: &RawHeader, image: &OwnImage) -> bool {
     FileHeader::read(&header.file_header).is_ok_and(|found| found.kind == image.file_kind())
 }
 
 fn explain_rejection(header: &RawHeader) -> OutputFailure {
     match FileHeader::read(&header.file_header) {
-        Err(HeaderError::EarlierFormat) => OTHER_VERSION,
-        Err(HeaderError::Checksum) => CORRUPT,
+        Err(HeaderError::EarlierFormat) => OTHER_VERSION_FAILURE,
+        Err(HeaderError::Checksum) => CORRUPT_FAILURE,
         _ => OutputFailure::new(b"it is not a raw profile", CHOOSE_OTHER_FILE),
     }
 }
 
-const OTHER_VERSION: OutputFailure = OutputFailure::new(b"a different version of trodden wrote it", CHOOSE_OTHER_FILE);
-const CORRUPT: OutputFailure = OutputFailure::new(b"its header is corrupt", CHOOSE_OTHER_FILE);
+const OTHER_VERSION_FAILURE: OutputFailure = OutputFailure::new(b"a different version of trodden wrote it", CHOOSE_OTHER_FILE);
+const CORRUPT_FAILURE: OutputFailure = OutputFailure::new(b"its header is corrupt", CHOOSE_OTHER_FILE);
 
 fn check_header(header: &RawHeader, image: &OwnImage, identity: &IdentityBytes) -> Result<(), OutputFailure> {
     if header.file_header != *image.file_header() {
-        return Err(OTHER_VERSION);
+        return Err(OTHER_VERSION_FAILURE);
     }
     if header.image != *identity || header.counters != image.counters || header.units != image.len() {
         return Err(OutputFailure::new(
@@ -196,12 +197,12 @@ fn check_header(header: &RawHeader, image: &OwnImage, identity: &IdentityBytes) 
         && switch_is_sound
         && (header.switch_offset != 0) == (image.switch != 0);
     if !sound || header.region_stride != region_stride(image.region_words) {
-        return Err(CORRUPT);
+        return Err(CORRUPT_FAILURE);
     }
     Ok(())
 }
 
-/// Writes the header of an empty or unfinished file. The caller holds the header's lock.
+/// Writes the header of an empty or unfinished file. The caller must hold the header's lock.
 fn write_header(
     file: &Descriptor,
     image: &OwnImage,
@@ -213,7 +214,7 @@ fn write_header(
     find_path(image.address(), scratch);
     fill_header(header, image, identity, lost, scratch.bytes());
     check_space(file, header.regions_offset, header.regions_offset)?;
-    let write = |bytes: &[u8], offset| system::write_at(file, bytes, offset).map_err(cannot_write);
+    let write = |bytes: &[u8], offset| system::write_at(file, bytes, offset).map_err(write_failure);
     write(bytes_of(header), 0)?;
     let mut offset = header.units_offset;
     for unit in image.units() {
@@ -221,7 +222,7 @@ fn write_header(
         offset += size_of::<RawUnit>() as u64;
     }
     write(scratch.bytes(), header.path_offset)?;
-    // This includes the switch's page, which other processes write.
+    // This also reserves the page of the sampling switch, which other processes write.
     reserve_space(file, 0, header.regions_offset)?;
     if header.switch_offset != 0 && output::variable_is(SWITCH_VARIABLE, SWITCH_ON_VALUE, scratch) {
         write(&[1], header.switch_offset)?;
@@ -230,7 +231,7 @@ fn write_header(
     write(header.file_header.get(FILE_HEADER_CHECKSUM..).unwrap_or(&[]), FILE_HEADER_CHECKSUM as u64)
 }
 
-/// Fills in the raw header of a new file. The checksum of its file header stays zero.
+/// Fills in the header of a new raw file, but leaves the checksum of its file header zero.
 fn fill_header(header: &mut RawHeader, image: &OwnImage, identity: IdentityBytes, lost: LostThreads, path: &[u8]) {
     let units_offset = size_of::<RawHeader>() as u64;
     let path_offset = units_offset + image.len() * size_of::<RawUnit>() as u64;
@@ -257,54 +258,54 @@ fn fill_header(header: &mut RawHeader, image: &OwnImage, identity: IdentityBytes
         checksum: 0,
         lost: lost.0,
     };
-    header.checksum = checksum(header, image, path);
+    header.checksum = header_checksum(header, image, path);
 }
 
-fn checksum(header: &RawHeader, image: &OwnImage, path: &[u8]) -> u64 {
+fn header_checksum(header: &RawHeader, image: &OwnImage, path: &[u8]) -> u64 {
     let fields = Checksum::new().add_bytes(bytes_of(header).get(RawHeader::CHECKED_RANGE).unwrap_or(&[]));
     image.units().fold(fields, |sum, unit| sum.add_bytes(bytes_of(&unit))).add_bytes(path).value()
 }
 
 fn bytes_of<T: Copy>(value: &T) -> &[u8] {
-    // SAFETY: only used for RawHeader and RawUnit, which consist of integers without padding.
+    // SAFETY: this function is only used for RawHeader and RawUnit, which consist of integers without padding.
     unsafe { core::slice::from_raw_parts((&raw const *value).cast::<u8>(), size_of::<T>()) }
 }
 
-pub fn cannot_write(error: Errno) -> OutputFailure {
+pub fn write_failure(error: Errno) -> OutputFailure {
     match error {
-        system::ENOSPC | system::EDQUOT => NO_SPACE,
+        system::ENOSPC | system::EDQUOT => NO_SPACE_FAILURE,
         _ => OutputFailure::from_errno(b"it cannot be written", error, USE_WRITABLE_FOLDER),
     }
 }
 
-const NO_SPACE: OutputFailure = OutputFailure::new(
+const NO_SPACE_FAILURE: OutputFailure = OutputFailure::new(
     b"the disk has no space for its counters",
     b"free some space, or let TRODDEN_OUTPUT name a file on a different file system",
 )
 .with_lost_reason(LostReason::NoSpace);
 
-/// Checks that the free disk space and the file size limit permit extending the file to `size` bytes, of which `added` are new. If a page
-/// could not be stored later, the kernel would kill the subject.
+/// Checks that the free disk space and the file size limit permit extending the file to `size` bytes, `added` more than now. If a page
+/// could not be stored later, the kernel would kill the program.
 pub fn check_space(file: &Descriptor, size: u64, added: u64) -> Result<(), OutputFailure> {
     if system::file_size_limit() < size {
         let failure = OutputFailure::new(b"it would exceed the file size limit of this process", b"raise the limit (ulimit -f)");
         return Err(failure.with_lost_reason(LostReason::SizeLimit));
     }
-    let free = system::free_space(file).map_err(cannot_write)?;
-    if free < added { Err(NO_SPACE) } else { Ok(()) }
+    let free = system::free_space(file).map_err(write_failure)?;
+    if free < added { Err(NO_SPACE_FAILURE) } else { Ok(()) }
 }
 
-/// Extends the file to at least `start + length` bytes and reserves disk space from `start` on. On a file system that cannot reserve
-/// space, the subject may be killed later when the disk fills up.
+/// Extends the file to at least `start + length` bytes, and reserves disk space for the part from `start` on. If the file system cannot
+/// reserve space, the program may be killed later when the disk is full.
 pub fn reserve_space(file: &Descriptor, start: u64, length: u64) -> Result<(), OutputFailure> {
     match system::reserve(file, start, length) {
         Err(system::EOPNOTSUPP | system::ENOSYS) => system::resize(file, start + length),
         other => other,
     }
-    .map_err(cannot_write)
+    .map_err(write_failure)
 }
 
-/// Marks the file to show that the disk had no space for its header; the mark itself needs none. The caller holds the header's lock.
+/// Marks the file as one for whose header the disk had no space; the mark itself needs none. The caller must hold the header's lock.
 fn mark_without_space(file: &Descriptor) {
     if system::file_size_limit() >= RAW_NO_SPACE_LENGTH {
         let _ = system::resize(file, 0);
@@ -312,32 +313,32 @@ fn mark_without_space(file: &Descriptor) {
     }
 }
 
-/// Records in the complete header that a thread's counts are lost.
+/// Records in the file's complete header that a thread's counts are lost.
 pub fn record_lost_thread(file: &Descriptor, reason: LostReason) {
-    // The word is changed atomically through a mapping, so that processes do not overwrite each other's records. A truncated file may
-    // lack the page.
+    // The word is changed atomically in mapped memory, so that no process overwrites another one's record. If the file was truncated, the
+    // page may be missing.
     if system::stat(file).is_ok_and(|stat| stat.size as u64 >= PAGE_BYTES)
         && let Ok(address) = system::map_file(file, 0, PAGE_BYTES as usize, None)
     {
-        add_lost(address + core::mem::offset_of!(RawHeader, lost), reason);
+        add_lost_thread(address + core::mem::offset_of!(RawHeader, lost), reason);
         system::unmap(address, PAGE_BYTES as usize);
     }
 }
 
-/// Adds one thread to the [`LostThreads`] at `address`, which must be an aligned word of a mapped raw file.
-pub fn add_lost(address: usize, reason: LostReason) {
-    // SAFETY: the caller guarantees that the word is mapped; all processes access it atomically, or read the file.
+/// Adds one thread to the [`LostThreads`] at `address`, which must be that of an aligned word in a mapped raw file.
+pub fn add_lost_thread(address: usize, reason: LostReason) {
+    // SAFETY: the caller guarantees that the word is mapped. All processes access it atomically, or read it through the file.
     let word = unsafe { AtomicU64::from_ptr(address as *mut u64) };
     let _ = word.fetch_update(SeqCst, SeqCst, |lost| Some(LostThreads(lost).add_thread(reason).0));
 }
 
-/// Stores in `path` the name of the file that is mapped at `address`, according to `/proc/self/maps` (proc(5)). Leaves `path` empty if
-/// the name is unknown.
+/// Stores in `path` the name of the file that is mapped at `address`, according to `/proc/self/maps` (proc(5)). Leaves `path` empty if the
+/// name cannot be determined.
 pub fn find_path(address: usize, path: &mut Text) {
     path.clear();
     let flags = system::O_RDONLY | system::O_CLOEXEC;
     let Ok(file) = system::open_at(&Descriptor::CURRENT_FOLDER, b"/proc/self/maps\0", flags, 0) else { return };
-    // The buffer is small, because it is on the stack of the first thread that enters.
+    // The buffer is small, because it is on the stack of whichever thread enters first.
     let mut chunk = [0; 128];
     let mut line = MapsLine::default();
     while let Ok(length @ 1..) = system::read(&file, &mut chunk) {

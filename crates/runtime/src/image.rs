@@ -1,5 +1,5 @@
-//! The image's unit records and counters, as laid out by the linker. Invariant: the counters of all units are within the counter section;
-//! otherwise, the entire image is rejected.
+//! Finds the unit records and counters of this image (the executable or library that contains this copy of the runtime) in the sections
+//! that the linker laid out. Invariant: the counters of all units are within the counter section; otherwise, the entire image is rejected.
 
 use crate::text::OutputFailure;
 use crate::wire::file_header::{FILE_HEADER_BYTES, FileHeader, FileKind};
@@ -9,21 +9,22 @@ use crate::wire::{
 };
 use core::sync::atomic::{AtomicI64, Ordering::SeqCst};
 
-/// The image that this code is linked into.
+/// The image that contains this copy of the runtime.
 #[derive(Clone, Copy)]
 pub struct OwnImage {
     pub template: usize,
     pub counters: u64,
-    /// Number of words in a region before its tail. Equals `counters`, except in stream images.
+    /// Number of words in a region before its tail. Equals `counters`, except in stream builds.
     pub region_words: u64,
     /// Address of the page with the sampling switch; 0 if no unit is sampled.
     pub switch: usize,
-    /// Address of the bias of the region that all threads share; 0 if no unit uses that region.
+    /// Address of the variable with the distance from the image's counters to the region that all threads share; 0 if no unit uses that
+    /// region.
     pub shared: usize,
     records: &'static [UnitRecord],
 }
 
-/// Evaluates to the address of a symbol, or 0 if the symbol is undefined. The address is read from the global offset table, where linkers
+/// Expands to the address of a symbol, or to 0 if the symbol is undefined. The address is read from the global offset table, where linkers
 /// put 0 for undefined weak symbols in every kind of image.
 macro_rules! address_of {
     ($symbol:literal) => {{
@@ -42,31 +43,31 @@ macro_rules! address_of {
 }
 pub(crate) use address_of;
 
-/// Returns the bytes of a string without its terminating NUL; libc's `strlen` is not available.
+/// Returns the bytes of a string without its terminating NUL. libc's `strlen` may not exist.
 pub fn text_bytes(address: usize) -> impl Iterator<Item = u8> {
     // SAFETY: callers pass the address of a NUL-terminated string that is never written and lives as long as this code.
     (address..).map(|at| unsafe { (at as *const u8).read_volatile() }).take_while(|byte| *byte != 0)
 }
 
-/// Returns the string at the address of a symbol that the image may define; `None` for address 0.
-fn text_at(address: usize) -> Option<&'static [u8]> {
-    // SAFETY: images that define such a symbol place a string there.
+/// Returns the string at the address of a symbol that an image may define; `None` if the address is 0.
+fn string_at(address: usize) -> Option<&'static [u8]> {
+    // SAFETY: if an image defines such a symbol, it is a string.
     (address != 0).then(|| unsafe { core::slice::from_raw_parts(address as *const u8, text_bytes(address).count()) })
 }
 
-/// Returns the pattern for raw files that the image defines.
+/// Returns the file name pattern for raw files that is built into the image; `None` if there is none.
 pub fn default_output() -> Option<&'static [u8]> {
-    text_at(address_of!("__trodden_default_output"))
+    string_at(address_of!("__trodden_default_output"))
 }
 
-/// Returns the action at untested paths that the image defines.
+/// Returns what to do at untested paths according to the image; `None` if the image does not say.
 pub fn default_on_untested() -> Option<&'static [u8]> {
-    text_at(address_of!("__trodden_default_on_untested"))
+    string_at(address_of!("__trodden_default_on_untested"))
 }
 
-/// Returns the expression that unknown paths match; `None` unless the build watches an expression.
+/// Returns the expression whose matching paths this build counts; `None` if it is not a build that watches an expression.
 pub fn watched_expression() -> Option<&'static [u8]> {
-    text_at(address_of!("__trodden_watched"))
+    string_at(address_of!("__trodden_watched"))
 }
 
 /// Returns true if this image is a dynamically linked program rather than a library.
@@ -87,7 +88,7 @@ pub fn is_program() -> bool {
 
 pub struct ResidualFunction {
     pub first: usize,
-    /// Distance in bytes from a counter to the word that holds its time.
+    /// Distance in bytes from a counter to the word with the time of its first increment.
     pub time_offset: usize,
     /// Address of the function's NUL-terminated linkage name.
     pub name: usize,
@@ -102,38 +103,39 @@ pub fn is_residual() -> bool {
     !function_records().is_empty()
 }
 
-/// Returns the calling thread's state for residual code; `None` if the image has none.
-pub fn residual_thread() -> Option<*mut DirectThread> {
+/// Returns the part of the calling thread's state that residual code reads; `None` if the image has no such code.
+pub fn residual_thread_state() -> Option<*mut DirectThread> {
     let find = address_of!("__trodden_direct_place");
     if find == 0 {
         return None;
     }
-    // SAFETY: units define a function of that name and type, without side effects.
+    // SAFETY: if the symbol is defined, it is a function of this type without side effects.
     Some(unsafe { core::mem::transmute::<usize, extern "C" fn() -> *mut DirectThread>(find) }())
 }
 
 fn function_records() -> &'static [FunctionRecord] {
     let (first, end) = (address_of!("__start_trodden_functions"), address_of!("__stop_trodden_functions"));
     // SAFETY: the linker defines these symbols as the bounds of the section that contains the FunctionRecords.
-    unsafe { records(first, end) }
+    unsafe { section_records(first, end) }
 }
 
-/// Returns the records of the section between two addresses; none if `first` is 0.
+/// Returns the records in the section between two addresses; no records if `first` is 0.
 ///
 /// # Safety
 /// The section must consist of records of type `T` without gaps, must never be written, and must live as long as this code.
-unsafe fn records<T>(first: usize, end: usize) -> &'static [T] {
+unsafe fn section_records<T>(first: usize, end: usize) -> &'static [T] {
     match if first == 0 { 0 } else { end.wrapping_sub(first) / size_of::<T>() } {
         0 => &[],
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that the section consists of such records.
         count => unsafe { core::slice::from_raw_parts(first as *const T, count) },
     }
 }
 
-/// Returns the function that owns a counter of the template.
-pub fn function_of(counter: usize) -> Option<ResidualFunction> {
+/// Returns the function to which a counter belongs. `counter` is the address of the counter in the image; `None` if no function has it.
+pub fn find_function_of_counter(counter: usize) -> Option<ResidualFunction> {
     let records = function_records();
-    // Linkers usually order all units' records like their counters. Otherwise, all records are searched.
+    // Linkers usually put the records of all units in the same order as their counters, so the first guess is right. Otherwise, all records
+    // are searched.
     let end_of_earlier = records.partition_point(|record| first_counter(record) <= counter);
     let likely = end_of_earlier.checked_sub(1).and_then(|at| records.get(at));
     let record = likely.filter(|r| contains_counter(r, counter)).or_else(|| records.iter().find(|r| contains_counter(r, counter)))?;
@@ -150,12 +152,12 @@ fn contains_counter(record: &FunctionRecord, counter: usize) -> bool {
 }
 
 impl OwnImage {
-    /// Reads the section bounds, which the linker defines. An image without units counts nothing.
+    /// Reads the bounds of the sections, which the linker defines. An image without units counts nothing.
     pub fn from_linker() -> OwnImage {
         let (template, stop) = (address_of!("__start_trodden_counters"), address_of!("__stop_trodden_counters"));
         let (first, end) = (address_of!("__start_trodden_units"), address_of!("__stop_trodden_units"));
         // SAFETY: the linker defines these symbols as the bounds of the section that contains the UnitRecords.
-        let records = unsafe { records(first, end) };
+        let records = unsafe { section_records(first, end) };
         let switch = address_of!("__trodden_switch");
         let shared = address_of!("__trodden_shared_bias");
         let counters = (stop.wrapping_sub(template) / size_of::<u64>()) as u64;
@@ -173,14 +175,15 @@ impl OwnImage {
         if is_stream() { &STREAM_HEADER } else { &COUNTS_HEADER }
     }
 
-    /// Returns the bias of the region that all threads share; `None` if no unit uses that region.
+    /// Returns the variable with the distance from the image's counters to the region that all threads share; `None` if no unit uses that
+    /// region.
     pub fn shared_bias(&self) -> Option<&'static AtomicI64> {
-        // SAFETY: the pointer is null, or refers to a word that instrumented code defines for this purpose and that lives as long as this
+        // SAFETY: the pointer is null, or points to a word that instrumented code defines for this purpose and that lives as long as this
         // code.
         unsafe { (self.shared as *const AtomicI64).as_ref() }
     }
 
-    /// Returns the address of the region that all threads share, or 0 if there is none yet.
+    /// Returns the address of the region that all threads share; 0 if there is none yet.
     pub fn shared_region(&self) -> usize {
         match self.shared_bias().map_or(0, |bias| bias.load(SeqCst)) {
             0 => 0,
@@ -188,7 +191,7 @@ impl OwnImage {
         }
     }
 
-    /// Returns the address of the unit records, as some address in this image.
+    /// Returns some address in this image, that of its unit records.
     pub fn address(&self) -> usize {
         self.records.as_ptr() as usize
     }
@@ -201,7 +204,7 @@ impl OwnImage {
         self.records.is_empty() || self.counters == 0
     }
 
-    /// Checks the records' versions, and that their counters are within the counter section.
+    /// Checks the versions of the unit records, and that their counters are within the counter section.
     pub fn check(&self) -> Result<(), OutputFailure> {
         let whole = self.records.iter().all(|record| record.magic == UNIT_MAGIC && record.version == UNIT_VERSION);
         let inside = self.units().all(|unit| unit.first <= self.counters && unit.counters <= self.counters - unit.first);
@@ -218,7 +221,7 @@ impl OwnImage {
         image_identity(self.records.iter().map(|record| (record.unit, record.counters)))
     }
 
-    /// Returns the units in the format of raw files.
+    /// Returns the units, in the format in which raw files list them.
     pub fn units(&self) -> impl Iterator<Item = RawUnit> + '_ {
         self.records.iter().map(|record| {
             let counters = (&raw const *record as usize).wrapping_add(record.counters_delta as usize);

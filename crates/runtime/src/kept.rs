@@ -1,5 +1,5 @@
-//! Keeps the raw file open, so that later threads of this process can use it even when it can no longer be opened (because of a sandbox,
-//! a different root folder, or fewer privileges).
+//! Keeps the raw file open, so that later threads of this process can use it even if it can no longer be opened by then (because of a
+//! sandbox, a different root folder, or fewer privileges).
 //!
 //! The program may close the descriptor, and its number may then refer to a different file, or to a different description of the same
 //! file. The descriptor is therefore verified before each use, by device and inode and by the file position, which is set to a number
@@ -16,14 +16,14 @@ pub struct KeptFile {
 }
 
 impl KeptFile {
-    /// Marks the open file description with the image's number. Returns `None` if that fails.
+    /// Keeps a raw file whose open file description is marked with the image's number. Returns `None` if marking it fails.
     pub fn new(raw: ImageRawFile) -> Option<KeptFile> {
         let stat = system::stat(&raw.descriptor).ok()?;
         system::set_position(&raw.descriptor, position_mark()).ok()?;
         Some(KeptFile { raw, device: stat.dev, inode: stat.ino })
     }
 
-    /// Returns true if the descriptor is unchanged and the file was not deleted.
+    /// Returns true if the descriptor still refers to the same open file description, and the file was not deleted.
     fn is_valid(&self) -> bool {
         let same = |stat: Stat| stat.is_regular() && stat.nlink > 0 && (stat.dev, stat.ino) == (self.device, self.inode);
         system::stat(&self.raw.descriptor).is_ok_and(same) && system::position(&self.raw.descriptor) == Ok(position_mark())
@@ -34,8 +34,8 @@ impl KeptFile {
     }
 }
 
-/// Returns the file if its descriptor is still valid. Otherwise sets `kept` to `None` without closing the descriptor, because the program
-/// may use its number for a different file.
+/// Returns the kept file if its descriptor is still valid. Otherwise, sets `kept` to `None` without closing the descriptor, because the
+/// program may use its number for a different file by now.
 pub fn get_valid(kept: &mut Option<KeptFile>) -> Option<&mut KeptFile> {
     if kept.as_ref().is_some_and(|kept| !kept.is_valid())
         && let Some(stranger) = kept.take()
@@ -45,7 +45,7 @@ pub fn get_valid(kept: &mut Option<KeptFile>) -> Option<&mut KeptFile> {
     kept.as_mut()
 }
 
-/// Returns a number that is unique to this image (the page number of its data) and small enough for a position in any file.
+/// Returns a file position that is unique to this image (the page number of its data) and small enough for any file.
 fn position_mark() -> u64 {
     static DATA: u8 = 0;
     (&raw const DATA as u64) >> 12 & 0x7fff_ffff

@@ -1,9 +1,9 @@
-//! The runtime, which is linked into every instrumented program (the *subject*). It gives each thread a region of counters, in a file if
-//! requested.
+//! The runtime, which is linked into every instrumented program (the *subject*). It gives each thread a region, a copy of the image's
+//! counters, in a file if the user requests one.
 //!
-//! The runtime is one relocatable object, made by `build_object.rs` and linked with hidden symbols into each executable and shared
-//! library, so that each image has its own instance. It needs no libc, only x86-64 Linux system calls. Instrumented code refers mainly to
-//! [`wire::BIAS_SYMBOL`] and [`wire::ENTER_SYMBOL`]. `trodden-wire` defines the file layouts.
+//! The runtime is one relocatable object, built by `build_object.rs` and linked with hidden symbols into each executable and shared
+//! library, so that each of these *images* has its own instance. It needs no libc, only x86-64 Linux system calls. Instrumented code refers
+//! mainly to [`wire::BIAS_SYMBOL`] and [`wire::ENTER_SYMBOL`]. `trodden-wire` defines the file layouts.
 #![no_std]
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
@@ -76,13 +76,13 @@ mod untested;
 use core::sync::atomic;
 use trodden_wire as wire;
 
-/// Makes a panic in this crate fail the link, because the called symbol is undefined.
+/// Calls an undefined symbol, so that a panic anywhere in this crate would make linking fail.
 #[cfg(trodden_object)]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     unsafe extern "C" {
         fn trodden_runtime_must_not_panic() -> !;
     }
-    // SAFETY: never reached; the symbol is undefined, and the build checks that nothing refers to it.
+    // SAFETY: never executed, because the symbol is undefined and the build checks that nothing refers to it.
     unsafe { trodden_runtime_must_not_panic() }
 }

@@ -1,7 +1,7 @@
 //! The life cycle of an image in a process: its start and end, new threads, and forks. Invariant: the state's lock is not held when a
 //! stream starts, because finding room for events may acquire the lock again.
 
-use crate::bias::bias;
+use crate::bias::thread_bias;
 use crate::chunks;
 use crate::events;
 use crate::fork_page::is_forked;
@@ -13,13 +13,13 @@ use crate::system;
 use crate::text;
 use core::sync::atomic::Ordering::SeqCst;
 
-/// Acquires a region for the calling thread. Returns the thread's bias, or 0 if out of memory.
+/// Gives the calling thread a region of counters. Returns the thread's bias, the distance to that region; 0 if out of memory.
 pub extern "C" fn enter() -> i64 {
     let bias = match Guard::take(is_forked) {
         Some(mut guard) => state(&mut guard).enter(),
         None => enter_without_state(),
     };
-    // The lock is not held here. In stream builds, the caller has blocked signals.
+    // The lock has been released here. In stream builds, the caller has blocked signals.
     begin_stream(bias);
     bias
 }
@@ -30,13 +30,13 @@ fn begin_stream(bias: i64) {
     }
 }
 
-/// Acquires the region that all threads share. Returns its bias, or 0 if out of memory or if the state is not accessible. With bias 0,
-/// the code counts in the template, which is never read.
+/// Acquires the region that all threads share, unless there is one. Returns its bias; 0 if out of memory or if the lock cannot be acquired.
+/// With bias 0, the code counts in the image's own counters, which are never read.
 pub extern "C" fn enter_shared() -> i64 {
     Guard::take(is_forked).map_or(0, |mut guard| state(&mut guard).enter_shared())
 }
 
-/// Makes the thread count in discarded memory, because the state is not accessible.
+/// Makes the calling thread count in memory that is discarded, because the lock could not be acquired.
 fn enter_without_state() -> i64 {
     state::UNREPORTED_LOSSES.fetch_add(1, SeqCst);
     text::print_line(b"trodden: a forking thread blocks the runtime; code that another thread runs from here on is not counted\n");
@@ -45,14 +45,14 @@ fn enter_without_state() -> i64 {
     state::set_bias_to(&region, &image)
 }
 
-/// Opens the output when the image starts, before the program changes folders or privileges. Returns true if counts are written to a
+/// Opens the output file when the image starts, before the program changes folders or privileges. Returns true if counts are written to a
 /// file.
 pub fn start() -> bool {
     let mask = system::set_signal_mask(u64::MAX);
-    let before = bias();
+    let before = thread_bias();
     let is_written = start_and_enter();
     if before == 0 {
-        begin_stream(bias());
+        begin_stream(thread_bias());
     }
     system::set_signal_mask(mask);
     is_written
@@ -64,17 +64,17 @@ fn start_and_enter() -> bool {
     state.start();
     if state.source == RegionSource::File && OwnImage::from_linker().shared != 0 {
         state.enter_shared();
-    } else if state.source == RegionSource::File && bias() == 0 {
+    } else if state.source == RegionSource::File && thread_bias() == 0 {
         state.enter();
     }
     state.map_switch();
     state.source == RegionSource::File
 }
 
-/// Releases, at the image's end (process exit or `dlclose`), the regions that no running thread uses. If the image is entered again, it
-/// starts from scratch.
+/// Releases the regions that no running thread uses, when the image ends (process exit or `dlclose`). If code of the image runs again,
+/// everything starts from scratch.
 pub fn finish() {
-    // Destructors may still run and write to the stream, so its memory stays mapped.
+    // Destructors that run after this one may still write to the stream, so its memory must stay mapped.
     if image::is_stream() && image::is_program() {
         return;
     }
@@ -83,8 +83,8 @@ pub fn finish() {
     }
 }
 
-/// Acquires the lock before `fork`, so that no other thread is changing the state. Saves the frames of the thread's stream for the child,
-/// because the parent continues to use the memory that both processes share.
+/// Acquires the lock before `fork`, so that no other thread is changing the state when the process is copied. Saves the frames of the
+/// thread's stream for the child, because the parent goes on changing the memory that both processes share.
 pub extern "C" fn before_fork() {
     events::save_reading();
     let mask = system::set_signal_mask(u64::MAX);

@@ -1,6 +1,6 @@
-//! The image's lock. Signal handlers cannot interrupt its holder. No thread waits for a holder that no longer exists, and every wait is
-//! limited: a forking thread holds this lock while it waits for libc's own lock, and the thread that holds libc's lock may be waiting for
-//! this one.
+//! The lock that protects the runtime's state in one image. Signal handlers cannot interrupt its holder. No thread waits for a holder that
+//! no longer exists, and every wait is limited: a forking thread holds this lock while it waits for libc's own lock, and the thread that
+//! holds libc's lock may be waiting for this one.
 //!
 //! Invariant: the holder has all signals blocked, except between the fork handlers `prepare` and `parent`. The lock is reentrant, because
 //! a signal handler may enter the runtime in between. `tests/interleavings` runs this source under a model checker.
@@ -8,24 +8,24 @@
 use crate::atomic::{AtomicU32, Ordering::SeqCst};
 use crate::system;
 
-/// Bit of the lock word that is set while at least one thread waits. Thread IDs are below 2^22.
+/// Bit of the lock word that tells that a thread may be waiting. Thread IDs are below 2^22, so the bit is free.
 const HAS_WAITERS: u32 = 1 << 31;
 /// Time after which a waiting thread checks whether the holder still exists.
 const WAIT_MS: i64 = 20;
-/// Maximum number of waits before a thread gives up, which takes about 30 s.
+/// Maximum number of waits before a thread gives up, about 30 s in total.
 const MAX_WAITS: u32 = 1500;
 
 static HOLDER: AtomicU32 = AtomicU32::new(0);
 
-/// Holds the lock and blocks all signals until dropped.
+/// Holds the lock until dropped, with all signals blocked.
 pub struct Guard {
     mask: u64,
     is_nested: bool,
 }
 
 impl Guard {
-    /// Blocks signals and takes the lock. Returns `None` if the holder does not release the lock in time. `forked` returns true in a
-    /// forked copy of the holder's process.
+    /// Blocks signals and takes the lock. Returns `None` if the holder does not release the lock in time. `forked` must return true in a
+    /// child of `fork`, to which the holder's ID may mean nothing.
     pub fn take(forked: impl Fn() -> bool) -> Option<Guard> {
         let mask = system::set_signal_mask(u64::MAX);
         match acquire(forked) {
@@ -51,7 +51,7 @@ impl Drop for Guard {
 pub enum Acquired {
     Newly,
     Already,
-    /// The holder did not release the lock in time, about 30 s.
+    /// The holder did not release the lock within about 30 s.
     TimedOut,
 }
 
@@ -68,7 +68,7 @@ pub fn acquire(forked: impl Fn() -> bool) -> Acquired {
         if HOLDER.compare_exchange(seen, marked, SeqCst, SeqCst).is_err() {
             continue;
         }
-        // Other threads may be waiting too, so a thread that has waited takes the lock with the bit set.
+        // Other threads may be waiting as well, so a thread that has waited takes the lock with the waiters bit set.
         new_holder = own_id | HAS_WAITERS;
         if system::futex_wait(HOLDER.as_ptr(), marked, WAIT_MS) == Err(system::ETIMEDOUT) {
             waits += 1;
@@ -86,7 +86,8 @@ pub fn release() {
     }
 }
 
-/// Releases the lock, whichever thread holds it. The child needs this after `fork`, because the holder's thread ID is different there.
+/// Releases the lock, whichever thread holds it. A child of `fork` needs this, because the thread that took the lock before `fork` has a
+/// different ID in the child.
 pub fn release_any() {
     if HOLDER.swap(0, SeqCst) & HAS_WAITERS != 0 {
         system::futex_wake(HOLDER.as_ptr());

@@ -5,13 +5,13 @@
 
 use crate::image;
 use crate::system::{self, Descriptor, O_CLOEXEC, O_RDONLY};
-use crate::text::{Full, OutputFailure, Text};
+use crate::text::{OutputFailure, Text, TextFull};
 use crate::wire::{IdentityBytes, OUTPUT_VARIABLE};
 
-const TOO_LONG: OutputFailure = OutputFailure::new(b"the path is too long", b"set TRODDEN_OUTPUT to at most 4095 bytes");
+const TOO_LONG_FAILURE: OutputFailure = OutputFailure::new(b"the path is too long", b"set TRODDEN_OUTPUT to at most 4095 bytes");
 
-/// Stores the variable's value in `pattern` as an absolute path. If the variable is unset, uses the pattern that the image defines,
-/// provided its folder exists. Returns false if no file is to be written. Overwrites the two buffers.
+/// Stores the value of `TRODDEN_OUTPUT` in `pattern`, as an absolute path. If the variable is unset, uses the pattern that is built into
+/// the image, provided that its folder exists. Returns false if no file is to be written. Overwrites the two buffers.
 pub fn find_pattern(pattern: &mut Text, buffer: &mut Text, scratch: &mut Text) -> Result<bool, OutputFailure> {
     pattern.clear();
     let is_set = read_variable(OUTPUT_VARIABLE, pattern, scratch)?;
@@ -22,19 +22,19 @@ pub fn find_pattern(pattern: &mut Text, buffer: &mut Text, scratch: &mut Text) -
         return Ok(false);
     }
     if pattern.bytes().last() == Some(&b'/') {
-        pattern.extend(b"%m.raw").map_err(|Full| TOO_LONG)?;
+        pattern.extend(b"%m.raw").map_err(|TextFull| TOO_LONG_FAILURE)?;
     }
     make_absolute(pattern, buffer, scratch)?;
     Ok(true)
 }
 
-/// Appends the pattern that the image defines. Returns false if the image defines none.
+/// Appends the pattern that is built into the image. Returns false if there is none.
 fn read_default(pattern: &mut Text) -> Result<bool, OutputFailure> {
     let Some(default) = image::default_output() else { return Ok(false) };
-    pattern.extend(default).map(|()| true).map_err(|Full| TOO_LONG)
+    pattern.extend(default).map(|()| true).map_err(|TextFull| TOO_LONG_FAILURE)
 }
 
-/// Returns true if the pattern's folder exists. Sequences other than `%%` are not expanded.
+/// Returns true if the folder of the pattern exists. The pattern is taken literally, except that `%%` stands for `%`.
 fn has_folder(pattern: &Text, folder: &mut Text) -> bool {
     let Some(end) = pattern.bytes().iter().rposition(|&byte| byte == b'/') else { return true };
     folder.clear();
@@ -48,14 +48,15 @@ fn has_folder(pattern: &Text, folder: &mut Text) -> bool {
     pushed.is_ok() && system::open_at(&Descriptor::CURRENT_FOLDER, folder.with_nul(0), flags, 0).is_ok()
 }
 
-/// Stores a variable's value in `value` and overwrites `scratch`. Returns false if the variable is unset, too long or must be ignored.
+/// Stores the value of an environment variable in `value`, and overwrites `scratch`. Returns false if the variable is unset, too long, or
+/// ignored because the program is privileged.
 pub fn find_variable(name: &str, value: &mut Text, scratch: &mut Text) -> bool {
     value.clear();
     matches!(read_variable(name, value, scratch), Ok(true)) && !is_privileged()
 }
 
-/// Returns true if a variable's first definition has the value `expected`. Overwrites `scratch`. In privileged programs, variables count
-/// as unset.
+/// Returns true if the value of an environment variable is `expected`. If the variable is defined several times, the first definition
+/// counts. In privileged programs, variables count as unset. Overwrites `scratch`.
 pub fn variable_is(name: &str, expected: &str, scratch: &mut Text) -> bool {
     /// How much of an entry `NAME=value` has matched so far.
     enum MatchPosition {
@@ -82,9 +83,10 @@ pub fn variable_is(name: &str, expected: &str, scratch: &mut Text) -> bool {
     false
 }
 
-/// Appends the value of a variable's first definition to `value`. Returns false if the variable is unset.
+/// Appends the value of an environment variable to `value`. If the variable is defined several times, the first definition counts. Returns
+/// false if it is unset.
 fn read_variable(name: &str, value: &mut Text, chunk: &mut Text) -> Result<bool, OutputFailure> {
-    /// The part of an entry `NAME=value` that the reader is in.
+    /// The part of an entry `NAME=value` that is being read.
     enum EntryPosition {
         Name(usize),
         Value,
@@ -98,7 +100,7 @@ fn read_variable(name: &str, value: &mut Text, chunk: &mut Text) -> Result<bool,
             position = match (position, byte) {
                 (EntryPosition::Value, 0) => return Ok(true),
                 (EntryPosition::Value, _) => {
-                    value.push(byte).map_err(|Full| TOO_LONG)?;
+                    value.push(byte).map_err(|TextFull| TOO_LONG_FAILURE)?;
                     EntryPosition::Value
                 }
                 (_, 0) => EntryPosition::Name(0),
@@ -111,13 +113,13 @@ fn read_variable(name: &str, value: &mut Text, chunk: &mut Text) -> Result<bool,
     Ok(matches!(position, EntryPosition::Value))
 }
 
-/// Returns true if the kernel gave this program more privileges than its caller has, or if that is unknown.
+/// Returns true if the kernel gave this program more privileges than its caller has, or if this cannot be determined.
 fn is_privileged() -> bool {
     const AT_SECURE: u64 = 23;
     auxiliary_value(AT_SECURE) != Some(0)
 }
 
-/// Returns an entry of the auxiliary vector (getauxval(3)); `None` if the entry is missing or unreadable.
+/// Returns the value of an entry of the auxiliary vector (getauxval(3)); `None` if the entry is missing or unreadable.
 pub fn auxiliary_value(wanted: u64) -> Option<u64> {
     let file = system::open_at(&Descriptor::CURRENT_FOLDER, b"/proc/self/auxv\0", O_RDONLY | O_CLOEXEC, 0).ok()?;
     let mut pair = [0; 16];
@@ -130,8 +132,8 @@ pub fn auxiliary_value(wanted: u64) -> Option<u64> {
     None
 }
 
-/// Prepends the current folder to a relative path. Must be called when the image starts, because the subject may change its folder before
-/// the next thread opens the file.
+/// Makes a path absolute by prepending the current folder. Must be called when the image starts, because the program may change its folder
+/// before another thread opens the file.
 fn make_absolute(path: &mut Text, buffer: &mut Text, folder: &mut Text) -> Result<(), OutputFailure> {
     if path.bytes().first() == Some(&b'/') {
         return Ok(());
@@ -141,16 +143,16 @@ fn make_absolute(path: &mut Text, buffer: &mut Text, folder: &mut Text) -> Resul
         return Err(no_folder);
     }
     buffer.clear();
-    // Percent signs in the current folder's name are literal.
+    // Percent signs in the name of the current folder must not start a sequence.
     let escaped = folder.bytes().iter().try_for_each(|&byte| if byte == b'%' { buffer.extend(b"%%") } else { buffer.push(byte) });
-    escaped.and_then(|()| buffer.push(b'/')).and_then(|()| buffer.extend(path.bytes())).map_err(|Full| TOO_LONG)?;
+    escaped.and_then(|()| buffer.push(b'/')).and_then(|()| buffer.extend(path.bytes())).map_err(|TextFull| TOO_LONG_FAILURE)?;
     path.clear();
-    path.extend(buffer.bytes()).map_err(|Full| TOO_LONG)?;
+    path.extend(buffer.bytes()).map_err(|TextFull| TOO_LONG_FAILURE)?;
     buffer.clear();
     Ok(())
 }
 
-/// Returns true if each process gets a separate file, because the pattern contains `%p`.
+/// Returns true if the pattern contains `%p`, so that each process gets a file of its own.
 pub fn is_per_process(pattern: &Text) -> bool {
     let mut bytes = pattern.bytes().iter();
     while let Some(&byte) = bytes.next() {
@@ -161,8 +163,9 @@ pub fn is_per_process(pattern: &Text) -> bool {
     false
 }
 
-/// Expands `pattern` into `path`. Returns the length of the literal prefix, which ends at the first sequence other than `%%`.
-pub fn expand(pattern: &Text, image: &IdentityBytes, path: &mut Text) -> Result<usize, OutputFailure> {
+/// Expands the `%` sequences of `pattern` into `path`. Returns the length of the literal prefix, which ends at the first sequence other
+/// than `%%`.
+pub fn expand_pattern(pattern: &Text, image: &IdentityBytes, path: &mut Text) -> Result<usize, OutputFailure> {
     path.clear();
     let mut literal = None;
     let mut bytes = pattern.bytes().iter();
@@ -184,13 +187,13 @@ pub fn expand(pattern: &Text, image: &IdentityBytes, path: &mut Text) -> Result<
                 }
             }
         };
-        pushed.map_err(|Full| TOO_LONG)?;
+        pushed.map_err(|TextFull| TOO_LONG_FAILURE)?;
     }
     Ok(literal.unwrap_or(path.bytes().len()))
 }
 
-/// Appends the host name. Replaces characters that would change the folder.
-fn extend_host(path: &mut Text) -> Result<(), Full> {
+/// Appends the host name, with characters replaced that would change the folder.
+fn extend_host(path: &mut Text) -> Result<(), TextFull> {
     let name = system::host_name();
     let mut name = name.iter().take_while(|&&byte| byte != 0).peekable();
     if name.peek().is_none_or(|&&first| first == b'.') {
@@ -199,7 +202,7 @@ fn extend_host(path: &mut Text) -> Result<(), Full> {
     name.try_for_each(|&byte| path.push(if byte == b'/' { b'_' } else { byte }))
 }
 
-fn extend_identity(path: &mut Text, image: &IdentityBytes) -> Result<(), Full> {
+fn extend_identity(path: &mut Text, image: &IdentityBytes) -> Result<(), TextFull> {
     image
         .iter()
         .flat_map(|byte| [byte >> 4, byte & 15])

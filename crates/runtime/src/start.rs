@@ -1,15 +1,14 @@
 //! The entry point of executables without libc's start-up code: sets up thread-local storage and relative relocations, then jumps to
-//! `_start`.
-//! Instrumented code reads `__trodden_bias` relative to the FS base, which is 0 when the kernel starts a static program. The TLS block
-//! follows variant II of the x86-64 psABI: variables are below the base, and the word at the base points to itself. All variables are
-//! zero, the initial value of `__trodden_bias`; the program must initialise its own variables. If a dynamic loader has already set the FS
-//! base, nothing is done. The R_X86_64_RELATIVE relocations in DT_RELA are applied for the runtime's pointers in a static PIE. Applying
-//! them twice is harmless; applying DT_RELR twice would not be. Invariants: `_start` finds the stack and registers unchanged (rcx and r11
-//! are 0); nothing here needs relocation.
+//! `_start`. Instrumented code reads the thread-local variable `__trodden_bias` relative to the FS base, which is 0 when the kernel starts
+//! a static program. The TLS block follows variant II of the x86-64 psABI: variables are below the base, and the word at the base points to
+//! itself. All variables are zero, the initial value of `__trodden_bias`; the program must initialise its own variables. If a dynamic
+//! loader has already set the FS base, nothing is done. The R_X86_64_RELATIVE relocations in DT_RELA are applied for the runtime's pointers
+//! in a static PIE. Applying them twice is harmless; applying DT_RELR twice would not be. Invariants: `_start` finds the stack and
+//! registers unchanged (rcx and r11 are 0); nothing here needs relocation.
 #![no_std]
 
-// `_start` is weak, so that a program without it links as before. The section `.trodden.start`, which is not loaded, tells the driver
-// whether it was found.
+// `_start` is weak, so that a program without it links as it would without this object. The section `.trodden.start`, which is not loaded,
+// tells the driver whether the linker found `_start`.
 core::arch::global_asm!(
     ".pushsection .text.__trodden_start, \"ax\", @progbits",
     ".weak _start",
@@ -25,7 +24,7 @@ core::arch::global_asm!(
     "__trodden_start:",
     ".cfi_startproc",
     ".cfi_undefined rip",
-    // Keeps the section during garbage collection.
+    // Keeps the section `.trodden.start` when linkers collect garbage.
     ".reloc ., R_X86_64_NONE, .trodden.start",
     "pushq %rax",
     "pushq %rdx",
@@ -44,8 +43,8 @@ core::arch::global_asm!(
     "jnz 1f",
     "cmpq $0, (%rsp)",
     "jne 1f",
-    // mmap: complete pages for the variables (and one more page, because units' variables may be below this object's), and one page from
-    // the base up, where compilers read a stack canary.
+    // mmap: whole pages for the variables, one more page because variables of units may be below this object's, and one page above the
+    // base, where compilers expect a stack canary.
     "movq $__trodden_bias@TPOFF, %rsi",
     "negq %rsi",
     "addq $8191, %rsi",
@@ -68,8 +67,8 @@ core::arch::global_asm!(
     "movl $0x1002, %edi",
     "movl $158, %eax",
     "syscall",
-    // If the image is position-independent (e_type is ET_DYN), apply the relocations in the table that the dynamic section locates
-    // (DT_RELA, DT_RELASZ). The distances have 64 bits, because `_DYNAMIC` is 0 in a static image, which may be far from address 0.
+    // If the image is position-independent (e_type is ET_DYN), apply the relocations in the table that the dynamic section describes
+    // (DT_RELA, DT_RELASZ). Distances have 64 bits, because `_DYNAMIC` is 0 in a static image, which may be far from address 0.
     "5:",
     "leaq 5b(%rip), %rax",
     "movabsq $_DYNAMIC - 5b, %rsi",

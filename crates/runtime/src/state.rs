@@ -1,9 +1,9 @@
-//! The runtime's state in one image of one process: its regions, and where new regions come from.
+//! The runtime's state for one image in one process: its regions, and where further regions come from.
 //!
 //! Invariants: the state is only accessed with the lock held; a thread's bias is set before the thread counts; no function of this file
-//! calls the subject or libc.
+//! calls the instrumented program or libc.
 
-use crate::bias::{bias, set_bias};
+use crate::bias::{set_thread_bias, thread_bias};
 use crate::events;
 use crate::file::{self, MissingFile};
 use crate::fork_page::{self, is_forked};
@@ -14,7 +14,7 @@ use crate::output;
 use crate::region::{self, LockLifetime, Region, RegionSearch};
 use crate::stream::{self, ShadowFrames};
 use crate::system;
-use crate::table::{PINNED, RegionTable};
+use crate::table::{PINNED_OWNER, RegionTable};
 use crate::text::{self, OutputFailure, Text};
 use crate::untested;
 use crate::wire::LostReason;
@@ -26,36 +26,36 @@ pub enum RegionSource {
     Unknown,
     /// Memory whose counts are discarded.
     Anonymous,
-    /// The raw file that the output pattern specifies.
+    /// The raw file that the output pattern names.
     File,
 }
 
 pub struct RuntimeState {
     pub source: RegionSource,
-    /// True from the image's start (or its first use, if that is earlier) until the image's end.
+    /// True from the image's start (or from its first use, if that is earlier) until the image's end.
     is_running: bool,
     process: u32,
     table: RegionTable,
     search: RegionSearch,
     kept: Option<KeptFile>,
-    /// Why output was disabled; `None` if it is enabled.
+    /// Why output is disabled; `None` if it is not.
     lost: Option<LostReason>,
-    /// In a child of `fork`: the parent's region, as long as it is mapped at the address where the child's new region will be.
+    /// In a child of `fork`: the parent's region, while it is still mapped where the child's own region will be.
     inherited: Option<Region>,
-    /// The stream's frames while the calling thread forks.
+    /// The frames of the calling thread's stream, while it forks.
     saved_frames: Option<ShadowFrames>,
     pattern: Text,
     path: Text,
     scratch: Text,
 }
 
-struct Shared(UnsafeCell<RuntimeState>);
+struct SharedState(UnsafeCell<RuntimeState>);
 
-// SAFETY: only accessed with the lock held.
-unsafe impl Sync for Shared {}
+// SAFETY: the state is only accessed with the lock held.
+unsafe impl Sync for SharedState {}
 
-/// Initially all zeros, so that the state takes no space in the image file.
-static STATE: Shared = Shared(UnsafeCell::new(RuntimeState {
+/// The state consists of zeros at first, so that it takes no space in the image's file.
+static STATE: SharedState = SharedState(UnsafeCell::new(RuntimeState {
     source: RegionSource::Unknown,
     is_running: false,
     process: 0,
@@ -71,11 +71,12 @@ static STATE: Shared = Shared(UnsafeCell::new(RuntimeState {
 }));
 
 pub fn state(_: &mut Guard) -> &mut RuntimeState {
-    // SAFETY: only the guard's holder accesses the state; nested guards exist only between fork handlers, where no borrow is live.
+    // SAFETY: only a thread that holds the guard accesses the state. Guards are only nested between fork handlers, where no reference is
+    // live.
     unsafe { &mut *STATE.0.get() }
 }
 
-/// Acquires an additional region for the calling thread's stream. Returns the region's address; `None` without a raw file or on failure.
+/// Acquires another region for the calling thread's stream. Returns its address; `None` if there is no raw file or an error occurs.
 pub fn add_region() -> Option<usize> {
     let mut guard = Guard::take(is_forked)?;
     state(&mut guard).add_region()
@@ -84,13 +85,13 @@ pub fn add_region() -> Option<usize> {
 /// Number of threads whose lost counts could not be recorded in the raw file.
 pub static UNREPORTED_LOSSES: AtomicU32 = AtomicU32::new(0);
 
-/// True once the user was told that a stream could not get an additional region.
+/// True once the user was told that a stream could not get another region.
 static IS_GROWTH_FAILURE_REPORTED: AtomicBool = AtomicBool::new(false);
 
-/// Makes the calling thread count in `region`. Returns the new bias.
+/// Makes the calling thread count in `region`. Returns its new bias.
 pub fn set_bias_to(region: &Region, image: &OwnImage) -> i64 {
     let value = region.address.wrapping_sub(image.template) as i64;
-    set_bias(value, if untested::handles_each_count() { 0 } else { value });
+    set_thread_bias(value, if untested::handles_each_count() { 0 } else { value });
     value
 }
 
@@ -126,7 +127,7 @@ impl RuntimeState {
         }
     }
 
-    /// Prints why nothing is written from now on. Returns the region source to use instead.
+    /// Tells the user why nothing is written from now on. Returns the region source to use instead.
     fn disable_output(&mut self, failure: &OutputFailure) -> RegionSource {
         let subject = if self.path.bytes().is_empty() { b"TRODDEN_OUTPUT" } else { self.path.bytes() };
         text::print_failure(subject, failure, &mut self.scratch);
@@ -143,7 +144,7 @@ impl RuntimeState {
         let region = match self.table.assign(self.process, owner) {
             Some(region) => {
                 if region.index.is_none() {
-                    // This is discarded memory of a thread that has ended, so this thread's counts are lost as well.
+                    // This is memory of a thread that has ended, whose counts are discarded, so this thread's counts are lost as well.
                     self.record_lost_thread();
                 }
                 region
@@ -157,15 +158,15 @@ impl RuntimeState {
         set_bias_to(&self.attach_event_counter(region, owner), &OwnImage::from_linker())
     }
 
-    /// Opens an event counter for the calling thread if the image counts an event. If opening fails, the thread's counts are discarded.
+    /// If the image counts an event, opens an event counter for the calling thread. If that fails, the thread's counts are discarded.
     fn attach_event_counter(&mut self, region: Region, owner: u32) -> Region {
         let Some(events) = events::image_event().filter(|_| self.source == RegionSource::File) else { return region };
-        if owner == PINNED && !events.is_read_inline() {
-            // A counter opened in this child of `vfork` would be useless to the parent's thread, which continues to use this region.
+        if owner == PINNED_OWNER && !events.is_read_inline() {
+            // This is a child of `vfork`. A counter opened here would be useless to the parent's thread, which goes on using this region.
             events::report_lost();
             return region;
         }
-        events::close(region.event);
+        events::close_counter(region.event);
         let opened = events.begin();
         self.table.set_event(region.address, opened.as_ref().map_or(0, |event| *event));
         match opened {
@@ -180,8 +181,8 @@ impl RuntimeState {
         }
     }
 
-    /// Acquires the region that all threads share and returns its bias. The region never changes its owner and is kept after the image's
-    /// end, because other threads may still be running.
+    /// Acquires the region that all threads share, unless there is one. Returns its bias. The region never changes its owner, and is kept
+    /// after the image's end, because other threads may still be running.
     pub fn enter_shared(&mut self) -> i64 {
         self.start();
         if is_forked() {
@@ -191,28 +192,28 @@ impl RuntimeState {
         let Some(bias) = image.shared_bias() else { return 0 };
         if bias.load(SeqCst) == 0 {
             let Some(region) = self.acquire_region(None) else { return 0 };
-            self.table.add(region, PINNED);
+            self.table.add(region, PINNED_OWNER);
             bias.store(region.address.wrapping_sub(image.template) as i64, SeqCst);
         }
         bias.load(SeqCst)
     }
 
-    /// Returns the owner of the calling thread's region. In a child of `vfork`, the owner is the parent's thread: the child uses its TLS,
-    /// and its ID is unknown.
+    /// Returns the ID of the thread that owns the calling thread's region. A child of `vfork` uses the thread-local storage of its parent's
+    /// thread, whose ID is unknown; then the owner is [`PINNED_OWNER`].
     fn current_owner(&mut self) -> u32 {
         let process = system::process_id();
         if process != self.process {
             let parent = system::parent_id();
             if parent == self.process || parent == 0 {
-                return PINNED;
+                return PINNED_OWNER;
             }
-            // The first caller was a child of `vfork`.
+            // The state was set up by a child of `vfork`, and this is its parent.
             self.process = process;
         }
         system::thread_id()
     }
 
-    /// Acquires a region of the raw file, or of anonymous memory if there is no file or acquiring fails.
+    /// Acquires a region of the raw file; if there is no file or that fails, one of anonymous memory.
     fn acquire_region(&mut self, over: Option<usize>) -> Option<Region> {
         let image = OwnImage::from_linker();
         if self.source == RegionSource::File {
@@ -225,7 +226,7 @@ impl RuntimeState {
         region::map_anonymous(image.region_words, over).ok()
     }
 
-    /// Acquires a region and maps it at `address`, over the parent's region.
+    /// Acquires a region and maps it at `address`, where the parent's region is now.
     fn replace_region(&mut self, address: usize, parents: Option<Region>) -> Option<Region> {
         self.inherited = parents;
         let region = self.acquire_region(Some(address));
@@ -233,7 +234,7 @@ impl RuntimeState {
         region
     }
 
-    /// Records that a thread's counts are lost from now on, if the raw file was opened.
+    /// Records that a thread's counts are lost from now on, if the raw file was ever opened.
     fn record_lost_thread(&mut self) {
         let Some(reason) = self.lost else { return };
         if let Some(region) = self.table.any_file_region().or(self.inherited) {
@@ -254,21 +255,21 @@ impl RuntimeState {
 
     fn acquire_file_region(&mut self, image: &OwnImage, over: Option<usize>) -> Result<Region, OutputFailure> {
         let RuntimeState { search, pattern, path, scratch, kept, process, .. } = self;
-        let mut open = || file::open(image, pattern, MissingFile::Create, path, scratch);
+        let mut open = || file::open_raw_file(image, pattern, MissingFile::Create, path, scratch);
         if let Some(kept) = kept::get_valid(kept) {
-            return region::acquire(&mut kept.raw, search, *process, over, image.region_words, open);
+            return region::acquire_from_file(&mut kept.raw, search, *process, over, image.region_words, open);
         }
         let mut raw = open()?;
-        let region = region::acquire(&mut raw, search, *process, over, image.region_words, open);
-        // A child of `vfork` has its own descriptor table, so only this process keeps the file. It keeps the file even without a region,
-        // to record losses.
+        let region = region::acquire_from_file(&mut raw, search, *process, over, image.region_words, open);
+        // A child of `vfork` has a descriptor table of its own, so it must not keep the file in the shared state. The file is kept even if
+        // no region was acquired, in order to record losses.
         if system::process_id() == *process {
             *kept = KeptFile::new(raw);
         }
         region
     }
 
-    /// Acquires an additional region for a thread that already has one. Returns `None` without a raw file or on failure.
+    /// Acquires another region for a thread that already has one. Returns `None` if there is no raw file or an error occurs.
     fn add_region(&mut self) -> Option<usize> {
         let owner = self.current_owner();
         if self.source != RegionSource::File {
@@ -277,7 +278,7 @@ impl RuntimeState {
         let region = match self.acquire_file_region(&OwnImage::from_linker(), None) {
             Ok(region) => region,
             Err(failure) => {
-                // The runtime retries for each chunk but reports only the first failure. The stream counts the lost events.
+                // The runtime tries again for each chunk, but reports only the first failure. The stream itself counts the lost events.
                 if !IS_GROWTH_FAILURE_REPORTED.swap(true, SeqCst) {
                     text::print_failure(self.path.bytes(), &failure, &mut self.scratch);
                 }
@@ -290,7 +291,7 @@ impl RuntimeState {
 
     /// Saves the frames of the calling thread's stream before `fork`.
     pub fn save_frames(&mut self) {
-        let bias = bias();
+        let bias = thread_bias();
         if bias != 0 {
             self.saved_frames = ShadowFrames::save(OwnImage::from_linker().template.wrapping_add(bias as usize));
         }
@@ -302,12 +303,12 @@ impl RuntimeState {
     }
 
     /// Makes a child of `fork` count separately from its parent. The region of the forking thread keeps its address, because active
-    /// functions hold the bias in a register. Returns the frames with which the child's stream must be started, and the region's address.
+    /// functions hold its bias in a register. Returns the frames with which the child's stream must start, and the region's address.
     pub fn restart_in_child(&mut self) -> Option<(ShadowFrames, usize)> {
         let image = OwnImage::from_linker();
         self.process = system::process_id();
         fork_page::mark_current();
-        let bias = bias();
+        let bias = thread_bias();
         let current = if bias == 0 { 0 } else { image.template.wrapping_add(bias as usize) };
         let shared = image.shared_region();
         let parents = [current, shared].map(|address| self.table.file_region_at(address));
@@ -333,13 +334,14 @@ impl RuntimeState {
         if shared != 0
             && let Some(region) = self.replace_region(shared, parents[1])
         {
-            self.table.add(region, PINNED);
+            self.table.add(region, PINNED_OWNER);
         }
         self.map_switch();
         frames.map(|frames| (frames, current))
     }
 
-    /// Maps the raw file's sampling switch over this image's switch. If that fails, the switch stays off, its initial value.
+    /// Maps the page of the raw file with the sampling switch over this image's switch. If that fails, the switch stays off, as it is
+    /// initially.
     pub fn map_switch(&mut self) {
         let image = OwnImage::from_linker();
         if image.switch == 0 || self.source != RegionSource::File {
@@ -351,8 +353,8 @@ impl RuntimeState {
         }
     }
 
-    /// Stops using the parent's open file description, by opening the same file again. If that fails, or opens a different file because
-    /// the root folder has changed, uses the parent's description with separate locks.
+    /// Opens the raw file again in a child of `fork`, in order not to use the parent's open file description. If that fails, or opens a
+    /// different file because the root folder has changed, uses the parent's description, with locks that belong to this process.
     fn replace_description(&mut self, image: &OwnImage) {
         let RuntimeState { source, pattern, path, scratch, kept, .. } = self;
         kept::get_valid(kept);
@@ -362,7 +364,7 @@ impl RuntimeState {
         }
         let per_process = output::is_per_process(pattern);
         let missing = if per_process { MissingFile::Create } else { MissingFile::Fail };
-        let own = file::open(image, pattern, missing, path, scratch).ok().and_then(KeptFile::new);
+        let own = file::open_raw_file(image, pattern, missing, path, scratch).ok().and_then(KeptFile::new);
         *kept = own.filter(|own| per_process || own.is_same_file(&inherited));
         if kept.is_none() {
             inherited.raw.descriptor.lock_for_process();
@@ -370,25 +372,25 @@ impl RuntimeState {
         }
     }
 
-    /// Releases, at the image's end, the regions of the calling thread and of threads that have ended. Keeps the regions of other
-    /// threads, which may still be running at process exit.
+    /// Releases the regions of the calling thread and of threads that have ended, when the image ends. Keeps the regions of other threads,
+    /// which may still be running at process exit.
     pub fn finish(&mut self) {
         if !self.is_running {
             return;
         }
         self.record_unreported_losses();
         let image = OwnImage::from_linker();
-        let (process, bias) = (self.process, bias());
+        let (process, bias) = (self.process, thread_bias());
         let current = if bias == 0 { 0 } else { image.template.wrapping_add(bias as usize) };
-        set_bias(0, 0);
+        set_thread_bias(0, 0);
         stream::end_thread();
         events::end_thread();
-        let is_in_use = |address, owner| address != current && (owner == PINNED || !system::thread_is_gone(process, owner));
-        // The kernel may still list a thread that was just joined. When a library is unloaded, a region that is not released here is
-        // leaked.
+        let is_in_use = |address, owner| address != current && (owner == PINNED_OWNER || !system::thread_is_gone(process, owner));
+        // The kernel may still list a thread that was just joined, so wait a little. If a library is unloaded, a region that is not
+        // released here is never released.
         if !image::is_program() {
             let mut attempts_left = 10;
-            while attempts_left > 0 && self.table.has_entry(|address, owner| owner != PINNED && is_in_use(address, owner)) {
+            while attempts_left > 0 && self.table.has_entry(|address, owner| owner != PINNED_OWNER && is_in_use(address, owner)) {
                 system::sleep_ms(1);
                 attempts_left -= 1;
             }
@@ -398,7 +400,7 @@ impl RuntimeState {
         self.table.remove(
             |address, owner| !is_in_use(address, owner),
             |region| {
-                events::close(region.event);
+                events::close_counter(region.event);
                 region.release(raw, process, image.region_words);
             },
         );

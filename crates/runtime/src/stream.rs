@@ -1,5 +1,6 @@
-//! Settings and per-thread state of stream builds. `trodden_wire::stream` defines the layout. Instrumented code writes events itself, and
-//! calls the runtime (`stream_calls.rs`) when a chunk is full or a thread has no frame yet; `chunks.rs` finds the next chunk. When a
+//! Settings and per-thread state of stream builds, in which each thread writes the sequence of its paths into chunks of memory.
+//! `trodden_wire::stream` defines the layout. Instrumented code writes events itself, and calls the runtime (`stream_calls.rs`) when a
+//! chunk is full or a thread has no frame yet; `chunks.rs` finds the next chunk. When a
 //! *whole program* is recorded, the chunks of a thread's regions form a ring. If the recorder is too slow and all chunks are in use, the
 //! thread gets an additional region, up to a limit; then it waits for the recorder to release a chunk. If no chunk is released in time,
 //! the last chunk's events are discarded and counted as lost, and no thread waits again until a chunk is released. A *flight recorder*
@@ -16,30 +17,31 @@ use crate::wire::stream::{
 };
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Size in bytes of a chunk's header, and of the state that precedes a region's frame slots.
+/// Size in bytes of the header of a chunk, and of the state at the start of a region, before its shadow stack.
 pub const HEADER_SIZE: usize = HEADER_BYTES as usize;
-/// Size in bytes of an event and of a frame slot.
+/// Size in bytes of an event, and of a slot of the shadow stack.
 pub const WORD_SIZE: usize = 4;
 const SHADOW_SIZE: usize = SHADOW_BYTES as usize;
 
-/// Number of chunks that a flight recorder uses; 0 when a whole program is recorded.
+/// Number of chunks that a flight recorder uses; 0 if a whole program is recorded.
 pub static RECORDER_SLOTS: AtomicU32 = AtomicU32::new(0);
-/// For whole programs: maximum number of regions per thread, and the longest time in milliseconds that a thread waits for a chunk.
+/// Limits for recording whole programs: the maximum number of regions per thread, and the longest time in milliseconds for which a thread
+/// waits for a chunk.
 pub static REGION_LIMIT: AtomicU32 = AtomicU32::new(DEFAULT_REGIONS as u32);
 pub static MAX_WAIT_MS: AtomicU32 = AtomicU32::new(DEFAULT_MAX_WAIT_MS as u32);
 
-/// Returns the calling thread's cursor and shadow stack pointer; `None` if the image writes no streams.
+/// Returns the calling thread's position in its stream and its shadow stack; `None` if the image writes no streams.
 pub fn thread_stream() -> Option<&'static mut ThreadStream> {
     let find = address_of!("__trodden_stream_place");
     if find == 0 {
         return None;
     }
-    // SAFETY: units define a function of that name and type. It returns thread-local memory, which only one function borrows at a time,
-    // with signals blocked.
+    // SAFETY: if the symbol is defined, it is a function of this type. It returns the address of thread-local memory, to which only one
+    // function at a time has a reference, with signals blocked.
     unsafe { core::mem::transmute::<usize, extern "C" fn() -> *mut ThreadStream>(find)().as_mut() }
 }
 
-/// Reads the stream settings when the image starts. Overwrites both texts.
+/// Reads the stream settings when the image starts. Overwrites both buffers.
 pub fn prepare(value: &mut Text, scratch: &mut Text) {
     if !is_stream() {
         return;
@@ -57,11 +59,11 @@ pub fn prepare(value: &mut Text, scratch: &mut Text) {
         );
         DEFAULT_LAST_EVENTS
     });
-    // One chunk is being filled, and the chunk after it is free.
+    // Two more chunks are needed: the one that is being filled, and a free one after it.
     RECORDER_SLOTS.store((last.div_ceil(CHUNK_EVENTS) + 2) as u32, Relaxed);
 }
 
-/// Parses and applies the limits for whole programs, either nothing or `,REGIONS,MILLISECONDS`. Returns false if they are invalid.
+/// Parses and applies the limits for recording whole programs. `text` is empty or `,REGIONS,MILLISECONDS`. Returns false if it is invalid.
 fn apply_limits(text: &[u8]) -> bool {
     let Some((comma, text)) = text.split_first() else { return true };
     let mut numbers = text.split(|byte| *byte == b',').map(parse_number);
@@ -78,14 +80,14 @@ fn parse_number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Ends the calling thread's stream. Its next event starts a new stream.
+/// Ends the calling thread's stream. The thread's next event will start another one.
 pub fn end_thread() {
     if let Some(thread) = thread_stream() {
         *thread = ThreadStream::default();
     }
 }
 
-/// The frame slots of a forking thread, saved while a new region replaces its region.
+/// The shadow-stack slots of a forking thread, saved while its region is replaced.
 pub struct ShadowFrames {
     address: usize,
     count: usize,
@@ -98,13 +100,13 @@ impl ShadowFrames {
         let slots = base + HEADER_SIZE;
         let count = (thread.shadow as usize).saturating_sub(slots).min(SHADOW_SIZE - HEADER_SIZE) / WORD_SIZE;
         let address = system::map_zeros(SHADOW_SIZE, None).ok()?;
-        // SAFETY: both ranges are mapped, and the second is fresh.
+        // SAFETY: both ranges are mapped, and the target was just created.
         unsafe { core::ptr::copy_nonoverlapping(slots as *const u32, address as *mut u32, count) };
         Some(ShadowFrames { address, count })
     }
 
     pub fn slots(&self) -> &[u32] {
-        // SAFETY: `save` stored `count` slots there, and only `release` unmaps them.
+        // SAFETY: `save` stored `count` slots at this address, and only `release` unmaps them.
         unsafe { core::slice::from_raw_parts(self.address as *const u32, self.count) }
     }
 

@@ -1,6 +1,6 @@
-//! Functions that instrumented code calls to continue its thread's stream, either when a chunk is full or when a thread has no frame yet.
+//! Functions that instrumented code calls in stream builds when a chunk is full or when a thread has no frame on its shadow stack yet.
 
-use crate::bias::bias;
+use crate::bias::thread_bias;
 use crate::chunks;
 use crate::image::OwnImage;
 use crate::life;
@@ -10,8 +10,8 @@ use crate::system;
 use core::arch::global_asm;
 use core::sync::atomic::AtomicU64;
 
-// Entered by a jump with the cursor (or the shadow stack pointer) in rax and the return address in r11. Preserves the red zone; changes
-// only rax, r11 and flags.
+// Instrumented code jumps here with its position in the stream (or the shadow stack pointer) in rax and the return address in r11. The red
+// zone and all registers except rax, r11 and flags are preserved.
 macro_rules! stub {
     ($name:literal, $function:ident) => {
         global_asm!(
@@ -48,10 +48,10 @@ macro_rules! stub {
 stub!("__trodden_stream_next", find_event_room);
 stub!("__trodden_stream_enter", find_frame_slot);
 
-/// Returns an address for the next event of a thread whose cursor has reached the end of a chunk.
+/// Returns an address for the next event of a thread that has reached the end of a chunk.
 extern "C" fn find_event_room(stopped: usize) -> usize {
     let mask = system::set_signal_mask(u64::MAX);
-    let address = find_or_acquire_region().map_or_else(chunks::discarding_slot, |base| chunks::find_room(base, stopped));
+    let address = find_or_acquire_region().map_or_else(chunks::discarded_event_address, |base| chunks::find_room_for_event(base, stopped));
     system::set_signal_mask(mask);
     address
 }
@@ -59,15 +59,15 @@ extern "C" fn find_event_room(stopped: usize) -> usize {
 /// Returns the address of the calling thread's region. Acquires one if necessary; `None` if out of memory.
 fn find_or_acquire_region() -> Option<usize> {
     let image = OwnImage::from_linker();
-    let bias = match bias() {
+    let bias = match thread_bias() {
         0 => life::enter(),
         bias => bias,
     };
     (bias != 0).then(|| image.template.wrapping_add(bias as usize))
 }
 
-/// Returns the slot for a thread's first frame, or a dummy slot if the thread has no stream. A nonzero `pointer` is the limit slot, which
-/// frames share when they are nested too deeply.
+/// Returns the shadow-stack slot for a thread's first frame, or a dummy slot if the thread has no stream. A nonzero `pointer` is the last
+/// slot, which is shared by all frames that are nested too deeply.
 extern "C" fn find_frame_slot(pointer: usize) -> usize {
     static DISCARDED_SLOT: AtomicU64 = AtomicU64::new(0);
     if pointer != 0 {

@@ -1,4 +1,5 @@
-//! Direct Linux system calls (man pages, section 2) by x86-64 number, without `errno`. Invariant: no function blocks indefinitely.
+//! Linux system calls (man pages, section 2), called directly by their x86-64 numbers and without `errno`. Invariant: no function blocks
+//! indefinitely.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -20,14 +21,14 @@ pub const ETIMEDOUT: Errno = Errno(110);
 
 pub struct Descriptor {
     number: i32,
-    /// [`LOCK_FOR_DESCRIPTION`] or [`LOCK_FOR_PROCESS`].
+    /// The fcntl command for setting locks: [`LOCK_FOR_DESCRIPTION`] or [`LOCK_FOR_PROCESS`].
     lock_command: i32,
 }
 
-/// The fcntl command for locks that belong to the open file description (F_OFD_SETLK, see fcntl(2)).
+/// The fcntl command for locks that belong to an open file description (F_OFD_SETLK, see fcntl(2)).
 const LOCK_FOR_DESCRIPTION: i32 = 37;
-/// The fcntl command for locks that belong to the process, until it closes any descriptor of the file (F_SETLK). The two kinds of locks
-/// exclude each other.
+/// The fcntl command for locks that belong to a process, until it closes any descriptor of the file (F_SETLK). Locks of both kinds exclude
+/// each other.
 const LOCK_FOR_PROCESS: i32 = 6;
 
 impl Drop for Descriptor {
@@ -46,7 +47,8 @@ impl Descriptor {
         Descriptor { number, lock_command: LOCK_FOR_DESCRIPTION }
     }
 
-    /// Drops the descriptor without closing it, because its number now belongs to a different file.
+    /// Drops the value without closing the descriptor, because the program uses its number for a different file, or the runtime keeps it
+    /// open.
     pub fn leak(self) {
         core::mem::forget(self);
     }
@@ -55,12 +57,12 @@ impl Descriptor {
         self.number
     }
 
-    /// Makes future locks belong to this process, because the parent uses the same description.
+    /// Makes future locks belong to this process rather than to the open file description, which the parent process also uses.
     pub fn lock_for_process(&mut self) {
         self.lock_command = LOCK_FOR_PROCESS;
     }
 
-    /// Returns true if locks belong to this process and thus do not outlive the descriptor.
+    /// Returns true if locks belong to this process, and so end when the descriptor is closed.
     pub fn locks_for_process(&self) -> bool {
         self.lock_command == LOCK_FOR_PROCESS
     }
@@ -104,7 +106,7 @@ impl Stat {
 /// The arguments must be valid for that call; memory that it writes must be writable and not otherwise borrowed.
 unsafe fn syscall(number: usize, [a, b, c, d, e, f]: [usize; 6]) -> Result<usize, Errno> {
     let result: isize;
-    // SAFETY: the kernel only changes rax, rcx and r11; the caller guarantees the rest.
+    // SAFETY: the kernel changes only rax, rcx and r11, and the caller guarantees that the arguments are valid.
     unsafe {
         asm!("syscall", inlateout("rax") number => result, in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
             lateout("rcx") _, lateout("r11") _, options(nostack));
@@ -118,10 +120,11 @@ fn pad_arguments<const N: usize>(arguments: [usize; N]) -> [usize; 6] {
     all
 }
 
-/// Executes a system call. The arguments are numbers, or pointers to live values of the expected type.
+/// Executes a system call whose arguments are numbers or pointers.
 macro_rules! system {
     ($number:expr $(, $argument:expr)*) => {
-        // SAFETY: every use in this file passes valid arguments, and pointers to live values that are not otherwise borrowed.
+        // SAFETY: every use of this macro is in this file and passes valid arguments; pointers are to live values that are not otherwise
+        // borrowed.
         unsafe { syscall($number, pad_arguments([$($argument as usize),*])) }
     };
 }
@@ -142,11 +145,11 @@ pub fn create_folder_at(folder: &Descriptor, name: &[u8], mode: u32) -> Result<(
 }
 
 pub fn close(number: i32) {
-    // The descriptor is closed even if this fails.
+    // Even if this fails, the descriptor is closed.
     let _ = system!(3, number);
 }
 
-/// Moves a descriptor to the first free number from `least` on, or to a lower number if RLIMIT_NOFILE requires it.
+/// Moves a descriptor to the first free number from `least` on, or to a lower number if RLIMIT_NOFILE does not permit that.
 pub fn move_descriptor_up(from: Descriptor, mut least: i32) -> Descriptor {
     const F_DUPFD_CLOEXEC: i32 = 1030;
     while least > from.number {
@@ -158,7 +161,7 @@ pub fn move_descriptor_up(from: Descriptor, mut least: i32) -> Descriptor {
     from
 }
 
-/// Sets the description's file position, which reads and writes at an explicit offset ignore.
+/// Sets the position of the open file description. Reads and writes at explicit offsets ignore it.
 pub fn set_position(file: &Descriptor, position: u64) -> Result<(), Errno> {
     const SEEK_SET: i32 = 0;
     system!(8, file.number, position, SEEK_SET).map(drop)
@@ -178,7 +181,7 @@ pub fn read(file: &Descriptor, into: &mut [u8]) -> Result<usize, Errno> {
     }
 }
 
-/// Reads up to `into.len()` bytes at `offset`, and returns the number of bytes read.
+/// Reads up to `into.len()` bytes at `offset`. Returns the number of bytes read.
 pub fn read_at(file: &Descriptor, into: &mut [u8], offset: u64) -> Result<usize, Errno> {
     system!(17, file.number, into.as_mut_ptr(), into.len(), offset)
 }
@@ -209,7 +212,7 @@ pub fn stat_number(number: i32) -> Result<Stat, Errno> {
     Ok(stat)
 }
 
-/// Returns the number of bytes that an unprivileged user may still write to the file system.
+/// Returns how many bytes an unprivileged user can still write to the file system.
 pub fn free_space(file: &Descriptor) -> Result<u64, Errno> {
     /// The kernel's `struct statfs`.
     #[repr(C)]
@@ -224,14 +227,14 @@ pub fn free_space(file: &Descriptor) -> Result<u64, Errno> {
     }
     let mut answer = FileSystem::default();
     system!(138, file.number, &raw mut answer)?;
-    // Some virtual file systems report 0 blocks. This says nothing about their free space.
+    // Some virtual file systems report 0 blocks, whatever space they have.
     if answer.blocks == 0 {
         return Ok(u64::MAX);
     }
     Ok(answer.blocks_available.saturating_mul(answer.block_size))
 }
 
-/// Returns the maximum file size of this process (RLIMIT_FSIZE). Exceeding it would raise SIGXFSZ.
+/// Returns the maximum size of a file that this process may write (RLIMIT_FSIZE). Exceeding it would raise SIGXFSZ.
 pub fn file_size_limit() -> u64 {
     const RLIMIT_FSIZE: i32 = 1;
     let mut limit = [u64::MAX; 2];
@@ -256,7 +259,7 @@ pub fn lock_byte(file: &Descriptor, byte: i64, is_lock: bool) -> Result<(), Errn
     system!(72, file.number, file.lock_command, &raw const lock).map(drop)
 }
 
-/// Returns true if another open file description holds a lock on the byte.
+/// Returns true if a different open file description holds a lock on the byte.
 pub fn is_locked(file: &Descriptor, byte: i64) -> Result<bool, Errno> {
     const F_OFD_GETLK: i32 = 36;
     let mut lock = ByteLock::new(byte, F_WRLCK);
@@ -290,18 +293,18 @@ const MAP_FIXED: i32 = 0x10;
 const MAP_ANONYMOUS: i32 = 0x20;
 const MAP_NORESERVE: i32 = 0x4000;
 
-/// Address at which the runtime tries to place its next mapping; 0 before the first mapping.
+/// Address at which the runtime tries to place its next mapping; 0 before the first one.
 static NEXT_MAPPING: AtomicUsize = AtomicUsize::new(0);
-/// Start of the runtime's mappings, below position-independent executables. LLVM 22's address, memory and thread sanitizers leave this
-/// range to the program.
+/// Start of the address range for the runtime's mappings. It is below position-independent executables, and LLVM 22's address, memory and
+/// thread sanitizers leave it to the program.
 const MAPPINGS_START: usize = 0x5500_0000_0000;
-/// Each image in a process starts at a different address within this many bytes.
+/// Number of bytes at the start of that range over which the images of a process spread their first mappings.
 const MAPPINGS_SPREAD: usize = 0x20_0000_0000;
 const MAPPINGS_END: usize = 0x5550_0000_0000;
 
-/// Returns an address for a mapping away from the subject's own mappings, so that the subject's addresses do not depend on the runtime.
-/// Programs may depend on addresses (hash tables of pointers), and the runtime's mappings differ between a program's variants. If the
-/// address is not free, the kernel chooses a different one.
+/// Returns an address for a mapping away from the program's own mappings, so that the program's addresses do not depend on the runtime. A
+/// program's behaviour may depend on addresses (hash tables of pointers), and the runtime's mappings differ between instrumented variants
+/// of the program. If the address is not free, the kernel chooses a different one.
 fn choose_mapping_address(length: usize) -> usize {
     let bytes = length.next_multiple_of(4096);
     let first = MAPPINGS_START + ((&raw const NEXT_MAPPING as usize) << 12) % MAPPINGS_SPREAD;
@@ -310,8 +313,8 @@ fn choose_mapping_address(length: usize) -> usize {
     if place.checked_add(bytes).is_some_and(|end| end <= MAPPINGS_END) { place } else { 0 }
 }
 
-/// Maps `length` bytes of a file at `over`, which must be one of the runtime's mappings and at least as long. Without `over`, maps them
-/// away from the subject's mappings.
+/// Maps `length` bytes of a file at `over`, which must be the address of a mapping of the runtime's that is at least as long. Without
+/// `over`, maps them away from the program's mappings.
 pub fn map_file(file: &Descriptor, offset: u64, length: usize, over: Option<usize>) -> Result<usize, Errno> {
     let fixed = if over.is_some() { MAP_FIXED } else { 0 };
     let place = over.unwrap_or_else(|| choose_mapping_address(length));
@@ -324,19 +327,19 @@ pub fn map_page_to_read(file: &Descriptor, offset: u64, over: usize) -> Result<(
     system!(9, over, 4096, PROT_READ, MAP_SHARED | MAP_FIXED, file.number, offset).map(drop)
 }
 
-/// Maps the first `length` bytes of a file read-only, away from the subject's mappings.
+/// Maps the first `length` bytes of a file read-only, away from the program's mappings.
 pub fn map_to_read(file: &Descriptor, length: usize) -> Result<usize, Errno> {
     const PROT_READ: i32 = 1;
     system!(9, choose_mapping_address(length), length, PROT_READ, MAP_SHARED, file.number, 0)
 }
 
-/// Opens an event counter for the calling thread with a `struct perf_event_attr` (perf_event_open(2)).
+/// Opens an event counter for the calling thread. `attributes` points to a `struct perf_event_attr` (perf_event_open(2)).
 pub fn open_event(attributes: *const u8) -> Result<Descriptor, Errno> {
     const CLOSE_ON_EXEC: i32 = 8;
     system!(298, attributes, 0, -1isize, -1isize, CLOSE_ON_EXEC).map(|number| Descriptor::new(number as i32))
 }
 
-/// Maps `length` zeroed bytes; `over` is as in [`map_file`].
+/// Maps `length` zeroed bytes. `over` is as for [`map_file`].
 pub fn map_zeros(length: usize, over: Option<usize>) -> Result<usize, Errno> {
     let fixed = if over.is_some() { MAP_FIXED } else { 0 };
     let place = over.unwrap_or_else(|| choose_mapping_address(length));
@@ -362,7 +365,7 @@ pub fn unmap(address: usize, length: usize) {
     let _ = system!(11, address, length);
 }
 
-/// Makes the page read as zeros in a child of `fork` (MADV_WIPEONFORK, Linux 4.14).
+/// Makes the memory read as zeros in a child of `fork` (MADV_WIPEONFORK, Linux 4.14).
 pub fn wipe_on_fork(address: usize, length: usize) -> Result<(), Errno> {
     system!(28, address, length, 18).map(drop)
 }
@@ -399,31 +402,31 @@ pub fn process_is_gone(process: u32) -> bool {
 
 /// The kernel's `struct timespec`.
 #[repr(C)]
-pub struct Time {
+pub struct TimeSpec {
     pub seconds: i64,
     pub nanoseconds: i64,
 }
 
 pub fn sleep_ms(milliseconds: i64) {
-    let time = Time { seconds: 0, nanoseconds: milliseconds * 1_000_000 };
+    let time = TimeSpec { seconds: 0, nanoseconds: milliseconds * 1_000_000 };
     let _ = system!(35, &raw const time, 0);
 }
 
 /// Returns nanoseconds since 1970.
 pub fn now_ns() -> u64 {
-    let mut time = Time { seconds: 0, nanoseconds: 0 };
+    let mut time = TimeSpec { seconds: 0, nanoseconds: 0 };
     let _ = system!(228, 0, &raw mut time);
     (time.seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(time.nanoseconds as u64)
 }
 
-/// Waits at most `milliseconds` to be woken at `word`. Does not wait unless `word` contains `value`.
+/// Waits until `word` is woken, for at most `milliseconds`. Returns at once if `word` does not contain `value`.
 pub fn futex_wait(word: *const u32, value: u32, milliseconds: i64) -> Result<(), Errno> {
     const FUTEX_WAIT_PRIVATE: i32 = 128;
-    let time = Time { seconds: 0, nanoseconds: milliseconds * 1_000_000 };
+    let time = TimeSpec { seconds: 0, nanoseconds: milliseconds * 1_000_000 };
     system!(202, word, FUTEX_WAIT_PRIVATE, value, &raw const time).map(drop)
 }
 
-/// Wakes one waiter of `word`.
+/// Wakes one thread that waits for `word`.
 pub fn futex_wake(word: *const u32) {
     const FUTEX_WAKE_PRIVATE: i32 = 129;
     let _ = system!(202, word, FUTEX_WAKE_PRIVATE, 1);
@@ -437,52 +440,53 @@ pub fn set_signal_mask(mask: u64) -> u64 {
     before
 }
 
-/// Returns true if the word at an address is readable: the kernel reads it as a signal set before it rejects the operation (-1).
+/// Returns true if the word at an address is readable. The kernel reads it as a signal set, and then rejects the invalid operation -1.
 pub fn is_readable(address: usize) -> bool {
     system!(14, -1_i32, address, 0, size_of::<u64>()) != Err(Errno(14)) // EFAULT
 }
 
-/// Aborts the process like C's `abort`: sends SIGABRT to the calling thread, which a handler may catch, and then makes sure that the
-/// process terminates.
+/// Aborts the process like C's `abort`: sends SIGABRT to the calling thread, which a handler may catch, and afterwards terminates the
+/// process in any case.
 pub fn abort() {
     const SIGABRT: i32 = 6;
-    /// `struct sigaction` of the kernel.
+    /// The kernel's `struct sigaction`.
     #[repr(C)]
-    struct Action {
+    struct KernelSignalAction {
         handler: usize,
         flags: u64,
         restorer: usize,
         mask: u64,
     }
     let _ = system!(234, process_id(), thread_id(), SIGABRT);
-    let _ = system!(13, SIGABRT, core::ptr::from_ref(&Action { handler: 0, flags: 0, restorer: 0, mask: 0 }), 0, size_of::<u64>());
+    let _ =
+        system!(13, SIGABRT, core::ptr::from_ref(&KernelSignalAction { handler: 0, flags: 0, restorer: 0, mask: 0 }), 0, size_of::<u64>());
     set_signal_mask(!(1 << (SIGABRT - 1)));
     let _ = system!(234, process_id(), thread_id(), SIGABRT);
     let _ = system!(231, 134);
 }
 
-/// Writes to a descriptor if that neither blocks nor raises SIGPIPE. Otherwise does nothing.
+/// Writes to a descriptor if that would neither block nor raise SIGPIPE; otherwise does nothing.
 pub fn write_if_ready(number: i32, text: &[u8]) {
     /// The kernel's `struct pollfd`.
     #[repr(C)]
-    struct Poll {
+    struct PollRequest {
         number: i32,
         events: i16,
         answer: i16,
     }
     const POLLOUT: i16 = 4;
-    let mut poll = Poll { number, events: POLLOUT, answer: 0 };
+    let mut poll = PollRequest { number, events: POLLOUT, answer: 0 };
     if system!(7, &raw mut poll, 1, 0) == Ok(1) && poll.answer == POLLOUT {
         let _ = system!(1, number, text.as_ptr(), text.len());
     }
 }
 
-/// Stores the current folder's path and a NUL in `into`. Returns the length without the NUL.
+/// Stores the path of the current folder, followed by a NUL, in `into`. Returns the length without the NUL.
 pub fn current_folder(into: &mut [u8]) -> Result<usize, Errno> {
     system!(79, into.as_mut_ptr(), into.len()).map(|length| length.saturating_sub(1))
 }
 
-/// Returns the NUL-terminated host name.
+/// Returns the host name, followed by NULs.
 pub fn host_name() -> [u8; 65] {
     let mut names = [[0u8; 65]; 6];
     let _ = system!(63, names.as_mut_ptr());

@@ -1,4 +1,4 @@
-//! The assignment of regions to threads.
+//! Records which thread of the process uses which region of counters.
 //!
 //! The runtime is not notified when a thread ends (TLS destructors would need libc). When regions run short, a sweep therefore frees the
 //! regions of threads that no longer exist. A sweep requires twice as many regions as survived the last sweep, so its amortised cost per
@@ -7,11 +7,11 @@
 use crate::region::Region;
 use crate::system;
 
-/// An owner that counts as always living. It stands for a thread of unknown ID, whose child of `vfork` entered the runtime with the
-/// thread's TLS.
-pub const PINNED: u32 = u32::MAX;
+/// An owner that counts as always living: a thread whose ID is unknown, because its child of `vfork` entered the runtime with the thread's
+/// TLS, or all threads together.
+pub const PINNED_OWNER: u32 = u32::MAX;
 const NO_OWNER: u32 = 0;
-const MAX_INLINE: usize = 8;
+const MAX_INLINE_ENTRIES: usize = 8;
 
 #[derive(Clone, Copy)]
 struct RegionEntry {
@@ -19,13 +19,13 @@ struct RegionEntry {
     owner: u32,
 }
 
-const EMPTY: RegionEntry = RegionEntry { region: Region { address: 0, index: None, event: 0 }, owner: NO_OWNER };
+const EMPTY_ENTRY: RegionEntry = RegionEntry { region: Region { address: 0, index: None, event: 0 }, owner: NO_OWNER };
 
-/// The regions of this image in this process.
+/// The regions of this image in this process, with their owners.
 pub struct RegionTable {
-    /// The entries, while there are at most [`MAX_INLINE`].
-    inline: [RegionEntry; MAX_INLINE],
-    /// Address of a mapping with the entries; 0 while they are inline.
+    /// The entries, while there are at most [`MAX_INLINE_ENTRIES`] of them.
+    inline: [RegionEntry; MAX_INLINE_ENTRIES],
+    /// Address of a mapping that contains the entries; 0 while they are in `inline`.
     mapped: usize,
     /// Number of entries that fit into the mapping.
     capacity: usize,
@@ -36,7 +36,7 @@ pub struct RegionTable {
 
 impl RegionTable {
     pub const fn new() -> RegionTable {
-        RegionTable { inline: [EMPTY; MAX_INLINE], mapped: 0, capacity: 0, length: 0, survivors: 0 }
+        RegionTable { inline: [EMPTY_ENTRY; MAX_INLINE_ENTRIES], mapped: 0, capacity: 0, length: 0, survivors: 0 }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -55,20 +55,20 @@ impl RegionTable {
         self.entries().iter().map(|entry| entry.region).find(|region| region.index.is_some() && region.address == address)
     }
 
-    /// Assigns a region without a living owner to `owner`. Returns `None` if every region has a living owner.
+    /// Assigns to `owner` a region that has no living owner. Returns `None` if there is none.
     pub fn assign(&mut self, process: u32, owner: u32) -> Option<Region> {
-        // The kernel reuses IDs: an entry with this thread's ID belongs to a thread that has ended, or to this thread if its bias was
+        // The kernel reuses thread IDs, so an entry with this ID belongs to a thread that has ended, or to this thread if its bias was
         // reset.
         let found = match self.reassign(owner, owner) {
             None => self.reassign(NO_OWNER, owner),
             found => found,
         };
-        if found.is_some() || self.length < 2 * self.survivors + MAX_INLINE {
+        if found.is_some() || self.length < 2 * self.survivors + MAX_INLINE_ENTRIES {
             return found;
         }
         let mut living = 0;
         for entry in self.entries() {
-            match entry.owner != PINNED && system::thread_is_gone(process, entry.owner) {
+            match entry.owner != PINNED_OWNER && system::thread_is_gone(process, entry.owner) {
                 true => entry.owner = NO_OWNER,
                 false => living += 1,
             }
@@ -78,14 +78,14 @@ impl RegionTable {
     }
 
     fn reassign(&mut self, before: u32, owner: u32) -> Option<Region> {
-        let entry = self.entries().iter_mut().find(|entry| entry.owner == before && before != PINNED)?;
+        let entry = self.entries().iter_mut().find(|entry| entry.owner == before && before != PINNED_OWNER)?;
         entry.owner = owner;
         Some(entry.region)
     }
 
-    /// Adds a region. If there is no memory for a new entry, the region stays with its owner forever.
+    /// Adds a region. If there is no memory for another entry, the region stays with its owner forever.
     pub fn add(&mut self, region: Region, owner: u32) {
-        if self.length == self.capacity.max(MAX_INLINE) && !self.enlarge() {
+        if self.length == self.capacity.max(MAX_INLINE_ENTRIES) && !self.enlarge() {
             return;
         }
         self.length += 1;
@@ -100,7 +100,7 @@ impl RegionTable {
         }
     }
 
-    /// Removes the regions for which `is_removed` returns true, given their address and owner. Passes each of them to `dispose`.
+    /// Removes the regions for whose address and owner `is_removed` returns true. Passes each of them to `dispose`.
     pub fn remove(&mut self, is_removed: impl Fn(usize, u32) -> bool, mut dispose: impl FnMut(Region)) {
         let mut kept = 0;
         let entries = self.entries();
@@ -122,9 +122,10 @@ impl RegionTable {
     }
 
     fn enlarge(&mut self) -> bool {
-        let capacity = 4 * self.capacity.max(4 * MAX_INLINE);
+        let capacity = 4 * self.capacity.max(4 * MAX_INLINE_ENTRIES);
         let Ok(address) = system::map_zeros(capacity * size_of::<RegionEntry>(), None) else { return false };
-        // SAFETY: the memory is fresh and fits that many entries, for which all zeros is valid; no other reference exists.
+        // SAFETY: the memory is new, has room for that many entries, and consists of zeros, which are valid entries. No other reference to
+        // it exists.
         let fresh = unsafe { core::slice::from_raw_parts_mut(address as *mut RegionEntry, capacity) };
         fresh.iter_mut().zip(self.entries()).for_each(|(to, from)| *to = *from);
         if self.mapped != 0 {
@@ -138,7 +139,7 @@ impl RegionTable {
         if self.mapped == 0 {
             return self.inline.get_mut(..self.length).unwrap_or(&mut []);
         }
-        // SAFETY: the mapping holds `capacity` entries and belongs to this table, and `length` never exceeds `capacity`.
+        // SAFETY: the mapping contains `capacity` entries and belongs to this table, and `length` never exceeds `capacity`.
         unsafe { core::slice::from_raw_parts_mut(self.mapped as *mut RegionEntry, self.length) }
     }
 }

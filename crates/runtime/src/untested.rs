@@ -1,11 +1,12 @@
-//! Residual builds: handles the execution of a path that was unknown at the time of the build.
+//! Handles, in residual builds, the execution of a path that was unknown when the program was built.
 //!
-//! Instrumented code itself counts a path that the thread's region already contains, and jumps to `__trodden_count` for other paths.
-//! `__trodden_count` calls [`handle_count`] when the thread's copy of a counter becomes 1, to record the time. It always calls it while
-//! [`ACTION`] is set, either because further paths are known (`TRODDEN_KNOWN`) or because of `TRODDEN_ON_UNTESTED`: `report` prints a
-//! line when the path is new in the thread's region, `abort` prints and raises SIGABRT, and `callback` calls the subject's
+//! Instrumented code itself counts a path that the thread has taken before, and jumps to `__trodden_count` for other paths.
+//! `__trodden_count` calls [`handle_count`] when the thread's counter becomes 1, in order to record the time. It calls it for every
+//! execution while [`ACTION`] is set, because further paths are known (`TRODDEN_KNOWN`), or because of `TRODDEN_ON_UNTESTED`: `report`
+//! prints a line when a path is new in the thread's region, `abort` prints and raises SIGABRT, and `callback` calls the program's function
 //! `trodden_untested(function, path, count)`.
-//! Everything is async-signal-safe. If the callback executes untested paths itself, it is not called for them ([`CallbackFrame`]).
+//!
+//! Everything is async-signal-safe. If the callback itself takes untested paths, it is not called for them ([`CallbackFrame`]).
 
 use crate::clock;
 use crate::image::{self, OwnImage, address_of};
@@ -19,37 +20,37 @@ use crate::wire::{self, KNOWN_VARIABLE, KNOWN_VERSION, KnownHeader, ON_UNTESTED_
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
-const COUNT: u8 = 0;
-const REPORT: u8 = 1;
-const ABORT: u8 = 2;
-const CALLBACK: u8 = 3;
+const ACTION_COUNT: u8 = 0;
+const ACTION_REPORT: u8 = 1;
+const ACTION_ABORT: u8 = 2;
+const ACTION_CALLBACK: u8 = 3;
 const HAS_MORE_KNOWN: u8 = 4;
 
-/// The action at untested paths, combined with [`HAS_MORE_KNOWN`] if further paths are known. While nonzero, [`handle_count`] counts
-/// instead of `__trodden_count`.
-pub static ACTION: AtomicU8 = AtomicU8::new(COUNT);
-/// Address of a bitmap with one bit per counter of the template, which is 1 if `TRODDEN_KNOWN` contains the path; 0 if the variable is
-/// not set.
+/// What to do when an untested path is taken, plus [`HAS_MORE_KNOWN`] if further paths are known. While it is nonzero, [`handle_count`]
+/// counts instead of `__trodden_count`.
+pub static ACTION: AtomicU8 = AtomicU8::new(ACTION_COUNT);
+/// Address of a bitmap with one bit for each counter of the image: 1 if the path is in the file that `TRODDEN_KNOWN` names. 0 if the
+/// variable is not set.
 static KNOWN_BITMAP: AtomicUsize = AtomicUsize::new(0);
 /// Whether vector registers wider than 128 bits must be saved: 0 for unknown, 1 for no, 2 for yes.
 static HAS_WIDE_VECTORS: AtomicU8 = AtomicU8::new(0);
 
-const UNKNOWN_ACTION: OutputFailure =
+const UNKNOWN_ACTION_FAILURE: OutputFailure =
     OutputFailure::new(b"TRODDEN_ON_UNTESTED must be count, report, abort or callback", b"untested paths are only counted");
-const NO_CALLBACK: OutputFailure =
+const NO_CALLBACK_FAILURE: OutputFailure =
     OutputFailure::new(b"the program does not define the function trodden_untested", b"untested paths are only counted");
-const CANNOT_READ_KNOWN: OutputFailure = OutputFailure::new(
+const UNREADABLE_KNOWN_FAILURE: OutputFailure = OutputFailure::new(
     b"it cannot be read",
     b"name a file that `trodden export known --for PROGRAM` wrote; only paths known to the build are known",
 );
-const WRONG_IMAGE: OutputFailure = OutputFailure::new(b"it contains no known paths of this program", WRITE_AGAIN);
-const OTHER_VERSION: OutputFailure = OutputFailure::new(b"a different version of trodden wrote it", WRITE_AGAIN);
-const CORRUPT: OutputFailure = OutputFailure::new(b"it is corrupt", WRITE_AGAIN);
-const NO_MEMORY: OutputFailure =
+const WRONG_IMAGE_FAILURE: OutputFailure = OutputFailure::new(b"it contains no known paths of this program", WRITE_AGAIN);
+const OTHER_VERSION_FAILURE: OutputFailure = OutputFailure::new(b"a different version of trodden wrote it", WRITE_AGAIN);
+const CORRUPT_FAILURE: OutputFailure = OutputFailure::new(b"it is corrupt", WRITE_AGAIN);
+const NO_MEMORY_FAILURE: OutputFailure =
     OutputFailure::new(b"it does not fit into memory", b"let the program have more memory; only paths known to the build are known");
 const WRITE_AGAIN: &[u8] = b"write it again with `trodden export known --for PROGRAM`; only paths known to the build are known";
 
-/// Reads the settings when the image starts, from the environment or else from the image. Overwrites both texts.
+/// Reads the settings when the image starts, from the environment or, if they are not set there, from the image. Overwrites both buffers.
 pub fn prepare(text: &mut Text, scratch: &mut Text) {
     if !image::is_residual() {
         return;
@@ -74,17 +75,17 @@ fn find_action(text: &mut Text, scratch: &mut Text) -> u8 {
         let _ = text.extend(image::default_on_untested().unwrap_or(b"count"));
     }
     match text.bytes() {
-        b"report" => REPORT,
-        b"abort" => ABORT,
-        b"callback" if find_callback() != 0 => CALLBACK,
+        b"report" => ACTION_REPORT,
+        b"abort" => ACTION_ABORT,
+        b"callback" if find_callback() != 0 => ACTION_CALLBACK,
         b"callback" => {
-            print_failure(text, &NO_CALLBACK, scratch);
-            COUNT
+            print_failure(text, &NO_CALLBACK_FAILURE, scratch);
+            ACTION_COUNT
         }
-        b"count" | b"" => COUNT,
+        b"count" | b"" => ACTION_COUNT,
         _ => {
-            print_failure(text, &UNKNOWN_ACTION, scratch);
-            COUNT
+            print_failure(text, &UNKNOWN_ACTION_FAILURE, scratch);
+            ACTION_COUNT
         }
     }
 }
@@ -98,42 +99,42 @@ fn print_failure(subject: &Text, failure: &OutputFailure, line: &mut Text) {
     text::print_line(line.bytes());
 }
 
-/// Loads a file of further known paths of this image. Returns the address of the bitmap.
+/// Loads a file of further known paths of this image. Returns the address of the bitmap that it contains.
 fn load_known_paths(path: &Text, image: &OwnImage) -> Result<usize, &'static OutputFailure> {
     let flags = O_RDONLY | O_CLOEXEC | system::O_NONBLOCK;
-    let file = system::open_at(&Descriptor::CURRENT_FOLDER, path.with_nul(0), flags, 0).map_err(|_| &CANNOT_READ_KNOWN)?;
+    let file = system::open_at(&Descriptor::CURRENT_FOLDER, path.with_nul(0), flags, 0).map_err(|_| &UNREADABLE_KNOWN_FAILURE)?;
     let mut header = [0u8; size_of::<KnownHeader>()];
-    let have = system::read_at(&file, &mut header, 0).map_err(|_| &WRONG_IMAGE)?;
+    let have = system::read_at(&file, &mut header, 0).map_err(|_| &WRONG_IMAGE_FAILURE)?;
     let checksum = read_bitmap_checksum(header.get(..have).unwrap_or(&header), image)?;
     let length = image.counters.div_ceil(8) as usize;
-    let address = system::map_zeros(length.max(1), None).map_err(|_| &NO_MEMORY)?;
-    // SAFETY: the memory is fresh, has that length, and has no other reference.
+    let address = system::map_zeros(length.max(1), None).map_err(|_| &NO_MEMORY_FAILURE)?;
+    // SAFETY: the memory is new, has that length, and no other reference to it exists.
     let bits = unsafe { core::slice::from_raw_parts_mut(address as *mut u8, length) };
     if fill_bitmap(bits, &file, header.len()) && wire::checksum(bits) == checksum {
         return Ok(address);
     }
     system::unmap(address, length.max(1));
-    Err(&CORRUPT)
+    Err(&CORRUPT_FAILURE)
 }
 
-/// Returns the bitmap's checksum from a file header; an error unless the file belongs to this image.
+/// Returns the checksum of the bitmap according to the file's header; an error if the file does not belong to this image.
 fn read_bitmap_checksum(bytes: &[u8], image: &OwnImage) -> Result<u64, &'static OutputFailure> {
     match FileHeader::read(bytes) {
-        Ok(header) if header.kind != FileKind::FURTHER_KNOWN_PATHS => return Err(&WRONG_IMAGE),
-        Ok(header) if header.version != KNOWN_VERSION => return Err(&OTHER_VERSION),
+        Ok(header) if header.kind != FileKind::FURTHER_KNOWN_PATHS => return Err(&WRONG_IMAGE_FAILURE),
+        Ok(header) if header.version != KNOWN_VERSION => return Err(&OTHER_VERSION_FAILURE),
         Ok(_) => {}
-        Err(HeaderError::EarlierFormat) => return Err(&OTHER_VERSION),
-        Err(HeaderError::NotTrodden) => return Err(&WRONG_IMAGE),
-        Err(HeaderError::Truncated | HeaderError::Checksum) => return Err(&CORRUPT),
+        Err(HeaderError::EarlierFormat) => return Err(&OTHER_VERSION_FAILURE),
+        Err(HeaderError::NotTrodden) => return Err(&WRONG_IMAGE_FAILURE),
+        Err(HeaderError::Truncated | HeaderError::Checksum) => return Err(&CORRUPT_FAILURE),
     }
-    let header = KnownHeader::read(bytes).ok_or(&CORRUPT)?;
+    let header = KnownHeader::read(bytes).ok_or(&CORRUPT_FAILURE)?;
     match header.image == image.identity() && header.counters == image.counters {
         true => Ok(header.checksum),
-        false => Err(&WRONG_IMAGE),
+        false => Err(&WRONG_IMAGE_FAILURE),
     }
 }
 
-/// Fills `bits` from offset `start` of the file. Returns false if the file is too short.
+/// Reads `bits` from the file, at offset `start`. Returns false if the file is too short.
 fn fill_bitmap(bits: &mut [u8], file: &Descriptor, start: usize) -> bool {
     let mut have = 0;
     while let Some(rest) = bits.get_mut(have..).filter(|rest| !rest.is_empty()) {
@@ -147,51 +148,51 @@ fn fill_bitmap(bits: &mut [u8], file: &Descriptor, start: usize) -> bool {
 
 /// Returns true if [`handle_count`] must handle every execution of an unknown path.
 pub fn handles_each_count() -> bool {
-    !matches!(ACTION.load(Relaxed), COUNT | REPORT)
+    !matches!(ACTION.load(Relaxed), ACTION_COUNT | ACTION_REPORT)
 }
 
 fn is_known(counter: usize) -> bool {
     let bits = KNOWN_BITMAP.load(Relaxed);
     let at = counter.wrapping_sub(OwnImage::from_linker().template) / size_of::<u64>();
-    // SAFETY: the bitmap has a bit for each counter of the template, and is never unmapped.
+    // SAFETY: the bitmap has a bit for each counter of the image, and is never unmapped.
     bits != 0 && unsafe { ((bits + at / 8) as *const u8).read() } >> (at % 8) & 1 == 1
 }
 
-/// Handles the execution of a path. `counter` is the path's counter in the template, and `copy` the thread's copy of that counter. The
-/// execution is already counted, unless [`ACTION`] is set.
+/// Handles the execution of a path. `counter` is the address of the path's counter in the image, and `copy` that of the thread's copy. The
+/// execution was already counted, unless [`ACTION`] is set.
 pub extern "C" fn handle_count(counter: usize, copy: usize) {
     let acting = ACTION.load(Relaxed);
     if acting & HAS_MORE_KNOWN != 0 && is_known(counter) {
         return;
     }
     if acting != 0 {
-        // SAFETY: `copy` is the thread's own copy. A single instruction increments it, so that no count is lost if a signal handler
-        // counts the same path.
+        // SAFETY: `copy` is the address of this thread's copy. The increment is a single instruction, so that no count is lost if a signal
+        // handler counts the same path.
         unsafe { asm!("inc qword ptr [{0}]", in(reg) copy, options(nostack)) };
     }
-    // SAFETY: as above.
+    // SAFETY: `copy` is the address of this thread's copy.
     let count = unsafe { (copy as *const u64).read_volatile() };
-    let Some(function) = image::function_of(counter) else { return };
+    let Some(function) = image::find_function_of_counter(counter) else { return };
     if count == 1 {
-        // SAFETY: the record's word is in the same region.
+        // SAFETY: the word for the time is in the same region as the counter.
         unsafe { ((copy + function.time_offset) as *mut u64).write_volatile(clock::now_ns()) };
     }
     let path = (counter.wrapping_sub(function.first) / size_of::<u64>()) as u64;
     match acting & !HAS_MORE_KNOWN {
-        REPORT if count == 1 => report_path(function.name, path),
-        ABORT => {
+        ACTION_REPORT if count == 1 => report_path(function.name, path),
+        ACTION_ABORT => {
             report_path(function.name, path);
             system::abort();
         }
-        CALLBACK => call_back(function.name, path, count),
+        ACTION_CALLBACK => call_back(function.name, path, count),
         _ => {}
     }
 }
 
-/// Prints `trodden: untested path PATH of FUNCTION`, or `trodden: path PATH of FUNCTION matches EXPRESSION`. Truncates the line to 255
-/// bytes.
+/// Prints `trodden: untested path PATH of FUNCTION` or, in a build that watches an expression, `trodden: path PATH of FUNCTION matches
+/// EXPRESSION`. The line is truncated to 255 bytes.
 fn report_path(name: usize, path: u64) {
-    // The buffer is short, because it is on the subject's stack.
+    // The buffer is short, because it is on the stack of the instrumented program.
     let mut line = [0u8; 256];
     let mut digits = [0u8; 20];
     let mut rest = path;
@@ -224,81 +225,82 @@ fn report_path(name: usize, path: u64) {
     text::print_line(line.get(..=length).unwrap_or(&[]));
 }
 
-/// Returns the address of the subject's callback, or 0 if the subject has none.
+/// Returns the address of the program's callback; 0 if it has none.
 fn find_callback() -> usize {
     address_of!("trodden_untested")
 }
 
-/// A marker on the stack while the callback runs, whose address the thread stores. The callback may exit by `longjmp` or an exception, so
-/// a marker is live only if it is above the current frame and all of its marks are intact. Other frames at the same location would
-/// overwrite some of the marks.
+/// A marker on the stack while the callback runs; the thread stores its address. Because the callback may be left by `longjmp` or an
+/// exception, a marker counts only if it is above the current frame and all of its marks are intact: other frames at the same place would
+/// overwrite some marks.
 #[repr(C)]
 struct CallbackFrame {
     marks: [u64; MARK_COUNT],
 }
 
-/// Number of marks. It is so large that other frames, which contain return addresses and saved registers, are very unlikely to leave all
-/// of them intact.
+/// Number of marks in a marker. With so many, other frames, which contain return addresses and saved registers, are very unlikely to leave
+/// all of them intact.
 const MARK_COUNT: usize = 64;
 
 impl CallbackFrame {
-    fn mark(address: usize, index: usize) -> u64 {
+    fn expected_mark(address: usize, index: usize) -> u64 {
         (address as u64 ^ 0x7452_6f44_6445_6e21).wrapping_mul(2 * index as u64 + 1)
     }
 
-    /// Writes the marks, and returns the frame's address.
+    /// Writes the marks. Returns the marker's address.
     fn write_marks(&mut self) -> usize {
         let address = &raw const *self as usize;
         for (index, word) in self.marks.iter_mut().enumerate() {
-            // SAFETY: the word is part of this structure; only `is_live` reads it, by address.
-            unsafe { (&raw mut *word).write_volatile(CallbackFrame::mark(address, index)) };
+            // SAFETY: the word is part of this structure. Only `is_live` reads it, through its address.
+            unsafe { (&raw mut *word).write_volatile(CallbackFrame::expected_mark(address, index)) };
         }
         address
     }
 
-    /// Returns true if the thread is still in the callback whose marker is at `address`. `own_end` is the end of the caller's own marker.
+    /// Returns true if the thread is still in the callback whose marker is at `address`. `own_end` is the end of the marker in the caller's
+    /// frame.
     fn is_live(address: usize, own_end: usize) -> bool {
         let word = |index: usize| address + index * size_of::<u64>();
-        // If the program has several stacks, the marker's stack may have been unmapped.
+        // If the program uses several stacks, the stack with the marker may have been unmapped.
         if address < own_end || !system::is_readable(address) || !system::is_readable(word(MARK_COUNT - 1)) {
             return false;
         }
-        // SAFETY: the marker's first and last word were just found to be readable.
-        (0..MARK_COUNT).all(|index| unsafe { (word(index) as *const u64).read_volatile() } == CallbackFrame::mark(address, index))
+        // SAFETY: the first and the last word of the marker were just found to be readable.
+        (0..MARK_COUNT).all(|index| unsafe { (word(index) as *const u64).read_volatile() } == CallbackFrame::expected_mark(address, index))
     }
 }
 
-/// Calls the callback, unless this thread is already executing it.
+/// Calls the program's callback, unless this thread is executing it already.
 fn call_back(name: usize, path: u64, count: u64) {
-    let Some(thread) = image::residual_thread() else { return };
-    // SAFETY: the state is thread-local, and signal handlers leave it unchanged.
+    let Some(thread) = image::residual_thread_state() else { return };
+    // SAFETY: the state is thread-local, and signal handlers that change it restore it.
     let outer = unsafe { (&raw const (*thread).callback).read_volatile() };
     let mut frame = CallbackFrame { marks: [0; MARK_COUNT] };
     if outer != 0 && CallbackFrame::is_live(outer as usize, (&raw const frame).wrapping_add(1) as usize) {
         return;
     }
     let address = frame.write_marks();
-    // SAFETY: as above.
+    // SAFETY: the state is thread-local.
     unsafe { (&raw mut (*thread).callback).write_volatile(address as u64) };
     match has_wide_vectors() {
-        // SAFETY: the subject's function of that name has the type that the stub expects.
+        // SAFETY: the program's function of that name has the type that `__trodden_call_wide` expects.
         true => unsafe { __trodden_call_wide(find_callback(), name, path, count) },
         false => {
-            // SAFETY: a function of that name has this type.
+            // SAFETY: the program's function of that name has this type.
             let call = unsafe { core::mem::transmute::<usize, extern "C" fn(usize, u64, u64)>(find_callback()) };
             call(name, path, count);
         }
     }
-    // SAFETY: as above.
+    // SAFETY: the state is thread-local.
     unsafe { (&raw mut (*thread).callback).write_volatile(outer) };
     // Erase the marks, which might otherwise appear in the frame of a later call.
     frame.marks.iter_mut().for_each(|word| {
-        // SAFETY: a word of this structure.
+        // SAFETY: the word is part of this structure.
         unsafe { (&raw mut *word).write_volatile(0) };
     });
 }
 
-/// Returns true if the kernel saves vector registers that `fxsave` does not cover.
+/// Returns true if the operating system supports vector registers that `fxsave` does not save.
 fn has_wide_vectors() -> bool {
     const OSXSAVE: u32 = 1 << 27;
     if HAS_WIDE_VECTORS.load(Relaxed) == 0 {
@@ -308,8 +310,8 @@ fn has_wide_vectors() -> bool {
     HAS_WIDE_VECTORS.load(Relaxed) == 2
 }
 
-// Calls the function in the first argument with the other three arguments. Preserves the state of x87, SSE, AVX and AVX-512 (mask 0xe7),
-// which needs at most 2688 bytes in the standard layout. The header of the saved state must be zero.
+// Calls the function in the first argument with the other three as its arguments. Preserves the x87, SSE, AVX and AVX-512 registers (mask
+// 0xe7), for which at most 2688 bytes are needed in the standard layout. The header of the saved state must be zero.
 global_asm!(
     stub::begin!("__trodden_call_wide"),
     "push rbp",

@@ -39,12 +39,13 @@ pub(super) struct CacheAccess {
     pub cycles: u64,
     pub l1_misses: u32,
     pub l2_misses: u32,
-    /// Power cost of the accesses beyond the first level.
+    /// Power cost of the accesses to further levels after a miss in the first one.
     pub cost: u32,
 }
 
 impl CacheAccess {
-    /// Counts the misses and, for the analytical power model, the cost of all levels. `first_level` is the cost of the first level.
+    /// Adds the misses to `events` and, for the analytical power model, the cost of all levels. `first_level` is the cost of the access to
+    /// the first level.
     pub fn count_events(&self, events: &mut EventCounts, first_level: u32) {
         add_count(events, ProcessorEvent::L1Misses, self.l1_misses);
         add_count(events, ProcessorEvent::L2Misses, self.l2_misses);
@@ -53,7 +54,7 @@ impl CacheAccess {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Hierarchy {
+pub(super) struct CacheHierarchy {
     instruction: CacheModel,
     data: CacheModel,
     l2: CacheModel,
@@ -61,9 +62,9 @@ pub(super) struct Hierarchy {
     power: PowerCosts,
 }
 
-impl Hierarchy {
-    pub fn new(parameters: &ProcessorParameters) -> Hierarchy {
-        Hierarchy {
+impl CacheHierarchy {
+    pub fn new(parameters: &ProcessorParameters) -> CacheHierarchy {
+        CacheHierarchy {
             instruction: CacheModel::new(&parameters.l1_instruction),
             data: CacheModel::new(&parameters.l1_data),
             l2: CacheModel::new(&parameters.l2),
@@ -108,7 +109,7 @@ mod tests {
 
     #[test]
     fn latencies_of_the_levels_add_up() {
-        let mut hierarchy = Hierarchy::new(&ProcessorParameters::default());
+        let mut hierarchy = CacheHierarchy::new(&ProcessorParameters::default());
         assert_eq!(hierarchy.access_data(0x1000), CacheAccess { cycles: 111, l1_misses: 1, l2_misses: 1, cost: 48 });
         assert_eq!(hierarchy.access_data(0x1000), CacheAccess { cycles: 1, ..CacheAccess::default() });
         // This is the other half of the block that the second-level cache loaded.

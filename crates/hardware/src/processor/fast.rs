@@ -3,7 +3,7 @@
 //! therefore gets units and issue slots first, as in an age-ordered scheduler. Unlike [`super::ReferenceModel`], this model accesses the
 //! caches in program order.
 
-use super::cache::Hierarchy;
+use super::cache::CacheHierarchy;
 use super::instruction::{Instruction, InstructionClass, NO_REGISTER};
 use super::parameters::ProcessorParameters;
 use super::predictor::{Prediction, PredictionOutcome, Predictor};
@@ -23,18 +23,18 @@ const MAX_RECENT_STORES: usize = 1 << 10;
 #[derive(Clone, Debug)]
 pub struct FastModel {
     parameters: ProcessorParameters,
-    caches: Hierarchy,
+    caches: CacheHierarchy,
     predictor: Predictor,
     queue: BranchQueue,
-    /// Branches that train the predictor when they commit: commit cycle, branch and prediction.
+    /// Branches that have not trained the predictor yet: the cycle in which they commit, the branch, and its prediction.
     updates: VecDeque<(u64, RetiredBranch, Prediction)>,
-    fetch: Stage,
-    dispatch: Stage,
-    commit: Stage,
+    fetch: PipelineStage,
+    dispatch: PipelineStage,
+    commit: PipelineStage,
     /// The earliest cycle in which the next instruction can be fetched.
     redirect: u64,
     fetched_block: u64,
-    /// For each instruction in a buffer, the cycle in which it leaves the buffer, by dispatch or commit.
+    /// For each instruction in one of these three buffers, the cycle in which it leaves the buffer, by dispatch or commit.
     in_fetch_queue: VecDeque<u64>,
     in_reorder_buffer: VecDeque<u64>,
     in_load_store_queue: VecDeque<u64>,
@@ -51,12 +51,12 @@ pub struct FastModel {
 
 /// A stage that works in program order: its current cycle, and how many instructions it has handled in that cycle.
 #[derive(Clone, Copy, Debug, Default)]
-struct Stage {
+struct PipelineStage {
     cycle: u64,
     used_slots: u64,
 }
 
-impl Stage {
+impl PipelineStage {
     /// Handles an instruction in the first cycle with a free slot, from `earliest` on. Returns that cycle.
     fn reserve(&mut self, earliest: u64, width: u64) -> u64 {
         let cycle = self.next_free_cycle(earliest, width);
@@ -103,13 +103,13 @@ impl FastModel {
         parameters.check()?;
         let p = &parameters;
         Ok(FastModel {
-            caches: Hierarchy::new(p),
+            caches: CacheHierarchy::new(p),
             predictor: Predictor::new(&p.predictor),
             queue: BranchQueue::new(p.branch_queue),
             updates: VecDeque::new(),
-            fetch: Stage::default(),
-            dispatch: Stage::default(),
-            commit: Stage::default(),
+            fetch: PipelineStage::default(),
+            dispatch: PipelineStage::default(),
+            commit: PipelineStage::default(),
             redirect: 0,
             fetched_block: u64::MAX,
             in_fetch_queue: VecDeque::with_capacity(p.fetch_queue),

@@ -2,7 +2,7 @@
 
 use crate::stream::Address;
 
-/// The functional unit that executes an instruction.
+/// The kind of functional unit that executes an instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum InstructionClass {
     /// An integer ALU. Branches, loads and stores have this class, too, but loads and stores occupy a memory port instead of an ALU.
@@ -28,7 +28,7 @@ pub const NO_REGISTER: u8 = 0;
 pub struct Instruction {
     /// Address of the instruction.
     pub address: Address,
-    /// Functional unit that executes the instruction.
+    /// The kind of functional unit that executes the instruction.
     pub class: InstructionClass,
     /// Registers read; unused elements are [`NO_REGISTER`].
     pub sources: [u8; 4],

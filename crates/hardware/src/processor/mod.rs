@@ -22,12 +22,12 @@ pub use reference::ReferenceModel;
 use crate::events::EventCounts;
 use crate::names::names;
 
-/// A processor model.
+/// Which model of the processor is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessorModel {
-    /// [`FastModel`].
+    /// The one-pass model, [`FastModel`].
     Fast,
-    /// [`ReferenceModel`].
+    /// The cycle-stepped model, [`ReferenceModel`].
     Reference,
 }
 
@@ -38,7 +38,7 @@ names! { ProcessorModel { Fast "fast", Reference "reference" } }
 pub enum ProcessorEvent {
     /// Retired instructions.
     Instructions,
-    /// Misses of both first-level caches.
+    /// Misses of the two first-level caches.
     L1Misses,
     /// Misses of the second-level cache.
     L2Misses,
@@ -71,7 +71,7 @@ pub struct ProcessorTotals {
     pub cycles: u64,
     /// Committed instructions.
     pub instructions: u64,
-    /// Misses of both first-level caches.
+    /// Misses of the two first-level caches.
     pub l1_misses: u64,
     /// Misses of the second-level cache.
     pub l2_misses: u64,

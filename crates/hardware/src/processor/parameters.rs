@@ -77,7 +77,7 @@ impl Default for PredictorParameters {
 pub struct PowerCosts {
     /// Cost of an access to the instruction cache, once per fetched block.
     pub instruction_cache: u32,
-    /// Cost of an access to the data cache. The cycle-level model halves it for several accesses in one cycle.
+    /// Cost of an access to the data cache. The cycle-level model halves it if there are several accesses in one cycle.
     pub data_cache: u32,
     /// Cost of an access to the second-level cache.
     pub l2: u32,

@@ -54,7 +54,7 @@ fn predicts_taken(counter: u8) -> bool {
     counter >= 2
 }
 
-fn train(counter: &mut u8, is_increase: bool) {
+fn train_counter(counter: &mut u8, is_increase: bool) {
     *counter = if is_increase { (*counter + 1).min(3) } else { counter.saturating_sub(1) };
 }
 
@@ -110,10 +110,10 @@ impl Predictor {
         let address = branch.address.0;
         if let Some(lookup) = prediction.direction {
             if lookup.predicted_by_history != lookup.predicted_by_address {
-                train(&mut self.meta[lookup.meta], lookup.predicted_by_history == branch.is_taken);
+                train_counter(&mut self.meta[lookup.meta], lookup.predicted_by_history == branch.is_taken);
             }
-            train(&mut self.gshare[lookup.gshare], branch.is_taken);
-            train(&mut self.bimodal[lookup.bimodal], branch.is_taken);
+            train_counter(&mut self.gshare[lookup.gshare], branch.is_taken);
+            train_counter(&mut self.bimodal[lookup.bimodal], branch.is_taken);
         }
         if branch.is_taken && branch.kind != BranchKind::Return {
             let set = self.target_set(address);

@@ -2,7 +2,7 @@
 //! issues the oldest instructions whose operands are ready, dispatches, and fetches. This model and [`super::FastModel`] share the code
 //! of caches, predictor and branch queue, but no timing code.
 
-use super::cache::{CacheAccess, Hierarchy};
+use super::cache::{CacheAccess, CacheHierarchy};
 use super::fast::{latency_cycles, unit_index};
 use super::instruction::{Instruction, InstructionClass, NO_REGISTER};
 use super::parameters::ProcessorParameters;
@@ -14,8 +14,8 @@ use crate::events::{CounterWidth, EventCounts};
 use crate::stream::RetiredBranch;
 use std::collections::VecDeque;
 
-/// Minimum number of instructions that must wait for fetch before a cycle is simulated.
-const MIN_LOOKAHEAD: usize = 64;
+/// More than this number of instructions must be waiting before a cycle is simulated, so that fetch does not run out of them.
+const MIN_WAITING_INSTRUCTIONS: usize = 64;
 
 /// An instruction between fetch and commit.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ struct InFlight {
     events: EventCounts,
     fetched: u64,
     dispatched: u64,
-    /// Numbers of the instructions whose results this instruction needs.
+    /// Numbers of the instructions whose results this instruction uses.
     needs: [Option<u64>; 5],
     /// Cycle in which the result is available; `None` before issue.
     completed: Option<u64>,
@@ -46,7 +46,7 @@ impl InFlight {
 #[derive(Clone, Debug)]
 pub struct ReferenceModel {
     parameters: ProcessorParameters,
-    caches: Hierarchy,
+    caches: CacheHierarchy,
     predictor: Predictor,
     queue: BranchQueue,
     cycle: u64,
@@ -60,9 +60,10 @@ pub struct ReferenceModel {
     writers: Vec<Option<u64>>,
     busy: [Vec<u64>; 2],
     fetched_block: u64,
-    /// Result of the last block fetch. It includes the cost of the first level, and is counted with the first instruction of the block.
+    /// Result of fetching the current block, including the cost of the first level. It is counted with the block's first instruction.
     pending_fetch: CacheAccess,
-    /// Fetch waits until this cycle. If `waits_for` is a number, fetch also waits until that branch is dispatched or completes.
+    /// Fetch waits until this cycle. If `waits_for` is a number, it also waits until the branch with this number is dispatched (after a
+    /// misfetch) or completed (after a misprediction).
     fetch_from: u64,
     waits_for: Option<u64>,
     next_number: u64,
@@ -79,7 +80,7 @@ impl ReferenceModel {
     pub fn new(parameters: ProcessorParameters) -> Result<ReferenceModel, HardwareError> {
         parameters.check()?;
         Ok(ReferenceModel {
-            caches: Hierarchy::new(&parameters),
+            caches: CacheHierarchy::new(&parameters),
             predictor: Predictor::new(&parameters.predictor),
             queue: BranchQueue::new(parameters.branch_queue),
             cycle: 0,
@@ -102,7 +103,7 @@ impl ReferenceModel {
         })
     }
 
-    /// Retires an instruction like [`super::FastModel::retire`], but possibly calls `profile` only when later instructions arrive.
+    /// Retires an instruction, like [`super::FastModel::retire`], but may call `profile` only after later instructions have arrived.
     pub fn retire(
         &mut self,
         instruction: &Instruction,
@@ -110,7 +111,7 @@ impl ReferenceModel {
         profile: &mut impl FnMut(&RetiredBranch, &EventCounts) -> u32,
     ) {
         self.waiting.push_back((*instruction, branch.copied()));
-        while self.waiting.len() > MIN_LOOKAHEAD {
+        while self.waiting.len() > MIN_WAITING_INSTRUCTIONS {
             self.simulate_cycle(profile);
         }
     }

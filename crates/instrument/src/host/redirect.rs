@@ -10,7 +10,7 @@
 //! different order, or if the target machine is not the first member of both `PassBuilder` and the callback in `TargetIRAnalysis`. In all
 //! of these cases the compilation ends with an error; no code is silently left uninstrumented.
 
-use super::{symbol, version_text};
+use super::{find_symbol, version_text};
 use crate::llvm::{Module, TargetMachine};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Once;
@@ -24,57 +24,57 @@ struct Redirection {
     original: &'static AtomicUsize,
 }
 
-static OPTIMISER: AtomicUsize = AtomicUsize::new(0);
-static CODE_GENERATION_START: AtomicUsize = AtomicUsize::new(0);
-static CODE_GENERATOR: AtomicUsize = AtomicUsize::new(0);
+static ORIGINAL_OPTIMISER: AtomicUsize = AtomicUsize::new(0);
+static ORIGINAL_CODE_GENERATION_START: AtomicUsize = AtomicUsize::new(0);
+static ORIGINAL_CODE_GENERATOR: AtomicUsize = AtomicUsize::new(0);
 
-static MACHINE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
-/// The module that was last optimised, until it is instrumented.
-static MODULE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
-/// Whether no code is to be generated.
-static IS_SKIPPED: AtomicBool = AtomicBool::new(false);
+static TARGET_MACHINE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+/// The module that was optimised last, or null once it is instrumented.
+static OPTIMISED_MODULE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+/// True if code generation must be skipped for the current module.
+static IS_CODE_GENERATION_SKIPPED: AtomicBool = AtomicBool::new(false);
 
 /// Called by LLVM with a `PassBuilder`, before each run of the optimiser.
 pub extern "C" fn register(builder: *mut c_void) {
-    // SAFETY: LLVM passes a live `PassBuilder`, which starts with a pointer.
-    MACHINE.store(unsafe { *builder.cast::<*mut c_void>() }, Relaxed);
+    // SAFETY: LLVM passes a live `PassBuilder`, whose first member is a pointer to the target machine.
+    TARGET_MACHINE.store(unsafe { *builder.cast::<*mut c_void>() }, Relaxed);
     static ONCE: Once = Once::new();
     ONCE.call_once(redirect_all);
 }
 
 extern "C" fn optimise(result: *mut c_void, manager: *mut c_void, module: *mut c_void, analyses: *mut c_void) -> *mut c_void {
     type OptimiserRun = extern "C" fn(*mut c_void, *mut c_void, *mut c_void, *mut c_void) -> *mut c_void;
-    // SAFETY: the address is that of the function with this type, which returns a structure in memory.
-    let original: OptimiserRun = unsafe { std::mem::transmute(OPTIMISER.load(Relaxed)) };
-    MODULE.store(module, Relaxed);
+    // SAFETY: the address is that of `PassManager<Module>::run`, which has this type: it returns a structure in memory.
+    let original: OptimiserRun = unsafe { std::mem::transmute(ORIGINAL_OPTIMISER.load(Relaxed)) };
+    OPTIMISED_MODULE.store(module, Relaxed);
     original(result, manager, module, analyses)
 }
 
 extern "C" fn begin_code_generation(analysis: *mut c_void) -> *mut c_void {
-    // SAFETY: the address is that of the function with this type, whose parameter is passed by reference.
-    let original: extern "C" fn(*mut c_void) -> *mut c_void = unsafe { std::mem::transmute(CODE_GENERATION_START.load(Relaxed)) };
-    let (module, machine) = (MODULE.swap(std::ptr::null_mut(), Relaxed), MACHINE.load(Relaxed));
+    // SAFETY: the address is that of `createTargetTransformInfoWrapperPass`, which has this type: its parameter is passed by reference.
+    let original: extern "C" fn(*mut c_void) -> *mut c_void = unsafe { std::mem::transmute(ORIGINAL_CODE_GENERATION_START.load(Relaxed)) };
+    let (module, machine) = (OPTIMISED_MODULE.swap(std::ptr::null_mut(), Relaxed), TARGET_MACHINE.load(Relaxed));
     // SAFETY: the parameter starts with a function object, which starts with the target machine that it captures.
     let captured = unsafe { *analysis.cast::<*mut c_void>() };
     if captured != machine {
         crate::fail(&unsupported_clang("generates code in an unknown way"));
     }
-    // SAFETY: clang passed both to LLVM's functions, and needs them until it has generated code, which is after this.
+    // SAFETY: both pointers are null, or clang passed them to LLVM's functions and keeps the objects until it has generated code.
     let (module, machine) = unsafe { (Module::from_raw(module), TargetMachine::from_raw(machine)) };
     let Some((module, machine)) = module.zip(machine) else {
         crate::fail(&unsupported_clang("generates code in an unknown way"));
     };
-    IS_SKIPPED.store(crate::before_code_generation(module, machine, 0, std::ptr::null_mut()), Relaxed);
+    IS_CODE_GENERATION_SKIPPED.store(crate::before_code_generation(module, machine, 0, std::ptr::null_mut()), Relaxed);
     original(analysis)
 }
 
 extern "C" fn generate_code(manager: *mut c_void, module: *mut c_void) -> bool {
-    // SAFETY: the address is that of the function with this type.
-    let original: extern "C" fn(*mut c_void, *mut c_void) -> bool = unsafe { std::mem::transmute(CODE_GENERATOR.load(Relaxed)) };
-    if MODULE.load(Relaxed) == module {
+    // SAFETY: the address is that of `legacy::PassManager::run`, which has this type.
+    let original: extern "C" fn(*mut c_void, *mut c_void) -> bool = unsafe { std::mem::transmute(ORIGINAL_CODE_GENERATOR.load(Relaxed)) };
+    if OPTIMISED_MODULE.load(Relaxed) == module {
         crate::fail(&unsupported_clang("generates code in an unknown way"));
     }
-    !IS_SKIPPED.swap(false, Relaxed) && original(manager, module)
+    !IS_CODE_GENERATION_SKIPPED.swap(false, Relaxed) && original(manager, module)
 }
 
 fn unsupported_clang(reason: &str) -> String {
@@ -90,25 +90,25 @@ fn redirect_all() {
         Redirection {
             name: c"_ZN4llvm11PassManagerINS_6ModuleENS_15AnalysisManagerIS1_JEEEJEE3runERS1_RS3_",
             replacement: optimise as *const () as usize,
-            original: &OPTIMISER,
+            original: &ORIGINAL_OPTIMISER,
         },
         Redirection {
             name: c"_ZN4llvm36createTargetTransformInfoWrapperPassENS_16TargetIRAnalysisE",
             replacement: begin_code_generation as *const () as usize,
-            original: &CODE_GENERATION_START,
+            original: &ORIGINAL_CODE_GENERATION_START,
         },
         Redirection {
             name: c"_ZN4llvm6legacy11PassManager3runERNS_6ModuleE",
             replacement: generate_code as *const () as usize,
-            original: &CODE_GENERATOR,
+            original: &ORIGINAL_CODE_GENERATOR,
         },
     ];
     let objects = loaded_objects();
     for redirection in &all {
-        let address = symbol(redirection.name) as usize;
+        let address = find_symbol(redirection.name) as usize;
         redirection.original.store(address, Relaxed);
-        // Calls within libLLVM are not clang's.
-        let slots = objects.iter().filter(|object| !object.contains(LOADED, address)).map(|object| object.redirect(redirection));
+        // Only calls from clang are redirected, not those within libLLVM.
+        let slots = objects.iter().filter(|object| !object.contains(PT_LOAD, address)).map(|object| object.redirect_slots(redirection));
         if address == 0 || slots.sum::<usize>() == 0 {
             let name = redirection.name.to_string_lossy();
             crate::fail(&unsupported_clang(&format!("is not dynamically linked against libLLVM (it has no slot for `{name}`)")));
@@ -121,9 +121,9 @@ unsafe extern "C" {
     fn mprotect(address: *mut c_void, length: usize, protection: c_int) -> c_int;
 }
 
-const READABLE: c_int = 1;
-const WRITABLE: c_int = 2;
-const PAGE: usize = 4096;
+const PROT_READ: c_int = 1;
+const PROT_WRITE: c_int = 2;
+const PAGE_BYTES: usize = 4096;
 
 /// The beginning of `struct dl_phdr_info`.
 #[repr(C)]
@@ -148,9 +148,9 @@ struct ProgramHeader {
     alignment: u64,
 }
 
-const LOADED: u32 = 1;
-const DYNAMIC: u32 = 2;
-const READ_ONLY_AFTER_RELOCATION: u32 = 0x6474_e552;
+const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
+const PT_GNU_RELRO: u32 = 0x6474_e552;
 
 /// `Elf64_Rela`
 #[repr(C)]
@@ -160,8 +160,8 @@ struct Relocation {
     addend: i64,
 }
 
-/// Types of relocations that store an address of a symbol: `R_X86_64_GLOB_DAT` and `R_X86_64_JUMP_SLOT`.
-const SLOTS: [u32; 2] = [6, 7];
+/// Types of relocations that fill a slot with a symbol's address: `R_X86_64_GLOB_DAT` and `R_X86_64_JUMP_SLOT`.
+const SLOT_RELOCATION_TYPES: [u32; 2] = [6, 7];
 
 /// `Elf64_Sym`
 #[repr(C)]
@@ -213,39 +213,39 @@ impl LoadedObject {
         self.segments_of(kind).any(|(start, segment)| (start..start + segment.size as usize).contains(&address))
     }
 
-    /// Returns the value of an entry of the dynamic section, or 0 if the entry is missing.
-    fn dynamic(&self, wanted: u64) -> usize {
-        let Some((start, segment)) = self.segments_of(DYNAMIC).next() else { return 0 };
+    /// Returns the value of the entry with tag `wanted` in the dynamic section, or 0 if there is none.
+    fn dynamic_entry(&self, wanted: u64) -> usize {
+        let Some((start, segment)) = self.segments_of(PT_DYNAMIC).next() else { return 0 };
         // SAFETY: the dynamic section of a loaded file is an array of pairs of words.
         let entries = unsafe { std::slice::from_raw_parts(start as *const [u64; 2], segment.size as usize / 16) };
         entries.iter().take_while(|entry| entry[0] != 0).find(|entry| entry[0] == wanted).map_or(0, |entry| entry[1] as usize)
     }
 
-    /// Returns the address in an entry of the dynamic section; `None` if there is none. Some dynamic linkers leave such addresses
-    /// relative to the base.
+    /// Returns the address in the entry with tag `wanted` of the dynamic section; `None` if there is no such entry. Some dynamic linkers
+    /// leave these addresses relative to the file's base.
     fn dynamic_address(&self, wanted: u64) -> Option<usize> {
-        let value = self.dynamic(wanted);
+        let value = self.dynamic_entry(wanted);
         let address = if value < self.base { value + self.base } else { value };
         (value != 0).then_some(address)
     }
 
-    /// Redirects the slots of a function, and returns their number.
-    fn redirect(&self, redirection: &Redirection) -> usize {
+    /// Makes the slots of a function point to its replacement. Returns the number of slots.
+    fn redirect_slots(&self, redirection: &Redirection) -> usize {
         let (Some(symbols), Some(strings)) = (self.dynamic_address(tag::SYMBOLS), self.dynamic_address(tag::STRINGS)) else { return 0 };
         let mut slots = 0;
         for (table, size) in [(tag::PLT_RELOCATIONS, tag::PLT_RELOCATION_SIZE), (tag::RELOCATIONS, tag::RELOCATION_SIZE)] {
             let Some(table) = self.dynamic_address(table) else { continue };
             // SAFETY: the table of a loaded file has that many bytes.
             let relocations =
-                unsafe { std::slice::from_raw_parts(table as *const Relocation, self.dynamic(size) / size_of::<Relocation>()) };
-            for relocation in relocations.iter().filter(|r| SLOTS.contains(&(r.info as u32))) {
+                unsafe { std::slice::from_raw_parts(table as *const Relocation, self.dynamic_entry(size) / size_of::<Relocation>()) };
+            for relocation in relocations.iter().filter(|r| SLOT_RELOCATION_TYPES.contains(&(r.info as u32))) {
                 // SAFETY: symbols that relocations refer to exist, and have terminated names.
                 let name = unsafe {
                     let symbol = &*(symbols as *const SymbolEntry).add((relocation.info >> 32) as usize);
                     CStr::from_ptr((strings + symbol.name as usize) as *const c_char)
                 };
                 if name == redirection.name {
-                    self.write(self.base.wrapping_add(relocation.offset as usize), redirection.replacement);
+                    self.write_slot(self.base.wrapping_add(relocation.offset as usize), redirection.replacement);
                     slots += 1;
                 }
             }
@@ -254,18 +254,19 @@ impl LoadedObject {
     }
 
     /// Changes a slot, which may be in memory that was made read-only after relocation.
-    fn write(&self, slot: usize, value: usize) {
-        let page = (slot & !(PAGE - 1)) as *mut c_void;
-        // SAFETY: the slot is in a page of the loaded file, and only calls read it. An aligned word does not cross pages.
+    fn write_slot(&self, slot: usize, value: usize) {
+        let page = (slot & !(PAGE_BYTES - 1)) as *mut c_void;
+        // SAFETY: the slot is in a mapped page of the loaded file and only read by indirect calls. An aligned word does not cross a page
+        // boundary.
         unsafe {
-            if mprotect(page, PAGE, READABLE | WRITABLE) != 0 {
+            if mprotect(page, PAGE_BYTES, PROT_READ | PROT_WRITE) != 0 {
                 crate::fail(&unsupported_clang(&format!("has protected slots ({})", std::io::Error::last_os_error())));
             }
             (slot as *mut usize).write(value);
         }
-        if self.contains(READ_ONLY_AFTER_RELOCATION, slot) {
-            // SAFETY: the page was read-only before, like all of the segment, and is so again.
-            unsafe { mprotect(page, PAGE, READABLE) };
+        if self.contains(PT_GNU_RELRO, slot) {
+            // SAFETY: the page belongs to a segment that was read-only before and becomes read-only again.
+            unsafe { mprotect(page, PAGE_BYTES, PROT_READ) };
         }
     }
 }

@@ -35,12 +35,12 @@ impl Block {
         LLVMGetBasicBlockParent(self)
     }
 
-    /// Returns the block as a value, whose users are the terminators that lead to it.
+    /// Returns the block as a value, whose users include the terminators that jump to it.
     pub fn as_value(self) -> Value {
         LLVMBasicBlockAsValue(self)
     }
 
-    /// Returns the next block of the function.
+    /// Returns the block that follows in the function's list of blocks.
     pub fn next(self) -> Option<Block> {
         LLVMGetNextBasicBlock(self)
     }
@@ -55,7 +55,7 @@ impl Block {
         LLVMGetBasicBlockTerminator(self).expect("a block has a terminator")
     }
 
-    /// Returns the first instruction that is not an `alloca`: in an entry block, the one after the stack variables.
+    /// Returns the first instruction that is not an `alloca`. In an entry block that starts with them, it follows the stack variables.
     pub fn after_allocas(self) -> Value {
         self.instructions().find(|i| !i.is(LLVMOpcode::LLVMAlloca)).unwrap_or_else(|| self.terminator())
     }
@@ -65,7 +65,7 @@ impl Block {
         self.instructions().find(|i| !i.is(LLVMOpcode::LLVMPHI)).filter(|i| i.is(LLVMOpcode::LLVMLandingPad))
     }
 
-    /// Returns the first instruction after phi nodes, landing pad and `alloca`s.
+    /// Returns the first instruction after the phi nodes, the landing pad and the `alloca`s.
     pub fn after_head(self) -> Value {
         let head = [LLVMOpcode::LLVMPHI, LLVMOpcode::LLVMLandingPad, LLVMOpcode::LLVMAlloca];
         self.instructions().find(|i| !i.is_one_of(&head)).expect("a block has a terminator")

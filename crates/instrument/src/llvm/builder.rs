@@ -1,4 +1,4 @@
-//! An instruction builder.
+//! An instruction builder that checks its arguments.
 
 use super::classes::{Class, FunctionType, IntegerType, NumberValue, Pointer, StructType};
 use super::functions::*;
@@ -11,10 +11,10 @@ pub struct Builder {
     raw: BuilderHandle,
 }
 
-/// A function of LLVM that builds an operation on two integers of one type.
+/// A function of LLVM-C that builds an operation on two integers of the same type.
 struct IntegerOperator(unsafe extern "C" fn(BuilderHandle, NumberValue, NumberValue, Terminated) -> Value);
 
-/// Defines methods that build operations on two integers.
+/// Defines a method of [`Builder`] for each listed operation on two integers.
 macro_rules! operations {
     ($($(#[$what:meta])* $name:ident: $build:ident,)*) => {
         impl Builder {
@@ -37,28 +37,29 @@ operations! {
     shift_right: LLVMBuildLShr,
 }
 
-/// Results of instructions have no names.
+/// Name of all instructions that are built.
 const UNNAMED: &std::ffi::CStr = c"";
 
-/// Positions.
+/// Where a builder inserts instructions.
 impl Builder {
-    /// Creates a builder, which the caller positions.
+    /// Creates a builder without a position, which the caller sets.
     fn new(module: Module) -> Builder {
         Builder { module, raw: LLVMCreateBuilderInContext(module.context()) }
     }
 
-    /// Inserts before an instruction, with the given debug location.
+    /// Creates a builder that inserts before an instruction, with the given debug location.
     pub fn before(module: Module, instruction: Value, location: Option<DebugLocation>) -> Builder {
         let builder = Builder::new(module);
         LLVMPositionBuilderBefore(builder.raw, instruction.expect());
-        builder.locate(location)
+        builder.with_location(location)
     }
 
-    /// Inserts an empty phi node before an instruction and before the debug records attached to it, which no phi node may follow.
+    /// Inserts an empty phi node before an instruction, and also before the debug records attached to it, because no phi node may follow
+    /// these.
     pub fn phi_before(module: Module, instruction: Value, kind: Type, location: Option<DebugLocation>) -> Value {
         let builder = Builder::new(module);
         LLVMPositionBuilderBeforeInstrAndDbgRecords(builder.raw, instruction.expect());
-        builder.locate(location).phi(kind)
+        builder.with_location(location).phi(kind)
     }
 
     /// Inserts an empty phi node at the beginning of a block.
@@ -73,14 +74,14 @@ impl Builder {
         new
     }
 
-    /// Appends to a block, with the given debug location.
+    /// Creates a builder that appends to a block, with the given debug location.
     pub fn at_end(module: Module, block: Block, location: Option<DebugLocation>) -> Builder {
         let builder = Builder::new(module);
         LLVMPositionBuilderAtEnd(builder.raw, block);
-        builder.locate(location)
+        builder.with_location(location)
     }
 
-    fn locate(self, location: Option<DebugLocation>) -> Builder {
+    fn with_location(self, location: Option<DebugLocation>) -> Builder {
         LLVMSetCurrentDebugLocation2(self.raw, location);
         self
     }
@@ -90,10 +91,10 @@ impl Builder {
         LLVMGetInsertBlock(self.raw).expect("builders have a position")
     }
 
-    /// Inserts an instruction that was removed from its block, or is a copy.
+    /// Inserts an instruction that is in no block: one that was removed from its block, or a clone.
     pub fn insert(&self, instruction: Value) {
         assert!(!instruction.is_in_block(), "the instruction is in no other block");
-        // SAFETY: no block has the instruction, so the block of this position can own it.
+        // SAFETY: the instruction is in no block, so the builder's block can take ownership.
         unsafe { LLVMInsertIntoBuilder(self.raw, instruction.expect()) }
     }
 }
@@ -110,13 +111,13 @@ impl Builder {
         LLVMBuildCondBr(self.raw, condition.expect(), yes, no)
     }
 
-    /// Returns a call's result, or nothing if it has none.
+    /// Builds a `ret` of a call's result, or `ret void` if the call has none.
     pub fn return_result_of(&self, call: Value) -> Value {
         let expected = self.block().function().value_type().result();
         assert!(call.kind() == expected, "a function returns a value of its type of result");
         match call.is_void() {
             true => LLVMBuildRetVoid(self.raw),
-            // SAFETY: the value has the function's type of result.
+            // SAFETY: the value has the function's return type.
             false => unsafe { LLVMBuildRet(self.raw, call) },
         }
     }
@@ -130,7 +131,7 @@ impl Builder {
     }
 }
 
-/// Numbers.
+/// Arithmetic and comparisons.
 impl Builder {
     fn operation(&self, operator: IntegerOperator, a: Value, b: Value) -> Value {
         assert!(a.kind() == b.kind(), "an operation has operands of one type");
@@ -163,7 +164,7 @@ impl Builder {
         unsafe { LLVMBuildSelect(self.raw, condition.expect(), yes, no, UNNAMED.into()) }
     }
 
-    /// Extends a number to 64 bits, without sign.
+    /// Zero-extends a number to 64 bits.
     pub fn zero_extend(&self, number: Value) -> Value {
         let (from, to) = (number.expect(), self.module.i64());
         assert!(number.integer_width() <= to.width(), "the number has at most 64 bits");
@@ -171,14 +172,14 @@ impl Builder {
         unsafe { LLVMBuildZExt(self.raw, from, to.expect(), UNNAMED.into()) }
     }
 
-    /// Extends a number to a wider type, with sign.
+    /// Sign-extends a number to a wider type.
     pub fn sign_extend(&self, number: Value, to: Type) -> Value {
         assert!(number.integer_width() <= to.width(), "the new type is not narrower");
         // SAFETY: the new type is not narrower.
         unsafe { LLVMBuildSExt(self.raw, number.expect(), to.expect(), UNNAMED.into()) }
     }
 
-    /// Returns the lower part of a number.
+    /// Truncates a number to a narrower type.
     pub fn truncate(&self, number: Value, to: Type) -> Value {
         assert!(number.integer_width() >= to.width(), "the new type is not wider");
         // SAFETY: the new type is not wider.
@@ -201,17 +202,17 @@ impl Builder {
     }
 }
 
-/// Memory.
+/// Memory accesses.
 impl Builder {
     /// Reserves memory in the stack frame.
     pub fn allocate(&self, kind: Type) -> Value {
         LLVMBuildAlloca(self.raw, kind.expect(), UNNAMED.into())
     }
 
-    /// Builds the address `base + offset`, in units of `element`.
+    /// Builds the address `base + offset`, where `offset` counts elements of type `element`.
     pub fn offset(&self, element: Type, base: Value, offset: Value) -> Value {
         let index: NumberValue = offset.expect();
-        // SAFETY: there is one index, a number, which moves the address by the size of the type.
+        // SAFETY: the single index is a number, which moves the address by multiples of the type's size.
         unsafe { LLVMBuildGEP2(self.raw, element.expect(), base.expect(), &index, 1, UNNAMED.into()) }
     }
 
@@ -223,24 +224,25 @@ impl Builder {
         LLVMBuildStore(self.raw, value, to.expect())
     }
 
-    /// Adds to a number in memory, atomically.
+    /// Builds an atomic addition to a number in memory.
     pub fn atomic_add(&self, address: Value, by: Value) {
         let (add, order) = (LLVMAtomicRMWBinOp::LLVMAtomicRMWBinOpAdd, LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic);
-        // SAFETY: the address is a pointer and `by` an integer, to which addition applies, and the order is one of atomic updates.
+        // SAFETY: the address is a pointer, `by` is an integer, which can be added, and relaxed order is allowed for atomic updates.
         unsafe { LLVMBuildAtomicRMW(self.raw, add, address.expect(), by.expect(), order, 0) };
     }
 
-    /// Stores `new` in memory if that contains `expected`, atomically. Returns the earlier content, and whether it was `expected`.
+    /// Builds an atomic compare-and-exchange: stores `new` in memory if that contains `expected`. Returns the earlier content, and the
+    /// condition that it was `expected`.
     pub fn atomic_exchange(&self, address: Value, expected: Value, new: Value, alignment: u32) -> (Value, Value) {
         let order = LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic;
         assert!(expected.kind() == new.kind(), "a number is exchanged for one of its type");
-        // SAFETY: the address is a pointer, the numbers have one type, and both orders are ones of this instruction.
+        // SAFETY: the address is a pointer, the numbers have the same type, and relaxed order is allowed for this instruction.
         let both = unsafe { LLVMBuildAtomicCmpXchg(self.raw, address.expect(), expected.expect(), new.expect(), order, order, 0) };
         both.set_alignment(alignment);
         (self.extract(both, 0), self.extract(both, 1))
     }
 
-    /// Returns an element of a structure.
+    /// Builds `extractvalue`: reads an element of a structure.
     fn extract(&self, structure: Value, index: u32) -> Value {
         assert!(StructType::of(structure.kind()).is_some() && index < structure.kind().structure_elements().len() as u32);
         // SAFETY: the value is a structure that has the element.
@@ -248,7 +250,7 @@ impl Builder {
     }
 }
 
-/// Checks that arguments fit a function type.
+/// Checks that a function of type `kind` can be called with the arguments.
 fn check_arguments(kind: Type, arguments: &[Value]) {
     let parameters = kind.parameters();
     let is_count_right = parameters.len() == arguments.len() || kind.is_variadic() && parameters.len() < arguments.len();
@@ -279,12 +281,12 @@ impl Builder {
         unsafe { LLVMBuildInvoke2(self.raw, kind, function.expect(), arguments.as_ptr(), count, normal, unwind, UNNAMED.into()) }
     }
 
-    /// Builds inline assembly with side effects, in AT&T syntax.
+    /// Builds inline assembly, in AT&T syntax and with side effects, so that LLVM does not remove it.
     pub fn assembly(&self, result: Type, text: &str, registers: &str, operands: &[Value]) -> Value {
         self.assembly_with(true, result, text, registers, operands)
     }
 
-    /// Builds inline assembly whose first operands are words of memory at `addresses`.
+    /// Builds inline assembly whose first operands are the words in memory at `addresses`.
     pub fn assembly_on_memory(&self, text: &str, constraints: &str, addresses: &[Value], others: &[Value]) {
         let operands: Vec<Value> = addresses.iter().chain(others).copied().collect();
         let call = self.assembly(self.module.void(), text, constraints, &operands);
@@ -292,8 +294,8 @@ impl Builder {
         (1..=addresses.len()).for_each(|number| call.add_call_attribute_at(number as u32, word));
     }
 
-    /// Hides a value from code generation, so that nothing can be inferred about it.
-    pub fn opaque(&self, value: Value) -> Value {
+    /// Builds a copy of a value about which LLVM can infer nothing.
+    pub fn opaque_copy(&self, value: Value) -> Value {
         self.assembly_with(false, value.kind(), "", "=r,0", &[value])
     }
 
@@ -311,7 +313,7 @@ impl Builder {
 
 impl Drop for Builder {
     fn drop(&mut self) {
-        // SAFETY: the handle is not copied out of the builder, which ends here.
+        // SAFETY: nothing outside the builder has a copy of the handle, and the builder ends here.
         unsafe { LLVMDisposeBuilder(self.raw) }
     }
 }

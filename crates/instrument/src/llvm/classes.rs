@@ -1,23 +1,23 @@
-//! Classes of values, types, attributes and metadata, as far as functions of LLVM-C require them. A class has one constructor, which tests
-//! for it ([`Class::of`], in [`checks`]).
+//! Classes of LLVM handles: subsets of the values, types, attributes and metadata that certain functions of LLVM-C require. A class has one
+//! constructor, which tests whether a handle belongs to it ([`Class::of`], in [`checks`]).
 //!
-//! A live value keeps its class. Only whether an instruction is in a block can change, so a [`PlacedInstruction`] is made for the next call
-//! and not kept.
+//! A live value never changes its class, with one exception: an instruction can be inserted in a block or removed from it. So a
+//! [`PlacedInstruction`] is only created for the next call and not kept.
 
 mod checks;
 
 use super::handles::{AttributeKind, CodeAttribute, Metadata, Type, Value};
 
-/// A class of what `Of` is a handle to.
+/// A type that wraps those handles of type `Of` which belong to a certain class.
 pub trait Class<Of>: Sized {
     /// The class's name, for messages.
     const NAME: &'static str;
 
-    /// Returns the handle as one of this class, if it is.
+    /// Returns the handle as a member of this class; `None` if it is not one.
     fn of(handle: Of) -> Option<Self>;
 }
 
-/// Defines classes.
+/// Defines a type for each listed class, as a wrapper of `$of`.
 macro_rules! classes {
     ($of:ident: $($(#[$what:meta])* $name:ident;)*) => {$(
         $(#[$what])*
@@ -37,7 +37,7 @@ classes! { Value:
     /// A value with operands (`llvm::User`).
     UserValue;
     AnyInstruction;
-    /// An instruction in a block.
+    /// An instruction that is in a block.
     PlacedInstruction;
     Terminator;
     Branch;
@@ -54,9 +54,9 @@ classes! { Value:
     FloatComparison;
     ValueExtract;
     AtomicUpdate;
-    /// An access to memory that may be volatile.
+    /// A memory access that may be volatile.
     AccessInstruction;
-    /// An access to memory with one order.
+    /// A memory access with a single atomic ordering.
     OrderedAccess;
     /// An operation that has fast-math flags (`llvm::FPMathOperator`).
     FloatOperation;
@@ -66,7 +66,7 @@ classes! { Value:
     ConstantExpression;
     /// A constant integer of at most 64 bits.
     ShortInteger;
-    /// A constant array or vector of numbers.
+    /// A constant array or vector whose elements are plain numbers.
     DataSequence;
     /// A constant array of bytes.
     ConstantText;
@@ -83,7 +83,7 @@ classes! { Value:
     IndirectFunction;
     /// A value that has an alignment.
     AlignedValue;
-    /// A metadata node, or a value as metadata, in turn as a value.
+    /// A metadata node, or a value wrapped as metadata, that is itself wrapped as a value.
     MetadataNode;
     /// A value of an integer type.
     NumberValue;
@@ -103,14 +103,14 @@ classes! { Type:
 }
 
 classes! { Metadata:
-    /// A node (`llvm::MDNode`), which may be attached to instructions, globals and modules; no string, and no value as metadata.
+    /// A node (`llvm::MDNode`), which may be attached to instructions, globals and modules. Strings and wrapped values are not nodes.
     AttachedNode;
     /// The description of a function (`DISubprogram`).
     Subprogram;
 }
 
 classes! { CodeAttribute:
-    /// An attribute that has a number or no value.
+    /// An attribute with an integer value, or without a value.
     NumberAttribute;
     TypeAttribute;
     TextAttribute;
@@ -124,7 +124,7 @@ impl Value {
     /// Checks that the value is of a class.
     ///
     /// # Panics
-    /// It is not.
+    /// Panics if it is not.
     #[track_caller]
     pub(super) fn expect<C: Class<Value>>(self) -> C {
         C::of(self).unwrap_or_else(|| panic!("`{}` is not of class {}", self.printed().trim(), C::NAME))
@@ -135,7 +135,7 @@ impl Metadata {
     /// Checks that the metadata is of a class.
     ///
     /// # Panics
-    /// It is not.
+    /// Panics if it is not.
     #[track_caller]
     pub(super) fn expect<C: Class<Metadata>>(self) -> C {
         C::of(self).unwrap_or_else(|| panic!("the metadata is not of class {}", C::NAME))
@@ -146,7 +146,7 @@ impl Type {
     /// Checks that the type is of a class.
     ///
     /// # Panics
-    /// It is not.
+    /// Panics if it is not.
     #[track_caller]
     pub(super) fn expect<C: Class<Type>>(self) -> C {
         C::of(self).unwrap_or_else(|| panic!("`{}` is not of class {}", self.printed(), C::NAME))

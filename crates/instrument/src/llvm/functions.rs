@@ -1,10 +1,10 @@
-//! Functions of LLVM-C, declared with the types that they require. LLVM-C has one type for all values, and one for all types; a function
-//! casts its arguments to a C++ class without a check, unless LLVM was built with assertions. Here a parameter has the class of that cast
-//! (`llvm/lib/IR/Core.cpp`, LLVM 19 to 22). If a function requires no more than that and a live handle, it is declared `safe`. All others
-//! are called in one wrapper each, which checks or argues the rest. A handle is passed as the pointer that it contains, `None` as null.
+//! Functions of LLVM-C, declared with the types that they require. LLVM-C has a single type for values, and one for types; its functions
+//! cast arguments to C++ classes, unchecked unless LLVM was built with assertions. Here each parameter has the class that it is cast to
+//! (`llvm/lib/IR/Core.cpp`, LLVM 19 to 22). A function that requires only live handles of these classes is declared `safe`. Every other one
+//! is called in a single wrapper, which checks or justifies the rest. A handle is passed as the pointer that it contains, `None` as null.
 //!
-//! Results in enumerations have a value of the enumeration, since LLVM-C maps LLVM's own numbers to its stable ones; type kinds are the
-//! exception (`host.rs`).
+//! A function that returns an enumeration always returns one of its values, since LLVM-C maps LLVM's own numbers to its stable ones; type
+//! kinds are the exception (`host.rs`).
 
 mod building;
 
@@ -21,7 +21,7 @@ use std::ffi::{c_char, c_int, c_uint};
 
 pub use building::*;
 
-// SAFETY: these accept every live value. They test its class (`dyn_cast`), or use what all values have: type, name, uses.
+// SAFETY: these accept every live value. They test its class (`dyn_cast`), or use what all values have: a type, a name, uses.
 unsafe extern "C" {
     pub safe fn LLVMIsAInstruction(value: Value) -> Option<Value>;
     pub safe fn LLVMIsATerminatorInst(value: Value) -> Option<Value>;
@@ -55,7 +55,7 @@ unsafe extern "C" {
     pub safe fn LLVMTypeOf(value: Value) -> Type;
     pub safe fn LLVMValueAsMetadata(value: Value) -> Metadata;
     pub safe fn LLVMValueIsBasicBlock(value: Value) -> c_int;
-    /// The new value must have the same type, and LLVM frees constants that refer to a constant that is replaced.
+    /// The new value must have the old one's type. LLVM may free constants that contain a replaced constant, so handles to them dangle.
     pub fn LLVMReplaceAllUsesWith(old: Value, new: Value);
 }
 
@@ -65,7 +65,8 @@ unsafe extern "C" {
     pub safe fn LLVMGetUser(at: ValueUse) -> Value;
 }
 
-// SAFETY: values with operands are of the class `User`. The class says no number of operands, so those that take an index are unsafe.
+// SAFETY: every value with operands is a C++ `User`. The class does not say how many operands there are, so functions that take an index
+// are unsafe.
 unsafe extern "C" {
     pub safe fn LLVMGetNumOperands(user: UserValue) -> c_int;
     /// The index must be below the number of operands.
@@ -76,7 +77,7 @@ unsafe extern "C" {
     pub fn LLVMSetOperand(user: AnyInstruction, index: c_uint, value: Value);
 }
 
-// SAFETY: each casts to the class of its parameter, and reads or writes one property.
+// SAFETY: each casts its argument to the class of the parameter, and reads or writes one property.
 unsafe extern "C" {
     pub safe fn LLVMConstIntGetSExtValue(constant: ShortInteger) -> i64;
     pub safe fn LLVMConstIntGetZExtValue(constant: ShortInteger) -> u64;
@@ -89,11 +90,11 @@ unsafe extern "C" {
     pub safe fn LLVMGetGEPSourceElementType(address: ElementAddress) -> Type;
     pub safe fn LLVMGetInlineAsmAsmString(assembly: InlineAssembly, length: &mut usize) -> *const c_char;
     pub safe fn LLVMGetParamParent(argument: Argument) -> Value;
-    /// The function must be that of the block.
+    /// The function must be the one that contains the block.
     pub fn LLVMBlockAddress(function: FunctionValue, block: Block) -> Value;
 }
 
-// SAFETY: a block is part of a function, from which it is never removed (there is no function for that here).
+// SAFETY: a block belongs to a function for as long as it exists, because no function declared here removes one.
 unsafe extern "C" {
     pub safe fn LLVMBasicBlockAsValue(block: Block) -> Value;
     #[cfg(test)]
@@ -115,11 +116,11 @@ unsafe extern "C" {
     pub safe fn LLVMInstructionClone(instruction: AnyInstruction) -> Value;
     pub safe fn LLVMInstructionGetDebugLoc(instruction: AnyInstruction) -> Option<DebugLocation>;
     pub safe fn LLVMInstructionSetDebugLoc(instruction: AnyInstruction, location: Option<DebugLocation>);
-    /// The node must be one that may be attached.
+    /// The node must be of a kind that may be attached to instructions.
     pub fn LLVMSetMetadata(instruction: AnyInstruction, kind: MetadataKind, node: Option<MetadataNode>);
 }
 
-// SAFETY: these follow the links of a block's list of instructions.
+// SAFETY: these follow or change the links in the instruction list of the block that contains the instruction.
 unsafe extern "C" {
     pub safe fn LLVMGetNextInstruction(instruction: PlacedInstruction) -> Option<Value>;
     pub safe fn LLVMInstructionRemoveFromParent(instruction: PlacedInstruction);
@@ -127,7 +128,7 @@ unsafe extern "C" {
     pub fn LLVMInstructionEraseFromParent(instruction: PlacedInstruction);
 }
 
-// SAFETY: each casts to the class of instructions that its parameter names.
+// SAFETY: each casts its argument to the instruction class of the parameter.
 unsafe extern "C" {
     pub safe fn LLVMCountIncoming(phi: PhiNode) -> c_uint;
     pub safe fn LLVMGetNumSuccessors(terminator: Terminator) -> c_uint;
@@ -168,7 +169,7 @@ unsafe extern "C" {
     pub fn LLVMSetSuccessor(terminator: Terminator, index: c_uint, block: Block);
 }
 
-// SAFETY: each casts to the class of globals that its parameter names. A module owns its globals, and ends its lists of them with null.
+// SAFETY: each casts its argument to the class of globals of the parameter. A module owns its globals, and its lists of them end with null.
 unsafe extern "C" {
     pub safe fn LLVMGetLinkage(global: GlobalValue) -> LLVMLinkage;
     pub safe fn LLVMGlobalGetValueType(global: GlobalValue) -> Type;
@@ -196,7 +197,7 @@ unsafe extern "C" {
     pub fn LLVMSetAlignment(aligned: AlignedValue, bytes: c_uint);
     /// The initial value must have the variable's type.
     pub fn LLVMSetInitializer(variable: GlobalVariable, value: Constant);
-    /// No handle to the variable may be used afterwards, and nothing may use it.
+    /// Nothing may use the variable, and no handle to it may be used afterwards.
     pub fn LLVMDeleteGlobal(variable: GlobalVariable);
     pub safe fn LLVMGlobalCopyAllMetadata(object: GlobalObject, count: &mut usize) -> MetadataEntries;
     /// The index must be below the number of entries.
@@ -205,7 +206,7 @@ unsafe extern "C" {
     pub fn LLVMDisposeValueMetadataEntries(entries: MetadataEntries);
 }
 
-// SAFETY: each casts to `Function`. Lists of functions, blocks and parameters end with null.
+// SAFETY: each casts its argument to `Function`. Lists of functions, blocks and parameters end with null.
 unsafe extern "C" {
     pub safe fn LLVMAppendBasicBlockInContext(context: LlvmContext, function: FunctionValue, name: Terminated) -> Block;
     pub safe fn LLVMCountParams(function: FunctionValue) -> c_uint;
@@ -223,11 +224,12 @@ unsafe extern "C" {
     pub safe fn LLVMVerifyFunction(function: FunctionValue, action: LLVMVerifierFailureAction) -> c_int;
     /// The index must be below the number of parameters.
     pub fn LLVMGetParam(function: FunctionValue, index: c_uint) -> Value;
-    /// No handle to the function, its parameters or its code may be used afterwards, and nothing may use it.
+    /// Nothing may use the function, and no handle to it, its parameters or its code may be used afterwards.
     pub fn LLVMDeleteFunction(function: FunctionValue);
 }
 
-// SAFETY: attribute lists have an entry for every index, which is empty if nothing is there. Kinds are LLVM's numbers for names.
+// SAFETY: attribute lists accept every index, and have no attributes where nothing was added. An attribute kind is the number LLVM gave a
+// name.
 unsafe extern "C" {
     pub safe fn LLVMAddAttributeAtIndex(function: FunctionValue, index: c_uint, attribute: CodeAttribute);
     pub safe fn LLVMAddCallSiteAttribute(call: CallInstruction, index: c_uint, attribute: CodeAttribute);
@@ -311,7 +313,8 @@ unsafe extern "C" {
     pub fn LLVMStructGetTypeAtIndex(structure: StructType, index: c_uint) -> Type;
 }
 
-// SAFETY: a context owns its metadata, and frees temporary nodes only. Each function casts to the class of its parameter.
+// SAFETY: a context owns its metadata, and frees no node except temporary ones. Each function casts its argument to the class of the
+// parameter.
 unsafe extern "C" {
     pub safe fn LLVMDIBuilderCreateDebugLocation(
         context: LlvmContext,
@@ -327,14 +330,14 @@ unsafe extern "C" {
     pub safe fn LLVMDILocationGetLine(location: DebugLocation) -> c_uint;
     pub safe fn LLVMDILocationGetScope(location: DebugLocation) -> LocalScope;
     pub safe fn LLVMDIScopeGetFile(scope: LocalScope) -> Option<DebugFile>;
-    /// A function is a scope.
+    /// `LLVMDIScopeGetFile` for a function, since `DISubprogram` is a subclass of `DIScope`.
     #[link_name = "LLVMDIScopeGetFile"]
     pub safe fn file_of_subprogram(subprogram: Subprogram) -> Option<DebugFile>;
     pub safe fn LLVMDISubprogramGetLine(subprogram: Subprogram) -> c_uint;
     pub safe fn LLVMGetMDNodeNumOperands(node: MetadataNode) -> c_uint;
     pub safe fn LLVMGetMetadataKind(node: Metadata) -> LLVMMetadataKind;
     pub safe fn LLVMMetadataAsValue(context: LlvmContext, node: Metadata) -> Value;
-    /// Frees the temporary node, which is passed by value.
+    /// Frees the temporary node, which is therefore passed by value.
     pub safe fn LLVMMetadataReplaceAllUsesWith(node: TemporaryNode, by: Metadata);
     /// The array must have as many elements as the node has operands.
     pub fn LLVMGetMDNodeOperands(node: MetadataNode, operands: *mut Option<Value>);
@@ -348,7 +351,7 @@ unsafe extern "C" {
     pub fn LLVMTemporaryMDNode(context: LlvmContext, operands: *const Metadata, count: usize) -> TemporaryNode;
 }
 
-// SAFETY: these accept every live module. Lists of globals end with null. LLVM copies names.
+// SAFETY: these accept every live module and copy the names they get. Lists of globals end with null.
 unsafe extern "C" {
     pub safe fn LLVMAddFunction(module: Module, name: Terminated, kind: FunctionType) -> Value;
     pub safe fn LLVMAddGlobal(module: Module, kind: SizedType, name: Terminated) -> Value;
@@ -373,19 +376,19 @@ unsafe extern "C" {
         message: &mut Option<OwnedText>,
     ) -> c_int;
     pub safe fn LLVMWriteBitcodeToMemoryBuffer(module: Module) -> MemoryBuffer;
-    /// The node must be one that may be attached.
+    /// The node must be of a kind that may be attached.
     pub fn LLVMAddNamedMetadataOperand(module: Module, name: Terminated, node: MetadataNode);
     /// Pointer and length must describe a string.
     pub fn LLVMAppendModuleInlineAsm(module: Module, text: *const c_char, length: usize);
     /// The module and everything in it must not be used afterwards.
     pub fn LLVMDisposeModule(module: Module);
-    /// The number must be that of an intrinsic, and the array have `count` types, as many as its overloads need.
+    /// The number must be that of an intrinsic, and the array must have `count` types, one for each overloaded type of the intrinsic.
     pub fn LLVMGetIntrinsicDeclaration(module: Module, number: c_uint, types: *const Type, count: usize) -> Value;
     /// Pointer and length must describe a string.
     pub fn LLVMGetModuleFlag(module: Module, name: *const c_char, length: usize) -> Option<Metadata>;
     /// Pointer and length must describe a string.
     pub fn LLVMGetNamedMetadata(module: Module, name: *const c_char, length: usize) -> Option<NamedMetadata>;
-    /// The array must have as many elements as the metadata has operands.
+    /// The array must have as many elements as the named metadata has operands.
     pub fn LLVMGetNamedMetadataOperands(module: Module, name: Terminated, operands: *mut Option<Value>);
     /// Pointer and length must describe a string.
     pub fn LLVMGetOrInsertNamedMetadata(module: Module, name: *const c_char, length: usize) -> NamedMetadata;
@@ -395,7 +398,8 @@ unsafe extern "C" {
     pub fn LLVMStripModuleDebugInfo(module: Module) -> c_int;
 }
 
-// SAFETY: a text that LLVM allocated belongs to the caller, who passes it back by value. Parsing reads the buffer, and keeps nothing of it.
+// SAFETY: the caller owns a message that LLVM allocated, and passes it back by value to free it. Parsing reads the buffer and keeps no
+// pointer to it.
 unsafe extern "C" {
     pub safe fn LLVMContextCreate() -> LlvmContext;
     pub safe fn LLVMDisposeMessage(text: OwnedText);
@@ -410,7 +414,7 @@ unsafe extern "C" {
     pub safe fn LLVMParseBitcodeInContext2(context: LlvmContext, buffer: MemoryBuffer, module: &mut Option<Module>) -> c_int;
 }
 
-// SAFETY: an error belongs to the caller, who passes it back by value.
+// SAFETY: the caller owns an error, and passes it back by value, which frees it.
 unsafe extern "C" {
     pub safe fn LLVMCreatePassBuilderOptions() -> PassOptionsHandle;
     pub safe fn LLVMGetErrorMessage(error: OwnedPassError) -> Terminated<'static>;

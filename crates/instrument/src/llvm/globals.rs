@@ -8,9 +8,9 @@ use llvm_sys::analysis::LLVMVerifierFailureAction;
 use llvm_sys::{LLVMAttributeFunctionIndex, LLVMLinkage, LLVMThreadLocalMode, LLVMUnnamedAddr, LLVMVisibility};
 use std::cell::RefCell;
 
-/// All kinds of globals.
+/// Methods for all kinds of globals.
 impl Value {
-    /// Returns the module that a global is part of.
+    /// Returns the module that contains a global.
     pub fn module(self) -> Module {
         LLVMGetGlobalParent(self.expect())
     }
@@ -27,7 +27,7 @@ impl Value {
         LLVMSetVisibility(self.expect(), visibility);
     }
 
-    /// Returns the type of what a global's address refers to: for a function, its function type.
+    /// Returns the type of the object at a global's address; for a function, its function type.
     pub fn value_type(self) -> Type {
         LLVMGlobalGetValueType(self.expect())
     }
@@ -36,7 +36,7 @@ impl Value {
         LLVMIsDeclaration(self.expect()) != 0
     }
 
-    /// Returns what an alias refers to; `None` for other values.
+    /// Returns the object that an alias refers to; `None` for values other than aliases.
     pub fn aliasee(self) -> Option<Value> {
         AliasValue::of(self).map(|it| LLVMAliasGetAliasee(it))
     }
@@ -45,21 +45,21 @@ impl Value {
         LLVMSetSection(self.expect(), name.into());
     }
 
-    /// Places a function or variable into the section and the group of another one.
-    pub fn place_like(self, other: Value) {
+    /// Places a function or variable into the section of another one, if that has an explicit section.
+    pub fn place_in_section_of(self, other: Value) {
         if let Some(section) = LLVMGetSection(other.expect()) {
             LLVMSetSection(self.expect(), section);
         }
     }
 
-    /// Puts a function or variable into the group of sections of another one.
-    pub fn group_with(self, other: Value) {
+    /// Adds a function or variable to the section group (comdat) of another one, if that is in one.
+    pub fn join_comdat_of(self, other: Value) {
         if let Some(comdat) = LLVMGetComdat(other.expect()) {
             LLVMSetComdat(self.expect(), comdat);
         }
     }
 
-    /// Returns the alignment in bytes of a global, or of an access to memory; 0 if it is the default.
+    /// Returns the alignment in bytes of a global or a memory access; 0 means the default.
     pub fn alignment(self) -> u32 {
         LLVMGetAlignment(self.expect())
     }
@@ -77,20 +77,20 @@ impl Value {
         let kind = context.metadata_kind(kind);
         // SAFETY: LLVM returned that many entries.
         let found = (0..count as u32).any(|at| unsafe { LLVMValueMetadataEntriesGetKind(entries, at) } == kind);
-        // SAFETY: LLVM made the entries for this call, and they are not used any more.
+        // SAFETY: LLVM created the entries for this call, and nothing uses them after this.
         unsafe { LLVMDisposeValueMetadataEntries(entries) };
         found
     }
 }
 
-/// Global variables.
+/// Methods for global variables.
 impl Value {
-    /// Returns the initial value of a global variable, if this module defines it.
+    /// Returns the initial value of a global variable; `None` if the module only declares it.
     pub fn initializer(self) -> Option<Value> {
         LLVMGetInitializer(self.expect())
     }
 
-    /// Sets the initial value of a global variable, of the variable's type.
+    /// Sets the initial value of a global variable, which must have the variable's type.
     pub fn set_initializer(self, value: Value) {
         assert!(value.kind() == self.value_type(), "a variable's initial value has its type");
         // SAFETY: the value is a constant of the variable's type.
@@ -109,23 +109,23 @@ impl Value {
         LLVMSetThreadLocalMode(self.expect(), mode);
     }
 
-    /// Lets the linker merge the variable with others of the same content.
+    /// Declares that a variable's address does not matter, so that the linker may merge it with others of the same content.
     pub fn set_address_insignificant(self) {
         LLVMSetUnnamedAddress(self.expect(), LLVMUnnamedAddr::LLVMGlobalUnnamedAddr);
     }
 
-    /// Deletes a global variable without uses.
+    /// Deletes an unused global variable.
     ///
     /// # Safety
-    /// No handle to the variable is used afterwards.
+    /// No handle to the variable may be used afterwards.
     pub unsafe fn delete_variable(self) {
         assert!(self.is_unused(), "`{}` is used", self.name());
-        // SAFETY: nothing uses the variable, and the caller does not use the handle.
+        // SAFETY: nothing in the module uses the variable, and the caller does not use the handle again.
         unsafe { LLVMDeleteGlobal(self.expect()) }
     }
 }
 
-/// Functions.
+/// Methods for functions.
 impl Value {
     /// Returns the entry block of a function that has a body.
     pub fn entry(self) -> Block {
@@ -147,7 +147,7 @@ impl Value {
     }
 
     /// Returns the ID of an intrinsic; 0 for other functions.
-    pub fn intrinsic(self) -> u32 {
+    pub fn intrinsic_id(self) -> u32 {
         LLVMGetIntrinsicID(self)
     }
 
@@ -165,48 +165,48 @@ impl Value {
     }
 
     /// Gives a function the personality and the garbage collector of another one.
-    pub fn set_runtime_support_of(self, other: Value) {
+    pub fn copy_personality_and_gc(self, other: Value) {
         if let Some(other) = FunctionWithPersonality::of(other) {
             LLVMSetPersonalityFn(self.expect(), LLVMGetPersonalityFn(other).expect());
         }
         LLVMSetGC(self.expect(), LLVMGetGC(other.expect()));
     }
 
-    /// Returns a function's description; `None` without debug information.
+    /// Returns the debug information of a function; `None` if it has none.
     pub fn subprogram(self) -> Option<Subprogram> {
         LLVMGetSubprogram(self.expect())
     }
 
-    /// Returns true if LLVM's verifier accepts a function. If not, it prints why.
+    /// Returns true if LLVM's verifier accepts a function; otherwise the verifier prints the reason.
     pub fn passes_verifier(self) -> bool {
         LLVMVerifyFunction(self.expect(), LLVMVerifierFailureAction::LLVMPrintMessageAction) == 0
     }
 
-    /// Deletes a function that nothing else uses, with its code.
+    /// Deletes an unused function together with its code.
     ///
     /// # Safety
-    /// No handle to the function, its parameters or its code is used afterwards, and no other code uses it.
+    /// Nothing may use the function, and no handle to it, its parameters or its code may be used afterwards.
     pub unsafe fn delete_function(self) {
-        // SAFETY: the caller says that nothing uses the function.
+        // SAFETY: the caller guarantees that nothing uses the function or handles to its parts.
         unsafe { LLVMDeleteFunction(self.expect()) }
     }
 }
 
-/// Attributes without a value that the plugin adds.
-const FLAGS: [&str; 5] = ["alwaysinline", "cold", "nounwind", "optnone", "willreturn"];
+/// The attributes without a value that the plugin may add.
+const ADDABLE_ATTRIBUTES: [&str; 5] = ["alwaysinline", "cold", "nounwind", "optnone", "willreturn"];
 
-/// Attributes. Index 0 is the result, and parameters start at 1.
+/// Methods for attributes. Index 0 stands for the result, indices from 1 for parameters, and `LLVMAttributeFunctionIndex` for the function.
 impl Value {
     pub fn has_attribute(self, name: &str) -> bool {
         self.attribute_at(LLVMAttributeFunctionIndex, name).is_some()
     }
 
-    /// Returns a function's attribute at an index.
+    /// Returns the attribute `name` of a function at an index; `None` if it is not set.
     pub fn attribute_at(self, index: u32, name: &str) -> Option<CodeAttribute> {
         LLVMGetEnumAttributeAtIndex(self.expect(), index, attribute_kind(name))
     }
 
-    /// Returns a call's attribute at an index.
+    /// Returns the attribute `name` of a call at an index; `None` if it is not set.
     pub fn call_attribute_at(self, index: u32, name: &str) -> Option<CodeAttribute> {
         LLVMGetCallSiteEnumAttribute(self.expect(), index, attribute_kind(name))
     }
@@ -219,7 +219,7 @@ impl Value {
 
     /// Adds an attribute without a value to a function.
     pub fn add_attribute(self, context: LlvmContext, name: &str) {
-        assert!(FLAGS.contains(&name), "{name} is an attribute without a value");
+        assert!(ADDABLE_ATTRIBUTES.contains(&name), "{name} is an attribute without a value");
         let kind = KnownAttributeKind::of(attribute_kind(name)).expect("LLVM has the attribute");
         self.add_attribute_at(LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(context, kind, 0));
     }
@@ -265,7 +265,7 @@ impl Value {
         self.text_attribute(name).is_some()
     }
 
-    /// Returns the value of a function's string attribute.
+    /// Returns the value of a function's string attribute; `None` if it is not set.
     pub fn text_attribute(self, name: &str) -> Option<Vec<u8>> {
         // SAFETY: pointer and length are those of `name`, which LLVM compares.
         let attribute =
@@ -286,17 +286,17 @@ impl Value {
 }
 
 impl CodeAttribute {
-    /// Returns the number of an attribute that has one; 0 for one without a value, `None` for other attributes.
+    /// Returns the integer of an attribute: 0 if it has no value, `None` if its value is a type or a string.
     pub fn number(self) -> Option<u64> {
         NumberAttribute::of(self).map(|it| LLVMGetEnumAttributeValue(it))
     }
 
-    /// Returns the type of an attribute that has one.
+    /// Returns the type of a type attribute; `None` for other attributes.
     pub fn kind(self) -> Option<Type> {
         TypeAttribute::of(self).map(|it| LLVMGetTypeAttributeValue(it))
     }
 
-    /// Creates the attribute that names the type of an operand in memory of inline assembly.
+    /// Creates the attribute `elementtype`, which gives the type in memory of a pointer operand of inline assembly.
     pub(super) fn element_type(context: LlvmContext, kind: Type) -> CodeAttribute {
         let element_type = KnownAttributeKind::of(attribute_kind("elementtype")).expect("LLVM has the attribute");
         LLVMCreateTypeAttribute(context, element_type, kind)
@@ -304,11 +304,11 @@ impl CodeAttribute {
 }
 
 thread_local! {
-    /// Cache of attribute kinds, because LLVM finds a kind by comparing the name with all others, and several are looked up per call.
+    /// Cache of attribute kinds. LLVM finds a kind by comparing the name with all others, and several kinds are looked up per call.
     static ATTRIBUTE_KINDS: RefCell<Vec<(String, AttributeKind)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Returns LLVM's number of an attribute.
+/// Returns LLVM's number for an attribute name.
 fn attribute_kind(name: &str) -> AttributeKind {
     ATTRIBUTE_KINDS.with_borrow_mut(|known| {
         if let Some((_, kind)) = known.iter().find(|(other, _)| other == name) {

@@ -1,15 +1,15 @@
-//! Handles: pointers that LLVM returned, to what is live. Safe code gets them from LLVM only. A context keeps its types and metadata, and a
-//! constant until one that it contains is replaced or deleted; a module frees only what it is told to. Functions that free something, or
-//! make LLVM free something, are unsafe, and require that no handle to it is used afterwards. The module that clang passed outlives the
-//! call of the plugin, and handles, which cannot be sent to other threads, are dropped before.
+//! Handles: pointers to live LLVM objects. Safe code only gets them from LLVM. A context keeps its types and metadata until it is freed,
+//! and a constant until one that it contains is replaced or deleted; a module only frees what it is told to. Functions that free an object,
+//! or make LLVM free one, are unsafe and require that no handle to it is used afterwards. The module that clang passed outlives the call of
+//! the plugin, and handles, which cannot be sent to other threads, do not.
 //!
-//! What the types do not say is that handles of different contexts are kept apart. The plugin works on one context at a time.
+//! The types do not ensure that handles of different contexts are kept apart. The plugin works on one context at a time.
 
 use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-/// Defines types of handles. They are passed to LLVM as the pointers that they contain.
+/// Defines handle types. A handle is passed to LLVM as the pointer that it contains.
 macro_rules! handles {
     ($($(#[$what:meta])* $name:ident;)*) => {$(
         $(#[$what])*
@@ -36,11 +36,11 @@ handles! {
     Module;
     /// The context that owns types, constants and metadata of its modules.
     LlvmContext;
-    /// A place where a value is an operand.
+    /// A use: one operand of one user of a value.
     ValueUse;
-    /// A group of sections of which the linker keeps one.
+    /// A section group (comdat), of which the linker keeps one copy.
     Comdat;
-    /// Sizes and alignments of types.
+    /// The sizes and alignments of types on the target.
     DataLayout;
     /// The machine for which code is generated.
     TargetMachine;
@@ -48,13 +48,13 @@ handles! {
     BuilderHandle;
     /// Bytes that LLVM allocated.
     MemoryBuffer;
-    /// The metadata that is attached to a global.
+    /// A list of the metadata attached to a global.
     MetadataEntries;
-    /// Options for runs of passes.
+    /// Options for running passes.
     PassOptionsHandle;
 }
 
-/// Defines types of metadata that only functions with this type of result return.
+/// Defines wrappers of `Metadata` for certain kinds of nodes. Values of these types only come from LLVM functions that return this kind.
 macro_rules! descriptions {
     ($($(#[$what:meta])* $name:ident;)*) => {$(
         $(#[$what])*
@@ -65,7 +65,7 @@ macro_rules! descriptions {
 }
 
 descriptions! {
-    /// The position in the source of an instruction (`DILocation`).
+    /// The source position of an instruction (`DILocation`).
     DebugLocation;
     /// A lexical scope (`DILocalScope`).
     LocalScope;
@@ -79,7 +79,7 @@ impl From<LocalScope> for Metadata {
     }
 }
 
-/// A metadata node that stands for another one until that exists. It is not copied, since replacing it frees it.
+/// A metadata node that stands for another one until that exists. It cannot be copied, because replacing it frees it.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct TemporaryNode(Metadata);
@@ -91,7 +91,7 @@ impl TemporaryNode {
     }
 }
 
-/// A NUL-terminated text that LLVM allocated, to be freed by `LLVMDisposeMessage`.
+/// A NUL-terminated string that LLVM allocated, to be freed by `LLVMDisposeMessage`.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct OwnedText(NonNull<c_char>);
@@ -102,12 +102,12 @@ impl OwnedText {
     }
 }
 
-/// An error of a run of passes, to be freed by `LLVMGetErrorMessage`.
+/// An error from running passes, which `LLVMGetErrorMessage` frees.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct OwnedPassError(NonNull<c_void>);
 
-/// A NUL-terminated text.
+/// A NUL-terminated string.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Terminated<'a>(NonNull<c_char>, PhantomData<&'a CStr>);
@@ -121,24 +121,24 @@ impl<'a> From<&'a CStr> for Terminated<'a> {
 impl Terminated<'_> {
     /// Copies the text.
     pub fn to_text(self) -> String {
-        // SAFETY: the text is terminated: it was made from a `CStr`, or LLVM returned it from a function whose result is one.
+        // SAFETY: the string is NUL-terminated: it comes from a `CStr`, or from an LLVM function that returns such a string.
         unsafe { CStr::from_ptr(self.0.as_ptr()) }.to_string_lossy().into_owned()
     }
 }
 
-/// LLVM's number of a kind of attributes, 0 if LLVM does not know the kind.
+/// LLVM's number for an attribute name; 0 if LLVM does not know the name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(transparent)]
 pub struct AttributeKind(c_uint);
 
 impl AttributeKind {
-    /// Returns true if LLVM knows the kind.
+    /// Returns true if LLVM knows the attribute.
     pub fn is_known(self) -> bool {
         self.0 != 0
     }
 }
 
-/// LLVM's number of a kind of metadata that is attached to instructions and globals.
+/// LLVM's number for a kind of metadata, such as `!tbaa`, that can be attached to instructions or globals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
 pub struct MetadataKind(c_uint);
@@ -147,7 +147,7 @@ impl Module {
     /// Wraps a pointer to a module.
     ///
     /// # Safety
-    /// The pointer is null, or points to an `llvm::Module` that outlives all handles from it.
+    /// The pointer must be null, or point to an `llvm::Module` that outlives all handles from it.
     pub unsafe fn from_raw(pointer: *mut c_void) -> Option<Module> {
         NonNull::new(pointer).map(Module)
     }
@@ -157,7 +157,7 @@ impl TargetMachine {
     /// Wraps a pointer to a target machine.
     ///
     /// # Safety
-    /// The pointer is null, or points to an `llvm::TargetMachine` that outlives the handle.
+    /// The pointer must be null, or point to an `llvm::TargetMachine` that outlives the handle.
     pub unsafe fn from_raw(pointer: *mut c_void) -> Option<TargetMachine> {
         NonNull::new(pointer).map(TargetMachine)
     }

@@ -5,7 +5,7 @@ use super::functions::*;
 use super::handles::{Block, DebugLocation, Metadata, Module, Type, Value};
 use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp, LLVMIntPredicate, LLVMOpcode, LLVMRealPredicate, LLVMTailCallKind};
 
-/// Any instruction, and where it is.
+/// Methods for instructions of all kinds.
 impl Value {
     pub fn opcode(self) -> LLVMOpcode {
         LLVMGetInstructionOpcode(self.expect())
@@ -28,29 +28,29 @@ impl Value {
         LLVMGetInstructionParent(self.expect()).expect("the instruction is in a block")
     }
 
-    /// Returns false for an instruction that was removed, or is a copy that was not inserted yet.
+    /// Returns true if a block contains the instruction: it was not removed, and is not a clone that was never inserted.
     pub fn is_in_block(self) -> bool {
         LLVMGetInstructionParent(self.expect()).is_some()
     }
 
-    /// Copies an instruction. The copy is in no block yet.
+    /// Clones an instruction. The clone is in no block.
     pub fn duplicate(self) -> Value {
         LLVMInstructionClone(self.expect())
     }
 
-    /// Removes an instruction from its block, to be inserted elsewhere.
+    /// Removes an instruction from its block, so that it can be inserted elsewhere.
     pub fn remove_from_block(self) {
         LLVMInstructionRemoveFromParent(self.expect());
     }
 
-    /// Deletes an instruction without uses.
+    /// Deletes an unused instruction.
     ///
     /// # Safety
-    /// No copy of the handle may be passed to LLVM afterwards. Copies may still be compared with each other. An instruction that is
-    /// created later may get the same address, so compare with it only if a false match is harmless.
+    /// No copy of the handle may be passed to LLVM afterwards. Comparing copies is allowed, but an instruction created later may get the
+    /// same address, so such a comparison can be wrong.
     pub unsafe fn erase(self) {
         assert!(self.is_unused(), "`{}` is used", self.printed().trim());
-        // SAFETY: nothing in the module uses the instruction, and the caller does not use the handle.
+        // SAFETY: nothing in the module uses the instruction, and the caller does not pass the handle to LLVM again.
         unsafe { LLVMInstructionEraseFromParent(self.expect()) }
     }
 
@@ -63,21 +63,21 @@ impl Value {
         LLVMInstructionSetDebugLoc(self.expect(), location);
     }
 
-    /// Returns an instruction's metadata of a kind given by name.
+    /// Returns the metadata of the given kind that is attached to an instruction.
     pub fn metadata(self, kind: &str) -> Option<Value> {
         LLVMGetMetadata(self.expect(), self.kind().context().metadata_kind(kind))
     }
 
-    /// Attaches metadata to an instruction; `None` removes it.
+    /// Attaches metadata of the given kind to an instruction; `None` removes it.
     pub fn set_metadata(self, module: Module, kind: &str, node: Option<Metadata>) {
         let context = module.context();
         let value = node.map(|node| context.as_value(node.expect::<AttachedNode>().into()).expect());
-        // SAFETY: the node may be attached.
+        // SAFETY: the value wraps a node of a kind that may be attached.
         unsafe { LLVMSetMetadata(self.expect(), context.metadata_kind(kind), value) }
     }
 }
 
-/// Phi nodes.
+/// Methods for phi nodes.
 impl Value {
     /// Returns the value that a phi node receives from a block.
     pub fn incoming_from(self, block: Block) -> Option<Value> {
@@ -91,7 +91,7 @@ impl Value {
         (0..LLVMCountIncoming(phi)).map(|i| unsafe { (LLVMGetIncomingValue(phi, i), LLVMGetIncomingBlock(phi, i)) }).collect()
     }
 
-    /// Returns the block of a phi node's entry.
+    /// Returns the predecessor block of a phi node's entry.
     pub fn incoming_block(self, index: u32) -> Block {
         let phi = self.expect();
         assert!(index < LLVMCountIncoming(phi), "the phi node has the entry");
@@ -108,7 +108,7 @@ impl Value {
     }
 }
 
-/// Terminators.
+/// Methods for terminators.
 impl Value {
     pub fn successor_count(self) -> usize {
         LLVMGetNumSuccessors(self.expect()) as usize
@@ -128,7 +128,7 @@ impl Value {
         unsafe { LLVMSetSuccessor(terminator, index as u32, to) }
     }
 
-    /// Replaces the successor `from` of a terminator by `to`, everywhere.
+    /// Replaces every occurrence of `from` among a terminator's successors with `to`.
     pub fn redirect(self, from: Block, to: Block) {
         let taken = self.successors().into_iter().enumerate().filter(|(_, successor)| *successor == from);
         taken.for_each(|(index, _)| self.set_successor(index, to));
@@ -139,7 +139,7 @@ impl Value {
         ConditionalBranch::of(self).map(|it| LLVMGetCondition(it))
     }
 
-    /// Returns where an `invoke` continues.
+    /// Returns the block where an `invoke` continues if the callee returns.
     pub fn normal_destination(self) -> Block {
         LLVMGetNormalDest(self.expect())
     }
@@ -148,23 +148,23 @@ impl Value {
         LLVMSetNormalDest(self.expect(), block);
     }
 
-    /// Returns where an `invoke` unwinds to.
+    /// Returns the block where an `invoke` continues if the callee throws.
     pub fn unwind_destination(self) -> Block {
         LLVMGetUnwindDest(self.expect())
     }
 }
 
-/// Calls.
+/// Methods for calls.
 impl Value {
     pub fn callee(self) -> Value {
         LLVMGetCalledValue(self.expect())
     }
 
     pub fn calls_intrinsic(self) -> bool {
-        self.callee().is_function() && self.callee().intrinsic() != 0
+        self.callee().is_function() && self.callee().intrinsic_id() != 0
     }
 
-    /// Returns the type of the function that a call expects.
+    /// Returns the function type with which a call is made.
     pub fn called_type(self) -> Type {
         LLVMGetCalledFunctionType(self.expect()).into()
     }
@@ -200,7 +200,7 @@ impl Value {
     }
 }
 
-/// Accesses to memory, and operations.
+/// Methods for memory accesses and arithmetic.
 impl Value {
     pub fn is_volatile(self) -> bool {
         LLVMGetVolatile(self.expect()) != 0
@@ -210,7 +210,7 @@ impl Value {
         LLVMSetVolatile(self.expect(), 1);
     }
 
-    /// Returns the order of a load, a store or an atomic update.
+    /// Returns the memory order of a load, a store or an atomic update.
     pub fn ordering(self) -> LLVMAtomicOrdering {
         LLVMGetOrdering(self.expect())
     }
@@ -243,7 +243,7 @@ impl Value {
         unsafe { std::slice::from_raw_parts(LLVMGetIndices(extract), count) }.to_vec()
     }
 
-    /// Copies the fast-math flags of a floating-point operation.
+    /// Copies the fast-math flags of `from`, if both are floating-point operations.
     pub fn copy_fast_math(self, from: Value) {
         if let (Some(own), Some(from)) = (FloatOperation::of(self), FloatOperation::of(from)) {
             LLVMSetFastMathFlags(own, LLVMGetFastMathFlags(from));

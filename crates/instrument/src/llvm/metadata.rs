@@ -7,13 +7,13 @@ use super::values::{bytes_of, text_of};
 use llvm_sys::debuginfo::LLVMMetadataKind;
 
 impl LlvmContext {
-    /// Returns LLVM's number of a metadata kind.
+    /// Returns LLVM's number for a metadata kind.
     pub(super) fn metadata_kind(self, name: &str) -> MetadataKind {
         // SAFETY: pointer and length are those of `name`, which LLVM copies.
         unsafe { LLVMGetMDKindIDInContext(self, name.as_ptr().cast(), name.len() as u32) }
     }
 
-    /// Returns metadata as an operand of instructions.
+    /// Wraps metadata as a value, so that it can be an operand of an instruction.
     pub fn as_value(self, node: Metadata) -> Value {
         LLVMMetadataAsValue(self, node)
     }
@@ -28,7 +28,7 @@ impl LlvmContext {
         unsafe { LLVMMDNodeInContext2(self, operands.as_ptr(), operands.len()) }
     }
 
-    /// Creates a node whose first operand is the node itself, which makes it distinct from nodes with the same other operands.
+    /// Creates a node whose first operand is the node itself, so that it differs from all nodes with the same other operands.
     pub fn distinct_node(self, others: &[Metadata]) -> Metadata {
         // SAFETY: the node has no operands.
         let own: TemporaryNode = unsafe { LLVMTemporaryMDNode(self, std::ptr::null(), 0) };
@@ -37,14 +37,14 @@ impl LlvmContext {
         node
     }
 
-    /// Creates a location in a function, with line 0, for code without a source line.
-    pub fn no_line(self, scope: Subprogram) -> DebugLocation {
+    /// Creates a debug location with line 0 in a function, for code that belongs to no source line.
+    pub fn location_without_line(self, scope: Subprogram) -> DebugLocation {
         LLVMDIBuilderCreateDebugLocation(self, 0, 0, scope, None)
     }
 }
 
 impl Value {
-    /// Returns the value as an operand of metadata; metadata that is a value, as what it is.
+    /// Converts a value to metadata, so that it can be an operand of a node. A value that wraps metadata is unwrapped.
     pub fn as_metadata(self) -> Metadata {
         LLVMValueAsMetadata(self)
     }
@@ -81,7 +81,7 @@ impl Metadata {
         LLVMGetMetadataKind(self)
     }
 
-    /// Returns the description of a function, if the node is one.
+    /// Returns the metadata as a function's debug information, if it is that.
     pub fn as_subprogram(self) -> Option<Subprogram> {
         Subprogram::of(self)
     }
@@ -116,7 +116,7 @@ impl DebugLocation {
         LLVMDILocationGetScope(self)
     }
 
-    /// Returns the call that was replaced by the code of the function, if it was inlined.
+    /// Returns the location of the call that was replaced by inlining; `None` if the code was not inlined.
     pub fn inlined_at(self) -> Option<DebugLocation> {
         LLVMDILocationGetInlinedAt(self)
     }
@@ -133,7 +133,7 @@ impl DebugFile {
 }
 
 impl Module {
-    /// Returns the nodes of the module's metadata of that name.
+    /// Returns the operands of the module's named metadata.
     pub fn named_metadata(self, name: &str) -> Vec<Value> {
         let name = super::module::c_string(name);
         let mut nodes = vec![None; LLVMGetNamedMetadataNumOperands(self, (&*name).into()) as usize];
@@ -142,21 +142,21 @@ impl Module {
         nodes.into_iter().flatten().collect()
     }
 
-    /// Adds a node to the module's metadata of that name.
+    /// Adds an operand to the module's named metadata, which is created if necessary.
     pub fn add_named_metadata(self, name: &str, node: Metadata) {
         let name = super::module::c_string(name);
         let value = self.context().as_value(node.expect::<AttachedNode>().into()).expect();
-        // SAFETY: the node may be attached.
+        // SAFETY: the value wraps a node of a kind that may be attached.
         unsafe { LLVMAddNamedMetadataOperand(self, (&*name).into(), value) }
     }
 
-    /// Returns true if the module has metadata of that name, even without nodes.
+    /// Returns true if the module has named metadata of that name, even without operands.
     pub fn has_named_metadata(self, name: &str) -> bool {
         // SAFETY: pointer and length are those of `name`, which LLVM compares.
         unsafe { LLVMGetNamedMetadata(self, name.as_ptr().cast(), name.len()) }.is_some()
     }
 
-    /// Creates the module's metadata of that name, without nodes, if there is none.
+    /// Creates named metadata without operands, unless it exists.
     pub fn declare_named_metadata(self, name: &str) {
         // SAFETY: pointer and length are those of `name`, which LLVM copies.
         unsafe { LLVMGetOrInsertNamedMetadata(self, name.as_ptr().cast(), name.len()) };
@@ -171,9 +171,9 @@ impl Module {
     /// Removes all debug information.
     ///
     /// # Safety
-    /// No handle to a call of a debug intrinsic is used afterwards.
+    /// No handle to a call of a debug intrinsic may be used afterwards.
     pub unsafe fn strip_debug_info(self) {
-        // SAFETY: LLVM deletes only debug metadata of the module and calls of debug intrinsics, to which the caller keeps no handle.
+        // SAFETY: LLVM deletes only debug metadata of the module and calls of debug intrinsics, to which the caller uses no handle.
         unsafe { LLVMStripModuleDebugInfo(self) };
     }
 }

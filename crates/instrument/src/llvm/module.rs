@@ -7,25 +7,24 @@ use llvm_sys::target_machine::LLVMCodeGenFileType;
 use llvm_sys::{LLVMLinkage, LLVMThreadLocalMode, LLVMVisibility};
 use std::ffi::CString;
 
-/// A module that the plugin made, and frees, together with its context if that is its own.
+/// A module that the plugin created and frees, together with its context if it has its own.
 pub struct OwnModule {
-    /// The module.
     pub module: Module,
     context: Option<LlvmContext>,
 }
 
 impl Drop for OwnModule {
     fn drop(&mut self) {
-        // SAFETY: whoever made the module said that no handle to it is used after this.
+        // SAFETY: whoever created the value guaranteed that no handle to the module is used after this.
         unsafe { LLVMDisposeModule(self.module) };
         if let Some(context) = self.context {
-            // SAFETY: the module was the only one in the context, and whoever made it spoke for both.
+            // SAFETY: the module was the only one in the context, and whoever created the value guaranteed that neither is used after this.
             unsafe { LLVMContextDispose(context) };
         }
     }
 }
 
-/// Intrinsics that the plugin calls, each with the number of types for which it is overloaded.
+/// The intrinsics that the plugin calls, each with its number of overloaded types.
 const INTRINSICS: [(&str, usize); 7] = [
     ("llvm.addressofreturnaddress", 1),
     ("llvm.ctlz", 1),
@@ -41,22 +40,22 @@ pub(super) fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', "")).expect("zero bytes were removed")
 }
 
-/// Parses bitcode.
+/// Parses bitcode in a context; `None` if LLVM cannot read it.
 fn parse(context: LlvmContext, bitcode: &[u8]) -> Option<Module> {
     // SAFETY: pointer and length are those of `bitcode`, which LLVM copies.
     let buffer = unsafe { LLVMCreateMemoryBufferWithMemoryRangeCopy(bitcode.as_ptr().cast(), bitcode.len(), Terminated::from(c"unit")) };
     let mut module = None;
     let failed = LLVMParseBitcodeInContext2(context, buffer, &mut module) != 0;
-    // SAFETY: the buffer was made above, and is not used any more.
+    // SAFETY: the buffer was created above, and nothing uses it after this.
     unsafe { LLVMDisposeMemoryBuffer(buffer) };
     module.filter(|_| !failed)
 }
 
 impl OwnModule {
-    /// Parses bitcode in a context of its own, so that the names of types do not depend on other modules. `None` if LLVM cannot read it.
+    /// Parses bitcode in a new context, so that the names of types do not depend on other modules. Returns `None` if LLVM cannot read it.
     ///
     /// # Safety
-    /// No handle to the module or its context is used after the result is dropped.
+    /// No handle to the module or its context may be used after the result is dropped.
     pub unsafe fn parse(bitcode: &[u8]) -> Option<OwnModule> {
         let context = LLVMContextCreate();
         let module = parse(context, bitcode);
@@ -67,29 +66,29 @@ impl OwnModule {
         Some(OwnModule { module: module?, context: Some(context) })
     }
 
-    /// Parses bitcode in the context of another module. `None` if LLVM cannot read it.
+    /// Parses bitcode in the context of another module. Returns `None` if LLVM cannot read it.
     ///
     /// # Safety
-    /// No handle to the module is used after the result is dropped. Handles to metadata and types stay valid.
+    /// No handle to the new module may be used after the result is dropped. Handles to metadata and types stay valid.
     pub unsafe fn parse_beside(module: Module, bitcode: &[u8]) -> Option<OwnModule> {
         Some(OwnModule { module: parse(module.context(), bitcode)?, context: None })
     }
 
-    /// Copies a module.
+    /// Clones a module.
     ///
     /// # Safety
-    /// No handle to the copy is used after the result is dropped. Handles to metadata and types stay valid.
+    /// No handle to the clone may be used after the result is dropped. Handles to metadata and types stay valid.
     pub unsafe fn copy_of(module: Module) -> OwnModule {
         OwnModule { module: LLVMCloneModule(module), context: None }
     }
 }
 
-/// Whole modules.
+/// Methods for whole modules.
 impl Module {
-    /// Generates code for the module, and writes the object to a file.
+    /// Generates code for the module, and writes the object file.
     ///
     /// # Errors
-    /// LLVM's message if the machine cannot write objects, or the file cannot be written.
+    /// Returns LLVM's message if the target machine cannot generate objects, or if the file cannot be written.
     pub fn write_object(self, machine: TargetMachine, file: &str) -> Result<(), String> {
         let (file, mut message): (CString, Option<OwnedText>) = (c_string(file), None);
         match LLVMTargetMachineEmitToFile(machine, self, (&*file).into(), LLVMCodeGenFileType::LLVMObjectFile, &mut message) {
@@ -117,7 +116,7 @@ impl Module {
         let buffer = LLVMWriteBitcodeToMemoryBuffer(self);
         // SAFETY: the buffer has that many bytes, and is freed only after they are copied.
         let bytes = unsafe { std::slice::from_raw_parts(LLVMGetBufferStart(buffer).cast::<u8>(), LLVMGetBufferSize(buffer)) }.to_vec();
-        // SAFETY: LLVM made the buffer for this call, and it is not used any more.
+        // SAFETY: LLVM created the buffer for this call, and nothing uses it after this.
         unsafe { LLVMDisposeMemoryBuffer(buffer) };
         bytes
     }
@@ -128,7 +127,7 @@ impl Module {
     }
 }
 
-/// Types and constants.
+/// Methods for types and constants.
 impl Module {
     pub fn i1(self) -> Type {
         LLVMInt1TypeInContext(self.context())
@@ -159,7 +158,7 @@ impl Module {
     }
 }
 
-/// Globals.
+/// Methods for globals.
 impl Module {
     /// Returns all functions, declared and defined.
     pub fn functions(self) -> impl Iterator<Item = Value> {
@@ -175,7 +174,7 @@ impl Module {
         std::iter::successors(LLVMGetFirstGlobalAlias(self), |alias| LLVMGetNextGlobalAlias(alias.expect()))
     }
 
-    /// Returns the functions that choose the implementations of indirect functions.
+    /// Returns the resolvers of the indirect functions (ifuncs), which choose their implementations.
     pub fn resolvers(self) -> impl Iterator<Item = Value> {
         let all = std::iter::successors(LLVMGetFirstGlobalIFunc(self), |ifunc| LLVMGetNextGlobalIFunc(ifunc.expect()));
         all.map(|ifunc| LLVMGetGlobalIFuncResolver(ifunc.expect()))
@@ -185,7 +184,7 @@ impl Module {
         LLVMGetNamedFunction(self, (&*c_string(name)).into())
     }
 
-    /// Returns the function of that name; declares it as `void ()` if necessary.
+    /// Returns the function `name`. If the module has none, declares it as `void ()`.
     pub fn function_without_parameters(self, name: &str) -> Value {
         self.function(name).unwrap_or_else(|| self.add_function(name, Type::function(self.void(), &[])))
     }
@@ -198,18 +197,18 @@ impl Module {
         LLVMAddFunction(self, (&*c_string(name)).into(), kind.expect())
     }
 
-    /// Adds another name of a function.
+    /// Adds an alias for a function.
     pub fn add_alias(self, name: &str, of: Value) -> Value {
         LLVMAddAlias2(self, of.value_type(), 0, of.expect(), (&*c_string(name)).into())
     }
 
-    /// Returns the declaration of an intrinsic, overloaded for `kinds`.
+    /// Returns the declaration of an intrinsic for these overloaded types.
     pub fn intrinsic(self, name: &str, kinds: &[Type]) -> Value {
         assert!(INTRINSICS.contains(&(name, kinds.len())), "{name} is overloaded for {} types", kinds.len());
         // SAFETY: pointer and length are those of `name`, which LLVM compares.
         let number = unsafe { LLVMLookupIntrinsicID(name.as_ptr().cast(), name.len()) };
         assert!(number != 0, "LLVM has {name}");
-        // SAFETY: LLVM has the intrinsic, and the array has as many types as it is overloaded for.
+        // SAFETY: LLVM has the intrinsic, and the array has a type for each overloaded one.
         unsafe { LLVMGetIntrinsicDeclaration(self, number, kinds.as_ptr(), kinds.len()) }
     }
 

@@ -5,7 +5,7 @@ use super::handles::{Block, LlvmContext, MemoryBuffer, Module, OwnedText, Termin
 use super::values::take;
 use std::ffi::c_int;
 
-// SAFETY: it reads the buffer, and reports either a module or a message.
+// SAFETY: LLVM reads the buffer, and stores either a module or a message.
 #[link(name = "LLVM-22")]
 unsafe extern "C" {
     safe fn LLVMParseIRInContext2(
@@ -19,7 +19,7 @@ unsafe extern "C" {
 /// Parses a module. Its context is never freed, so handles stay valid.
 ///
 /// # Panics
-/// The text is not a valid module.
+/// Panics if the text is not a valid module.
 pub fn parse(text: &str) -> Module {
     // SAFETY: pointer and length are those of `text`, which LLVM copies.
     let buffer = unsafe { LLVMCreateMemoryBufferWithMemoryRangeCopy(text.as_ptr().cast(), text.len(), Terminated::from(c"test")) };

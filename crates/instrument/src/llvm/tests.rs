@@ -1,4 +1,4 @@
-//! What wrappers accept, and what they refuse before LLVM is called.
+//! Tests that the wrappers accept valid arguments and refuse others before they call LLVM.
 
 use super::test_module::{block, parse};
 use super::{Builder, Module, Type, Value};
@@ -26,7 +26,7 @@ next:
 struct TestFunction {
     module: Module,
     function: Value,
-    /// By name.
+    /// The instructions of the function, by name.
     sum: Value,
     phi: Value,
     loaded: Value,
@@ -39,7 +39,7 @@ fn function() -> TestFunction {
     TestFunction { module, function, sum: of("sum"), phi: of("phi"), loaded: of("loaded") }
 }
 
-/// Returns the message with which a call is refused.
+/// Returns the panic message of a call that must be refused.
 fn refusal<T>(call: impl FnOnce() -> T) -> String {
     let panic = catch_unwind(AssertUnwindSafe(|| drop(call()))).unwrap_err();
     panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string())).unwrap()
@@ -96,13 +96,13 @@ fn values_of_other_types_are_refused() {
 #[test]
 fn used_instructions_are_not_deleted_and_placed_ones_not_inserted() {
     let TestFunction { module, sum, phi, loaded, .. } = function();
-    // SAFETY: the instruction is used, so it is not deleted.
+    // SAFETY: the instruction is used, so `erase` panics instead of deleting it.
     assert_eq!(refusal(|| unsafe { sum.erase() }), "`%sum = add i64 %a, 1` is used");
     assert!(refusal(|| Builder::before(module, loaded, None).insert(phi)).contains("in no other block"));
     let copy = sum.duplicate();
     assert!(refusal(|| copy.next()).ends_with("is not of class PlacedInstruction"));
     Builder::before(module, loaded, None).insert(copy);
     assert_eq!(copy.next(), Some(loaded));
-    // SAFETY: the copy is not used, and neither is its handle after this.
+    // SAFETY: nothing uses the clone, and its handle is not used after this.
     unsafe { copy.erase() };
 }

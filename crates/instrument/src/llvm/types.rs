@@ -1,4 +1,4 @@
-//! Types, and constants by type.
+//! Types, and constants of given types.
 
 use super::classes::*;
 use super::functions::*;
@@ -9,11 +9,11 @@ use llvm_sys::LLVMTypeKind::{
     LLVMArrayTypeKind, LLVMFunctionTypeKind, LLVMLabelTypeKind, LLVMMetadataTypeKind, LLVMPointerTypeKind, LLVMVoidTypeKind,
 };
 
-/// Maximum number of bits of an integer.
+/// Maximum width of an integer type, in bits.
 const MAX_BITS: u32 = 1 << 23;
 
 impl LlvmContext {
-    /// Returns the type of integers with that many bits.
+    /// Returns the integer type with that many bits.
     pub fn integer(self, bits: u32) -> Type {
         assert!((1..=MAX_BITS).contains(&bits), "LLVM has the type");
         // SAFETY: LLVM has integers with that many bits.
@@ -22,16 +22,16 @@ impl LlvmContext {
 }
 
 impl Type {
-    /// Returns the type of a function without variable arguments.
+    /// Returns a function type without variable arguments.
     pub fn function(result: Type, parameters: &[Type]) -> Type {
         let is_no_value = |kind: Type| [LLVMFunctionTypeKind, LLVMLabelTypeKind].contains(&type_kind(kind));
         assert!(!is_no_value(result) && type_kind(result) != LLVMMetadataTypeKind, "a function may return the type");
         assert!(!parameters.iter().any(|kind| is_no_value(*kind) || type_kind(*kind) == LLVMVoidTypeKind), "parameters may have the types");
-        // SAFETY: the array has that many types, which functions may have.
+        // SAFETY: the array has that many types, which parameters may have, and functions may return `result`.
         unsafe { LLVMFunctionType(result, parameters.as_ptr(), parameters.len() as u32, 0) }
     }
 
-    /// Returns the type of an array.
+    /// Returns the type of an array of `count` elements of this type.
     pub fn array(self, count: u64) -> Type {
         LLVMArrayType2(self.expect(), count)
     }
@@ -90,28 +90,28 @@ impl Type {
         (LLVMGetArrayLength2(array), LLVMGetElementType(array))
     }
 
-    /// Returns the size in bytes of a value in memory, without padding at its end.
+    /// Returns the number of bytes that a value of this type occupies in memory, without trailing padding.
     pub fn store_size(self, module: Module) -> u64 {
         LLVMStoreSizeOfType(LLVMGetModuleDataLayout(module), self.expect())
     }
 
-    /// Returns the size in bytes, with padding, of an argument of this type in memory, and its alignment.
+    /// Returns the size in bytes, with trailing padding, and the alignment of an argument that is passed in memory.
     pub fn abi_size_and_alignment(self, module: Module) -> (u64, u32) {
         let layout = LLVMGetModuleDataLayout(module);
         (LLVMABISizeOfType(layout, self.expect()), LLVMABIAlignmentOfType(layout, self.expect()))
     }
 
-    /// Returns an integer of this type, without sign.
+    /// Returns a constant of this integer type. If the type is wider than 64 bits, the value is zero-extended.
     pub fn unsigned(self, value: u64) -> Value {
         LLVMConstInt(self.expect(), value, 0)
     }
 
-    /// Returns an integer of this type, which is extended by its sign.
+    /// Returns a constant of this integer type. If the type is wider than 64 bits, the value is sign-extended.
     pub fn signed(self, value: i64) -> Value {
         LLVMConstInt(self.expect(), value as u64, 1)
     }
 
-    /// Returns the value of this type whose bits are zero.
+    /// Returns the zero value of this type.
     pub fn null(self) -> Value {
         LLVMConstNull(self.expect())
     }
@@ -120,10 +120,10 @@ impl Type {
         LLVMGetPoison(self)
     }
 
-    /// Returns the address that an integer constant is, as a pointer of this type.
+    /// Converts an integer constant to a pointer of this type.
     pub fn pointer_from(self, address: Value) -> Value {
         assert!(self.is_pointer() && address.is_constant_integer(), "the address is an integer");
-        // SAFETY: the constant is an integer, and the type a pointer.
+        // SAFETY: the constant is an integer, and the type is a pointer type.
         unsafe { LLVMConstIntToPtr(address.expect(), self) }
     }
 
@@ -134,16 +134,16 @@ impl Type {
         unsafe { LLVMConstArray2(self.expect(), elements.as_ptr(), elements.len() as u64) }
     }
 
-    /// Returns the constant address `base + index`, in units of this type.
+    /// Returns the constant address `base + index`, where `index` counts elements of this type.
     pub fn constant_address(self, base: Value, index: Value) -> Value {
         assert!(base.kind().is_pointer() && index.is_constant_integer(), "the address of a global has a constant offset");
-        // SAFETY: the base is a pointer, and there is one index, an integer constant, which moves by the size of the type.
+        // SAFETY: the base is a pointer, and the single index is an integer constant, which moves it by multiples of the type's size.
         unsafe { LLVMConstGEP2(self.expect(), base.expect(), &index, 1) }
     }
 }
 
 impl Value {
-    /// Returns the address of a block of the function, as a constant.
+    /// Returns the address of one of the function's blocks, as a constant.
     pub fn address_of_block(self, block: super::Block) -> Value {
         assert!(block.function() == self, "the function has the block");
         // SAFETY: the block is part of the function.

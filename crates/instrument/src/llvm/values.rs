@@ -7,25 +7,25 @@ use crate::host::type_kind;
 use llvm_sys::{LLVMOpcode, LLVMTypeKind, LLVMValueKind};
 use std::ffi::c_char;
 
-/// Copies a string that LLVM returned.
+/// Copies a string that LLVM returned; `None` for a null pointer.
 ///
 /// # Safety
-/// The pointer is null, or points to `length` bytes.
+/// The pointer must be null, or point to `length` bytes.
 pub(super) unsafe fn bytes_of(pointer: *const c_char, length: usize) -> Option<Vec<u8>> {
     // SAFETY: the pointer is not null, so the caller guarantees that it points to `length` bytes.
     (!pointer.is_null()).then(|| unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), length) }.to_vec())
 }
 
-/// Copies a string that LLVM returned; an empty one for a null pointer.
+/// Copies a string that LLVM returned; a null pointer gives an empty one.
 ///
 /// # Safety
-/// As for [`bytes_of`].
+/// The pointer must be null, or point to `length` bytes.
 pub(super) unsafe fn text_of(pointer: *const c_char, length: usize) -> String {
-    // SAFETY: the condition of this function is that of `bytes_of`.
+    // SAFETY: this function requires of its caller what `bytes_of` requires.
     unsafe { bytes_of(pointer, length) }.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
-/// Copies a text that LLVM allocated for its caller, and frees it.
+/// Copies a string that LLVM allocated for the caller, and frees the original.
 pub(super) fn take(text: OwnedText) -> String {
     let copy = text.as_terminated().to_text();
     LLVMDisposeMessage(text);
@@ -49,7 +49,7 @@ impl Value {
         LLVMTypeOf(self)
     }
 
-    /// Returns LLVM's name of the value's class.
+    /// Returns LLVM's name for the value's class.
     pub fn value_kind(self) -> LLVMValueKind {
         LLVMGetValueKind(self)
     }
@@ -93,7 +93,7 @@ impl Value {
         LLVMIsConstant(self) != 0
     }
 
-    /// Returns true for a constant that may differ at each use.
+    /// Returns true for `undef` and `poison`, which may have a different value at each use.
     pub fn is_undefined(self) -> bool {
         LLVMIsUndef(self) != 0 || LLVMIsPoison(self) != 0
     }
@@ -102,7 +102,7 @@ impl Value {
         LLVMIsAConstantArray(self).is_some()
     }
 
-    /// Returns true for a constant that consists of numbers only.
+    /// Returns true for a constant that is a number, or an array or vector of numbers.
     pub fn has_only_numbers(self) -> bool {
         LLVMIsAConstantFP(self).or(LLVMIsAConstantDataSequential(self)).or(LLVMIsAConstantInt(self)).is_some()
     }
@@ -112,12 +112,12 @@ impl Value {
         ConstantExpression::of(self).map(|it| LLVMGetConstOpcode(it))
     }
 
-    /// Returns the type in units of which `getelementptr` computes an address.
+    /// Returns the type whose size is the unit of a `getelementptr`'s first index.
     pub fn element_type(self) -> Type {
         LLVMGetGEPSourceElementType(self.expect())
     }
 
-    /// Returns the function of a parameter; `None` for other values.
+    /// Returns the function that a parameter belongs to; `None` for other values.
     pub fn function_of_parameter(self) -> Option<Value> {
         Argument::of(self).map(|it| LLVMGetParamParent(it))
     }
@@ -135,7 +135,7 @@ impl Value {
         unsafe { text_of(pointer, length) }
     }
 
-    /// Returns the bytes of a constant array of `i8`.
+    /// Returns the content of a constant array of `i8`; `None` for other values.
     pub fn bytes(self) -> Option<Vec<u8>> {
         let mut length = 0;
         let pointer = LLVMGetAsString(ConstantText::of(self)?, &mut length);
@@ -143,12 +143,13 @@ impl Value {
         unsafe { bytes_of(pointer, length) }
     }
 
-    /// Returns the value of a constant integer, sign-extended. `None` for other values and for integers wider than 64 bits.
+    /// Returns the value of a constant integer, sign-extended; `None` for other values and for integers wider than 64 bits.
     pub fn as_integer(self) -> Option<i64> {
         ShortInteger::of(self).map(|it| LLVMConstIntGetSExtValue(it))
     }
 
-    /// Returns the width in bits and the value of a constant integer, zero-extended. `None` as for [`Value::as_integer`].
+    /// Returns the width in bits and the zero-extended value of a constant integer; `None` for other values and for integers wider than 64
+    /// bits.
     pub fn as_unsigned(self) -> Option<(u32, u64)> {
         let integer = ShortInteger::of(self)?;
         Some((self.integer_width()?, LLVMConstIntGetZExtValue(integer)))
@@ -159,7 +160,7 @@ impl Value {
         LLVMIsAConstantInt(self).is_some()
     }
 
-    /// Returns the width in bits of an integer type's value.
+    /// Returns the width in bits of a value of an integer type; `None` for other values.
     pub fn integer_width(self) -> Option<u32> {
         self.kind().width()
     }
@@ -173,7 +174,7 @@ impl Value {
         UserValue::of(self).map_or(0, |user| LLVMGetNumOperands(user).max(0) as u32)
     }
 
-    /// Returns an operand; `None` if it is missing.
+    /// Returns an operand; `None` if the value has fewer operands.
     pub fn operand_if_any(self, index: u32) -> Option<Value> {
         let user = UserValue::of(self).filter(|_| index < self.operand_count())?;
         // SAFETY: the index is below the number of operands.
@@ -188,27 +189,27 @@ impl Value {
         (0..self.operand_count()).map(move |index| self.operand(index))
     }
 
-    /// Replaces an operand of an instruction by another value of its type.
+    /// Replaces an operand of an instruction with another value of the same type.
     pub fn set_operand(self, index: u32, value: Value) {
         assert!(self.operand(index).kind() == value.kind(), "an operand keeps its type");
-        // SAFETY: there is an operand with this index, and the value has its type.
+        // SAFETY: the instruction has the operand, and the value has the operand's type.
         unsafe { LLVMSetOperand(self.expect(), index, value) }
     }
 
-    /// Replaces the result of an instruction, in all that use it, by another value of its type.
+    /// Replaces all uses of an instruction's result with another value of the same type.
     pub fn replace_uses(self, by: Value) {
         assert!(self != by && self.is_instruction() && self.kind() == by.kind(), "an instruction is replaced by a value of its type");
         // SAFETY: the types are equal. No constant has an instruction as its operand, so LLVM frees none.
         unsafe { LLVMReplaceAllUsesWith(self, by) }
     }
 
-    /// Replaces a constant, in all that use it, by another constant of its type.
+    /// Replaces all uses of a constant with another constant of the same type.
     ///
     /// # Safety
-    /// No handle to a constant that contains this one is used afterwards, except to a global, because LLVM replaces and frees it.
+    /// No handle to a constant that contains this one, other than a global, may be used afterwards: LLVM replaces and frees such constants.
     pub unsafe fn replace_constant(self, by: Value) {
         assert!(self != by && self.is_constant() && by.is_constant() && self.kind() == by.kind(), "constants are replaced by constants");
-        // SAFETY: the types are equal, and the caller says that it uses no constant that LLVM frees.
+        // SAFETY: the types are equal, and the caller uses no handle to a constant that LLVM frees.
         unsafe { LLVMReplaceAllUsesWith(self, by) }
     }
 
@@ -221,7 +222,7 @@ impl Value {
         LLVMGetFirstUse(self).is_none()
     }
 
-    /// Returns the direct calls of a function: each once, even if the call also passes the function as an argument.
+    /// Returns the direct calls of a function. A call that also passes the function as an argument is returned once.
     pub fn calls(self) -> impl Iterator<Item = Value> {
         let is_callee = |at: ValueUse, call: Value| {
             let last = call.operand_count() - 1;

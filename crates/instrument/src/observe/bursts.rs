@@ -1,4 +1,4 @@
-//! All paths, counted in bursts ([`crate::sample`]). The tier's decisions for a function depend on other functions, so all functions are
+//! Counts all paths, but only in bursts ([`crate::sample`]). What is done with a function depends on the other functions, so all are
 //! planned before any is changed.
 
 use super::{Observer, plan_function};
@@ -25,7 +25,7 @@ impl Observer for CountsInBursts {
             unit.finish_code(&tier.parts(function));
             unit.add_function(planned);
         }
-        emit::switch(unit.module);
+        emit::define_switch(unit.module);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
-//! All paths, in place of the counters of source-based coverage, which are removed. In addition to the data that an [edge
-//! profile](super::edge_profile) needs, the positions of calls are recorded, because code after a call that does not return was not
-//! executed.
+//! Counts all paths instead of the counters of source-based coverage, which are removed and later computed from the paths. In addition to
+//! the data that an [edge profile](super::edge_profile) needs, the map records the positions of calls, because code after a call that does
+//! not return was not executed.
 
 use super::Observer;
 use super::edge_profile::extract;
@@ -22,7 +22,7 @@ impl CoverageCounts {
     /// Removes the coverage counters from a module.
     ///
     /// # Errors
-    /// The module has counters of a different kind, or they cannot be removed.
+    /// Fails if the module has a different kind of LLVM counters, or if its counters cannot be removed.
     pub fn begin(
         module: Module,
         context: ModuleContext,
@@ -36,17 +36,17 @@ impl CoverageCounts {
 
 impl Observer for CoverageCounts {
     fn before_description(&mut self, unit: &Unit, function: Value) {
-        self.placeholders.iter_mut().for_each(|p| p.count_computed(function, unit.context.counters));
+        self.placeholders.iter_mut().for_each(|p| p.emit_computed_counts(function, unit.context.counters));
     }
 
-    fn described(&mut self, unit: &mut Unit, function: Value, cfg: &FunctionCfg) {
+    fn after_description(&mut self, unit: &mut Unit, function: Value, cfg: &FunctionCfg) {
         let Some(placeholders) = &mut self.placeholders else { return };
         let number = unit.map.functions.len();
-        placeholders.record(function, cfg, &unit.no_return, number, &mut unit.map.counters);
+        placeholders.record_placeholders(function, cfg, &unit.no_return, number, &mut unit.map.counters);
         placeholders.record_calls(function, cfg, number, &mut unit.positions, &mut unit.map.counters);
     }
 
-    fn inserted(&mut self, _: &PlannedFunction, base: Value, _: PathEndAction, _: Option<DebugLocation>) {
+    fn after_insertion(&mut self, _: &PlannedFunction, base: Value, _: PathEndAction, _: Option<DebugLocation>) {
         self.placeholders.iter_mut().for_each(|placeholders| placeholders.resolve(base));
     }
 

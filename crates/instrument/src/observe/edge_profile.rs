@@ -1,5 +1,5 @@
-//! All paths, in place of LLVM's edge counters, which are removed. Their positions are recorded, and those that paths do not determine get
-//! counters of the unit ([`crate::placeholders`]).
+//! Counts all paths instead of LLVM's edge counters, which are removed and later computed from the paths. The map records their positions;
+//! those that paths do not determine are kept as counters of the unit ([`crate::placeholders`]).
 
 use super::Observer;
 use crate::describe::FunctionCfg;
@@ -20,7 +20,7 @@ impl EdgeProfileCounts {
     /// Removes the edge counters from a module.
     ///
     /// # Errors
-    /// The module has counters of a different kind, or they cannot be removed.
+    /// Fails if the module has a different kind of LLVM counters, or if its counters cannot be removed.
     pub fn begin(
         module: Module,
         context: ModuleContext,
@@ -43,7 +43,7 @@ pub fn extract(
     Placeholders::extract(module, context.counters, next, options)
 }
 
-/// Removes LLVM's counters from bitcode that was stored with placeholders, for a variant that does not need them.
+/// Removes the placeholders of LLVM's counters from stored bitcode, for a build that does not need them.
 pub fn discard(module: Module, counters: Value) -> Result<(), PlaceholderError> {
     if placeholders::has_placeholders(module) {
         Placeholders::extract(module, counters, &mut 0, RemovalOptions { kind: CounterKind::Discarded, shared: false })?.finish();
@@ -53,15 +53,15 @@ pub fn discard(module: Module, counters: Value) -> Result<(), PlaceholderError> 
 
 impl Observer for EdgeProfileCounts {
     fn before_description(&mut self, unit: &Unit, function: Value) {
-        self.placeholders.iter_mut().for_each(|p| p.count_computed(function, unit.context.counters));
+        self.placeholders.iter_mut().for_each(|p| p.emit_computed_counts(function, unit.context.counters));
     }
 
-    fn described(&mut self, unit: &mut Unit, function: Value, cfg: &FunctionCfg) {
+    fn after_description(&mut self, unit: &mut Unit, function: Value, cfg: &FunctionCfg) {
         let Some(placeholders) = &mut self.placeholders else { return };
-        placeholders.record(function, cfg, &unit.no_return, unit.map.functions.len(), &mut unit.map.counters);
+        placeholders.record_placeholders(function, cfg, &unit.no_return, unit.map.functions.len(), &mut unit.map.counters);
     }
 
-    fn inserted(&mut self, _: &PlannedFunction, base: Value, _: PathEndAction, _: Option<DebugLocation>) {
+    fn after_insertion(&mut self, _: &PlannedFunction, base: Value, _: PathEndAction, _: Option<DebugLocation>) {
         self.placeholders.iter_mut().for_each(|placeholders| placeholders.resolve(base));
     }
 

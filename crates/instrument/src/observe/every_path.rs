@@ -1,4 +1,4 @@
-//! All paths: the default behaviour of every [`Observer`].
+//! Counts all paths: the default behaviour of every [`Observer`].
 
 use super::Observer;
 

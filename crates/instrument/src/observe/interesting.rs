@@ -1,9 +1,10 @@
-//! Interesting paths: each path of a set has its own word, and all other paths of a function share one ([`crate::interesting`]).
+//! Counts interesting paths, a given subset: each has a counter of its own, and all other paths of a function share one
+//! ([`crate::interesting`]).
 
 use super::Observer;
 use crate::describe::FunctionCfg;
 use crate::error::InstrumentError;
-use crate::interesting::{InterestingRequest, Words, all_paths, plan};
+use crate::interesting::{InterestingPathCode, InterestingRequest, plan, program_for_all_paths};
 use crate::llvm::{Block, DebugLocation, Value};
 use crate::options::ExperimentScheme;
 use crate::path_end::PathEndAction;
@@ -17,9 +18,9 @@ use trodden_unit::{BlockKind, KnownFunction, NameVersion, Skipped, graph_hash};
 /// Why a function without interesting paths is not counted.
 const NOT_INTERESTING: &str = "none of its paths is interesting (--interesting)";
 
-/// Passes for functions of which some paths are interesting. Counting at an exit edge would look up paths that were not taken, and dominant
-/// iterations are recognised by the register, which is not a path's number here.
-const PASSES: PassChoices = PassChoices { early: EarlyCounting::IfProfitable, ..PassChoices::AT_PATH_ENDS };
+/// Passes for functions with interesting paths. Two passes of `PassChoices` are left out: counting on a loop's exit edge would look up
+/// paths that were not taken, and the dominant iteration is recognised by the register, which does not hold a path number here.
+const INTERESTING_PATH_PASSES: PassChoices = PassChoices { early: EarlyCounting::IfProfitable, ..PassChoices::AT_PATH_ENDS };
 
 pub struct InterestingPaths;
 
@@ -44,14 +45,14 @@ impl Observer for InterestingPaths {
 
     fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> PassChoices {
         match planned.program.cells() {
-            Cells::Interesting(_) => unit.options.choices.limited_to(PASSES),
+            Cells::Interesting(_) => unit.options.choices.limited_to(INTERESTING_PATH_PASSES),
             _ => unit.passes(planned),
         }
     }
 
     fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<DebugLocation>) -> (Value, PathEndAction<'p>) {
-        let base = unit.thread_counters(planned, location);
-        let at_end = match words(unit, planned) {
+        let base = unit.emit_thread_counters(planned, location);
+        let at_end = match declare_path_code(unit, planned) {
             Some(words) => PathEndAction::Interesting(words, None),
             None => unit.in_array_or_table(planned),
         };
@@ -63,7 +64,7 @@ impl Observer for InterestingPaths {
     }
 }
 
-/// Returns why a function is not counted; `None` if the set has some of the function's paths.
+/// Returns the reason for not counting a function; `None` if some of its paths are interesting.
 pub fn reason_to_skip(unit: &Unit, function: Value) -> Option<&'static str> {
     let is_named = unit.options.interesting.as_ref().is_none_or(|paths| paths.has_function(&unit.map.source, &function.name()));
     (!is_named).then_some(NOT_INTERESTING)
@@ -76,18 +77,19 @@ pub fn interesting_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Opti
     known.find_same_shape(&unit.map.source, name, version).filter(|k| k.edges.len() == cfg.graph.edge_count())
 }
 
-/// Returns the words of a function's interesting paths, if it has any.
-pub fn words<'p>(unit: &Unit, planned: &'p PlannedFunction) -> Option<Words<'p>> {
+/// Returns the emitter of counter indices for a function's interesting paths; `None` if the function counts in another way.
+pub fn declare_path_code<'p>(unit: &Unit, planned: &'p PlannedFunction) -> Option<InterestingPathCode<'p>> {
     match planned.program.cells() {
-        Cells::Interesting(cells) => Some(Words::declare(unit.module, &planned.function.name(), &cells.ending)),
+        Cells::Interesting(cells) => Some(InterestingPathCode::declare(unit.module, &planned.function.name(), &cells.ending)),
         Cells::Paths | Cells::Labels { .. } | Cells::Preferential(_) => None,
     }
 }
 
-/// Replaces a function's plan by one for its interesting paths, if it has any.
+/// Replaces a function's probe program with one that counts its interesting paths. If none are known for this version of the function, all
+/// its paths are counted, and the map says so.
 ///
 /// # Errors
-/// The paths belong to a different function, or their numbering is wrong.
+/// Fails if the paths belong to a different function, or if the verifier rejects their numbering.
 pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), InstrumentError> {
     let name = planned.function.name();
     let Some(known) = interesting_of(unit, &name, &planned.cfg).cloned() else {
@@ -111,10 +113,11 @@ pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), 
         options: &unit.options.plan,
         time_limit_s: unit.options.time_limit_s,
     };
-    // With the same cuts, paths keep the numbers that the set has. If they are too many for an array, the original plan is used.
+    // With the same cuts, paths keep the numbers by which the user chose them. If there are too many for an array, the original program
+    // stays.
     let few = numbering.paths() <= unit.options.plan.max_paths;
     let elsewhere = (!few).then(|| explain_different_cuts(unit, numbering.paths()));
-    let in_full = few.then(|| all_paths(&request, dag.clone(), numbering.clone()));
+    let in_full = few.then(|| program_for_all_paths(&request, dag.clone(), numbering.clone()));
     let reason = match scheme.map(|_| plan(&request, dag, numbering)) {
         Some(Ok(program)) => {
             planned.program = program;

@@ -1,4 +1,4 @@
-//! Paths over iterations: a function counts each path together with the previous ones of its activation ([`crate::iterations`]).
+//! Counts each path together with the preceding ones of the same call, which are paths over loop iterations ([`crate::iterations`]).
 
 use super::{Observer, plan_function};
 use crate::describe::FunctionCfg;
@@ -37,8 +37,8 @@ impl Observer for IterationCounts {
             Err(why) => return skip(unit, name, &why.to_string()),
         };
         verify_plan(&planned)?;
-        let location = crate::debug::no_line(unit.module, function);
-        let base = unit.thread_counters(&planned, location);
+        let location = crate::debug::location_without_line(unit.module, function);
+        let base = unit.emit_thread_counters(&planned, location);
         let code = plan.begin(unit.module, function, location);
         probes::insert(unit.context, function, &planned.cfg, &planned.program, unit.counters(base, PathEndAction::Iterations(code)));
         unit.finish_code(&[function]);
@@ -51,17 +51,17 @@ impl Observer for IterationCounts {
     }
 }
 
-/// The reason for skipping a function that the set contains with different code.
+/// Why a function whose code has changed since the paths were chosen is not counted.
 const OTHER_SHAPE: &str = "its shape differs from that of the function with this name in the set of paths over iterations. Record the run \
     that the set is from again, with the current program";
 
-/// Notes in the map that a function is not counted.
+/// Records in the map that a function is not counted.
 fn skip(unit: &mut Unit, name: String, reason: &str) -> Result<(), InstrumentError> {
     unit.map.skipped.push(Skipped { name, reason: reason.to_owned() });
     Ok(())
 }
 
-/// Returns a function's entry in the set; `None` if it is not in the set or has a different shape.
+/// Returns the paths over iterations to count in a function; `None` if there are none, or if they belong to a different version of it.
 fn iterations_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u IterationFunction> {
     let version = NameVersion { shape: graph_hash(&cfg.blocks, &cfg.graph), code: cfg.code };
     let known = unit.options.iterations.as_ref()?.find_same_shape(&unit.map.source, name, version);

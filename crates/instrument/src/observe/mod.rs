@@ -1,7 +1,8 @@
-//! Kinds of observation: one module per kind, with the same name as in [`trodden_unit::observe`].
+//! Kinds of observation, that is, of what is counted or recorded: one module per kind, with the same name as in [`trodden_unit::observe`].
 //!
 //! An [`Observer`] decides which functions are observed, how their paths are planned, which passes apply, and what happens at a function's
-//! entry and at path ends ([`PathEndAction`]). The default methods count all paths. To add a kind, add a module and a line in [`begin`].
+//! entry and at path ends ([`PathEndAction`]). The default methods count all paths. To add a kind, add a module and a line in
+//! [`create_observer`].
 
 pub mod addresses;
 pub mod bursts;
@@ -29,17 +30,17 @@ use crate::planned_function::PlannedFunction;
 use crate::probes;
 use crate::program_passes;
 use crate::shape::prepare;
-use crate::unit::{Unit, choose, verify_plan};
+use crate::unit::{Unit, choose_instrumentable, verify_plan};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::program::PassChoices;
 use trodden_flow::{Plan, ProbeProgram};
 use trodden_unit::{BlockKind, EdgeProfile, Observation, Skipped};
 
-/// Creates the observer of a unit, and declares the symbols that its code refers to.
+/// Creates the observer that the experiment requires, and declares the symbols to which its inserted code refers.
 ///
 /// # Errors
-/// LLVM's counters are not of the kind that the experiment needs, or cannot be removed.
-pub fn begin(
+/// Fails if the module's LLVM counters are not of the kind that the experiment needs, or cannot be removed.
+pub fn create_observer(
     module: Module,
     context: ModuleContext,
     options: &PluginOptions,
@@ -57,7 +58,7 @@ pub fn begin(
         Observation::CoverageCounts(_) => Box::new(coverage::CoverageCounts::begin(module, context, options, next)?),
         Observation::PathStream(_) => Box::new(stream::PathStream::begin(module, options)),
         Observation::BlockAddresses(_) => Box::new(addresses::BlockAddresses::default()),
-        // Unreachable in practice: such a unit gets sleds instead of probes ([`sleds`]).
+        // Never used: such a unit gets sleds instead of probes ([`sleds`]).
         Observation::TraceSleds(_) => Box::new(every_path::EveryPath),
         Observation::CountsInBursts(_) => Box::new(bursts::CountsInBursts),
         Observation::SegmentCounts(_) => Box::new(segments::SegmentCounts::default()),
@@ -70,15 +71,15 @@ pub fn begin(
 
 /// The changes that a kind of observation makes to a unit's code.
 pub trait Observer {
-    /// Returns the reason for not observing a function that could be observed; `None` if it is observed.
+    /// Returns the reason for not observing a function; `None` if it is to be observed.
     fn reason_to_skip(&self, _unit: &Unit, _function: Value) -> Option<&'static str> {
         None
     }
 
-    /// Instruments all these functions.
+    /// Instruments the given functions.
     ///
     /// # Errors
-    /// The experiment's input belongs to different code, or a function has too many events.
+    /// Fails if the experiment's input belongs to different code, or if a function has too many events.
     fn observe_all(&mut self, unit: &mut Unit, functions: &[Value], _machine: TargetMachine) -> Result<(), InstrumentError> {
         functions.iter().try_for_each(|function| self.observe(unit, *function))
     }
@@ -91,7 +92,7 @@ pub trait Observer {
         Ok(())
     }
 
-    /// Called before a function is described, while its blocks are still unchanged.
+    /// Called before a function is described, which splits blocks.
     fn before_description(&mut self, _unit: &Unit, _function: Value) {}
 
     /// Returns true if a thread may enter a function without having acquired a region.
@@ -99,26 +100,26 @@ pub trait Observer {
         unit.may_lack_region(function)
     }
 
-    /// Called after the next function of the map was described.
-    fn described(&mut self, _unit: &mut Unit, _function: Value, _cfg: &FunctionCfg) {}
+    /// Called after a function was described. Its number in the map will be the current number of functions there.
+    fn after_description(&mut self, _unit: &mut Unit, _function: Value, _cfg: &FunctionCfg) {}
 
-    /// Returns the execution counts of a function's edges, if the kind's input has them.
+    /// Returns how often each edge of a function was executed in an earlier run, if the experiment's input says so.
     fn measured_edges<'u>(&self, _unit: &'u Unit, _name: &str, _cfg: &FunctionCfg) -> Option<&'u [u64]> {
         None
     }
 
-    /// Plans a function's paths.
+    /// Plans how a function's paths are numbered and counted.
     ///
     /// # Errors
-    /// The kind's input belongs to a different function.
+    /// Fails if the experiment's input belongs to a different function.
     fn plan(&self, unit: &Unit, _name: &str, cfg: &FunctionCfg, frequencies: &Frequencies) -> Result<Plan, InstrumentError> {
         Ok(unit.plan_all_paths(cfg, frequencies))
     }
 
-    /// Plans a function again if the kind's input determines its paths.
+    /// Replaces a function's plan, for kinds of observation whose input determines which paths are counted.
     ///
     /// # Errors
-    /// The kind's input belongs to a different function, or the numbering is wrong.
+    /// Fails if the experiment's input belongs to a different function, or if its numbering is wrong.
     fn plan_again(
         &mut self,
         _unit: &mut Unit,
@@ -132,58 +133,58 @@ pub trait Observer {
         unit.passes(planned)
     }
 
-    fn rewrite(&self, _program: &mut ProbeProgram, _cfg: &FunctionCfg) {}
+    fn rewrite_program(&self, _program: &mut ProbeProgram, _cfg: &FunctionCfg) {}
 
     /// Emits the code at a function's entry. Returns the base address of its counters, and the action at the end of its paths.
     fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<DebugLocation>) -> (Value, PathEndAction<'p>) {
-        (unit.thread_counters(planned, location), unit.in_array_or_table(planned))
+        (unit.emit_thread_counters(planned, location), unit.in_array_or_table(planned))
     }
 
-    /// Called after a function's probes were inserted.
-    fn inserted(&mut self, _planned: &PlannedFunction, _base: Value, _at_end: PathEndAction, _location: Option<DebugLocation>) {}
+    /// Called after a function's probes have been inserted.
+    fn after_insertion(&mut self, _planned: &PlannedFunction, _base: Value, _at_end: PathEndAction, _location: Option<DebugLocation>) {}
 
     fn insert(&mut self, unit: &Unit, planned: &mut PlannedFunction) {
         insert_probes(self.as_dyn(), unit, planned);
     }
 
-    /// Called after all functions, to define the symbols that their code refers to.
+    /// Called after all functions have been instrumented, to define the symbols to which their code refers.
     fn define(&self, _unit: &Unit) {}
 
     fn remove_unused(&self, _unit: &Unit) {}
 
-    /// Returns the data that convert the unit's path counts into LLVM's edge profile or coverage, if the unit was built for that.
+    /// Returns the data by which path counts are converted into LLVM's edge profile or coverage; `None` if the unit was not built for that.
     fn edge_profile(&mut self) -> Option<EdgeProfile> {
         None
     }
 
-    /// Returns `self` for functions that take a trait object.
+    /// Returns `self` as a trait object, which default methods cannot do themselves.
     fn as_dyn(&mut self) -> &mut dyn Observer;
 }
 
-/// Runs the passes on a function's program, and inserts its probes.
+/// Runs the passes on a function's probe program, and inserts the probes into its code.
 fn insert_probes(observer: &mut dyn Observer, unit: &Unit, planned: &mut PlannedFunction) {
     let passes = observer.passes(unit, planned);
     let PlannedFunction { function, cfg, program, frequencies, .. } = &mut *planned;
     let function = *function;
     program_passes::run_passes(program, frequencies, &places::block_properties(cfg), passes);
-    observer.rewrite(program, cfg);
-    let location = crate::debug::no_line(unit.module, function);
+    observer.rewrite_program(program, cfg);
+    let location = crate::debug::location_without_line(unit.module, function);
     let (base, at_end) = observer.enter(unit, planned, location);
     probes::insert(unit.context, function, &planned.cfg, &planned.program, unit.counters(base, at_end));
-    observer.inserted(planned, base, at_end, location);
+    observer.after_insertion(planned, base, at_end, location);
 }
 
 pub fn plan_function(unit: &mut Unit, observer: &mut dyn Observer, function: Value) -> Result<PlannedFunction, InstrumentError> {
     if unit.map.producer.is_empty() {
         unit.map.producer = unit.positions.producer(function).unwrap_or_default();
     }
-    let position = unit.positions.of_function(function);
+    let position = unit.positions.position_of_function(function);
     // Called before the function's blocks change, because it examines the callers.
     let may_lack_region = observer.may_lack_region(unit, function);
     observer.before_description(unit, function);
     let prepared = prepare(unit.module, function);
     let cfg = FunctionCfg::new(function, &prepared, &unit.no_return, &mut unit.positions);
-    observer.described(unit, function, &cfg);
+    observer.after_description(unit, function, &cfg);
     let name = function.name();
     let (frequencies, is_measured) = unit.frequencies(&name, &cfg, observer.measured_edges(unit, &name, &cfg));
     let plan = observer.plan(unit, &name, &cfg, &frequencies)?;
@@ -202,9 +203,9 @@ pub fn plan_function(unit: &mut Unit, observer: &mut dyn Observer, function: Val
     Ok(planned)
 }
 
-/// Returns the functions to observe, and the other functions with the reasons.
+/// Returns the functions to observe, and the functions that are skipped with the reasons.
 pub fn choose_functions(unit: &mut Unit, observer: &dyn Observer) -> (Vec<Value>, Vec<Skipped>) {
-    let (described, mut skipped) = choose(unit.module);
+    let (described, mut skipped) = choose_instrumentable(unit.module);
     let mut chosen = Vec::new();
     for function in described {
         match observer.reason_to_skip(unit, function) {

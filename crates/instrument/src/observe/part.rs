@@ -1,5 +1,6 @@
-//! One copy's part of the paths: a function's plan counts the paths that are assigned to this copy, and a function without such paths is
-//! not changed. In a copy of a residual build, functions are instrumented as in a residual build.
+//! Counts one copy's part of the paths. A program can be built in several copies, each of which counts other paths; here only those
+//! assigned to this copy are counted, and a function without any is not changed. A copy of a residual build, which counts only unknown
+//! paths, is instrumented like such a build.
 
 use super::Observer;
 use super::unknown::UnknownPaths;
@@ -15,7 +16,7 @@ use trodden_flow::{Plan, ProbeProgram};
 use trodden_unit::{FunctionPart, Storage, graph_hash, observe};
 
 struct CopyPart {
-    /// True if executions of the copy's probes are counted as well.
+    /// True if it is also counted how often the copy's probes execute.
     count_hits: bool,
 }
 
@@ -26,7 +27,7 @@ pub fn begin(module: Module, part: observe::CopyPart) -> Box<dyn Observer> {
     }
 }
 
-/// A function in which this copy counts nothing gets no code.
+/// Skips functions in which this copy counts nothing.
 fn reason_to_skip(unit: &Unit, function: Value) -> Option<&'static str> {
     part_of(unit, &function.name()).is_none().then_some("other copies of the program count its paths")
 }
@@ -47,22 +48,22 @@ impl Observer for CopyPart {
         Plan::from_part(dag, known.part.clone()).ok_or_else(other)
     }
 
-    /// If hits are counted, each iteration is counted when it ends. Counting paths early would gain nothing, since the first edge on which
-    /// a path is known is the edge at its end.
+    /// If executions of probes are counted, each iteration is counted when it ends. Counting paths before they end would gain nothing,
+    /// because the only edge on which a path is known is the last one.
     fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> PassChoices {
         let chosen = if self.count_hits { count_each_iteration(unit.options.choices) } else { unit.passes(planned) };
         PassChoices { early: EarlyCounting::Never, dominant: DominantCounting::Shared, ..chosen }
     }
 
-    fn rewrite(&self, program: &mut ProbeProgram, _: &FunctionCfg) {
+    fn rewrite_program(&self, program: &mut ProbeProgram, _: &FunctionCfg) {
         if self.count_hits {
             program.count_hits();
         }
     }
 
     fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<DebugLocation>) -> (Value, PathEndAction<'p>) {
-        let hits = if let Storage::Labels(labels) = unit.storage(planned) { labels.hits() } else { None };
-        (unit.thread_counters(planned, location), PathEndAction::Part(hits))
+        let hits = if let Storage::Labels(labels) = unit.choose_storage(planned) { labels.hits() } else { None };
+        (unit.emit_thread_counters(planned, location), PathEndAction::Part(hits))
     }
 
     fn as_dyn(&mut self) -> &mut dyn Observer {

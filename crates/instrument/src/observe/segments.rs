@@ -1,5 +1,5 @@
-//! Interprocedural segments: functions pass a context to callees, and count their first paths by context. [`crate::segments`] plans the
-//! code, and this module inserts it.
+//! Counts interprocedural segments, paths that continue across calls: functions pass a context to their callees, which count their first
+//! path by context. [`crate::segments`] plans the code, and this module inserts it.
 
 use super::{Observer, plan_function};
 use crate::describe::FunctionCfg;
@@ -29,7 +29,7 @@ use trodden_selective::contexts::{ContextNumbering, preferential_contexts};
 use trodden_unit::observe::SegmentNumbering;
 use trodden_unit::{NameVersion, Observation, SegmentFunction, SegmentSet, SegmentWords, Skipped, Storage, graph_hash, observe};
 
-/// A planned function, its number in the set, and its preferential numbering, if any.
+/// A planned function, its number in the set of segments, and its preferential numbering if it has one.
 type PlannedSegments = (PlannedFunction, u32, Option<ContextNumbering>);
 
 /// Why a function without segments is not counted.
@@ -91,7 +91,7 @@ impl Observer for SegmentCounts {
     }
 
     fn remove_unused(&self, _: &Unit) {
-        self.context_words.iter().for_each(|words| emit::remove_unused(&[words.0]));
+        self.context_words.iter().for_each(|words| emit::remove_unused_declarations(&[words.0]));
     }
 
     fn as_dyn(&mut self) -> &mut dyn Observer {
@@ -100,7 +100,8 @@ impl Observer for SegmentCounts {
 }
 
 impl SegmentCounts {
-    /// Plans a function with the path numbers that segments refer to; `None` if segments refer to a different version of the function.
+    /// Plans a function, keeping the path numbers by which segments refer to its paths; `None` if the segments belong to a different
+    /// version of the function.
     fn plan_segments(
         &mut self,
         unit: &mut Unit,
@@ -128,7 +129,7 @@ impl SegmentCounts {
                 ProbeProgram::from_register_ending(graph, &plan, found.ending.clone())
             }
             (None, Observation::SegmentCounts(counts)) if counts.numbering == SegmentNumbering::PreciseSelective => {
-                selective(unit, &planned, (dag, numbering), &set.paths_of(number))
+                selective_label_program(unit, &planned, (dag, numbering), &set.paths_of(number))
             }
             _ => ProbeProgram::from_plan(graph, &Plan::from_numbering(dag, numbering, graph, frequencies, options)),
         };
@@ -140,22 +141,22 @@ impl SegmentCounts {
 
     fn insert_version(&mut self, unit: &Unit, on: &SegmentedFunction, version: &SegmentVersion) {
         let (module, SegmentedFunction { planned, segments, .. }) = (unit.module, on);
-        let location = crate::debug::no_line(module, version.code);
+        let location = crate::debug::location_without_line(module, version.code);
         let words = *self.context_words.get_or_insert_with(|| declare_context(module));
         let code = segments.begin(module, version, words, location);
         let base = match segments.words.words {
             0 => unit.context.counters,
-            // A function that only passes contexts to callees needs no region.
+            // A function that counts nothing itself and only passes contexts to callees needs no counters.
             _ if version.context_source == ContextSource::None => unit.context.counters,
-            _ => entry::thread_counters(unit.context, version.code, location, true),
+            _ => entry::emit_thread_counters(unit.context, version.code, location, true),
         };
         let counters = unit.counters(base, PathEndAction::Segment(code));
         probes::insert(unit.context, version.code, &version.cfg, &planned.program, counters);
     }
 }
 
-/// Returns the preferential numbering of a function's segments, if it is requested and useful: if all pairs are interesting, each pair has
-/// its own word anyway. If the numbers do not fit, the map records that segments are hashed.
+/// Returns a numbering that gives the interesting pairs of context and path the lowest numbers, if it is requested and useful; if all pairs
+/// are interesting, each has its own word anyway. If the numbers do not fit, the map records that a hash table is used.
 fn preferential_numbering(
     unit: &mut Unit,
     name: &str,
@@ -181,12 +182,17 @@ fn preferential_numbering(
     }
 }
 
-/// Returns the program that distinguishes these paths from each other and from all others, by precise selective labels.
+/// Returns a probe program that distinguishes the given paths from each other and from all others, by precise selective labels.
 ///
 /// Source: Afraz, Saha and Kanade, "P3" (2015), algorithm 1, applied to paths across calls. Such a path consists of a context, modelled as
 /// one of several parallel edges, and a path of the function's graph. So the graph keeps its labels, and contexts are multiples of a power
 /// of two above all sums of labels.
-fn selective(unit: &Unit, planned: &PlannedFunction, (dag, numbering): (Dag, Numbering), paths: &BTreeSet<u64>) -> ProbeProgram {
+fn selective_label_program(
+    unit: &Unit,
+    planned: &PlannedFunction,
+    (dag, numbering): (Dag, Numbering),
+    paths: &BTreeSet<u64>,
+) -> ProbeProgram {
     let edges = paths.iter().filter_map(|path| numbering.path(&dag, *path)).flatten();
     let marked = DagEdgeSet::from_members(dag.edges().len(), edges);
     let interesting = dag.on_marked_paths(|edge| marked.contains(edge));
@@ -200,7 +206,7 @@ fn selective(unit: &Unit, planned: &PlannedFunction, (dag, numbering): (Dag, Num
     ProbeProgram::from_labels(graph, &plan, interesting)
 }
 
-/// Plans the words of each function, one after the other.
+/// Plans the counter words of all functions, one after the other.
 fn plan_words(unit: &Unit, planned: Vec<PlannedSegments>, set: &Rc<SegmentSet>) -> Vec<SegmentedFunction> {
     let (module, source, mut first_word) = (unit.module, unit.map.source.clone(), unit.map.counters);
     let Observation::SegmentCounts(observe::SegmentCounts { set: identity, numbering }) = unit.options.experiment.observation() else {
@@ -215,7 +221,7 @@ fn plan_words(unit: &Unit, planned: Vec<PlannedSegments>, set: &Rc<SegmentSet>) 
         let segments = SegmentPlan::new(&mut on, first_word);
         let entries = on.entries();
         first_word += segments.words.words;
-        // The verified program counts every path, but paths that are not on a segment need no code.
+        // The verified program counts every path, but paths that are not part of a segment need no code, so their counts are removed.
         for edge in graph.edges().filter(|e| !segments.has_code(*e)) {
             let kept = program.operations(edge).iter().copied().filter(|o| !matches!(o, Operation::Count { .. }));
             program.set_operations(edge, kept.collect());
@@ -225,7 +231,7 @@ fn plan_words(unit: &Unit, planned: Vec<PlannedSegments>, set: &Rc<SegmentSet>) 
     planned.into_iter().map(&mut plan).collect()
 }
 
-/// Returns a function's number and entry in the set; `None` if it is not in the set or has a different shape.
+/// Returns a function's number and entry in the set of segments; `None` if the set lacks it or has a version with a different shape.
 fn segments_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<(u32, &'u SegmentFunction)> {
     let set = unit.options.segments.as_ref()?;
     let version = NameVersion { shape: graph_hash(&cfg.blocks, &cfg.graph), code: cfg.code };

@@ -1,11 +1,11 @@
-//! Witness sleds: eight bytes at the start of each block that do nothing until a collector of traces writes a jump there.
+//! Inserts sleds for tracing: eight bytes at the start of each block that do nothing until a trace collector writes a jump there.
 //!
 //! A sled is an instruction that no compiler emits ([`SLED`]), so collectors find it in machine code without a table, even in stripped
 //! programs. It is inline assembly that clobbers memory, so code generation moves no memory access across it: if an access faults, its
 //! block's sled was executed. Unreachable blocks get no sled, because code generation would then keep them, and control could run into the
 //! code that follows.
 
-use crate::debug::no_line;
+use crate::debug::location_without_line;
 use crate::llvm::{Block, Builder, Module, Value};
 use llvm_sys::LLVMOpcode;
 use trodden_wire::SLED;
@@ -13,7 +13,7 @@ use trodden_wire::SLED;
 pub fn insert(module: Module, functions: Vec<Value>) {
     let text = format!(".byte {}", SLED.map(|byte| format!("{byte:#04x}")).join(","));
     for function in functions {
-        let line = no_line(module, function);
+        let line = location_without_line(module, function);
         for block in function.blocks().collect::<Vec<Block>>() {
             let first = block.after_head();
             if !first.is(LLVMOpcode::LLVMUnreachable) {

@@ -1,4 +1,5 @@
-//! The sequence of paths and calls: an event at function entry, where paths end, and at calls ([`crate::stream`]).
+//! Records the sequence of paths and calls: the program writes an event at function entry, where paths end, and at calls
+//! ([`crate::stream`]).
 
 use super::{Observer, interesting};
 use crate::describe::FunctionCfg;
@@ -10,7 +11,7 @@ use crate::options::PluginOptions;
 use crate::path_end::PathEndAction;
 use crate::planned_function::{CountedPaths, PlannedFunction};
 use crate::program_passes;
-use crate::stream::{Streams, catches, edges};
+use crate::stream::{Streams, catches_unwinding, edges};
 use crate::unit::Unit;
 use std::os::unix::ffi::OsStrExt;
 use trodden_flow::frequency::{Frequencies, branch_weights};
@@ -21,7 +22,8 @@ use trodden_unit::BlockKind;
 
 pub struct PathStream {
     streams: Streams,
-    /// Finds the calls that may not return or that have an event. The event before a function's entry identifies the call site.
+    /// Finds the calls that get an event: those that may not return, and those of functions of this unit. The event before a function's
+    /// entry tells where it was called.
     no_return: NoReturnAnalysis,
 }
 
@@ -35,14 +37,14 @@ impl PathStream {
 impl Observer for PathStream {
     /// Functions that catch exceptions or `longjmp` are always observed, because the stream must show where unwinding ends.
     fn reason_to_skip(&self, unit: &Unit, function: Value) -> Option<&'static str> {
-        interesting::reason_to_skip(unit, function).filter(|_| !catches(function))
+        interesting::reason_to_skip(unit, function).filter(|_| !catches_unwinding(function))
     }
 
     fn measured_edges<'u>(&self, unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u [u64]> {
         interesting::interesting_of(unit, name, cfg).map(|known| known.edges.as_slice())
     }
 
-    /// A stream has all paths of the observed functions, and an event at each of their calls.
+    /// Plans events at all calls, in addition to those at the ends of paths.
     fn plan_again(
         &mut self,
         unit: &mut Unit,
@@ -57,7 +59,7 @@ impl Observer for PathStream {
         PassChoices::AT_PATH_ENDS
     }
 
-    fn rewrite(&self, program: &mut ProbeProgram, cfg: &FunctionCfg) {
+    fn rewrite_program(&self, program: &mut ProbeProgram, cfg: &FunctionCfg) {
         program_passes::write_stream(program, edges(cfg));
     }
 
@@ -68,11 +70,11 @@ impl Observer for PathStream {
                 let stream = self.streams.enter(planned.function, unit.map.counters, counters, location);
                 (counters, PathEndAction::Stream(stream))
             }
-            false => (unit.thread_counters(planned, location), PathEndAction::Word),
+            false => (unit.emit_thread_counters(planned, location), PathEndAction::Word),
         }
     }
 
-    fn inserted(&mut self, planned: &PlannedFunction, _: Value, at_end: PathEndAction, location: Option<DebugLocation>) {
+    fn after_insertion(&mut self, planned: &PlannedFunction, _: Value, at_end: PathEndAction, location: Option<DebugLocation>) {
         if let PathEndAction::Stream(stream) = at_end {
             stream.append_resumes(planned.function, &planned.cfg, location);
         }
@@ -81,7 +83,7 @@ impl Observer for PathStream {
     fn remove_unused(&self, unit: &Unit) {
         self.streams.remove_unused();
         if let Some(pattern) = &unit.options.recorder {
-            emit::default_output(unit.module, pattern.as_bytes());
+            emit::define_default_output(unit.module, pattern.as_bytes());
         }
     }
 
@@ -90,7 +92,8 @@ impl Observer for PathStream {
     }
 }
 
-/// Plans the program that writes a function's events. Its graph has additional edges for calls, but the same cuts.
+/// Plans the probe program that writes a function's events. Compared with the counting program, its graph has additional edges for calls,
+/// but paths are cut at the same edges.
 fn plan_events(unit: &Unit, own: PlannedFunction, cfg: FunctionCfg) -> Result<PlannedFunction, InstrumentError> {
     let extra_edges = cfg.extra_edges(&own.cfg);
     if extra_edges.is_empty() && cfg.blocks == own.cfg.blocks {

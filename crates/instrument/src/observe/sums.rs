@@ -1,4 +1,4 @@
-//! Sums of an event per path, for all paths or those of a set: the event is read at function entry and where paths end
+//! Sums up a hardware event per path, for all paths or for a given set. The event counter is read at function entry and where paths end
 //! ([`crate::events`]).
 
 use super::{Observer, interesting};
@@ -14,7 +14,7 @@ use trodden_unit::{BlockKind, observe};
 
 pub struct EventSums {
     events: EventSymbols,
-    /// True if only paths of a set have their own sums.
+    /// True if only the interesting paths have sums of their own.
     of_interesting: bool,
 }
 
@@ -45,17 +45,17 @@ impl Observer for EventSums {
         Ok(planned)
     }
 
-    /// Events must be read exactly where paths end.
+    /// Applies no pass that moves counts, because events must be read exactly where paths end.
     fn passes(&self, _: &Unit, _: &PlannedFunction) -> PassChoices {
         PassChoices::AT_PATH_ENDS
     }
 
     fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<DebugLocation>) -> (Value, PathEndAction<'p>) {
         let entry = planned.function.entry();
-        // This code is inline, because a call's events would be charged to paths. Events are read after it.
-        let base = unit.thread_counters_inline(planned, location);
+        // The address is computed inline, since the events of a call would be charged to a path. The event counter is read after that.
+        let base = unit.emit_thread_counters_inline(planned, location);
         let events = self.events.begin(unit.module, entry, location);
-        let at_end = match interesting::words(unit, planned) {
+        let at_end = match interesting::declare_path_code(unit, planned) {
             Some(words) => PathEndAction::Interesting(words, Some(events)),
             None => PathEndAction::Sums(events),
         };

@@ -1,5 +1,5 @@
-//! Unknown paths: all paths except known ones are counted, at their first execution by the runtime ([`crate::residual`] generates the
-//! code).
+//! Counts unknown paths: all paths except those known from earlier runs. The runtime counts a path's first execution ([`crate::residual`]
+//! generates the code).
 
 use super::Observer;
 use crate::describe::FunctionCfg;
@@ -19,23 +19,24 @@ use trodden_unit::{BlockKind, KnownFunction, NameVersion, Observation, Skipped, 
 use trodden_wire::UNTESTED_SYMBOL;
 
 pub struct UnknownPaths {
-    /// The runtime's counting function.
+    /// The runtime function that counts a path's first execution.
     count: Value,
-    /// Whether the function being planned may have several versions.
+    /// True if the function being planned may be split into several versions of its code.
     versions: bool,
-    /// Restricts the requested passes to those that apply.
+    /// Maps the passes that the user requested to those that apply.
     passes: fn(PassChoices) -> PassChoices,
-    /// Additional reasons to skip a function.
+    /// Returns a further reason to skip a function.
     skip: fn(&Unit, Value) -> Option<&'static str>,
 }
 
 impl UnknownPaths {
-    /// Creates the observer. Counting an unknown path takes an extra comparison, so iterations are accumulated in registers.
+    /// Creates the observer. Counting an unknown path takes an additional comparison, so loop iterations are first accumulated in
+    /// registers.
     pub fn begin(module: Module) -> UnknownPaths {
         UnknownPaths::new(module, PassChoices::in_registers, |_, _| None)
     }
 
-    /// Creates the observer for a kind that counts in the same way, with its own passes and reasons to skip a function.
+    /// Creates the observer for another kind of observation that counts in the same way but differs in passes or in the functions it skips.
     pub fn new(module: Module, passes: fn(PassChoices) -> PassChoices, skip: fn(&Unit, Value) -> Option<&'static str>) -> UnknownPaths {
         UnknownPaths { count: emit::declare_count(module), versions: false, passes, skip }
     }
@@ -43,7 +44,7 @@ impl UnknownPaths {
 
 impl Observer for UnknownPaths {
     fn reason_to_skip(&self, unit: &Unit, function: Value) -> Option<&'static str> {
-        // An untested path of the callback would be reported to the callback.
+        // If the callback were counted, its own untested paths would be reported to it.
         let is_callback = function.name() == UNTESTED_SYMBOL;
         (self.skip)(unit, function).or(is_callback.then_some("it is the callback for untested paths"))
     }
@@ -52,7 +53,7 @@ impl Observer for UnknownPaths {
         self.versions = versions::reason_not_to_double(function).is_none();
     }
 
-    /// Functions do not acquire a region at their entry.
+    /// Functions do not make sure at their entry that the thread has a region (its own counters).
     fn may_lack_region(&self, _: &Unit, _: Value) -> bool {
         true
     }
@@ -79,11 +80,11 @@ impl Observer for UnknownPaths {
     fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> PassChoices {
         let chosen = (self.passes)(unit.options.choices);
         match (planned.program.known(), planned.program.places()) {
-            // No path is known, so all paths are counted.
+            // The function has no known paths, so all its paths are counted.
             (None, _) => chosen,
-            // In the instrumented code, paths are counted as usual, but only where they end, since unknown paths are rare.
+            // The versions of the code in which paths are counted do so as usual, but only at path ends, since unknown paths are rare.
             (Some(_), Some(_)) => PassChoices { early: EarlyCounting::IfNecessary, ..chosen },
-            // Every path is looked up where it ends.
+            // Every path is looked up at its end.
             (Some(_), None) => PassChoices::AT_PATH_ENDS,
         }
     }
@@ -98,7 +99,7 @@ impl Observer for UnknownPaths {
     }
 
     fn remove_unused(&self, _: &Unit) {
-        emit::remove_unused(&[self.count]);
+        emit::remove_unused_declarations(&[self.count]);
     }
 
     fn as_dyn(&mut self) -> &mut dyn Observer {
@@ -113,8 +114,8 @@ fn known_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u Kno
     known.get(&unit.map.source, name, version).filter(|k| k.edges.len() == cfg.graph.edge_count())
 }
 
-/// Returns the program that recognises known paths by their numbers, if it is requested. If the numbers do not fit, the map records that
-/// known paths are recognised by code region.
+/// Returns a probe program that recognises known paths by their numbers; `None` if that is not requested or not possible. If the numbers do
+/// not fit, the map records that known paths are recognised by the version of the code instead.
 fn numbered_program(unit: &mut Unit, planned: &PlannedFunction, known: &KnownFunction) -> Result<Option<ProbeProgram>, InstrumentError> {
     let requested = match unit.options.experiment.observation() {
         Observation::UnknownPaths(paths) => paths.recognition.numbering(),
@@ -143,8 +144,8 @@ fn numbered_program(unit: &mut Unit, planned: &PlannedFunction, known: &KnownFun
     }
 }
 
-/// Returns the program that counts the unknown paths, with the same numbering as the known paths, and in several versions of the code if
-/// `versions`. `None` if the known paths are those of a different graph.
+/// Returns a probe program that counts the unknown paths, numbered as in the run that found the known ones. With `versions`, the code has
+/// several versions; otherwise each path is looked up. `None` if the known paths belong to a different graph.
 fn residual_program(unit: &Unit, planned: &PlannedFunction, known: &KnownFunction, versions: bool) -> Option<ProbeProgram> {
     let (graph, frequencies) = (&planned.cfg.graph, &planned.frequencies);
     let (dag, numbering) = Plan::cut_at_if_same_count(graph, &known.cuts, unit.options.plan.entries, known.paths)?;

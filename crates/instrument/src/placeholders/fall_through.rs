@@ -1,12 +1,12 @@
-//! Block layout after counters were removed.
+//! Restores the order of blocks after counters have been removed.
 
 use crate::llvm::{Block, Value};
 use crate::shape::predecessors;
 use llvm_sys::LLVMOpcode;
 
-/// Moves each block that contained only counters next to its predecessor, so that it no longer separates a block from its fall-through
-/// successor. Cases of a `switch` that fall through start with such blocks. LLVM keeps fall-through blocks, but tail-duplicates short
-/// blocks that end with a jump: each case would get a copy of all later cases.
+/// Moves blocks that have become empty out of the way between a block and its fall-through successor. Cases of a `switch` that fall through
+/// start with such blocks. LLVM keeps blocks that fall through, but duplicates short blocks that end with a jump: each case would get a
+/// copy of all later cases.
 pub fn restore(function: Value) {
     let blocks: Vec<Block> = function.blocks().collect();
     for (at, block) in blocks.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! LLVM's profile tables in a module: reading and removing them.
+//! Reads and removes the tables that LLVM's instrumentation adds to a module.
 //!
 //! The layout is that of `InstrProfData.inc` of LLVM 22, raw format 10. A function with counters has two private globals: `__profc_*`, the
 //! array of counters, and `__profd_*`, a structure with hashes of its name and graph, and the position and number of its counters. All
@@ -12,32 +12,32 @@ use std::collections::HashSet;
 use trodden_unit::ProfiledFunction;
 
 /// Indices of fields in `__profd_*`.
-const NAME: u32 = 0;
-const HASH: u32 = 1;
-const COUNTERS: u32 = 2;
-const COUNTER_COUNT: u32 = 6;
-const VALUE_SITES: u32 = 7;
-const BITMAP: u32 = 3;
-const BITMAP_BYTES: u32 = 8;
-/// Prefix of function records in the coverage mapping, and indices of their fields.
-const RECORD: &str = "__covrec_";
-const RECORD_NAME: u32 = 0;
-const RECORD_HASH: u32 = 2;
+const NAME_FIELD: u32 = 0;
+const HASH_FIELD: u32 = 1;
+const COUNTERS_FIELD: u32 = 2;
+const COUNTER_COUNT_FIELD: u32 = 6;
+const VALUE_SITES_FIELD: u32 = 7;
+const BITMAP_FIELD: u32 = 3;
+const BITMAP_BYTES_FIELD: u32 = 8;
+/// Prefix of the names of function records in the coverage mapping, and the indices of their fields.
+const RECORD_PREFIX: &str = "__covrec_";
+const RECORD_NAME_FIELD: u32 = 0;
+const RECORD_HASH_FIELD: u32 = 2;
 /// Separator of names in `__llvm_prf_nm`.
-const SEPARATOR: u8 = 1;
+const NAME_SEPARATOR: u8 = 1;
 
 pub struct CounterTable {
     /// The structure `__profd_*`.
     pub data: Value,
     /// The array `__profc_*`.
     pub counters: Value,
-    /// The bitmap `__profbm_*` of its decisions, if it has one.
+    /// The bitmap `__profbm_*` for the function's decisions, if it has one.
     pub bitmap: Option<Value>,
     pub function: ProfiledFunction,
 }
 
 pub struct ProfileTables {
-    /// Version and flags; 0 if missing, as in units whose counters a front end inserted.
+    /// Version and flags of the profile format; 0 if missing, as in units whose counters were inserted by a front end.
     pub version: u64,
     pub names: Vec<String>,
     pub functions: Vec<CounterTable>,
@@ -52,42 +52,42 @@ pub fn read(module: Module) -> Result<ProfileTables, PlaceholderError> {
         if name == "__llvm_profile_raw_version" {
             tables.version = content.as_integer().ok_or_else(malformed)? as u64;
         } else if name.starts_with("__llvm_prf_nm") {
-            tables.names.extend(names_in(&content.bytes().unwrap_or_default()).ok_or_else(malformed)?);
+            tables.names.extend(parse_names(&content.bytes().unwrap_or_default()).ok_or_else(malformed)?);
         } else if name.starts_with("__profd_") {
-            tables.functions.push(table(global, content).ok_or_else(malformed)?);
+            tables.functions.push(parse_table(global, content).ok_or_else(malformed)?);
         }
     }
     Ok(tables)
 }
 
-fn table(global: Value, data: Value) -> Option<CounterTable> {
+fn parse_table(global: Value, data: Value) -> Option<CounterTable> {
     let field = |at: u32| data.operand_if_any(at);
     let number = |at: u32| field(at)?.as_integer();
-    // Counters and bitmap are given as distances from the structure.
+    // The structure contains the distances from itself to the counters and the bitmap.
     let distant = |at: u32, prefix: &str| field(at)?.operand_if_any(0)?.operand_if_any(0).filter(|c| c.name().starts_with(prefix));
-    let counters = distant(COUNTERS, "__profc_")?;
-    let bitmap = distant(BITMAP, "__profbm_");
-    let sites = field(VALUE_SITES)?;
+    let counters = distant(COUNTERS_FIELD, "__profc_")?;
+    let bitmap = distant(BITMAP_FIELD, "__profbm_");
+    let sites = field(VALUE_SITES_FIELD)?;
     let element = |at| sites.element(at)?.as_integer();
     let function = ProfiledFunction {
-        name: number(NAME)? as u64,
-        hash: number(HASH)? as u64,
-        counters: number(COUNTER_COUNT)? as u32,
-        bits: 8 * number(BITMAP_BYTES)? as u32,
+        name: number(NAME_FIELD)? as u64,
+        hash: number(HASH_FIELD)? as u64,
+        counters: number(COUNTER_COUNT_FIELD)? as u32,
+        bits: 8 * number(BITMAP_BYTES_FIELD)? as u32,
         value_sites: [element(0)? as u16, element(1)? as u16, element(2)? as u16],
     };
     Some(CounterTable { data: global, counters, bitmap, function })
 }
 
-/// Parses names from chunks, each of which has a size (LEB128), a compressed size (0 if uncompressed) and names. `None` if a chunk is
-/// compressed or malformed.
-fn names_in(mut bytes: &[u8]) -> Option<Vec<String>> {
+/// Parses function names from chunks, each of which has a size (LEB128), a compressed size (0 if uncompressed) and names. Returns `None` if
+/// a chunk is compressed or malformed.
+fn parse_names(mut bytes: &[u8]) -> Option<Vec<String>> {
     let mut names = Vec::new();
     while !bytes.is_empty() {
-        let (size, rest) = leb128(bytes)?;
-        let (compressed, rest) = leb128(rest)?;
+        let (size, rest) = parse_leb128(bytes)?;
+        let (compressed, rest) = parse_leb128(rest)?;
         let chunk = rest.get(..size).filter(|_| compressed == 0)?;
-        names.extend(chunk.split(|b| *b == SEPARATOR).filter(|n| !n.is_empty()).map(|n| String::from_utf8_lossy(n).into_owned()));
+        names.extend(chunk.split(|b| *b == NAME_SEPARATOR).filter(|n| !n.is_empty()).map(|n| String::from_utf8_lossy(n).into_owned()));
         bytes = &rest[size..];
         let padding = bytes.iter().take_while(|b| **b == 0).count();
         bytes = &bytes[padding..];
@@ -95,7 +95,7 @@ fn names_in(mut bytes: &[u8]) -> Option<Vec<String>> {
     Some(names)
 }
 
-fn leb128(bytes: &[u8]) -> Option<(usize, &[u8])> {
+fn parse_leb128(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let end = bytes.iter().take(9).position(|b| b & 0x80 == 0)? + 1;
     let value = bytes[..end].iter().rev().fold(0, |sum, b| sum << 7 | usize::from(b & 0x7f));
     Some((value, &bytes[end..]))
@@ -104,63 +104,64 @@ fn leb128(bytes: &[u8]) -> Option<(usize, &[u8])> {
 /// What to do with the tables by which `llvm-cov` maps counters to source regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CoverageTables {
-    /// Keep them, with the names of functions. No code refers to them.
+    /// Keep these tables, and the names of functions. No code refers to them.
     Kept,
     Removed,
 }
 
-/// Removes all tables except the counters and, if `mapping` says so, the coverage mapping. Remaining references to a table in
-/// `replacements` become the table's number, as an address.
+/// Removes all profile tables except the counters and, if `mapping` says so, the coverage mapping. Remaining references to a table in
+/// `replacements` become the given number, as an address.
 pub fn remove_tables(module: Module, replacements: &[(Value, u64)], mapping: CoverageTables) {
-    let is_kept = |name: &str| mapping == CoverageTables::Kept && is_mapping(name);
+    let is_kept = |name: &str| mapping == CoverageTables::Kept && is_coverage_mapping(name);
     let mut doomed: IndexSet<Value> =
-        globals(module).filter(|g| (is_table(&g.name()) || is_mapping(&g.name())) && !is_kept(&g.name())).collect();
+        globals(module).filter(|g| (is_profile_table(&g.name()) || is_coverage_mapping(&g.name())) && !is_kept(&g.name())).collect();
     doomed.extend(superseded_records(module));
     remove_from_used_lists(module, &doomed);
     for &(table, number) in replacements {
         let address = table.kind().pointer_from(module.constant(number as i64));
-        // SAFETY: handles are kept to instructions and globals only.
+        // SAFETY: only handles to instructions and globals are used after this, not to constants.
         unsafe { table.replace_constant(address) };
     }
     for global in doomed {
-        // SAFETY: handles to the tables end with `doomed` and `replacements`, and none is kept to a constant that contains an address.
-        unsafe { remove(global) };
+        // SAFETY: nothing uses the handles in `doomed` and `replacements` after this, and no handle to a constant that contains such an
+        // address is kept.
+        unsafe { remove_global(global) };
     }
 }
 
-/// Returns records that declare a function as not executed although a different record has the function's counters.
+/// Returns coverage records that declare a function as never executed although another record has counters for the function.
 ///
 /// rustc writes such a record (with hash 0) in the crate that defines the function, if all its uses were inlined into other crates. LLVM's
 /// tools use the first record of a name, and would report 0 executions of a function that ran.
 fn superseded_records(module: Module) -> Vec<Value> {
     let records: Vec<(Value, i64, i64)> = globals(module)
-        .filter(|g| g.name().starts_with(RECORD))
+        .filter(|g| g.name().starts_with(RECORD_PREFIX))
         .filter_map(|g| {
             let content = g.initializer()?;
-            Some((g, content.operand_if_any(RECORD_NAME)?.as_integer()?, content.operand_if_any(RECORD_HASH)?.as_integer()?))
+            Some((g, content.operand_if_any(RECORD_NAME_FIELD)?.as_integer()?, content.operand_if_any(RECORD_HASH_FIELD)?.as_integer()?))
         })
         .collect();
     let counted: HashSet<i64> = records.iter().filter(|(_, _, hash)| *hash != 0).map(|(_, name, _)| *name).collect();
     records.into_iter().filter(|(_, name, hash)| *hash == 0 && counted.contains(name)).map(|(record, ..)| record).collect()
 }
 
-/// Returns all calls that record values (the target of an indirect call, a size). An `invoke` among them is replaced by a call.
-pub fn value_notes(module: Module) -> Vec<Value> {
+/// Returns all calls by which LLVM records values (the target of an indirect call, a size). An `invoke` among them is replaced by a call.
+pub fn find_value_calls(module: Module) -> Vec<Value> {
     let mut notes = Vec::new();
     for function in module.functions().filter(|f| f.name().starts_with("__llvm_profile_instrument_")).collect::<Vec<_>>() {
-        // The analysis of calls that may not return then exempts these calls.
+        // With these attributes, the calls are not treated as calls that may not return.
         for attribute in ["nounwind", "willreturn"] {
             function.add_attribute(module.context(), attribute);
         }
         for user in function.users().collect::<Vec<_>>().into_iter().filter(|u| u.is_call() && u.callee() == function) {
-            notes.push(if user.is(LLVMOpcode::LLVMInvoke) { call_of_invoke(module, user) } else { user });
+            notes.push(if user.is(LLVMOpcode::LLVMInvoke) { replace_invoke_by_call(module, user) } else { user });
         }
     }
     notes
 }
 
-/// Replaces an `invoke` by a call and an empty `invoke`.
-fn call_of_invoke(module: Module, invoke: Value) -> Value {
+/// Replaces an `invoke` with a call, followed by an `invoke` that does nothing. Returns the call.
+fn replace_invoke_by_call(module: Module, invoke: Value) -> Value {
     let builder = Builder::before(module, invoke, invoke.location());
     let kind = invoke.called_type();
     let call = builder.call_as(kind, invoke.callee(), &invoke.arguments().collect::<Vec<_>>());
@@ -170,18 +171,18 @@ fn call_of_invoke(module: Module, invoke: Value) -> Value {
     call
 }
 
-/// Inserts an `invoke` of `llvm.donothing` with the same destinations before an `invoke`.
+/// Inserts an `invoke` of `llvm.donothing` before an `invoke`, with the same destinations.
 fn insert_empty_invoke(module: Module, invoke: Value) {
     let nothing = module.intrinsic("llvm.donothing", &[]);
     let builder = Builder::before(module, invoke, invoke.location());
     builder.invoke(nothing, &[], invoke.normal_destination(), invoke.unwind_destination());
 }
 
-/// Deletes a global, replacing its remaining uses by null.
+/// Deletes a global, after replacing its remaining uses with null.
 ///
 /// # Safety
-/// No handle to the global, or to a constant that contains its address, is used afterwards.
-pub unsafe fn remove(global: Value) {
+/// No handle to the global, or to a constant that contains its address, may be used afterwards.
+pub unsafe fn remove_global(global: Value) {
     // SAFETY: the caller keeps no handle to the global or to a constant with its address. After the replacement, nothing uses the global.
     unsafe {
         global.replace_constant(global.kind().null());
@@ -189,13 +190,13 @@ pub unsafe fn remove(global: Value) {
     }
 }
 
-fn is_table(name: &str) -> bool {
+fn is_profile_table(name: &str) -> bool {
     ["__profd_", "__profvp_", "__llvm_prf_", "__llvm_profile_"].iter().any(|p| name.starts_with(p))
 }
 
 /// Returns true for globals of the sections `__llvm_covfun`, `__llvm_covmap` and `__llvm_prf_names`.
-fn is_mapping(name: &str) -> bool {
-    [RECORD, "__llvm_coverage_mapping", "__llvm_prf_nm"].iter().any(|p| name.starts_with(p))
+fn is_coverage_mapping(name: &str) -> bool {
+    [RECORD_PREFIX, "__llvm_coverage_mapping", "__llvm_prf_nm"].iter().any(|p| name.starts_with(p))
 }
 
 fn globals(module: Module) -> impl Iterator<Item = Value> {
@@ -205,18 +206,18 @@ fn globals(module: Module) -> impl Iterator<Item = Value> {
 /// Deletes a global, and removes it from LLVM's lists of used globals.
 ///
 /// # Safety
-/// As for [`remove`].
-pub unsafe fn delete_used(module: Module, global: Value) {
+/// No handle to the global, or to a constant that contains its address, may be used afterwards.
+pub unsafe fn remove_used_global(module: Module, global: Value) {
     remove_from_used_lists(module, &IndexSet::from([global]));
-    // SAFETY: the condition of this function is that of `remove`.
-    unsafe { remove(global) };
+    // SAFETY: this function requires of its caller what `remove_global` requires.
+    unsafe { remove_global(global) };
 }
 
 fn remove_from_used_lists(module: Module, doomed: &IndexSet<Value>) {
     ["llvm.used", "llvm.compiler.used"].iter().for_each(|list| remove_from_list(module, list, doomed));
 }
 
-/// Rebuilds one of LLVM's lists of used globals without the doomed ones.
+/// Rebuilds one of LLVM's lists of used globals without the ones that will be deleted.
 fn remove_from_list(module: Module, list: &str, doomed: &IndexSet<Value>) {
     let Some(old) = module.global(list) else { return };
     let Some(content) = old.initializer() else { return };
@@ -237,7 +238,7 @@ fn remove_from_list(module: Module, list: &str, doomed: &IndexSet<Value>) {
     new.set_section(c"llvm.metadata");
 }
 
-/// If an address is a constant element of an array with elements of `bytes` bytes, returns the array and the index.
+/// Returns the array and the index, if an address is that of a constant element of an array. Elements have `bytes` bytes.
 pub fn fixed_element(address: Value, bytes: i64) -> Option<(Value, u32)> {
     if address.is_global_variable() {
         return Some((address, 0));

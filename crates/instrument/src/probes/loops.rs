@@ -1,4 +1,4 @@
-//! Code for loops that are counted by trip count: at their exits, for all iterations at once.
+//! Emits counts for loops whose paths are counted by trip count: at a loop's exits, for all iterations at once.
 
 use super::{ProbeCode, RegisterValue};
 use crate::counting::Flushing;
@@ -13,26 +13,26 @@ use trodden_flow::program::operation::LoopId;
 pub(super) enum IterationCount {
     Constant(i64),
     Inserted(TripCounter),
-    /// The value of an induction variable of the program.
+    /// The program itself has an induction variable that counts the iterations.
     Existing(TripCounter),
 }
 
-/// The counts at a loop's exit, which are skipped if the loop did not iterate.
+/// The counts at a loop's exit, in code that is skipped if the loop did not iterate.
 pub(super) struct TripCountFlush {
-    /// The register after the exit: a `select` that depends on whether the loop iterated.
+    /// The path register's value after the exit: a `select` that depends on whether the loop iterated.
     choice: Value,
-    /// The condition that the loop did not iterate.
+    /// A condition that is true if the loop did not iterate.
     none: Value,
     number: TripCounter,
-    /// A copy of the register at loop entry.
+    /// A copy of the path register's value at loop entry.
     entered: Value,
     start: RegisterValue,
-    /// The value to add to the register for the index of the iteration's counter.
+    /// What must be added to the path register to get the index of the iteration's counter.
     increment: i64,
 }
 
 impl ProbeCode<'_> {
-    /// Determines or inserts the iteration counter of a loop that is counted by trip count, and returns the register at its header.
+    /// Finds or inserts a counter of the loop's iterations. Returns the path register's value at the loop header.
     pub(super) fn enter_loop(&mut self, which: LoopId) -> RegisterValue {
         let (module, counted_loop) = (self.context.module, self.program.loop_by_id(which));
         let head = self.cfg.nodes[counted_loop.head.index()].expect("a dispatch block heads no loop of one path");
@@ -48,7 +48,9 @@ impl ProbeCode<'_> {
         };
         let number = match counted_loop.trip_count {
             Some(times) => IterationCount::Constant(times.get() as i64),
-            None => trip_count::counter(latch, head).map_or_else(|| IterationCount::Inserted(make_counter()), IterationCount::Existing),
+            None => {
+                trip_count::existing_counter(latch, head).map_or_else(|| IterationCount::Inserted(make_counter()), IterationCount::Existing)
+            }
         };
         let outside: Vec<Edge> = self
             .graph
@@ -59,7 +61,7 @@ impl ProbeCode<'_> {
             .collect();
         let entered = self.common_register(&outside).unwrap_or_else(|| {
             let phi = at_top();
-            let incoming_register = |b: Block| if b == latch { phi } else { self.value(self.incoming_register(b, head)) };
+            let incoming_register = |b: Block| if b == latch { phi } else { self.register_value(self.incoming_register(b, head)) };
             phi.add_incoming(&from.iter().map(|b| (incoming_register(*b), *b)).collect::<Vec<_>>());
             RegisterValue::Computed(phi)
         });
@@ -67,15 +69,15 @@ impl ProbeCode<'_> {
         entered
     }
 
-    /// Returns the value of the program's own counter on an exit edge. It is hidden from code generation: otherwise LLVM might add a second
-    /// induction variable to the loop to save one instruction outside. (Inserted counters are not hidden, because LLVM may find that they
-    /// equal the difference of two addresses.)
-    fn on_exit_edge(&self, builder: &Builder, counter: TripCounter, counted_loop: &TripCountedLoop, edge: Edge) -> TripCounter {
+    /// Returns the value of the program's own induction variable on an exit edge. LLVM can infer nothing about the value, because it might
+    /// otherwise add a second induction variable to the loop to save one instruction outside. This is not done with inserted counters,
+    /// because LLVM may find that they equal the difference of two addresses.
+    fn counter_on_exit_edge(&self, builder: &Builder, counter: TripCounter, counted_loop: &TripCountedLoop, edge: Edge) -> TripCounter {
         let from = self.graph.from(edge);
         let latch = self.cfg.block(from).filter(|_| from == self.graph.from(counted_loop.back));
         let next = latch.and_then(|latch| counter.next(latch));
         let counter = next.unwrap_or(counter);
-        TripCounter { value: builder.opaque(counter.value), ..counter }
+        TripCounter { value: builder.opaque_copy(counter.value), ..counter }
     }
 
     pub(super) fn flush(&self, builder: &Builder, of: LoopId, partial: i64, edge: Edge) -> RegisterValue {
@@ -90,28 +92,28 @@ impl ProbeCode<'_> {
                 return self.add_increment(builder, start, partial);
             }
             IterationCount::Inserted(number) => number,
-            IterationCount::Existing(number) => self.on_exit_edge(builder, number, counted_loop, edge),
+            IterationCount::Existing(number) => self.counter_on_exit_edge(builder, number, counted_loop, edge),
         };
         if entered == start {
-            self.count(builder, start, counted_loop.increment, number.minus(builder, 0));
+            self.count(builder, start, counted_loop.increment, number.emit_iterations_minus(builder, 0));
             return self.add_increment(builder, start, partial);
         }
         let none = builder.equal(number.value, module.constant(number.first));
         let some = builder.not(none);
         let choose = || {
             let (entry_value, start_value) = (self.add_increment(builder, entered, partial), self.add_increment(builder, start, partial));
-            builder.select(some, self.value(start_value), self.value(entry_value))
+            builder.select(some, self.register_value(start_value), self.register_value(entry_value))
         };
         if self.counters.flushing == Flushing::Branch {
             let choice = choose();
-            // `entered` is copied to a new value, because it may be replaced before the counts are emitted.
-            let entered = builder.add(self.value(entered), module.constant(0));
+            // Adding 0 creates a new value, because `entered` may be replaced before the counts are emitted.
+            let entered = builder.add(self.register_value(entered), module.constant(0));
             self.flushes.borrow_mut().push(TripCountFlush { choice, none, number, entered, start, increment: counted_loop.increment });
             return RegisterValue::Computed(choice);
         }
         let first = builder.zero_extend(some);
         self.count(builder, entered, counted_loop.increment, first);
-        let others = builder.subtract(number.minus(builder, 0), first);
+        let others = builder.subtract(number.emit_iterations_minus(builder, 0), first);
         self.count(builder, start, counted_loop.increment, others);
         RegisterValue::Computed(choose())
     }
@@ -121,7 +123,7 @@ impl ProbeCode<'_> {
         let (module, TripCountFlush { choice, none, number, entered, start, increment }) = (self.context.module, flush);
         let block = choice.block();
         let (start_value, entry_value) = (choice.operand(1), choice.operand(2));
-        // The counter's phi node may have been replaced in the meantime.
+        // Read the counter's value from the condition, because its phi node may have been replaced in the meantime.
         let number = TripCounter { value: none.operand(0), ..number };
         let rest = move_rest_to_new_block(module, choice);
         let counting = new_block_after(module, block);
@@ -132,7 +134,7 @@ impl ProbeCode<'_> {
             builder.insert(entered);
         }
         self.count(&builder, RegisterValue::Computed(entered), increment, module.constant(1));
-        self.count(&builder, start, increment, number.minus(&builder, 1));
+        self.count(&builder, start, increment, number.emit_iterations_minus(&builder, 1));
         builder.jump(rest);
         let register = Builder::phi_at_top(module, rest, module.i64(), self.location);
         register.add_incoming(&[(entry_value, block), (start_value, counting)]);

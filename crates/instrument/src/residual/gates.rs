@@ -1,4 +1,4 @@
-//! Gates: new blocks before the headers of loops in the checking code, through which control enters from outside.
+//! Inserts gates: new blocks before the headers of loops in the checking code, through which control enters the loop from outside.
 //!
 //! If the instrumented code returned to a loop header directly, it would add a back edge with different values: LLVM would see one loop
 //! that contains both versions, without recognisable induction variables or invariant bounds. With a gate, the loop keeps its back edges,
@@ -11,13 +11,13 @@ use crate::shape::{new_block_after, predecessors};
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 
-/// Inserts gates before those loops of the checking code that `counted` (the instrumented blocks) lead back to. `outer_headers` are the
-/// headers of loops that contained other loops in the original function.
+/// Inserts gates before the loops of the checking code to which the instrumented code (`counted`) returns. `outer_headers` are the headers
+/// of loops that contained other loops in the original function.
 pub fn insert(module: Module, function: Value, heads: &[Block], counted: &IndexSet<Block>, outer_headers: &IndexSet<Block>) {
     let flow = ControlFlow::new(function, heads, counted);
     for &head in heads {
         if let Some(outer) = flow.outer_predecessors(head) {
-            gate(module, head, &outer);
+            insert_gate(module, head, &outer);
             if outer_headers.contains(&head) {
                 freeze_induction_variables(module, head);
             }
@@ -25,8 +25,8 @@ pub fn insert(module: Module, function: Value, heads: &[Block], counted: &IndexS
     }
 }
 
-/// Freezes the induction variables of a loop, so that loop strength reduction, which optimises innermost loops, does not rewrite them. A
-/// loop whose inner loops have moved out has become an innermost loop, and rewriting would make it slower.
+/// Freezes the induction variables of a loop, so that loop strength reduction, which only optimises innermost loops, does not rewrite them.
+/// A loop becomes innermost if its inner loops have moved out, and rewriting it would make it slower.
 fn freeze_induction_variables(module: Module, head: Block) {
     let heads: Vec<Value> = head.phis().collect();
     let mut frozen = IndexMap::new();
@@ -44,7 +44,7 @@ fn freeze_induction_variables(module: Module, head: Block) {
     }
 }
 
-/// Returns true if a value is computed from a phi node by one addition.
+/// Returns true if a value is the result of one addition, subtraction or address computation on a phi node.
 fn is_step_of(value: Value, phi: Value) -> bool {
     let is_sum = || matches!(value.opcode(), LLVMOpcode::LLVMAdd | LLVMOpcode::LLVMSub | LLVMOpcode::LLVMGetElementPtr);
     value.is_instruction() && is_sum() && value.operands().any(|operand| operand == phi)
@@ -53,15 +53,15 @@ fn is_step_of(value: Value, phi: Value) -> bool {
 struct ControlFlow {
     number: IndexMap<Block, usize>,
     successors: Vec<Vec<usize>>,
-    /// Blocks of the instrumented code, including those that follow it before control returns to the checking code.
+    /// For each block, whether control may be there between leaving the checking code and returning to it.
     counted: Vec<bool>,
-    /// Blocks where control enters the checking code: the function's entry, and those to which the instrumented code returns.
+    /// The blocks where control enters the checking code: the function's entry, and those to which the instrumented code returns.
     starts: Vec<usize>,
 }
 
 impl ControlFlow {
-    /// `first` are the blocks of the checking code, `counted` those of the instrumented code. Blocks created for probes belong to their
-    /// predecessors.
+    /// Reads a function's control flow. `first` are the blocks of the checking code, `counted` those of the instrumented code. Blocks that
+    /// were inserted for probes belong to the version of their predecessors.
     fn new(function: Value, first: &[Block], counted: &IndexSet<Block>) -> ControlFlow {
         let blocks: Vec<Block> = function.blocks().collect();
         let number: IndexMap<Block, usize> = blocks.iter().enumerate().map(|(i, b)| (*b, i)).collect();
@@ -80,7 +80,7 @@ impl ControlFlow {
         flow
     }
 
-    /// Returns the blocks that are reachable without passing through the instrumented code or through `block`.
+    /// Returns, for each block, whether it can be reached without passing through the instrumented code or through `block`.
     fn reachable_without(&self, block: usize) -> Vec<bool> {
         let mut reached = vec![false; self.successors.len()];
         let mut stack = self.starts.clone();
@@ -92,8 +92,8 @@ impl ControlFlow {
         reached
     }
 
-    /// Returns the predecessors of a loop header that are outside the loop. `None` if the instrumented code does not lead to the block, if
-    /// the block is not the header of a loop, or if a predecessor cannot be redirected.
+    /// Returns the predecessors of a loop header that are outside the loop. `None` if the instrumented code does not return to the header,
+    /// if the block is not the header of a loop, or if a predecessor cannot be redirected.
     fn outer_predecessors(&self, head: Block) -> Option<IndexSet<Block>> {
         let at = self.number[&head];
         if head.landing_pad().is_some() || !self.starts.contains(&at) {
@@ -108,8 +108,8 @@ impl ControlFlow {
     }
 }
 
-/// Redirects the predecessors `outer` through a new block before the header.
-fn gate(module: Module, head: Block, outer: &IndexSet<Block>) {
+/// Inserts a new block before the header, and redirects the predecessors `outer` to it.
+fn insert_gate(module: Module, head: Block, outer: &IndexSet<Block>) {
     let gate = new_block_after(module, head);
     gate.move_before(head);
     let location = head.instructions().next().and_then(Value::location);
@@ -132,7 +132,7 @@ fn gate(module: Module, head: Block, outer: &IndexSet<Block>) {
     remove_trivial_phis(head);
 }
 
-/// Removes phi nodes that merge only one value besides themselves.
+/// Removes phi nodes whose incoming values are all the same, apart from the phi node itself.
 fn remove_trivial_phis(head: Block) {
     loop {
         let trivial = head.phis().find_map(|phi| {

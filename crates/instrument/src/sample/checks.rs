@@ -1,10 +1,10 @@
-//! Selection of the points where control may change versions: the loops that check the switch, and the functions that leave the check to
-//! their callers. The switch does not depend on the program, so estimates are unbiased wherever it is checked. Points are therefore chosen
-//! by cost, provided that the program passes one of them regularly: in loops with long iterations; in short loops without a check nearby,
-//! once in several iterations ([`super::unroll`]); at landing blocks of indirect branches that precede much work or a jump of an
-//! interpreted program ([`super::steps`], [`super::latch`]); and at function entry, except in non-recursive functions that only
-//! instrumented code calls. Loops are those closed by retreating edges. In irreducible code a loop consists of the nodes on a path from the
-//! edge's target back to it, and is not unrolled.
+//! Chooses where the code of a sampled program checks the switch, a byte that tells whether to count, and changes between its plain and its
+//! instrumented version: in which loops, and in which functions (others leave the check to their callers). The switch does not depend on
+//! the program, so estimates are unbiased wherever it is checked. Points are therefore chosen by cost, provided that the program passes one
+//! of them regularly: in loops with long iterations; in short loops without a check nearby, once in several iterations ([`super::unroll`]);
+//! at landing blocks of indirect branches that precede much work or a jump of an interpreted program ([`super::steps`], [`super::latch`]);
+//! and at function entry, except in non-recursive functions that only instrumented code calls. Loops are those closed by retreating edges.
+//! In irreducible code a loop consists of the nodes on a path from the edge's target back to it, and is not unrolled.
 
 use crate::describe::FunctionCfg;
 use crate::llvm::{Block, Value};
@@ -15,41 +15,44 @@ use trodden_flow::frequency::Frequencies;
 use trodden_flow::{CutReason, Dag, Edge, Graph, Node};
 use trodden_unit::EdgeKind;
 
-// docs/benchmarks/constants.md gives, for four sampled programs, the change in instructions executed while sampling is off if these
-// constants are divided or multiplied by four: mostly at most 1 %. The comments give the larger increases.
+// docs/benchmarks/constants.md shows how these constants, divided or multiplied by four, change the number of executed instructions of four
+// programs while sampling is off: mostly by at most 1 %. Larger increases are given below.
 
-/// Minimum number of instructions per iteration for a check in an inner loop.
+/// Minimum length of an iteration for a check in a loop that is neither outermost nor innermost, in instructions.
 const MIN_LENGTH: f64 = 256.0;
-/// The same for an outermost loop, which may be the only one with a check.
+/// Minimum length of an iteration for a check in an outermost loop, in instructions. It is lower because the function may have no other
+/// check.
 const MIN_LENGTH_OUTERMOST: f64 = 64.0;
-/// The same for an innermost loop without calls. With 32, two of four programs execute 5 and 12 % more instructions.
+/// Minimum length of an iteration for a check in an innermost loop without calls, in instructions. With 32, two of four programs execute 5
+/// and 12 % more instructions.
 const MIN_LENGTH_INNERMOST: f64 = 128.0;
-/// Minimum amount of work after an indirect branch for a check there, in instructions. Higher values may keep an interpreter in one version
-/// for a long time. With 32, the instructions of four interpreters change by -1.5 to +11.5 %; without such checks, by -2.1 to +0.5 %
-/// (docs/benchmarks/constants.md).
+/// Minimum amount of work after an indirect branch for a check at its target, in instructions. Higher values may keep an interpreter in one
+/// version of its code for a long time. With 32, the instructions of four interpreters change by -1.5 to +11.5 %; without such checks, by
+/// -2.1 to +0.5 % (docs/benchmarks/constants.md).
 const MIN_LENGTH_AFTER_JUMP: f64 = 128.0;
-/// The interpreter only checks at an instruction of the interpreted program if the estimated probability that the instruction jumps is at
-/// least this. Conditional jumps and the ends of counted loops count as jumps. With 0.1, three interpreters execute between 0.1 % more and
-/// 0.6 % fewer instructions; with 0.7, -0.9 to +1.1 % (docs/benchmarks/constants.md).
+/// An interpreter's code for one kind of instruction contains a check if the estimated probability that such an instruction jumps in the
+/// interpreted program is at least this. Conditional jumps and the ends of counted loops count as jumps. With 0.1, three interpreters
+/// execute between 0.1 % more and 0.6 % fewer instructions; with 0.7, -0.9 to +1.1 % (docs/benchmarks/constants.md).
 const MIN_JUMP_PROBABILITY: f64 = 0.4;
-/// Number of instructions between two checks in an unrolled short loop.
+/// Number of instructions between two checks in a short loop, which is unrolled for this purpose.
 const CHECK_DISTANCE: f64 = 64.0;
-/// The same in loops with calls or inner loops. Many of these loops iterate only a few times (a chain of equal hashes), and then never
-/// reach the check.
+/// Number of instructions between two checks in an unrolled loop with calls or inner loops. Many such loops iterate only a few times (along
+/// a chain of a hash table), and then never reach the check.
 const CHECK_DISTANCE_WITH_CALLS: f64 = 128.0;
-/// Maximum number of instructions of an unrolled loop, because the iterations may be longer than estimated.
+/// Maximum size of an unrolled loop, in instructions. It limits the distance of checks in case iterations are longer than estimated.
 const MAX_UNROLLED_SIZE: f64 = 512.0;
 const MAX_UNROLLED_ITERATIONS: usize = 16;
-/// In a function with this many loops with checks, values are already merged at many points, and further checks hardly matter. In a
-/// function with one such loop (dynamic programming on a matrix), a second check cost 8 % of the instructions.
+/// Short loops also get checks if at least this many loops have checks: values are then merged at many points already, and further checks
+/// hardly matter. In a function with one such loop (dynamic programming on a matrix), a second check cost 8 % of the instructions.
 const MANY_CHECKS: usize = 3;
 /// A loop with calls or inner loops and at least this many blocks is assumed to be an interpreter's main loop, whose iterations are short
 /// and which may run for a long time. With 64, three of six programs execute 0.6 to 1.4 % more instructions; with 1, four programs execute
 /// 0 to 3.5 % more.
 const MANY_BLOCKS: usize = 16;
-/// Maximum trip count assumed for inner loops. Static estimates say 32, but the cost of checks matters in loops with few iterations.
+/// Maximum trip count assumed for inner loops when the length of an iteration is estimated. Static estimates say 32, but the cost of checks
+/// matters most in loops whose inner loops iterate rarely.
 const MAX_ASSUMED_TRIPS: f64 = 3.0;
-/// The cost of a call, in instructions.
+/// Assumed cost of a call, in instructions.
 const CALL_COST: f64 = 24.0;
 
 struct CheckedLoop {
@@ -59,11 +62,11 @@ struct CheckedLoop {
     calls: bool,
 }
 
-/// The loops of a function that contain a check.
+/// The loops of a function that check the switch.
 #[derive(Clone, Default)]
 pub struct CheckSites {
     pub every_iteration: Vec<Edge>,
-    /// Loops with a check once in several iterations.
+    /// Loops that check once in several iterations.
     pub unrolled: Vec<UnrolledLoop>,
 }
 
@@ -80,16 +83,17 @@ pub struct UnrolledLoop {
     pub iterations: usize,
 }
 
-pub fn in_loops(cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> IndexSet<Node> {
-    loops(cfg, graph, dag).into_iter().flat_map(|l| l.body).collect()
+pub fn nodes_in_loops(cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> IndexSet<Node> {
+    find_loops(cfg, graph, dag).into_iter().flat_map(|l| l.body).collect()
 }
 
 impl CheckSites {
-    /// Adds a check to a loop: once in several iterations if it can be unrolled, else in each. Returns whether it is unrolled.
-    fn add(&mut self, this: &CheckedLoop, cfg: &FunctionCfg, unrolled: Option<UnrolledLoop>) -> bool {
+    /// Adds a check to a loop: once in several iterations if the loop can be unrolled, otherwise in each iteration. Returns true if the
+    /// loop is to be unrolled.
+    fn add_check(&mut self, this: &CheckedLoop, cfg: &FunctionCfg, unrolled: Option<UnrolledLoop>) -> bool {
         let unrolled = unrolled.filter(|u| u.iterations > 1);
         if unrolled.is_none() {
-            self.every_iteration.extend(this.back.iter().filter(|e| can_carry(cfg, **e)));
+            self.every_iteration.extend(this.back.iter().filter(|e| can_carry_code(cfg, **e)));
         }
         let is_unrolled = unrolled.is_some();
         self.unrolled.extend(unrolled);
@@ -100,14 +104,15 @@ impl CheckSites {
 /// How often a function is called, as far as the unit shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum CallFrequency {
-    /// Once, since it is `main`.
+    /// Once, because it is `main`.
     Once,
     Rare,
-    /// Possibly very often, so its short loops get a check only if many other loops have one.
+    /// Possibly very often. Its short loops only get checks if many other loops have them.
     Unknown,
 }
 
-/// Chooses the loops of a function that contain a check. Loops are only unrolled in functions without indirect branches.
+/// Chooses the loops of a function that check the switch. Short loops may be unrolled for this, but not in a function with indirect
+/// branches.
 pub fn check_sites(
     cfg: &FunctionCfg,
     graph: &Graph,
@@ -117,14 +122,15 @@ pub fn check_sites(
     jumps_by_address: bool,
 ) -> CheckSites {
     let is_main = of == CallFrequency::Once;
-    let mut loops = loops(cfg, graph, dag);
+    let mut loops = find_loops(cfg, graph, dag);
     loops.sort_by_key(|l| (l.body.len(), l.head));
     let mut chosen = CheckSites::default();
     let mut checking: Vec<&CheckedLoop> = Vec::new();
     let mut short: Vec<&CheckedLoop> = Vec::new();
-    // Loops that contain one of these may iterate without reaching a check.
+    // Loops around one of these may iterate without reaching a check.
     let mut unrolled_outer: Vec<&CheckedLoop> = Vec::new();
-    let unrolled = |this: &CheckedLoop, distance| this.unrolled(cfg, graph, frequencies, distance).filter(|_| !this.is_entangled(&loops));
+    let unrolled =
+        |this: &CheckedLoop, distance| this.plan_unrolling(cfg, graph, frequencies, distance).filter(|_| !this.is_entangled(&loops));
     for (at, this) in loops.iter().enumerate() {
         let innermost = !loops[..at].iter().any(|l| this.body.contains(&l.head) && l.head != this.head);
         let outermost = !loops[at + 1..].iter().any(|l| l.body.contains(&this.head));
@@ -133,10 +139,10 @@ pub fn check_sites(
         if innermost && !this.calls && length < MIN_LENGTH_INNERMOST {
             short.push(this);
         } else if innermost && !this.calls || long || (outermost && (this.calls || is_main)) || this.body.len() >= MANY_BLOCKS {
-            // Unrolling would have to copy the checks of inner loops.
+            // Unrolling copies the loop's body, so a loop that contains checks of inner loops is not unrolled.
             let checks_inside = || checking.iter().chain(&unrolled_outer).any(|l| this.body.contains(&l.head));
             let holds_checks = !innermost && (is_main || checks_inside());
-            match chosen.add(this, cfg, unrolled(this, CHECK_DISTANCE_WITH_CALLS).filter(|_| !holds_checks && !jumps_by_address)) {
+            match chosen.add_check(this, cfg, unrolled(this, CHECK_DISTANCE_WITH_CALLS).filter(|_| !holds_checks && !jumps_by_address)) {
                 true => unrolled_outer.push(this),
                 false => checking.push(this),
             }
@@ -145,7 +151,7 @@ pub fn check_sites(
     checking.extend(unrolled_outer);
     if of != CallFrequency::Unknown || checking.len() >= MANY_CHECKS {
         for this in short.into_iter().filter(|l| is_main || !checking.iter().any(|c| c.body.contains(&l.head))) {
-            chosen.add(this, cfg, unrolled(this, CHECK_DISTANCE));
+            chosen.add_check(this, cfg, unrolled(this, CHECK_DISTANCE));
         }
     }
     chosen.every_iteration.sort();
@@ -153,19 +159,20 @@ pub fn check_sites(
 }
 
 impl CheckedLoop {
-    /// Returns true if two loops contain each other's header, as in irreducible code. Unrolling one would copy the other's checks.
+    /// Returns true if this loop and another one contain each other's header, as in irreducible code. Unrolling one would copy the checks
+    /// of the other.
     fn is_entangled(&self, loops: &[CheckedLoop]) -> bool {
         loops.iter().any(|l| l.head != self.head && l.body.contains(&self.head) && self.body.contains(&l.head))
     }
 
-    /// Returns how to unroll the loop so that checks are `distance` instructions apart. Returns `None` unless the header is the loop's only
-    /// entry, the loop has one back edge, and all its blocks can be copied.
-    fn unrolled(&self, cfg: &FunctionCfg, graph: &Graph, frequencies: &Frequencies, distance: f64) -> Option<UnrolledLoop> {
+    /// Returns how to unroll the loop so that its checks are `distance` instructions apart. `None` if the loop has several entries or back
+    /// edges, or a block that cannot be copied.
+    fn plan_unrolling(&self, cfg: &FunctionCfg, graph: &Graph, frequencies: &Frequencies, distance: f64) -> Option<UnrolledLoop> {
         let &[back] = self.back.as_slice() else { return None };
         let is_entered = |n: &Node| *n != self.head && graph.incoming(*n).iter().any(|e| !self.body.contains(&graph.from(*e)));
         let is_simple =
             |n: &Node| cfg.nodes[n.index()].is_some_and(|b| matches!(b.terminator().opcode(), LLVMOpcode::LLVMBr | LLVMOpcode::LLVMSwitch));
-        if !can_carry(cfg, back) || self.body.iter().any(|n| is_entered(n) || !is_simple(n)) {
+        if !can_carry_code(cfg, back) || self.body.iter().any(|n| is_entered(n) || !is_simple(n)) {
             return None;
         }
         let mut body: Vec<Node> = self.body.iter().copied().collect();
@@ -176,18 +183,18 @@ impl CheckedLoop {
         Some(UnrolledLoop { back, body, iterations: iterations.min(MAX_UNROLLED_ITERATIONS) })
     }
 
-    /// Returns a conservative estimate of the number of instructions per iteration.
+    /// Returns an estimate, rather too low, of the number of instructions per iteration.
     fn iteration_length(&self, cfg: &FunctionCfg, frequencies: &Frequencies) -> f64 {
         let iterations = frequencies.node(self.head).max(f64::MIN_POSITIVE);
         self.body.iter().map(|n| (frequencies.node(*n) / iterations).min(MAX_ASSUMED_TRIPS) * instruction_cost(cfg, *n)).sum()
     }
 }
 
-/// Returns the landing blocks of indirect branches that get a check: those followed by much work before the next indirect branch or
-/// iteration, and those for instructions of an interpreted program that may jump.
-pub fn long_landings(landings: &[Block], cfg: &FunctionCfg, graph: &Graph, dag: &Dag, frequencies: &Frequencies) -> Vec<Block> {
+/// Returns the targets of indirect branches that get a check: those followed by much work before the next indirect branch or iteration, and
+/// those at which an interpreter executes an instruction that may jump.
+pub fn landings_with_check(landings: &[Block], cfg: &FunctionCfg, graph: &Graph, dag: &Dag, frequencies: &Frequencies) -> Vec<Block> {
     let jumping_blocks = super::steps::jumping_blocks(landings);
-    // For each node: the work ahead, and the probability of a jump.
+    // For each node, the amount of work from there on (in instructions), and the probability of a jump.
     let mut ahead = vec![(0.0, 0.0); graph.node_count()];
     for &node in dag.order().iter().rev() {
         let often = frequencies.node(node).max(f64::MIN_POSITIVE);
@@ -206,13 +213,13 @@ pub fn long_landings(landings: &[Block], cfg: &FunctionCfg, graph: &Graph, dag: 
     landings.iter().copied().filter(sites).collect()
 }
 
-/// Returns true if code can be inserted on an edge, which is false for unwind edges.
-fn can_carry(cfg: &FunctionCfg, edge: Edge) -> bool {
+/// Returns true if code can be inserted on an edge. This excludes unwind edges.
+fn can_carry_code(cfg: &FunctionCfg, edge: Edge) -> bool {
     let kind = cfg.graph.kind(edge);
     matches!(kind, EdgeKind::Always | EdgeKind::True | EdgeKind::False | EdgeKind::Case(_) | EdgeKind::Default | EdgeKind::Normal)
 }
 
-fn loops(cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> Vec<CheckedLoop> {
+fn find_loops(cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> Vec<CheckedLoop> {
     let mut by_head = BTreeMap::<Node, Vec<Edge>>::new();
     for cut in dag.cuts().iter().filter(|c| c.reason == CutReason::Back) {
         by_head.entry(graph.to(cut.edge)).or_default().push(cut.edge);
@@ -227,8 +234,8 @@ fn loops(cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> Vec<CheckedLoop> {
             }
         }
         if body.contains(&graph.entry()) && head != graph.entry() {
-            // The loop has a second entry. Nodes before that entry are not part of the loop.
-            let reachable = reached(graph, head);
+            // The loop has a second entry. Nodes that lead to that entry from outside are not part of the loop.
+            let reachable = reachable_nodes(graph, head);
             body.retain(|n| reachable.contains(n));
         }
         let calls = body.iter().any(|n| cfg.nodes[n.index()].is_some_and(|b| b.instructions().any(is_call)));
@@ -237,7 +244,7 @@ fn loops(cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> Vec<CheckedLoop> {
     loops
 }
 
-fn reached(graph: &Graph, from: Node) -> IndexSet<Node> {
+fn reachable_nodes(graph: &Graph, from: Node) -> IndexSet<Node> {
     let (mut reached, mut stack) = (IndexSet::from([from]), vec![from]);
     while let Some(node) = stack.pop() {
         stack.extend(graph.out(node).iter().map(|e| graph.to(*e)).filter(|n| reached.insert(*n)));
@@ -256,8 +263,8 @@ fn is_call(instruction: Value) -> bool {
     instruction.is_call() && !instruction.calls_intrinsic()
 }
 
-/// Returns the functions that leave the check to their callers: a set of candidates without recursion among them. `calls` has the direct
-/// calls among the candidates.
+/// Returns the functions that leave the check to their callers: the candidates, except those needed to break all recursion among them.
+/// `calls` has the direct calls among the candidates.
 pub fn functions_without_check(candidates: &[Value], calls: &IndexMap<Value, Vec<Value>>) -> IndexSet<Value> {
     #[derive(Clone, Copy, PartialEq)]
     enum VisitState {
@@ -280,7 +287,7 @@ pub fn functions_without_check(candidates: &[Value], calls: &IndexMap<Value, Vec
             };
             *next += 1;
             match state.get(&callee) {
-                // Recursion: this function needs a check.
+                // The call is recursive, so this callee needs a check.
                 Some(VisitState::Open) => _ = left.swap_remove(&callee),
                 Some(VisitState::Done) => {}
                 None => {
@@ -293,8 +300,8 @@ pub fn functions_without_check(candidates: &[Value], calls: &IndexMap<Value, Vec
     left
 }
 
-/// Returns true if a recursive function calls itself at most once on each path, outside loops, and not in tail position. The work of a call
-/// is then proportional to the depth of the recursion, which the stack limits, so the function needs no check.
+/// Returns true if a recursive function calls itself at most once on each path, outside loops, and not in tail position. The time a call
+/// takes is then proportional to the depth of the recursion, which the stack limits, so the function needs no check.
 pub fn recurses_at_most_once(function: Value, cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> bool {
     if dag.cuts().iter().any(|c| c.reason != CutReason::Back) {
         return false;
@@ -303,7 +310,7 @@ pub fn recurses_at_most_once(function: Value, cfg: &FunctionCfg, graph: &Graph, 
         cfg.block(node).map(|b| b.instructions().filter(|i| i.is_call() && i.callee() == function).collect()).unwrap_or_default()
     };
     let is_last = |call: &Value| call.next().is_some_and(|next| next.is(LLVMOpcode::LLVMRet));
-    let loops = loops(cfg, graph, dag);
+    let loops = find_loops(cfg, graph, dag);
     // For each node, the maximum number of recursive calls on a path from there.
     let mut max_calls = vec![0; graph.node_count()];
     for &node in dag.order().iter().rev() {

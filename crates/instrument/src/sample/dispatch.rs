@@ -1,10 +1,11 @@
-//! Dispatch tables of indirect branches: each version gets its own tables. An interpreter's dispatch loads a block's address from a
-//! constant table and jumps there. The instrumented code gets a copy of the table with the addresses of its own blocks, so such jumps stay
-//! in their version, and the switch is only checked at targets that precede much work ([`super::checks::long_landings`]). This requires
-//! that all addresses come from tables that contain only block addresses of the function and have no other use. In other functions, both
-//! versions share one landing block per target. Merged values would prevent code generation from duplicating the dispatch code for each
-//! instruction of the interpreter, so a limit is [raised](crate::bounds::DUPLICATED_BRANCHES). Invariant: no block address is live where
-//! control changes versions; otherwise one version would jump into the other.
+//! Gives the instrumented version of a function its own tables for indirect branches. An interpreter dispatches by loading a block's
+//! address from a constant table and jumping there. The instrumented code gets a copy of the table with the addresses of its own blocks, so
+//! such jumps stay in their version, and the switch is only checked at targets that precede much work
+//! ([`super::checks::landings_with_check`]). This requires that all addresses come from tables that contain only block addresses of the
+//! function and have no other use. In other functions, both versions share one landing block per target. LLVM duplicates the dispatch code
+//! for each instruction of the interpreter, but would not do so where values of both versions are merged, so a limit is
+//! [raised](crate::bounds::BRANCH_DUPLICATION_LIMIT). Invariant: no block address is live where control changes versions; otherwise one
+//! version would jump into the other.
 
 use crate::llvm::{Block, Builder, Module, Value};
 use crate::shape::predecessors;
@@ -12,20 +13,20 @@ use crate::versions::copies::CopyMapping;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::{LLVMLinkage, LLVMOpcode};
 
-/// Maximum number of landing blocks for which the indirect branch is duplicated; also the value of
-/// [`DUPLICATED_BRANCHES`](crate::bounds::DUPLICATED_BRANCHES). Interpreters with 77 and 83 landing blocks execute 0.3 and 7 % fewer
-/// instructions thanks to it; those with 182 and about 250 would execute 2 and 15 % more, to move values.
+/// Maximum number of targets of indirect branches for which LLVM is made to duplicate the branch;
+/// [`BRANCH_DUPLICATION_LIMIT`](crate::bounds::BRANCH_DUPLICATION_LIMIT) has the same value. Interpreters with 77 and 83 targets execute
+/// 0.3 and 7 % fewer instructions thanks to it; those with 182 and about 250 would execute 2 and 15 % more, to move values.
 pub const MAX_COPIED_LANDINGS: usize = 128;
 
 pub struct DispatchTables {
-    /// Operands that are tables: the instruction, the operand's index, and the table.
+    /// Uses of tables: the instruction, the index of the operand, and the table.
     uses: Vec<(Value, u32, Value)>,
-    /// Instructions that compute block addresses, or addresses of table entries.
+    /// Instructions that load or select block addresses, or compute addresses of table entries.
     addresses: IndexSet<Value>,
 }
 
 impl DispatchTables {
-    /// Finds the tables. `None` if there are no indirect branches, or if one does not use a table.
+    /// Finds the tables of a function. `None` if there are no indirect branches, or if one does not get its target from a table.
     pub fn from_function(function: Value) -> Option<DispatchTables> {
         let jumps: Vec<Value> = function.blocks().map(Block::terminator).filter(|t| t.is(LLVMOpcode::LLVMIndirectBr)).collect();
         let mut tables = DispatchTables { uses: Vec::new(), addresses: IndexSet::new() };
@@ -58,11 +59,11 @@ impl DispatchTables {
         if is_step && !self.addresses.insert(place) {
             return Some(());
         }
-        is_table(function, table).then(|| self.uses.push((user, 0, table)))
+        is_block_address_table(function, table).then(|| self.uses.push((user, 0, table)))
     }
 
-    /// Returns the blocks at whose start a block address is live or merged. Control must not change versions there.
-    pub fn live(&self) -> IndexSet<Block> {
+    /// Returns the blocks at whose start a block address is live or merged by a phi node. Control must not change versions there.
+    pub fn blocks_with_live_address(&self) -> IndexSet<Block> {
         let mut live = IndexSet::new();
         for address in &self.addresses {
             let home = address.block();
@@ -86,7 +87,7 @@ impl DispatchTables {
         live
     }
 
-    /// Gives the copied blocks their own tables.
+    /// Gives the copied blocks tables of their own, with the addresses of copied blocks.
     pub fn retarget_copies(&self, module: Module, function: Value, copies: &CopyMapping) {
         let mut copied_tables = IndexMap::<Value, Value>::new();
         for (user, operand, table) in &self.uses {
@@ -95,26 +96,26 @@ impl DispatchTables {
         }
     }
 
-    /// Keeps the addresses of the checking code's tables in values computed at function entry. In a function with one version, the first
-    /// dispatch dominates all others, so they share the address that it computes. Here, control may come from the other version, so each
-    /// dispatch would recompute the address (3 % of an interpreter's instructions). The values are opaque, so that code generation does not
-    /// rematerialise them as constants.
-    pub fn keep_addresses(&self, module: Module, function: Value) {
+    /// Computes the addresses of the checking code's tables at function entry and keeps them in values. In a function with one version, the
+    /// first dispatch dominates all others, so they share the address that it computes. Here, control may come from the other version, so
+    /// each dispatch would recompute the address (3 % of an interpreter's instructions). LLVM can infer nothing about the values, so that
+    /// it does not rematerialise them as constants.
+    pub fn keep_table_addresses(&self, module: Module, function: Value) {
         let mut kept = IndexMap::<Value, Value>::new();
         for (user, operand, table) in &self.uses {
             let at_entry = || Builder::before(module, function.entry().terminator(), None);
-            let address = *kept.entry(*table).or_insert_with(|| at_entry().opaque(*table));
+            let address = *kept.entry(*table).or_insert_with(|| at_entry().opaque_copy(*table));
             user.set_operand(*operand, address);
         }
     }
 }
 
 /// Returns true if a value is a constant array of addresses of the function's blocks.
-fn is_table(function: Value, value: Value) -> bool {
+fn is_block_address_table(function: Value, value: Value) -> bool {
     if !value.is_global_variable() || !value.is_global_constant() {
         return false;
     }
-    // With any other linkage, a different unit might replace the content.
+    // With any other linkage, another unit might replace the table.
     let linkage = value.linkage();
     if !matches!(linkage, LLVMLinkage::LLVMInternalLinkage | LLVMLinkage::LLVMPrivateLinkage) {
         return false;

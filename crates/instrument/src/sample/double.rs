@@ -1,5 +1,5 @@
-//! Functions with two versions of their blocks: copies get the probes, and control changes versions at function entry, on chosen back
-//! edges, and where indirect branches arrive.
+//! Builds functions with two versions of their blocks, plain ones and copies with probes. Control changes versions at function entry, on
+//! chosen back edges, and at targets of indirect branches.
 
 use super::checks::{self, CheckSites};
 use super::dispatch::{self, DispatchTables};
@@ -16,45 +16,45 @@ use crate::probes;
 use crate::shape::new_block_after;
 use crate::versions::copies::{CopyMapping, LinePolicy};
 use crate::versions::ssa::{self, VersionDefinitions};
-use crate::versions::{description_of_copies, landings, split_landings};
+use crate::versions::{cfg_of_copies, indirect_branch_targets, split_landings};
 use crate::weights;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 use trodden_flow::{Edge, Graph};
 
-/// Weight of an interpreter's loop header relative to its copy. Without weights, two of four such interpreters execute 0.1 and 2 % more
-/// instructions (docs/benchmarks/constants.md).
+/// Weight of the plain version of an interpreter's loop header relative to the instrumented one. Without weights, two of four such
+/// interpreters execute 0.1 and 2 % more instructions (docs/benchmarks/constants.md).
 const FAST_HEADER_WEIGHT: i64 = 1 << 20;
 
-/// Entry count of functions without one, high enough that the frequencies of unlikely edges are not rounded to 0. The exact value does not
-/// matter: three programs are the same with 2^10 and 2^40 (docs/benchmarks/constants.md).
+/// Entry count of functions for which no count is known, high enough that the frequencies of unlikely edges are not rounded to 0. The exact
+/// value does not matter: three programs compile to the same code with 2^10 and 2^40 (docs/benchmarks/constants.md).
 const ASSUMED_ENTRIES: u64 = 1 << 20;
 
-/// Builds the instrumented code of a function.
+/// Builds both versions of a function's code.
 pub struct DoubledFunction<'a> {
     tier: &'a SampleTier,
     module: Module,
     function: Value,
     location: Option<DebugLocation>,
-    /// Addresses of the counters, each computed where control enters the instrumented code.
+    /// Values of the address of the thread's counters, one for each place where control enters the instrumented code.
     bases: Vec<Value>,
-    /// Blocks with predecessors in both versions.
+    /// Blocks with predecessors in both versions, where values must be merged.
     join_blocks: IndexSet<Block>,
 }
 
 impl DoubledFunction<'_> {
     pub fn insert(tier: &SampleTier, planned: &PlannedFunction, first_counter: u64) -> Result<(), String> {
         let (module, function) = (tier.context.module, planned.function);
-        let location = crate::debug::no_line(module, function);
+        let location = crate::debug::location_without_line(module, function);
         let mut work = DoubledFunction { tier, module, function, location, bases: Vec::new(), join_blocks: IndexSet::new() };
         let mut cfg = planned.cfg.clone();
-        let tables = tables(function);
+        let tables = find_dispatch_tables(function);
         let (landings, sites) = work.choose_sites(planned, tables.as_ref());
         let landings = split_landings(module, &landings, &mut cfg);
         let crossings = work.split_back_edges(&mut cfg, &planned.cfg.graph, &sites.every_iteration, false);
         let short: Vec<Edge> = sites.unrolled.iter().map(|l| l.back).collect();
         let short = work.split_back_edges(&mut cfg, &planned.cfg.graph, &short, true);
-        let entry = entry::new_entry(module, function);
+        let entry = entry::insert_entry_block(module, function);
         let mut shared = IndexSet::from([entry.0]);
         if tables.is_none() {
             shared.extend(landings.iter().map(|(landing, _)| *landing));
@@ -65,29 +65,29 @@ impl DoubledFunction<'_> {
             Some(tables) => tables.retarget_copies(module, function, &copies),
             None => work.join_landings(&landings, &copies),
         }
-        let (acquire, _) = work.acquire(copies.block(entry.1));
+        let (acquire, _) = work.emit_region_acquisition(copies.block(entry.1));
         tier.insert_check(entry.0, acquire, entry.1, location);
-        let counted = description_of_copies(&cfg, &copies);
-        let counters = Counters::own(work.bases[0], first_counter);
+        let counted = cfg_of_copies(&cfg, &copies);
+        let counters = Counters::of_thread(work.bases[0], first_counter);
         let replaced = probes::insert(tier.context, function, &counted, &planned.program, counters);
         copies.replace(&replaced);
         let is_interpreter = work.split_latches(&crossings, &mut copies);
         let unrolled: Vec<Unrolled> =
             sites.unrolled.iter().zip(&short).map(|(l, (check, head))| work.unroll(&cfg, l, *check, *head)).collect();
-        // The values are collected before anything is deleted, because new values may reuse addresses.
-        let values = values(&copies, &fast, &unrolled);
+        // Collect the values before anything is deleted, because new values may get the addresses of deleted ones.
+        let values = value_versions(&copies, &fast, &unrolled);
         let heads: Vec<(Block, Block)> = crossings.iter().map(|(_, head)| (*head, copies.block(*head))).collect();
         work.insert_version_changes(&landings, &crossings, &copies)?;
         for ((check, head), unrolled) in short.iter().zip(&unrolled) {
-            work.connect_versions(*check, *head, &copies, unrolled.last())?;
+            work.connect_versions(*check, *head, &copies, unrolled.last_copy())?;
         }
-        work.repair(&values);
+        work.merge_versions(&values);
         if let Some(tables) = &tables {
-            tables.keep_addresses(module, function);
+            tables.keep_table_addresses(module, function);
         }
-        // With an entry count, code generation trusts the weights, and moves instrumented code out of the checking code's loops. In a
-        // module with a real profile, an assumed count would make the function appear hot.
-        if !weights::has_entries(module, function) && !weights::is_profiled(module) {
+        // If there is an entry count, LLVM trusts the weights, and moves instrumented code out of the checking code's loops. In a module
+        // with a real profile, an assumed count would make the function appear hot.
+        if !weights::has_entry_count(module, function) && !weights::is_profiled(module) {
             weights::set_entry_count(module, function, ASSUMED_ENTRIES);
         }
         if is_interpreter {
@@ -96,20 +96,20 @@ impl DoubledFunction<'_> {
         Ok(())
     }
 
-    /// Splits the latches of interpreters' loops among these back edges, in both versions. Returns true if it has split any.
+    /// Splits the latches of those back edges that belong to interpreters' loops, in both versions. Returns true if there were any.
     fn split_latches(&self, crossings: &[(Block, Block)], copies: &mut CopyMapping) -> bool {
         let (module, function) = (self.module, self.function);
         let mut any = false;
         for &(check, head) in crossings {
-            let split = latch::split(module, function, check, head);
+            let split = latch::split_latch(module, function, check, head);
             any |= !split.is_empty();
             copies.replace_originals(&split);
-            copies.replace(&latch::split(module, function, copies.block(check), copies.block(head)));
+            copies.replace(&latch::split_latch(module, function, copies.block(check), copies.block(head)));
         }
         any
     }
 
-    /// Inserts the version changes where indirect branches arrive, and on back edges of loops that are not unrolled.
+    /// Inserts the changes of versions at targets of indirect branches, and on back edges of loops that are not unrolled.
     fn insert_version_changes(
         &mut self,
         landings: &[(Block, Block)],
@@ -122,15 +122,15 @@ impl DoubledFunction<'_> {
         crossings.iter().try_for_each(|(check, head)| self.connect_versions(*check, *head, copies, &CopyMapping::default()))
     }
 
-    /// Returns where control changes versions: landing blocks and back edges.
+    /// Returns where control changes versions: targets of indirect branches, and back edges of loops.
     fn choose_sites(&self, planned: &PlannedFunction, tables: Option<&DispatchTables>) -> (Vec<Block>, CheckSites) {
-        let mut landings = landings(self.function);
+        let mut landings = indirect_branch_targets(self.function);
         let mut sites = self.tier.sites[&planned.function].clone();
         if let Some(tables) = tables {
-            let live = tables.live();
+            let live = tables.blocks_with_live_address();
             let PlannedFunction { cfg, program, frequencies, .. } = planned;
             let graph = &cfg.graph;
-            landings = checks::long_landings(&landings, cfg, graph, program.dag(), frequencies);
+            landings = checks::landings_with_check(&landings, cfg, graph, program.dag(), frequencies);
             landings.retain(|l| !live.contains(l));
             let is_free = |e: &Edge| cfg.nodes[graph.to(*e).index()].is_none_or(|b| !live.contains(&b));
             sites.every_iteration.retain(is_free);
@@ -144,8 +144,8 @@ impl DoubledFunction<'_> {
         unroll::unroll(self.module, body, head, check, sites.iterations, self.location)
     }
 
-    /// Inserts a block on each of these back edges that has no block of its own, or on all of them if `new`. Returns the edges' blocks,
-    /// each with the loop header.
+    /// Inserts a block on each of the given back edges that lacks one of its own, or on all of them if `new`. Returns the blocks, each with
+    /// its loop header.
     fn split_back_edges(&self, cfg: &mut FunctionCfg, graph: &Graph, edges: &[Edge], new: bool) -> Vec<(Block, Block)> {
         let mut renames = IndexMap::<Block, IndexMap<Block, Block>>::new();
         let mut crossings = Vec::new();
@@ -173,7 +173,7 @@ impl DoubledFunction<'_> {
         crossings
     }
 
-    /// Adds the values of the copies' indirect branches to the shared landing blocks.
+    /// Adds the values that come from the copies' indirect branches to the phi nodes of shared targets.
     fn join_landings(&self, landings: &[(Block, Block)], copies: &CopyMapping) {
         for phi in landings.iter().flat_map(|(landing, _)| landing.phis().collect::<Vec<_>>()) {
             let more: Vec<_> = phi.incoming().into_iter().map(|(v, b)| (copies.value(v), copies.block(b))).collect();
@@ -181,20 +181,21 @@ impl DoubledFunction<'_> {
         }
     }
 
-    /// Creates code that acquires a region if necessary and continues at `to`, in the instrumented code. Returns its first and its last
-    /// block.
-    fn acquire(&mut self, to: Block) -> (Block, Block) {
+    /// Creates code that gives the thread counters of its own, unless it has some, and then continues at `to`, in the instrumented code.
+    /// Returns the first and the last block of this code.
+    fn emit_region_acquisition(&mut self, to: Block) -> (Block, Block) {
         let block = Block::append(self.module, self.function);
-        let (base, end) = entry::counters_at(self.tier.context, block, self.location);
+        let (base, end) = entry::emit_region_check(self.tier.context, block, self.location);
         Builder::at_end(self.module, end, self.location).jump(to);
         self.bases.push(base);
         (block, end)
     }
 
-    /// Inserts a version change where indirect branches arrive: in one block shared by both versions, or in one per version.
+    /// Inserts a change of versions at a target of indirect branches: in one block that both versions share, or in one block for each
+    /// version.
     fn check_at_landing(&mut self, landing: Block, body: Block, copies: &CopyMapping) {
         let (counted_landing, counted_body) = (copies.block(landing), copies.block(body));
-        let (acquire, _) = self.acquire(counted_body);
+        let (acquire, _) = self.emit_region_acquisition(counted_body);
         self.tier.insert_check(landing, acquire, body, self.location);
         if counted_landing == landing {
             self.join_blocks.insert(landing);
@@ -204,20 +205,20 @@ impl DoubledFunction<'_> {
         }
     }
 
-    /// Inserts a version change on the edge through `check`. The checking code reaches it from `last`, the last copy of an unrolled loop's
-    /// body, or from the original.
+    /// Inserts a change of versions on the back edge through the block `check`. In the checking code, the edge comes from `last`, the last
+    /// copy of an unrolled loop's body; if the loop is not unrolled, `last` is empty.
     fn connect_versions(&mut self, check: Block, head: Block, copies: &CopyMapping, last: &CopyMapping) -> Result<(), String> {
         let (counted_check, counted_head) = (copies.block(check), copies.block(head));
-        let (acquire, acquired) = self.acquire(counted_head);
+        let (acquire, acquired) = self.emit_region_acquisition(counted_head);
         for (block, on, off) in [(check, acquire, head), (counted_check, counted_head, head)] {
-            // SAFETY: the handle was obtained here; sites and values refer to other instructions.
+            // SAFETY: the handle was just obtained, and no other code keeps a handle to this terminator.
             unsafe { block.terminator().erase() };
             self.tier.insert_check(block, on, off, self.location);
         }
         for phi in counted_head.phis() {
             let value = phi.incoming_from(counted_check).ok_or("the path register is not reset on a back edge")?;
             let original = copies.original(value);
-            // Both versions share stack variables, and also values that were merged after the versions met.
+            // These values are the same in both versions: stack variables, and values that are merged where versions meet.
             let computed = value.is_instruction() && !value.is(LLVMOpcode::LLVMAlloca);
             if original == value && computed && !self.join_blocks.contains(&value.block()) {
                 return Err("the path register is not constant on a back edge".into());
@@ -232,9 +233,9 @@ impl DoubledFunction<'_> {
         Ok(())
     }
 
-    /// Weights the headers of loops on whose back edges control changes versions. The two versions of such a loop form one loop with two
-    /// headers, because each is entered from outside. Without weights, code generation would consider both headers equally hot, and spill
-    /// values that the checking code could hold in registers.
+    /// Sets the weights of loop headers between whose versions control changes on a back edge. Such a loop has two headers, because each
+    /// version is entered from outside. Without weights, LLVM would consider both equally hot, and spill values that the checking code
+    /// could hold in registers.
     fn set_header_weights(&self, heads: &[(Block, Block)]) {
         for &(fast, counted) in heads {
             weights::set_header_weight(self.module, fast, FAST_HEADER_WEIGHT);
@@ -242,26 +243,26 @@ impl DoubledFunction<'_> {
         }
     }
 
-    /// Merges the values that have several definitions since the versions were connected.
-    fn repair(&self, values: &[Vec<Value>]) {
+    /// Merges the values that have several definitions now that the versions are connected.
+    fn merge_versions(&self, values: &[Vec<Value>]) {
         let mut flow = ssa::ValueFlow::new(self.module, self.function, &self.join_blocks);
         flow.rewrite_uses(&self.bases, VersionDefinitions::Arbitrary);
         flow.merge(values, VersionDefinitions::OnePerVersion);
     }
 }
 
-/// Returns the tables of a function's indirect branches, and lets code generation duplicate the branches unless there are too many.
-fn tables(function: Value) -> Option<DispatchTables> {
+/// Returns a function's tables for indirect branches, and makes LLVM duplicate the branches unless they have too many targets.
+fn find_dispatch_tables(function: Value) -> Option<DispatchTables> {
     let tables = DispatchTables::from_function(function)?;
-    if landings(function).len() <= dispatch::MAX_COPIED_LANDINGS {
-        bounds::DUPLICATED_BRANCHES.raise();
+    if indirect_branch_targets(function).len() <= dispatch::MAX_COPIED_LANDINGS {
+        bounds::BRANCH_DUPLICATION_LIMIT.raise();
     }
     Some(tables)
 }
 
-/// Returns all versions of each value, the fast one first.
-fn values(copies: &CopyMapping, fast: &[Block], unrolled: &[Unrolled]) -> Vec<Vec<Value>> {
-    let mut more: IndexMap<Value, Vec<Value>> = unrolled.iter().flat_map(Unrolled::values).collect();
+/// Returns the versions of each value, starting with the one in the plain code.
+fn value_versions(copies: &CopyMapping, fast: &[Block], unrolled: &[Unrolled]) -> Vec<Vec<Value>> {
+    let mut more: IndexMap<Value, Vec<Value>> = unrolled.iter().flat_map(Unrolled::copies_of_values).collect();
     let pairs = copies.pairs(fast).into_iter().filter(|(v, _)| !v.is_void());
     pairs.map(|(one, other)| [one, other].into_iter().chain(more.swap_remove(&one).into_iter().flatten()).collect()).collect()
 }

@@ -1,4 +1,5 @@
-//! Interpreters whose main loop is a `switch`: an iteration skips the check if the interpreted program continues with the next instruction.
+//! Reduces the number of checks in interpreters whose main loop is a `switch`: an iteration skips the check if the interpreted program
+//! continues with the next instruction.
 //!
 //! Each version gets a second copy of the latch, without the check. It is used where the interpreted program's counter only advances by a
 //! constant ([`super::steps::advancing_blocks`]), and the original latch, with the check, where the counter is set. Since a long-running
@@ -12,8 +13,9 @@ use crate::phis;
 use crate::versions::copies::{CopyMapping, LinePolicy};
 use indexmap::{IndexMap, IndexSet};
 
-/// Splits the latch of an interpreter's loop. Returns the deleted phi nodes of the latch that keeps its check, with their replacements.
-pub fn split(module: Module, function: Value, latch: Block, head: Block) -> Vec<(Value, Value)> {
+/// Splits the latch of an interpreter's loop. Returns the phi nodes that were deleted from the latch that keeps its check, each with its
+/// replacement.
+pub fn split_latch(module: Module, function: Value, latch: Block, head: Block) -> Vec<(Value, Value)> {
     if latch == head || latch.terminator().successors() != [head] {
         return Vec::new();
     }

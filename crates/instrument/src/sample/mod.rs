@@ -1,10 +1,10 @@
-//! The sampling tier: each function has checking code and duplicated code, and only the duplicated code counts, while a switch is on. This
-//! is the framework of Arnold and Ryder, "A framework for reducing the cost of instrumented code" (PLDI 2001), with the bursts of Hirzel
-//! and Chilimbi, "Bursty tracing" (2001), and a different trigger: instead of a countdown, a byte in a separate page selects the version,
-//! and the recorder changes this byte from outside. Control changes versions only where a path starts: at function entry, on back edges
-//! that [`checks`] chooses, and where indirect branches arrive. So every counted path was executed entirely in instrumented code.
-//! [`crate::versions`] copies the code; [`unroll`] and [`dispatch`] reduce the cost of checks. A function that only checks at its entry is
-//! split into two functions, itself and `NAME.counted`.
+//! Instruments functions for the sampling tier: each function has two versions, checking code and instrumented code, and control is in the
+//! instrumented code, which counts, while a switch is on. This is the framework of Arnold and Ryder, "A framework for reducing the cost of
+//! instrumented code" (PLDI 2001), with the bursts of Hirzel and Chilimbi, "Bursty tracing" (2001), and a different trigger: instead of a
+//! countdown, a byte in a separate page selects the version, and the recorder changes this byte from outside. Control changes versions only
+//! where a path starts: at function entry, on back edges that [`checks`] chooses, and where indirect branches arrive. So every counted path
+//! was executed entirely in instrumented code. [`crate::versions`] copies the code; [`unroll`] and [`dispatch`] reduce the cost of checks.
+//! A function that only checks at its entry is split into two functions, itself and `NAME.counted`.
 
 mod checks;
 mod dispatch;
@@ -13,7 +13,7 @@ mod latch;
 mod steps;
 mod unroll;
 
-use crate::attributes::declare_like;
+use crate::attributes::declare_with_attributes_of;
 use crate::counting::Counters;
 use crate::entry;
 use crate::llvm::{Block, Builder, DebugLocation, Module, Value};
@@ -21,8 +21,8 @@ use crate::module_context::ModuleContext;
 use crate::planned_function::PlannedFunction;
 use crate::probes;
 use crate::program_passes;
+use crate::versions::cfg_of_copies;
 use crate::versions::copies::{CopyMapping, LinePolicy};
-use crate::versions::description_of_copies;
 use crate::weights;
 use checks::{CallFrequency, CheckSites};
 use double::DoubledFunction;
@@ -34,13 +34,13 @@ use trodden_flow::program::{PassChoices, TripCounting};
 pub struct SampleTier {
     context: ModuleContext,
     switch: Value,
-    /// Functions split into two, with their counted versions.
+    /// Functions that were split in two, each with its counted version.
     counted: IndexMap<Value, Value>,
-    /// The split functions that leave the check to their callers, with their counted versions, which instrumented code calls directly.
+    /// Split functions that leave the check to their callers, each with its counted version, which instrumented code calls directly.
     left_to_callers: IndexMap<Value, Value>,
-    /// The loops of each function that contain a check.
+    /// The loops in each function that check the switch.
     sites: IndexMap<Value, CheckSites>,
-    /// How iterations of loops without a check are counted.
+    /// How to count the iterations of loops without a check.
     iterations: TripCounting,
 }
 
@@ -48,7 +48,7 @@ impl SampleTier {
     /// Chooses the functions that are split into two, and declares their counted versions.
     pub fn new(context: ModuleContext, functions: &[PlannedFunction], iterations: TripCounting) -> SampleTier {
         let switch = crate::emit::declare_switch(context.module);
-        let rare = rarely_called(functions);
+        let rare = find_rarely_called(functions);
         let sites: IndexMap<Value, CheckSites> = functions.iter().map(|f| (f.function, f.check_sites(&rare))).collect();
         let two: Vec<&PlannedFunction> = functions.iter().filter(|f| !f.jumps_by_address() && sites[&f.function].is_empty()).collect();
         let candidates: Vec<Value> = two.iter().filter(|f| !f.may_lack_region).map(|f| f.function).collect();
@@ -67,10 +67,10 @@ impl SampleTier {
         SampleTier { context, switch, counted, left_to_callers, sites, iterations }
     }
 
-    /// Creates a function's instrumented code, with its probes.
+    /// Creates the instrumented version of a function, with its probes.
     ///
     /// # Errors
-    /// The reason, if control cannot change versions with these probes.
+    /// Fails with a reason if control cannot change versions with these probes.
     pub fn insert(&self, planned: &mut PlannedFunction, first_counter: u64) -> Result<(), String> {
         self.run_passes(planned);
         match self.counted.get(&planned.function) {
@@ -80,8 +80,8 @@ impl SampleTier {
         Ok(())
     }
 
-    /// Runs the passes. Counts stay at the ends of their paths: an early count could precede a change of versions, and the path would then
-    /// run in the other version. Loops without a version change may be counted by trip count.
+    /// Runs the passes. Counts stay at the ends of their paths, because control might change versions between an early count and the end of
+    /// the path. Loops without a check may be counted by trip count.
     fn run_passes(&self, planned: &mut PlannedFunction) {
         let PlannedFunction { cfg, program, frequencies, .. } = planned;
         let mut blocks = crate::places::block_properties(cfg);
@@ -95,7 +95,7 @@ impl SampleTier {
         );
     }
 
-    /// Returns the functions that contain a function's code after it was instrumented.
+    /// Returns the functions that contain the code of a function after it was instrumented.
     pub fn parts(&self, function: Value) -> Vec<Value> {
         [Some(function), self.counted.get(&function).copied()].into_iter().flatten().collect()
     }
@@ -105,22 +105,22 @@ impl SampleTier {
         known.extend(planned.function.parameters().into_iter().zip(counted.parameters()));
         let blocks: Vec<Block> = planned.function.blocks().collect();
         let copies = CopyMapping::new(self.context.module, &blocks, counted, &known, LinePolicy::Drop);
-        let cfg = description_of_copies(&planned.cfg, &copies);
-        // Instrumented callers guarantee that the thread has a region.
+        let cfg = cfg_of_copies(&planned.cfg, &copies);
+        // If the function leaves the check to its callers, they have made sure that the thread has counters.
         let is_left = self.left_to_callers.contains_key(&planned.function);
-        let base = entry::thread_counters(self.context, counted, None, !is_left);
-        let counters = Counters::own(base, first_counter);
+        let base = entry::emit_thread_counters(self.context, counted, None, !is_left);
+        let counters = Counters::of_thread(base, first_counter);
         probes::insert(self.context, counted, &cfg, &planned.program, counters);
         if !is_left {
             self.check_at_entry(planned.function, counted);
         }
     }
 
-    /// Inserts a check at a function's entry, which tail-calls the counted version if the switch is on. So the stack frame of the checking
-    /// code does not grow.
+    /// Inserts a check at a function's entry, which tail-calls the counted version if the switch is on. As a tail call, it does not enlarge
+    /// the stack frame of the checking code.
     fn check_at_entry(&self, function: Value, counted: Value) {
-        let (module, location) = (self.context.module, crate::debug::no_line(self.context.module, function));
-        let (entry, old) = entry::new_entry(module, function);
+        let (module, location) = (self.context.module, crate::debug::location_without_line(self.context.module, function));
+        let (entry, old) = entry::insert_entry_block(module, function);
         let instead = Block::append(module, function);
         let builder = Builder::at_end(module, instead, location);
         let parameters = function.parameters();
@@ -139,7 +139,7 @@ impl SampleTier {
         let module = self.context.module;
         let builder = Builder::at_end(module, block, location);
         let value = builder.load(module.i8(), self.switch);
-        // The recorder changes the switch from another process.
+        // The load is volatile, because the recorder changes the switch from another process.
         value.set_volatile();
         let zero = module.i8().unsigned(0);
         let is_on = builder.compare(LLVMIntPredicate::LLVMIntNE, value, zero);
@@ -163,9 +163,9 @@ impl PlannedFunction {
         self.function.blocks().any(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr))
     }
 
-    /// Returns the functions that this one calls directly, each with whether the call is in a loop.
+    /// Returns the functions that this one calls directly. The flag tells whether the call is in a loop.
     fn calls(&self) -> Vec<(Value, bool)> {
-        let repeated = checks::in_loops(&self.cfg, &self.cfg.graph, self.program.dag());
+        let repeated = checks::nodes_in_loops(&self.cfg, &self.cfg.graph, self.program.dag());
         let of_node = |n: Node| {
             let calls =
                 self.cfg.block(n).into_iter().flat_map(|b| b.instructions().filter(|i| i.is_call()).map(Value::callee).collect::<Vec<_>>());
@@ -176,9 +176,9 @@ impl PlannedFunction {
     }
 }
 
-/// Returns the functions that the unit shows to be called rarely: `main`, and those that only such functions call, outside loops. Any
-/// other function may be called millions of times.
-fn rarely_called(functions: &[PlannedFunction]) -> IndexSet<Value> {
+/// Returns the functions that are rarely called, as far as the unit shows: `main`, and those that are only called by such functions,
+/// outside loops. Any other function may be called millions of times.
+fn find_rarely_called(functions: &[PlannedFunction]) -> IndexSet<Value> {
     let calls: IndexMap<Value, Vec<(Value, bool)>> = functions.iter().map(|f| (f.function, f.calls())).collect();
     let mut callers: IndexMap<Value, Vec<(Value, bool)>> = IndexMap::new();
     for (caller, callees) in &calls {
@@ -199,8 +199,8 @@ fn rarely_called(functions: &[PlannedFunction]) -> IndexSet<Value> {
 
 fn declare_counted(module: Module, function: Value) -> Value {
     let kind = function.value_type();
-    let counted = declare_like(module, function, &format!("{}.counted", function.name()), kind);
+    let counted = declare_with_attributes_of(module, function, &format!("{}.counted", function.name()), kind);
     counted.add_attribute(module.context(), "cold");
-    counted.group_with(function);
+    counted.join_comdat_of(function);
     counted
 }

@@ -10,12 +10,13 @@ use crate::shape::predecessors;
 use indexmap::IndexSet;
 use llvm_sys::{LLVMOpcode, LLVMTypeKind};
 
-/// A `switch` with at least this many cases is assumed to be an interpreter's dispatch. A `switch` that distinguishes characters has fewer
-/// cases. Three programs are the same with 16; without the limit, an interpreter executes 1 % more instructions
+/// A `switch` with at least this many cases is assumed to be an interpreter's dispatch, because a `switch` on characters has fewer. Three
+/// programs compile to the same code with 16; without the limit, an interpreter executes 1 % more instructions
 /// (docs/benchmarks/constants.md).
 const MIN_INTERPRETER_CASES: usize = 48;
 
-/// Returns the blocks that update the program counter other than by a constant. `landings` are the blocks where indirect branches arrive.
+/// Returns the blocks that update the interpreted program's counter other than by adding a constant. `landings` are the targets of indirect
+/// branches.
 pub fn jumping_blocks(landings: &[Block]) -> IndexSet<Block> {
     let mut merging: IndexSet<Block> = landings.iter().copied().collect();
     merging.extend(landings.iter().flat_map(|l| predecessors(*l)));
@@ -23,19 +24,20 @@ pub fn jumping_blocks(landings: &[Block]) -> IndexSet<Block> {
     counters.map(Origins::from_counter).filter(|o| o.advances).flat_map(|o| o.jumps).collect()
 }
 
-/// For an interpreter's loop around a `switch`: returns the predecessors of the latch that advance the program counter by a constant.
-/// Returns no block if the loop has no such counter, if the counter has no other update, or if a predecessor cannot be redirected.
+/// Returns the predecessors of the latch that advance the interpreted program's counter by a constant, for an interpreter's loop around a
+/// `switch`. The result is empty if the loop has no such counter, if the counter is never updated otherwise, or if a predecessor cannot be
+/// redirected.
 pub fn advancing_blocks(latch: Block, head: Block) -> Vec<Block> {
     let update_of = |counter: Value| {
         let (merged, has_offset) = strip_constant_offsets(counter.incoming_from(latch)?);
         (is(merged, LLVMOpcode::LLVMPHI) && merged.block() == latch).then_some((counter, merged, has_offset))
     };
     let advances = |counter: Value, value: Value, from: Block, has_offset: bool| {
-        let origins = Origins::from(counter, vec![(value, from, has_offset)]);
+        let origins = Origins::collect(counter, vec![(value, from, has_offset)]);
         origins.advances && origins.jumps.is_empty()
     };
     let can_be_led_elsewhere = |b: &Block| matches!(b.terminator().opcode(), LLVMOpcode::LLVMBr | LLVMOpcode::LLVMSwitch);
-    let counters = head.phis().filter(|p| is_pointer(*p) && decides(*p)).filter_map(update_of);
+    let counters = head.phis().filter(|p| is_pointer(*p) && selects_instruction(*p)).filter_map(update_of);
     let mut found = counters.map(|(counter, merged, has_offset)| {
         let (on, other): (Vec<_>, Vec<_>) =
             merged.incoming().into_iter().partition(|(value, from)| advances(counter, *value, *from, has_offset));
@@ -45,8 +47,8 @@ pub fn advancing_blocks(latch: Block, head: Block) -> Vec<Block> {
     found.find(|on| !on.is_empty()).unwrap_or_default()
 }
 
-/// Returns true if a value loaded through the pointer selects among many successors.
-fn decides(counter: Value) -> bool {
+/// Returns true if a value loaded through the pointer controls a `switch` with many successors.
+fn selects_instruction(counter: Value) -> bool {
     let mut seen = IndexSet::from([counter]);
     let mut stack = vec![counter];
     while let Some(value) = stack.pop() {
@@ -70,19 +72,20 @@ fn decides(counter: Value) -> bool {
 
 #[derive(Default)]
 struct Origins {
-    /// True if a value is the phi node itself plus a nonzero constant.
+    /// True if one of the values is the phi node itself plus a nonzero constant.
     advances: bool,
-    /// The blocks that other values come from.
+    /// The blocks from which all other values come.
     jumps: Vec<Block>,
 }
 
 impl Origins {
     fn from_counter(counter: Value) -> Origins {
-        Origins::from(counter, counter.incoming().into_iter().map(|(value, from)| (value, from, false)).collect())
+        Origins::collect(counter, counter.incoming().into_iter().map(|(value, from)| (value, from, false)).collect())
     }
 
-    /// Collects the origins of the values on `stack`. Each value is given with its block and with whether a constant was added on the way.
-    fn from(counter: Value, mut stack: Vec<(Value, Block, bool)>) -> Origins {
+    /// Collects the origins of the values on `stack`. Each value comes with its block, and with a flag that tells whether a constant was
+    /// added on the way.
+    fn collect(counter: Value, mut stack: Vec<(Value, Block, bool)>) -> Origins {
         let mut origins = Origins::default();
         let mut seen = IndexSet::from([counter]);
         while let Some((value, from, has_offset)) = stack.pop() {
@@ -104,7 +107,7 @@ impl Origins {
     }
 }
 
-/// Strips constant offsets from an address. Returns the base, and whether any offset was stripped.
+/// Returns the base of an address without constant offsets, and whether it had any.
 fn strip_constant_offsets(address: Value) -> (Value, bool) {
     let (mut root, mut further) = (address, false);
     while is(root, LLVMOpcode::LLVMGetElementPtr) && root.operands().skip(1).all(Value::is_constant) {

@@ -1,5 +1,5 @@
-//! Unrolling of short loops, so that they check once in several iterations: the checking code has several copies of the body, and only the
-//! last one ends with the check.
+//! Unrolls short loops of sampled programs, so that they check the switch once in several iterations: the checking code has several copies
+//! of the body, and only the last one ends with the check.
 //!
 //! A check per iteration would slow a loop of a few instructions down by half. Without checks, a loop that runs for a second would be
 //! counted entirely or not at all. The instrumented code is not unrolled and checks in each iteration. Invariant: the block with the check
@@ -17,19 +17,19 @@ pub struct Unrolled {
 }
 
 impl Unrolled {
-    /// Returns the last copy, which leads to the check.
-    pub fn last(&self) -> &CopyMapping {
+    /// Returns the last copy of the loop's body, which leads to the check.
+    pub fn last_copy(&self) -> &CopyMapping {
         self.copies.last().expect("there are several iterations")
     }
 
-    /// Returns, for each value of the loop, its versions in the copies.
-    pub fn values(&self) -> IndexMap<Value, Vec<Value>> {
+    /// Returns the copies of each value of the loop.
+    pub fn copies_of_values(&self) -> IndexMap<Value, Vec<Value>> {
         let instructions = self.body.iter().flat_map(|b| b.instructions()).filter(|i| !i.is_void());
         instructions.map(|i| (i, self.copies.iter().map(|c| c.value(i)).collect())).collect()
     }
 }
 
-/// Unrolls a loop with these blocks, in which a jump from `check` leads back to `head`, so that control passes `check` once in
+/// Unrolls a loop with the blocks `body`, in which a jump from `check` leads back to `head`, so that control reaches `check` once in
 /// `iterations` iterations.
 pub fn unroll(module: Module, body: Vec<Block>, head: Block, check: Block, iterations: usize, location: Option<DebugLocation>) -> Unrolled {
     let function = head.function();
@@ -58,7 +58,7 @@ pub fn unroll(module: Module, body: Vec<Block>, head: Block, check: Block, itera
     Unrolled { body, copies }
 }
 
-/// Adds the values of the copies to the phi nodes at the loop's exits.
+/// Adds the copies' values to the phi nodes at the loop's exits.
 fn extend_exit_phis(body: &[Block], check: Block, copies: &[CopyMapping]) {
     let inside: IndexSet<Block> = body.iter().copied().chain([check]).collect();
     let mut exits: Vec<Block> = body.iter().flat_map(|b| b.terminator().successors()).filter(|b| !inside.contains(b)).collect();

@@ -1,25 +1,25 @@
-//! A perfect hash of many keys, in a table with at most twice as many slots: keys fall into buckets, and each bucket has a displacement
-//! that moves its keys to free slots.
+//! A perfect hash function for many keys, with at most twice as many slots: keys are divided into buckets, and each bucket has a
+//! displacement that moves its keys to free slots.
 //!
 //! Source: F. C. Botelho, R. Pagh, N. Ziviani, "Simple and space-efficient minimal perfect hash functions"; D. Belazzougui, F. C. Botelho,
 //! M. Dietzfelbinger, "Hash, displace, and compress" (2009), here without the compression. Bucket and slot are different bits of one
 //! product. The first suitable multiplier of a fixed sequence is used.
 
-const TRIES: u64 = 64;
+const MAX_MULTIPLIERS_TRIED: u64 = 64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DisplacedHash {
     multiplier: u64,
-    /// Number of bits of a bucket number, the top bits of the product.
+    /// Number of bits of a bucket number, which is the top bits of the product.
     bucket_bits: u32,
-    /// Number of bits of a slot number, the next lower bits.
+    /// Number of bits of a slot number, which is the next bits of the product.
     slot_bits: u32,
     displacements: Vec<u64>,
     keys: Vec<Option<u64>>,
 }
 
 impl DisplacedHash {
-    /// Builds the table of distinct keys; `None` if no multiplier is suitable.
+    /// Builds the hash function for distinct keys; `None` if no multiplier of the sequence is suitable.
     pub fn from_keys(keys: &[u64]) -> Option<DisplacedHash> {
         let slot_bits = keys.len().next_power_of_two().trailing_zeros().max(1);
         let bucket_bits = (slot_bits - 1).max(1);
@@ -36,7 +36,7 @@ impl DisplacedHash {
             displacements: vec![0; 1 << bucket_bits],
             keys: vec![None; 1 << slot_bits],
         };
-        (1..=TRIES).find_map(|number| empty(number).with_keys(keys))
+        (1..=MAX_MULTIPLIERS_TRIED).find_map(|number| empty(number).with_keys(keys))
     }
 
     fn with_keys(mut self, keys: &[u64]) -> Option<DisplacedHash> {
@@ -72,7 +72,7 @@ impl DisplacedHash {
         key.wrapping_mul(self.multiplier) >> (64 - self.bucket_bits - self.slot_bits) & (self.keys.len() as u64 - 1)
     }
 
-    /// Returns the slot where a key would be.
+    /// Returns the slot in which a key would be, whether or not the table has it.
     pub fn slot(&self, key: u64) -> u64 {
         (self.hash(key) + self.displacements[self.bucket(key)]) & (self.keys.len() as u64 - 1)
     }
@@ -85,7 +85,7 @@ impl DisplacedHash {
         &self.displacements
     }
 
-    /// Returns the multiplier, and the number of bits of a bucket number and of a slot number.
+    /// Returns the multiplier, the number of bits of a bucket number, and the number of bits of a slot number.
     pub fn parameters(&self) -> (u64, u32, u32) {
         (self.multiplier, self.bucket_bits, self.slot_bits)
     }

@@ -1,4 +1,5 @@
-//! Passes a context from a caller to a callee in any unit, through a thread-local word that only this call of this callee can read.
+//! Passes a context (a number that stands for the caller's path) to a callee in any unit, through a thread-local word that only this call
+//! of this callee can read.
 //!
 //! The word may be stale: the callee may be replaced by a wrapper or left before its first instruction, or a signal handler may run between
 //! store and entry. So the word is `(stack pointer at the call << 17) ^ tag of the callee ^ context`. The callee removes its tag and the
@@ -6,23 +7,23 @@
 //! different stack pointer leaves a number above [`MAX_CONTEXTS`], since stack pointers at calls are multiples of 16, and so does a
 //! different tag, except with probability 2^-43. Accesses are volatile because signal handlers observe their order.
 
-use crate::describe::{is_must_tail, is_placeholder};
+use crate::describe::{emits_no_code, is_must_tail};
 use crate::host::type_kind;
 use crate::llvm::{Block, Builder, CodeAttribute, Module, Type, Value};
 use crate::no_return::returns_twice;
 use llvm_sys::{LLVMIntPredicate, LLVMOpcode, LLVMTailCallKind, LLVMTypeKind};
 use trodden_unit::Identity;
 
-/// Number of bits by which the stack pointer is shifted.
-const SHIFT: u64 = 17;
-/// Maximum number of contexts of a function that a word can represent.
-pub const MAX_CONTEXTS: u64 = (1 << (SHIFT + 4)) - 1;
+/// Number of bits by which the stack pointer is shifted in a word.
+const STACK_POINTER_SHIFT: u64 = 17;
+/// Maximum number of contexts of a function that fit into a word.
+pub const MAX_CONTEXTS: u64 = (1 << (STACK_POINTER_SHIFT + 4)) - 1;
 
-/// The thread-local words of [`trodden_wire::CONTEXT_SYMBOL`].
+/// Address of the thread-local words through which contexts are passed, [`trodden_wire::CONTEXT_SYMBOL`].
 #[derive(Clone, Copy)]
 pub struct ContextWords(pub Value);
 
-/// Tags of the functions of one set.
+/// The tags of the functions in one set of segments, by which a callee recognises contexts meant for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Tags(pub Identity);
 
@@ -33,107 +34,112 @@ impl Tags {
     }
 }
 
-/// The words of a thread, by index.
+/// Names of a thread's words, by index.
 #[derive(Clone, Copy)]
-enum Word {
+enum ContextWord {
     Call,
-    /// For a callee that is reached by a jump (a tail call) and thus has its caller's return address.
+    /// For a callee that is reached by a jump, because of a tail call, and so has its caller's return address.
     Jump,
-    /// The previous value of `Call`, which the callee restores. So a signal handler that passes contexts leaves the interrupted caller's
-    /// word intact, unless handlers nest within these few instructions.
+    /// The previous value of `Call`, which the callee restores. So a signal handler that itself passes contexts leaves the interrupted
+    /// caller's word intact, unless handlers nest within these few instructions.
     Before,
 }
 
 impl ContextWords {
-    /// Stores a context for the callee of a call. `mark` is the callee's tag xor its context.
+    /// Emits code that stores a context for the callee of a call. `mark` is the callee's tag xor its context.
     pub fn pass(self, builder: &Builder, call: Value, mark: Value) {
         let module = builder.module;
-        let pointer = builder.shift_left(stack_pointer(builder), builder.constant(SHIFT));
-        let pushed = stack_arguments(module, call);
-        if let Some(jump) = self.jump(builder, call, pushed, (pointer, mark)) {
-            self.store(builder, Word::Jump, jump);
+        let pointer = builder.shift_left(emit_stack_pointer(builder), builder.constant(STACK_POINTER_SHIFT));
+        let pushed = stack_argument_bytes(module, call);
+        if let Some(jump) = self.jump_word(builder, call, pushed, (pointer, mark)) {
+            self.store(builder, ContextWord::Jump, jump);
         }
-        let before = self.load(builder, Word::Call);
-        self.store(builder, Word::Before, before);
-        self.store(builder, Word::Call, builder.xor(pointer, mark));
+        let before = self.load(builder, ContextWord::Call);
+        self.store(builder, ContextWord::Before, before);
+        self.store(builder, ContextWord::Call, builder.xor(pointer, mark));
     }
 
-    /// Returns the word for a call that may become a jump, or whose stack arguments may be pushed below the stack pointer that was read, as
-    /// in frames of variable size; `None` for other calls.
-    fn jump(self, builder: &Builder, call: Value, pushed: u64, (pointer, mark): (Value, Value)) -> Option<Value> {
+    /// Returns the value of `ContextWord::Jump` for a call that may become a jump, or whose stack arguments may be pushed below the stack
+    /// pointer as it was read, as in frames of variable size; `None` for other calls.
+    fn jump_word(self, builder: &Builder, call: Value, pushed: u64, (pointer, mark): (Value, Value)) -> Option<Value> {
         let other = if is_must_tail(call) || pushed == 0 && may_become_jump(call) {
-            builder.shift_left(pointer_at_call(builder), builder.constant(SHIFT))
+            builder.shift_left(emit_stack_pointer_at_call(builder), builder.constant(STACK_POINTER_SHIFT))
         } else if pushed > 0 {
             if call.is_tail_call() {
                 call.set_tail_call_kind(LLVMTailCallKind::LLVMTailCallKindNoTail);
             }
-            builder.subtract(pointer, builder.constant(pushed << SHIFT))
+            builder.subtract(pointer, builder.constant(pushed << STACK_POINTER_SHIFT))
         } else {
             return None;
         };
         Some(builder.xor(other, mark))
     }
 
-    /// Emits code that reads the context at a function's entry and clears the words. The context is 0 if the words are not for this call.
+    /// Emits code at a function's entry that reads its context and clears the words. The context is 0 if the words were not stored for this
+    /// call.
     pub fn take(self, builder: &Builder, tag: u64, contexts: u64) -> Value {
         let (zero, max) = (builder.constant(0), builder.constant(contexts.min(MAX_CONTEXTS)));
-        let own = builder.xor(builder.shift_left(pointer_at_call(builder), builder.constant(SHIFT)), builder.constant(tag));
-        let (call, jump, before) = (self.load(builder, Word::Call), self.load(builder, Word::Jump), self.load(builder, Word::Before));
+        let own = builder
+            .xor(builder.shift_left(emit_stack_pointer_at_call(builder), builder.constant(STACK_POINTER_SHIFT)), builder.constant(tag));
+        let (call, jump, before) =
+            (self.load(builder, ContextWord::Call), self.load(builder, ContextWord::Jump), self.load(builder, ContextWord::Before));
         let [by_call, by_jump] = [call, jump].map(|word| builder.xor(word, own));
         let [is_called, is_jumped_to] = [by_call, by_jump].map(|c| builder.compare(LLVMIntPredicate::LLVMIntULE, c, max));
         let is_passed = builder.or(is_called, is_jumped_to);
-        // If both words are equal, a signal handler that ran before this entry has saved the word of this call, and the older word is lost.
+        // If both words are equal, a signal handler that ran before this entry has saved the word of this very call, and the word before it
+        // is lost.
         let restored = builder.select(builder.equal(before, call), zero, before);
-        self.store(builder, Word::Call, builder.select(is_passed, restored, call));
-        self.store(builder, Word::Jump, builder.select(is_passed, zero, jump));
+        self.store(builder, ContextWord::Call, builder.select(is_passed, restored, call));
+        self.store(builder, ContextWord::Jump, builder.select(is_passed, zero, jump));
         builder.select(is_called, by_call, builder.select(is_jumped_to, by_jump, zero))
     }
 
-    /// Clears the words after each call that returns twice: code that then called `longjmp` may have set a word that no callee read.
+    /// Emits code that clears the words after each call that returns twice: code that then called `longjmp` may have stored a word that no
+    /// callee has read.
     pub fn clear_where_calls_return_twice(self, module: Module) {
         let calls: Vec<Value> = module.functions().flat_map(Value::blocks).flat_map(Block::instructions).collect();
         for call in calls.into_iter().filter(|call| call.is(LLVMOpcode::LLVMCall) && returns_twice(*call) && !is_must_tail(*call)) {
             let next = call.next().expect("a call is no terminator");
             let builder = Builder::before(module, next, call.location());
-            [Word::Call, Word::Jump].into_iter().for_each(|word| self.store(&builder, word, builder.constant(0)));
+            [ContextWord::Call, ContextWord::Jump].into_iter().for_each(|word| self.store(&builder, word, builder.constant(0)));
         }
     }
 
-    fn address(self, builder: &Builder, word: Word) -> Value {
+    fn address(self, builder: &Builder, word: ContextWord) -> Value {
         match word {
-            Word::Call => self.0,
+            ContextWord::Call => self.0,
             _ => builder.offset(builder.module.i64(), self.0, builder.constant(word as u64)),
         }
     }
 
-    fn load(self, builder: &Builder, word: Word) -> Value {
+    fn load(self, builder: &Builder, word: ContextWord) -> Value {
         let loaded = builder.load(builder.module.i64(), self.address(builder, word));
         loaded.set_volatile();
         loaded
     }
 
-    fn store(self, builder: &Builder, word: Word, value: Value) {
+    fn store(self, builder: &Builder, word: ContextWord, value: Value) {
         let stored = builder.store(value, self.address(builder, word));
         stored.set_volatile();
     }
 }
 
-/// Emits code that reads the stack pointer. It is read by an intrinsic, so that code generation completes the frame first.
-fn stack_pointer(builder: &Builder) -> Value {
+/// Emits code that reads the stack pointer. LLVM completes the stack frame before this intrinsic.
+fn emit_stack_pointer(builder: &Builder) -> Value {
     let (module, context) = (builder.module, builder.module.context());
     let register = context.as_value(context.metadata_node(&[context.metadata_string(b"rsp")]));
     builder.call(module.intrinsic("llvm.read_volatile_register", &[module.i64()]), &[register])
 }
 
-/// Returns the value of the stack pointer at the call of the current function.
-fn pointer_at_call(builder: &Builder) -> Value {
+/// Emits code that computes the stack pointer at the moment when the current function was called, before the return address was pushed.
+fn emit_stack_pointer_at_call(builder: &Builder) -> Value {
     let module = builder.module;
     let pointer = module.pointer();
     let address = builder.call(module.intrinsic("llvm.addressofreturnaddress", &[pointer]), &[]);
     builder.add(builder.pointer_to_int(address), builder.constant(8))
 }
 
-/// Returns true if code generation may turn a call into a jump: it is in tail position, or followed by a block that only returns.
+/// Returns true if LLVM may turn a call into a jump: it is in tail position, or followed by a block that only returns.
 fn may_become_jump(call: Value) -> bool {
     let leads_to_return = |mut at: Option<Value>| {
         for _ in 0..64 {
@@ -154,17 +160,17 @@ fn may_become_jump(call: Value) -> bool {
 }
 
 fn is_placeholder_call(instruction: Value) -> bool {
-    instruction.is_call() && is_placeholder(instruction)
+    instruction.is_call() && emits_no_code(instruction)
 }
 
 /// Returns the size in bytes of the arguments that a call passes on the stack, including padding (x86-64 psABI, section 3.2.3).
-fn stack_arguments(module: Module, call: Value) -> u64 {
-    let mut arguments = Arguments { integers: 6, vectors: 8, bytes: 0 };
+fn stack_argument_bytes(module: Module, call: Value) -> u64 {
+    let mut arguments = ArgumentAllocation { integers: 6, vectors: 8, bytes: 0 };
     for (number, argument) in (1..).zip(call.arguments()) {
         let has = |name: &str| call.call_attribute_at(number, name).is_some();
         if let Some(kind) = call.call_attribute_at(number, "byval").and_then(CodeAttribute::kind) {
             let (size, alignment) = kind.abi_size_and_alignment(module);
-            arguments.in_memory(size, alignment.into());
+            arguments.place_in_memory(size, alignment.into());
         } else if !["nest", "swiftself", "swifterror", "swiftasync"].into_iter().any(has) {
             arguments.add(argument.kind());
         }
@@ -172,15 +178,15 @@ fn stack_arguments(module: Module, call: Value) -> u64 {
     arguments.bytes.next_multiple_of(16)
 }
 
-/// Numbers of registers left for arguments, and size in bytes of the arguments in memory.
-struct Arguments {
+/// The registers that are left for further arguments, by kind, and the size in bytes of the arguments on the stack so far.
+struct ArgumentAllocation {
     integers: u64,
     vectors: u64,
     bytes: u64,
 }
 
-impl Arguments {
-    fn in_memory(&mut self, size: u64, alignment: u64) {
+impl ArgumentAllocation {
+    fn place_in_memory(&mut self, size: u64, alignment: u64) {
         self.bytes = self.bytes.next_multiple_of(alignment.max(8)) + size.next_multiple_of(8);
     }
 
@@ -193,26 +199,26 @@ impl Arguments {
                 let (count, element) = kind.array_elements();
                 (0..count).for_each(|_| self.add(element));
             }
-            LLVMTypeKind::LLVMPointerTypeKind => self.in_registers(|left| &mut left.integers, 1, 8),
+            LLVMTypeKind::LLVMPointerTypeKind => self.place_in_registers(|left| &mut left.integers, 1, 8),
             LLVMTypeKind::LLVMIntegerTypeKind => {
                 let words = u64::from(kind.width().unwrap_or(0)).div_ceil(64);
-                self.in_registers(|left| &mut left.integers, words, 8 * words);
+                self.place_in_registers(|left| &mut left.integers, words, 8 * words);
             }
-            LLVMTypeKind::LLVMX86_FP80TypeKind => self.in_memory(16, 16),
+            LLVMTypeKind::LLVMX86_FP80TypeKind => self.place_in_memory(16, 16),
             LLVMTypeKind::LLVMFloatTypeKind
             | LLVMTypeKind::LLVMDoubleTypeKind
             | LLVMTypeKind::LLVMHalfTypeKind
-            | LLVMTypeKind::LLVMBFloatTypeKind => self.in_registers(|left| &mut left.vectors, 1, 8),
+            | LLVMTypeKind::LLVMBFloatTypeKind => self.place_in_registers(|left| &mut left.vectors, 1, 8),
             // 128-bit vectors and floats.
-            _ => self.in_registers(|left| &mut left.vectors, 1, 16),
+            _ => self.place_in_registers(|left| &mut left.vectors, 1, 16),
         }
     }
 
-    fn in_registers(&mut self, class: impl Fn(&mut Arguments) -> &mut u64, registers: u64, size: u64) {
+    fn place_in_registers(&mut self, class: impl Fn(&mut ArgumentAllocation) -> &mut u64, registers: u64, size: u64) {
         let left = class(self);
         match left.checked_sub(registers) {
             Some(rest) => *left = rest,
-            None => self.in_memory(size, size),
+            None => self.place_in_memory(size, size),
         }
     }
 }

@@ -1,14 +1,14 @@
-//! Maps the key of a pair (context and path) to the word that counts the pair.
+//! Chooses and computes the counter word of a pair of context and path. The pair is identified by its key, a number.
 //!
 //! Interesting pairs have consecutive words, and all other pairs share the word after them. A key is hashed to a slot, for which constant
 //! tables have the expected key and its word. With few keys, the hash is a multiplication ([`PerfectHash`]); with more, a displacement is
-//! added ([`DisplacedHash`]), so that tables grow linearly. If the interesting keys at a path end form few runs of consecutive keys, the
-//! key is compared with their bounds instead. If an array indexed by keys needs no more words, or every pair is counted, the key is the
-//! index of the word (Ball-Larus numbering over contexts).
+//! added ([`DisplacedHash`]), so that tables grow linearly. If the interesting keys of the paths that end on an edge form only a few runs
+//! of consecutive numbers, the key is compared with the bounds of the runs instead. If an array indexed by keys needs no more words, or
+//! every pair is counted, the key is the index of the word (Ball-Larus numbering over contexts).
 
 use super::displaced::DisplacedHash;
 use super::transition::{TransitionTables, slot_of};
-use crate::interesting::Words;
+use crate::interesting::InterestingPathCode;
 use crate::llvm::{Builder, Value};
 use llvm_sys::LLVMIntPredicate;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,41 +16,41 @@ use trodden_flow::Edge;
 use trodden_flow::numbering::PerfectHash;
 use trodden_selective::contexts::ContextNumbering;
 
-/// Maximum number of runs with which a key is compared. With more runs, the key is looked up.
+/// Maximum number of runs of consecutive keys with which a key is compared. If there are more, the key is looked up in a table.
 const MAX_COMPARED_RUNS: usize = 2;
-/// Maximum number of slots per key of a table without displacements.
+/// Maximum number of table slots per key if the hash is a multiplication. Otherwise, displacements are added.
 const MAX_SLOTS_PER_KEY: u64 = 4;
 
-/// The mapping from keys to words.
+/// How the keys of a function are mapped to its counter words.
 pub enum WordPlaces {
     /// The key is the index of the word.
     Keys {
         words: u64,
-        /// The pairs by key, if pairs cannot be computed from keys.
+        /// The pair of each key, for numberings in which it cannot be computed from the key.
         pairs: BTreeMap<u64, (u32, u64)>,
     },
-    /// The index of an interesting key's word is the key's rank among all interesting keys.
+    /// Only interesting keys have words of their own. The index is the key's rank among all interesting keys.
     Minimal {
         keys: Vec<u64>,
         pairs: Vec<(u32, u64)>,
-        /// For each edge, the runs that contain the keys of paths ending there.
+        /// For each edge, the runs of consecutive keys to which the paths that end there belong.
         by_edge: BTreeMap<Edge, BTreeSet<KeyRun>>,
-        /// The hash; `None` if keys are only compared with runs.
-        hash: Option<Hash>,
-        /// The hash's tables: keys by slot, words by slot, and displacements.
+        /// The hash function of the keys; `None` if keys are only compared with runs.
+        hash: Option<KeyHash>,
+        /// The tables of the hash function: the key of each slot, the word of each slot, and displacements.
         tables: TransitionTables,
     },
-    /// Preferential numbering over contexts and paths: the register holds the word's index and the key, and a table has the register of
-    /// each word (thesis, section 3.4.4).
+    /// Pairs have a preferential numbering: the path register contains the key, and the index of the word is derived from it. A table with
+    /// the expected register value of each word tells interesting keys from others (thesis, section 3.4.4).
     Preferential {
-        /// The register's initial value in each context, and the mapping from registers to words.
+        /// The path register's initial value in each context, and the mapping from its final values to words.
         numbering: ContextNumbering,
-        /// Tables: registers by word, initial values by context.
+        /// The tables: expected register value of each word, and initial register value of each context.
         tables: TransitionTables,
     },
 }
 
-/// A maximal run of consecutive keys, whose words are consecutive too.
+/// A maximal run of consecutive keys, with consecutive words from `word` on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyRun {
     first: u64,
@@ -59,8 +59,8 @@ pub struct KeyRun {
 }
 
 impl KeyRun {
-    /// Returns the run that contains `key`, which must be one of the keys.
-    fn around(keys: &[u64], key: u64) -> KeyRun {
+    /// Returns the run of consecutive keys that contains `key`, which must be one of `keys`.
+    fn containing(keys: &[u64], key: u64) -> KeyRun {
         let at = keys.binary_search(&key).expect("an interesting key is one of them");
         let follows = |place: &usize| keys[place - 1].checked_add(1) == Some(keys[*place]);
         let begins = (1..=at).rev().find(|place| !follows(place)).unwrap_or(0);
@@ -68,8 +68,8 @@ impl KeyRun {
         KeyRun { first: keys[begins], last: keys[ends], word: begins as u64 }
     }
 
-    /// Emits the word of a key, or `otherwise` if it is not in the run.
-    fn word(self, builder: &Builder, key: Value, otherwise: Value) -> Value {
+    /// Emits the index of the word for `key` if the run contains it, and `otherwise` if not.
+    fn emit_word(self, builder: &Builder, key: Value, otherwise: Value) -> Value {
         let constant = |value: u64| builder.constant(value);
         if self.first == self.last {
             return builder.select(builder.equal(key, constant(self.first)), constant(self.word), otherwise);
@@ -80,37 +80,37 @@ impl KeyRun {
     }
 }
 
-pub enum Hash {
+pub enum KeyHash {
     Multiplied(PerfectHash),
     Displaced(DisplacedHash),
 }
 
-impl Hash {
-    fn from_keys(keys: &[u64]) -> Option<Hash> {
+impl KeyHash {
+    fn from_keys(keys: &[u64]) -> Option<KeyHash> {
         // With more keys, a multiplication alone does not give a small table.
         let multiplied = (keys.len() <= 64).then(|| PerfectHash::from_keys(keys).ok()).flatten();
         match multiplied.filter(|hash| hash.slots() <= MAX_SLOTS_PER_KEY * keys.len() as u64) {
-            Some(hash) => Some(Hash::Multiplied(hash)),
-            None => DisplacedHash::from_keys(keys).map(Hash::Displaced),
+            Some(hash) => Some(KeyHash::Multiplied(hash)),
+            None => DisplacedHash::from_keys(keys).map(KeyHash::Displaced),
         }
     }
 
     fn keys(&self) -> Vec<Option<u64>> {
         match self {
-            Hash::Multiplied(hash) => (0..hash.slots()).map(|slot| hash.key(slot)).collect(),
-            Hash::Displaced(hash) => hash.keys().to_vec(),
+            KeyHash::Multiplied(hash) => (0..hash.slots()).map(|slot| hash.key(slot)).collect(),
+            KeyHash::Displaced(hash) => hash.keys().to_vec(),
         }
     }
 
     fn slot(&self, builder: &Builder, key: Value, tables: &TransitionTables, name: &str) -> Value {
         let constant = |value: u64| builder.constant(value);
         match self {
-            Hash::Multiplied(hash) => slot_of(builder, hash, key),
-            Hash::Displaced(hash) => {
+            KeyHash::Multiplied(hash) => slot_of(builder, hash, key),
+            KeyHash::Displaced(hash) => {
                 let (multiplier, bucket_bits, slot_bits) = hash.parameters();
                 let product = builder.multiply(key, constant(multiplier));
                 let bucket = builder.shift_right(product, constant((64 - bucket_bits).into()));
-                let displacement = tables.entry(2, builder, bucket, name, || hash.displacements().to_vec());
+                let displacement = tables.emit_entry_load(2, builder, bucket, name, || hash.displacements().to_vec());
                 let slot = builder.shift_right(product, constant((64 - bucket_bits - slot_bits).into()));
                 builder.and(builder.add(slot, displacement), constant((1 << slot_bits) - 1))
             }
@@ -119,19 +119,20 @@ impl Hash {
 }
 
 impl WordPlaces {
-    /// Builds the mapping of interesting keys, each with its pair and the edge where its path ends; `None` if no hash is found.
+    /// Maps interesting keys to consecutive words. Each key comes with its pair and the edge on which its path ends. Returns `None` if no
+    /// hash function is found.
     pub fn minimal(interesting: &[(u64, (u32, u64), Option<Edge>)]) -> Option<WordPlaces> {
         let by_key: BTreeMap<u64, (u32, u64)> = interesting.iter().map(|(key, pair, _)| (*key, *pair)).collect();
         let (keys, pairs): (Vec<u64>, Vec<(u32, u64)>) = by_key.into_iter().unzip();
         let mut by_edge: BTreeMap<Edge, BTreeSet<KeyRun>> = BTreeMap::new();
         for (key, _, edge) in interesting {
             if let Some(edge) = edge {
-                by_edge.entry(*edge).or_default().insert(KeyRun::around(&keys, *key));
+                by_edge.entry(*edge).or_default().insert(KeyRun::containing(&keys, *key));
             }
         }
         let is_looked_up = by_edge.values().any(|runs| runs.len() > MAX_COMPARED_RUNS);
         let hash = match is_looked_up {
-            true => Some(Hash::from_keys(&keys)?),
+            true => Some(KeyHash::from_keys(&keys)?),
             false => None,
         };
         Some(WordPlaces::Minimal { keys, pairs, by_edge, hash, tables: TransitionTables::default() })
@@ -145,8 +146,8 @@ impl WordPlaces {
         }
     }
 
-    /// Returns the pair of each word except the last, encoded by `spell`; `u64::MAX` if a word has none. Empty if each key is the index of
-    /// its word.
+    /// Returns the pair of each word except the last, encoded by `spell`; `u64::MAX` for a word without a pair. The list is empty if the
+    /// key of a pair is the index of its word.
     pub fn pairs(&self, spell: impl Fn(&(u32, u64)) -> u64) -> Vec<u64> {
         match self {
             WordPlaces::Keys { pairs, .. } if pairs.is_empty() => Vec::new(),
@@ -156,23 +157,23 @@ impl WordPlaces {
         }
     }
 
-    pub fn start(&self, builder: &Builder, context: Value, bits: u32, function: Value) -> Value {
+    pub fn emit_start(&self, builder: &Builder, context: Value, bits: u32, function: Value) -> Value {
         let WordPlaces::Preferential { numbering, tables } = self else {
             return builder.shift_left(context, builder.constant(bits.into()));
         };
         let name = format!("{}.starts", function.name());
-        tables.entry(1, builder, context, &name, || numbering.starts.iter().map(|start| *start as u64).collect())
+        tables.emit_entry_load(1, builder, context, &name, || numbering.starts.iter().map(|start| *start as u64).collect())
     }
 
-    /// Emits the key in the register at the end of a path.
-    pub fn key(&self, builder: &Builder, register: Value) -> Value {
+    /// Emits the extraction of the key from the path register at the end of a path.
+    pub fn emit_key(&self, builder: &Builder, register: Value) -> Value {
         match self.key_mask() {
             u64::MAX => register,
             mask => builder.and(register, builder.constant(mask)),
         }
     }
 
-    /// Returns the mask of the register's bits that form the key.
+    /// Returns a mask for the bits of the path register that form the key.
     pub fn key_mask(&self) -> u64 {
         match self {
             WordPlaces::Preferential { numbering, .. } => numbering.ending.identity_mask().unwrap_or(u64::MAX),
@@ -180,21 +181,21 @@ impl WordPlaces {
         }
     }
 
-    /// Returns whether the word at an edge depends on the key.
-    pub fn looks_up(&self, edge: Edge) -> bool {
+    /// Returns true if the word for a path that ends on this edge depends on the key; otherwise it is always the shared one.
+    pub fn depends_on_key(&self, edge: Edge) -> bool {
         match self {
             WordPlaces::Minimal { by_edge, .. } => by_edge.get(&edge).is_some_and(|runs| !runs.is_empty()),
             WordPlaces::Keys { .. } | WordPlaces::Preferential { .. } => true,
         }
     }
 
-    /// Emits the index of the word for a path that ends at an edge. `key` is the key; for preferential numbering, it is the complete
-    /// register.
-    pub fn word(&self, builder: &Builder, edge: Edge, key: Value, function: Value) -> Value {
+    /// Emits the index of the word for a path that ends on the given edge. `key` is its key or, for preferential numbering, the complete
+    /// path register.
+    pub fn emit_word(&self, builder: &Builder, edge: Edge, key: Value, function: Value) -> Value {
         if let WordPlaces::Preferential { numbering, tables } = self {
-            let entries = || Words::entries(&numbering.ending).unwrap_or_default();
+            let entries = || InterestingPathCode::entries(&numbering.ending).unwrap_or_default();
             let table = tables.table(0, builder, &format!("{}.segments", function.name()), entries);
-            return Words::with_table(&numbering.ending, table).emit_index(builder, key);
+            return InterestingPathCode::with_table(&numbering.ending, table).emit_index(builder, key);
         }
         let WordPlaces::Minimal { keys, by_edge, hash, tables, .. } = self else { return key };
         let word_of = |key: &u64| keys.binary_search(key).expect("interesting keys have words") as u64;
@@ -205,13 +206,14 @@ impl WordPlaces {
                 let name = format!("{}.segments", function.name());
                 let slot = hash.slot(builder, key, tables, &name);
                 let by_slot = |of: &dyn Fn(Option<u64>) -> u64| hash.keys().into_iter().map(of).collect();
-                // In a narrow table, the value for "none" may equal an uninteresting key, which is harmless: the slot's word is the shared
-                // one.
-                let expected = tables.entry(0, builder, slot, &name, || by_slot(&|key| key.unwrap_or(u64::MAX)));
-                let word = tables.entry(1, builder, slot, &name, || by_slot(&|key| key.map_or(keys.len() as u64, |key| word_of(&key))));
+                // In a narrow table, the value that means "none" may equal an uninteresting key. This is harmless, because the word in such
+                // a slot is the shared one.
+                let expected = tables.emit_entry_load(0, builder, slot, &name, || by_slot(&|key| key.unwrap_or(u64::MAX)));
+                let word =
+                    tables.emit_entry_load(1, builder, slot, &name, || by_slot(&|key| key.map_or(keys.len() as u64, |key| word_of(&key))));
                 builder.select(builder.equal(expected, key), word, others)
             }
-            _ => here.into_iter().flatten().fold(others, |otherwise, run| run.word(builder, key, otherwise)),
+            _ => here.into_iter().flatten().fold(others, |otherwise, run| run.emit_word(builder, key, otherwise)),
         }
     }
 }
@@ -223,7 +225,7 @@ mod tests {
     #[test]
     fn runs_are_maximal() {
         let keys = [3, 4, 5, 9, 11, 12, u64::MAX];
-        let runs: BTreeSet<KeyRun> = keys.iter().map(|key| KeyRun::around(&keys, *key)).collect();
+        let runs: BTreeSet<KeyRun> = keys.iter().map(|key| KeyRun::containing(&keys, *key)).collect();
         let found: Vec<(u64, u64, u64)> = runs.iter().map(|run| (run.first, run.last, run.word)).collect();
         assert_eq!(found, [(3, 5, 0), (9, 9, 3), (11, 12, 4), (u64::MAX, u64::MAX, 6)]);
     }

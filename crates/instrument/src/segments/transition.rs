@@ -1,4 +1,4 @@
-//! Transitions: the context of a callee that each path of a caller leads to, in a table that the caller reads before the call.
+//! Tables from the paths of a caller to the contexts of a callee, which the caller reads before the call.
 //!
 //! Small tables are indexed by path number, others use a perfect hash. All versions of a function share its tables.
 
@@ -9,20 +9,20 @@ use std::collections::BTreeMap;
 use trodden_flow::numbering::PerfectHash;
 use trodden_unit::SegmentSet;
 
-/// Maximum number of entries (of 1 to 8 bytes) of a table indexed by path number. With 2^8 or 2^4, three programs execute 0.1 to
+/// Maximum number of entries (of 1 to 8 bytes) of a table that is indexed by path number. With 2^8 or 2^4, three programs execute 0.1 to
 /// 2.9 % more instructions (docs/benchmarks/constants.md).
 const MAX_INDEXED_ENTRIES: u64 = 1 << 12;
 
 /// The mapping from a caller's paths to a callee's contexts.
 pub struct Transition {
-    /// The callee's number in the set.
+    /// The callee's number in the set of segments.
     pub callee: u32,
-    /// Mask that selects the path from the number, if the caller's own context does not matter.
+    /// Mask that extracts the path from the path register, if the caller's own context does not matter; `None` if it does.
     mask: Option<u64>,
     contexts: BTreeMap<u64, u32>,
-    /// Upper bound of the numbers.
+    /// All keys of the table are below this number.
     bound: u64,
-    /// The hash, if the table is not indexed by number.
+    /// The hash function of the keys; `None` if the table is indexed by them.
     hash: Option<PerfectHash>,
     tables: TransitionTables,
 }
@@ -32,20 +32,21 @@ pub struct Transition {
 pub struct TransitionTables([OnceCell<(Value, Type)>; 3]);
 
 impl TransitionTables {
-    /// Returns a table with the type of its entries.
+    /// Returns a table and the type of its entries, creating the table if necessary.
     pub fn table(&self, which: usize, builder: &Builder, name: &str, entries: impl FnOnce() -> Vec<u64>) -> (Value, Type) {
         *self.0[which].get_or_init(|| constant_table(builder.module, name, &entries()))
     }
 
-    /// Emits a table entry, zero-extended to 64 bits.
-    pub fn entry(&self, which: usize, builder: &Builder, at: Value, name: &str, entries: impl FnOnce() -> Vec<u64>) -> Value {
+    /// Emits the load of a table entry, zero-extended to 64 bits.
+    pub fn emit_entry_load(&self, which: usize, builder: &Builder, at: Value, name: &str, entries: impl FnOnce() -> Vec<u64>) -> Value {
         let (table, kind) = self.table(which, builder, name, entries);
         builder.zero_extend(builder.load(kind, builder.offset(kind, table, at)))
     }
 }
 
 impl Transition {
-    /// Builds the transition for the given paths of a caller, keyed by the sums that represent them, in all of the caller's contexts.
+    /// Builds the table for the given paths of a caller, in all of the caller's contexts. `sums` maps the path register's final value on
+    /// each path to the path's number.
     pub fn new((set, caller): (&SegmentSet, u32), callee: u32, sums: &BTreeMap<u64, u64>, (bits, rows): (u32, u64)) -> Transition {
         let own = set.functions()[caller as usize].contexts.len() as u32;
         let target = |context: u32, path: u64| set.context_after_call(caller, context, path, callee);
@@ -69,7 +70,7 @@ impl Transition {
         self.contexts.get(&self.mask.map_or(number, |mask| number & mask)).copied().unwrap_or(0)
     }
 
-    pub fn look_up(&self, builder: &Builder, function: Value, number: Value) -> Value {
+    pub fn emit_lookup(&self, builder: &Builder, function: Value, number: Value) -> Value {
         let constant = |value: u64| builder.constant(value);
         let number = self.mask.map_or(number, |mask| builder.and(number, constant(mask)));
         let same = |key: Value| builder.equal(number, key);
@@ -83,12 +84,12 @@ impl Transition {
             Some(hash) => {
                 let (slot, slots) = (slot_of(builder, hash, number), 0..hash.slots());
                 let slot_keys = || slots.clone().map(|s| hash.key(s).unwrap_or(u64::MAX)).collect();
-                let key = self.tables.entry(0, builder, slot, &name, slot_keys);
+                let key = self.tables.emit_entry_load(0, builder, slot, &name, slot_keys);
                 let slot_contexts = || slots.clone().map(|s| hash.key(s).map_or(0, context)).collect();
-                let found = self.tables.entry(1, builder, slot, &name, slot_contexts);
+                let found = self.tables.emit_entry_load(1, builder, slot, &name, slot_contexts);
                 builder.select(same(key), found, constant(0))
             }
-            None => self.tables.entry(0, builder, number, &name, || (0..self.bound).map(context).collect()),
+            None => self.tables.emit_entry_load(0, builder, number, &name, || (0..self.bound).map(context).collect()),
         }
     }
 }

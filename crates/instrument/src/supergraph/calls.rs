@@ -14,18 +14,18 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, Debug)]
 pub struct CallRedirection {
     pub call: Value,
-    /// The function to compare the pointer with, if the call is indirect.
+    /// The function with which the pointer is compared, if the call is indirect.
     pub guard: Option<Value>,
     pub version: Value,
-    /// The version's last argument.
+    /// The context to pass as the version's last argument.
     pub context: Value,
 }
 
-/// Attributes of calls that do not hold for versions.
+/// Attributes of a call that do not apply to a call of a version, because it counts and may be inlined.
 const DROPPED_ATTRIBUTES: [&str; 2] = ["memory", "noinline"];
 
-/// Returns true if a direct or indirect call can be redirected to a version of a function.
-pub fn can_pass(call: Value, function: Value) -> bool {
+/// Returns true if a call of a function can be redirected to a version with an additional argument.
+pub fn can_redirect(call: Value, function: Value) -> bool {
     let is_plain = call.is(LLVMOpcode::LLVMCall);
     let same_type = call.called_type() == function.value_type();
     let convention = call.call_convention() == function.convention();
@@ -35,7 +35,7 @@ pub fn can_pass(call: Value, function: Value) -> bool {
 pub fn redirect(module: Module, redirections: &[CallRedirection]) {
     let mut by_call: IndexMap<Value, Vec<CallRedirection>> = IndexMap::new();
     redirections.iter().for_each(|p| by_call.entry(p.call).or_default().push(*p));
-    // Phi nodes that were rebuilt; a context may be one of them.
+    // Deleted phi nodes and the rebuilt ones. A context may be one of them.
     let mut replaced: HashMap<Value, Value> = HashMap::new();
     for (call, mut redirections) in by_call {
         for context in redirections.iter_mut().map(|redirection| &mut redirection.context) {
@@ -46,20 +46,20 @@ pub fn redirect(module: Module, redirections: &[CallRedirection]) {
         match redirections.iter().find(|p| p.guard.is_none()) {
             Some(direct) => {
                 let builder = Builder::before(module, call, call.location());
-                let new = with_context(&builder, *direct);
+                let new = call_with_context(&builder, *direct);
                 if !call.is_void() {
                     call.replace_uses(new);
                 }
-                // SAFETY: all redirections of a call are handled together, and no others refer to it.
+                // SAFETY: all redirections of this call are processed here, and no others refer to it.
                 unsafe { call.erase() };
             }
-            None => replaced.extend(guard(module, call, &redirections)),
+            None => replaced.extend(guard_call(module, call, &redirections)),
         }
     }
 }
 
-/// Turns an indirect call into guarded direct calls. Returns the phi nodes that were rebuilt, with their replacements.
-fn guard(module: Module, call: Value, redirections: &[CallRedirection]) -> Vec<(Value, Value)> {
+/// Turns an indirect call into guarded direct calls. Returns each deleted phi node with its replacement.
+fn guard_call(module: Module, call: Value, redirections: &[CallRedirection]) -> Vec<(Value, Value)> {
     let (before, location) = (call.block(), call.location());
     let mut block = before;
     let unwinds = call.is(LLVMOpcode::LLVMInvoke).then(|| call.unwind_destination());
@@ -75,7 +75,7 @@ fn guard(module: Module, call: Value, redirections: &[CallRedirection]) -> Vec<(
         let function = redirection.guard.expect("guarded calls are indirect");
         builder.branch(builder.equal(call.callee(), function), direct, other);
         let builder = Builder::at_end(module, direct, location);
-        let new = with_context(&builder, *redirection);
+        let new = call_with_context(&builder, *redirection);
         if unwinds.is_none() {
             builder.jump(rest);
         }
@@ -87,7 +87,7 @@ fn guard(module: Module, call: Value, redirections: &[CallRedirection]) -> Vec<(
     call.set_location(location);
     match unwinds {
         Some(pad) => replaced.extend(phis::rebuild(module, pad, |entries| {
-            // The value from the original call now comes from each of the calls.
+            // If control came from the block of the original call, it now comes from one of several calls, with the same value.
             let from = |(value, from): (Value, Block)| match from == before {
                 true => values.iter().map(|(_, direct)| (value, *direct)).chain([(value, block)]).collect(),
                 false => vec![(value, from)],
@@ -105,8 +105,8 @@ fn guard(module: Module, call: Value, redirections: &[CallRedirection]) -> Vec<(
     replaced
 }
 
-/// Inserts a block between an `invoke` and its normal destination, which all calls that replace the `invoke` share. Returns the block, and
-/// the phi nodes that were rebuilt, with their replacements.
+/// Inserts a block between an `invoke` and its normal destination, to which all calls that replace the `invoke` continue. Returns the
+/// block, and each deleted phi node with its replacement.
 fn split_normal_edge(module: Module, call: Value) -> (Block, Vec<(Value, Value)>) {
     let (block, then) = (call.block(), call.normal_destination());
     let rest = new_block_after(module, block);
@@ -116,7 +116,7 @@ fn split_normal_edge(module: Module, call: Value) -> (Block, Vec<(Value, Value)>
     (rest, renamed)
 }
 
-fn with_context(builder: &Builder, redirection: CallRedirection) -> Value {
+fn call_with_context(builder: &Builder, redirection: CallRedirection) -> Value {
     let CallRedirection { call, version, context, .. } = redirection;
     let arguments: Vec<Value> = call.arguments().chain([context]).collect();
     let count = arguments.len() as u32;
@@ -132,7 +132,7 @@ fn with_context(builder: &Builder, redirection: CallRedirection) -> Value {
         call.call_attributes_at(index).into_iter().for_each(|attribute| new.add_call_attribute_at(index, attribute));
     }
     DROPPED_ATTRIBUTES.iter().for_each(|name| new.remove_call_attribute(name));
-    // Branch weights of an `invoke` still hold.
+    // The branch weights of an `invoke` apply to its replacement, too.
     if let Some(weights) = call.metadata("prof").filter(|_| call.is(LLVMOpcode::LLVMInvoke)) {
         new.set_metadata(builder.module, "prof", Some(weights.as_metadata()));
     }

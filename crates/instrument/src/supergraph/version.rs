@@ -1,4 +1,4 @@
-//! A version of a function: its code, the source of its first path's context, and the versions it calls.
+//! A version of a function for counting segments: its code, where its first path's context comes from, and which versions it calls.
 
 use super::calls::{self, CallRedirection};
 use crate::describe::FunctionCfg;
@@ -10,7 +10,7 @@ use trodden_flow::selective_inlining::VersionKind;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContextSource {
-    /// None: no call on a segment leads to the version.
+    /// The function gets no context, because no call that belongs to a segment leads to this version.
     None,
     Word,
     Argument,
@@ -21,9 +21,9 @@ pub struct SegmentVersion {
     pub context_source: ContextSource,
     pub cfg: FunctionCfg,
     pub kind: VersionKind,
-    /// The mapping from the original to a copy; `None` for the original.
+    /// The copied blocks and values; `None` for the original.
     pub copies: Option<CopyMapping>,
-    /// The versions that this version calls, by the original's call and the callee's number in the set.
+    /// The versions that this version calls, by the call in the original and the callee's number in the set of segments.
     pub targets: HashMap<(Value, u32), VersionTarget>,
     pub redirections: RefCell<Vec<CallRedirection>>,
 }
@@ -31,18 +31,19 @@ pub struct SegmentVersion {
 #[derive(Clone, Copy)]
 pub struct VersionTarget {
     pub version: Value,
-    /// The function to compare the pointer with, if the call is indirect.
+    /// The function with which the pointer is compared, if the call is indirect.
     pub guard: Option<Value>,
 }
 
 impl SegmentVersion {
-    /// Returns the version's copy of one of the function's calls.
+    /// Returns this version's copy of a call in the original.
     pub fn call(&self, call: Value) -> Value {
         self.copies.as_ref().map_or(call, |copies| copies.value(call))
     }
 
-    /// Records that a call passes a context to a version of its callee. Returns false if the callee reads the thread-local word instead.
-    pub fn passes(&self, call: Value, callee: u32, context: Value) -> bool {
+    /// If a call leads to a version that takes the context as an argument, records that it passes `context`. Returns false if the callee
+    /// reads the thread-local word instead.
+    pub fn record_context(&self, call: Value, callee: u32, context: Value) -> bool {
         let Some(target) = self.targets.get(&(call, callee)) else { return false };
         let redirection = CallRedirection { call: self.call(call), guard: target.guard, version: target.version, context };
         self.redirections.borrow_mut().push(redirection);

@@ -1,4 +1,4 @@
-//! Copies blocks for one edge (tail duplication along a path).
+//! Copies the blocks after an edge for that edge alone (tail duplication along a path).
 //!
 //! After Mueller and Whalley, "Avoiding conditional branches by code replication" (PLDI 1995): if an edge determines the outcome of a later
 //! branch, the blocks from the edge to the branch are copied, and the edge leads to the copy. All other edges lead to the originals.
@@ -15,14 +15,14 @@ use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 use trodden_unit::transformations::{PathCopy, SplitWeights};
 
-/// Copies the blocks if possible. Returns whether they were copied.
+/// Copies the blocks if possible. Returns true if they were copied.
 pub fn copy_blocks(place: TransformTarget, copy: &PathCopy) -> bool {
-    let Some((from, blocks)) = read(place, copy) else { return false };
+    let Some((from, blocks)) = resolve_plan(place, copy) else { return false };
     let Some(first) = blocks.first().copied().filter(|_| blocks.iter().all(|b| can_be_copied(*b))) else { return false };
     let terminator = from.terminator();
     let successors: Vec<usize> = terminator.successors().iter().enumerate().filter(|(_, to)| **to == first).map(|(i, _)| i).collect();
     let leads_there = matches!(terminator.opcode(), LLVMOpcode::LLVMBr | LLVMOpcode::LLVMSwitch) && !successors.is_empty();
-    // A block with no other predecessor needs no copy.
+    // If the block has no other predecessor, a copy would gain nothing.
     let alone = blocks.len() == 1 && predecessors(first).iter().all(|b| *b == from);
     if !leads_there || alone || blocks.contains(&from) {
         return false;
@@ -37,8 +37,8 @@ pub fn copy_blocks(place: TransformTarget, copy: &PathCopy) -> bool {
     true
 }
 
-/// Returns the edge's source and the blocks; `None` if the plan does not fit the function.
-fn read(place: TransformTarget, copy: &PathCopy) -> Option<(Block, Vec<Block>)> {
+/// Returns the source block of the edge and the blocks to copy; `None` if the plan does not fit the function.
+fn resolve_plan(place: TransformTarget, copy: &PathCopy) -> Option<(Block, Vec<Block>)> {
     let edge = place.cfg.graph.get_edge(copy.entry)?;
     let first = copy.blocks.first().filter(|b| **b == edge.to)?;
     let mut seen = IndexSet::from([*first]);
@@ -47,7 +47,7 @@ fn read(place: TransformTarget, copy: &PathCopy) -> Option<(Block, Vec<Block>)> 
     distinct.then_some((place.cfg.block(edge.from)?, blocks))
 }
 
-/// Returns false if a block must not be duplicated: it contains calls marked as such, tokens or a landing pad, or is the target of an
+/// Returns true if a block may be copied: it contains no call that forbids it, no token and no landing pad, and is not the target of an
 /// indirect branch.
 fn can_be_copied(block: Block) -> bool {
     let may = |i: Value| {
@@ -61,8 +61,8 @@ fn can_be_copied(block: Block) -> bool {
         && predecessors(block).iter().all(|b| !b.terminator().is(LLVMOpcode::LLVMIndirectBr) && !b.terminator().is(LLVMOpcode::LLVMCallBr))
 }
 
-/// Redirects edges of copies to the originals if they lead backwards in the order of blocks. Returns, for each copied block, the originals
-/// that its copy leads to.
+/// Makes edges of copies lead to the originals if they go backwards in the order of blocks. Returns, for each copied block, the originals
+/// to which its copy leads.
 fn redirect_back_edges(blocks: &[Block], copies: &CopyMapping) -> IndexMap<Block, Vec<Block>> {
     let place: IndexMap<Block, usize> = blocks.iter().enumerate().map(|(i, b)| (*b, i)).collect();
     let mut out: IndexMap<Block, Vec<Block>> = IndexMap::new();
@@ -80,7 +80,8 @@ fn redirect_back_edges(blocks: &[Block], copies: &CopyMapping) -> IndexMap<Block
     out
 }
 
-/// Extends the phi nodes of originals that are successors of copies. Rebuilding replaces phi nodes, which may be values of later ones.
+/// Adds entries for the copies to the phi nodes of originals that are successors of copies. This rebuilds phi nodes, which may be incoming
+/// values of others.
 fn extend_successor_phis(module: Module, blocks: &[Block], copies: &CopyMapping, out: &IndexMap<Block, Vec<Block>>) {
     let (mut updated, mut was) = (IndexSet::new(), IndexMap::<Value, Value>::new());
     for block in blocks {
@@ -105,7 +106,7 @@ fn extend_successor_phis(module: Module, blocks: &[Block], copies: &CopyMapping,
     }
 }
 
-/// Removes phi-node entries of blocks that are no longer predecessors, in copies and in the first original.
+/// Removes phi node entries from blocks that are no longer predecessors, in the originals and the copies.
 fn remove_stale_entries(module: Module, blocks: &[Block], copies: &CopyMapping) {
     for block in blocks.iter().flat_map(|b| [*b, copies.block(*b)]) {
         let mut left: IndexMap<Block, usize> = IndexMap::new();
@@ -118,7 +119,7 @@ fn remove_stale_entries(module: Module, blocks: &[Block], copies: &CopyMapping) 
     }
 }
 
-/// Repairs the uses of values that have two definitions after copying.
+/// Repairs uses of values that have two definitions after copying.
 fn merge_values(place: TransformTarget, blocks: &[Block], copies: &CopyMapping) {
     let pairs: Vec<(Value, Value)> =
         blocks.iter().flat_map(|b| b.instructions().zip(copies.block(*b).instructions())).filter(|(one, _)| !one.is_void()).collect();
@@ -128,7 +129,7 @@ fn merge_values(place: TransformTarget, blocks: &[Block], copies: &CopyMapping) 
     }
 }
 
-/// Sets the branch weights of originals and copies from the counts of the paths through each.
+/// Sets the branch weights of originals and copies from the counts of the paths that go through each.
 fn set_split_weights(place: TransformTarget, copies: &CopyMapping, weights: &[SplitWeights]) {
     let mut by_block: IndexMap<Block, Vec<(Block, SplitWeights)>> = IndexMap::new();
     for split in weights {

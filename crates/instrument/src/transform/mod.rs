@@ -1,4 +1,5 @@
-//! Applies a transformation plan, which path profiles suggest ([`trodden_unit::transformations`]). The result does not count.
+//! Transforms code according to a plan that was derived from path profiles ([`trodden_unit::transformations`]). The resulting program
+//! contains no counters.
 //!
 //! The unit is the same as when its paths were counted, after optimisation, so blocks and edges have the numbers in the plan once the
 //! function is [prepared](crate::shape) in the same way. Transformations only copy blocks and split loops. LLVM passes then remove
@@ -21,7 +22,8 @@ use indexmap::IndexMap;
 use trodden_unit::transformations::BranchWeights;
 use trodden_unit::{EdgeKind, Transformation, TransformationPlan, graph_hash};
 
-/// Passes that remove code that is redundant in copies: tests whose outcome the edge to the copy implies, and repeated loads.
+/// Passes that remove what has become redundant in copies: tests whose outcome follows from the edge that leads to the copy, and repeated
+/// loads.
 const FOLD_PASSES: &str =
     "instsimplify,correlated-propagation,constraint-elimination,gvn,instcombine<no-verify-fixpoint>,correlated-propagation,simplifycfg";
 
@@ -57,7 +59,7 @@ struct TransformTarget<'a> {
 }
 
 fn apply_to_function(place: TransformTarget, plan: &[Transformation]) -> Result<(), InstrumentError> {
-    // Weights are set before copying, because copies get their own weights.
+    // Weights are set before blocks are copied, because copies get weights of their own.
     plan.iter()
         .filter_map(|d| if let Transformation::Weights(weights) = d { Some(weights) } else { None })
         .for_each(|w| set_measured_weights(place, w));
@@ -69,14 +71,14 @@ fn apply_to_function(place: TransformTarget, plan: &[Transformation]) -> Result<
     }
     let loops: Vec<_> =
         plan.iter().filter_map(|d| if let Transformation::LastIterations(iterations) = d { Some(iterations) } else { None }).collect();
-    let marked = iterations::mark(place, &loops);
+    let marked = iterations::mark_latches(place, &loops);
     if copied {
         verify(place.function)?;
-        // SAFETY: what follows looks up blocks and instructions again. The marked latches are found by their marks.
+        // SAFETY: the code below looks up blocks and instructions again, and finds the marked latches by their marks.
         unsafe { run_on_function(place.function, place.machine, FOLD_PASSES)? };
     }
     if marked {
-        iterations::split(place)?;
+        iterations::split_marked_loops(place)?;
     }
     if copied || marked {
         identical_phis::split_edges(place.module, place.function);
@@ -85,9 +87,9 @@ fn apply_to_function(place: TransformTarget, plan: &[Transformation]) -> Result<
     Ok(())
 }
 
-/// Sets branch weights, from which code generation lays out blocks and allocates registers, to the counts of the run. After optimisation,
-/// the weights from an earlier profile are only estimates wherever code was inlined, copied or threaded, but these counts were measured in
-/// the optimised code.
+/// Sets branch weights to the counts of the run. From them, LLVM lays out blocks and allocates registers. After optimisation, the weights
+/// from an earlier profile are only estimates wherever code was inlined, copied or threaded, but these counts were measured in the
+/// optimised code.
 fn set_measured_weights(place: TransformTarget, weights: &BranchWeights) {
     let mut successors: IndexMap<Block, IndexMap<Block, u64>> = IndexMap::new();
     for (edge, count) in place.cfg.graph.flow_edges().zip(&weights.edges).filter(|(edge, _)| edge.kind != EdgeKind::Reach) {

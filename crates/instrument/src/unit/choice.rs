@@ -1,4 +1,4 @@
-//! Selection of the functions to instrument, with a reason for each one left out.
+//! Chooses the functions to instrument, and gives a reason for each one left out.
 
 use crate::llvm::{Module, Value};
 use crate::no_return::is_definition;
@@ -7,11 +7,11 @@ use llvm_sys::{LLVMLinkage, LLVMOpcode};
 use trodden_unit::Skipped;
 
 /// x86's calling convention for interrupt handlers.
-const X86_INTERRUPT: u32 = 83;
+const X86_INTERRUPT_CONVENTION: u32 = 83;
 
-/// Returns the functions that can be instrumented, and those that cannot, with the reasons.
-pub fn choose(module: Module) -> (Vec<Value>, Vec<Skipped>) {
-    let early = run_before_relocation(module);
+/// Returns the functions that can be instrumented, and the others with the reasons.
+pub fn choose_instrumentable(module: Module) -> (Vec<Value>, Vec<Skipped>) {
+    let early = functions_run_before_relocation(module);
     let (mut chosen, mut skipped) = (Vec::new(), Vec::new());
     for function in module.functions().filter(|f| is_emitted(*f)) {
         match reason_to_skip(function, &early) {
@@ -37,13 +37,13 @@ fn reason_to_skip(function: Value, early: &IndexSet<Value>) -> Option<&'static s
     if let Some((_, reason)) = attributes.into_iter().find(|(name, _)| function.has_attribute(name)) {
         return Some(reason);
     }
-    if function.convention() == X86_INTERRUPT {
+    if function.convention() == X86_INTERRUPT_CONVENTION {
         return Some("it is an interrupt handler");
     }
     if early.contains(&function) {
         return Some("it runs while the program is being relocated (it is an ifunc resolver or called by one)");
     }
-    // A function without a personality has no funclets; its instructions need not be scanned.
+    // Only functions with a personality have funclets. Checking for it saves scanning most functions.
     if !function.has_personality() {
         return None;
     }
@@ -51,9 +51,9 @@ fn reason_to_skip(function: Value, early: &IndexSet<Value>) -> Option<&'static s
     function.blocks().any(|b| b.instructions().any(funclet)).then_some("it handles exceptions with funclets")
 }
 
-/// Returns ifunc resolvers and the functions that they call, directly or indirectly. They run before relocations are processed and
+/// Returns ifunc resolvers and the functions that they call, directly or indirectly. These run before the program is relocated and
 /// thread-local storage is set up.
-fn run_before_relocation(module: Module) -> IndexSet<Value> {
+fn functions_run_before_relocation(module: Module) -> IndexSet<Value> {
     let mut early = IndexSet::new();
     let mut stack: Vec<Value> = module.resolvers().collect();
     while let Some(function) = stack.pop() {

@@ -1,4 +1,4 @@
-//! Planning a function: its edge frequencies, the plan of its paths, and when each path is counted.
+//! Plans a function: its edge frequencies, the numbering of its paths, and when each path is counted.
 
 use super::{InstrumentError, Unit};
 use crate::describe::FunctionCfg;
@@ -13,16 +13,17 @@ use trodden_flow::program::{DominantCounting, PassChoices, TripCounting};
 use trodden_unit::graph_hash;
 
 impl Unit {
-    /// Returns the edge frequencies, and true if they were measured: by the unit's weights or, without these, by `path_counts`. Edges that
-    /// were never executed keep a tiny share of their static estimate, so that likely edges can still be told from unlikely ones.
+    /// Returns the edge frequencies, and true if they were measured: by the weights that the user gave for this unit or, without these, by
+    /// `path_counts`. Edges that were never executed keep a tiny share of their static estimate, so that likely edges can still be told
+    /// from unlikely ones.
     pub fn frequencies(&self, name: &str, cfg: &FunctionCfg, path_counts: Option<&[u64]>) -> (Frequencies, bool) {
-        // Weight of the estimate relative to a measured execution. A factor of 100 either way changes the instruction counts of three
-        // programs by at most 0.2 % (docs/benchmarks/constants.md).
+        // Weight of the static estimate relative to a measured execution. A factor of 100 either way changes the instruction counts of
+        // three programs by at most 0.2 % (docs/benchmarks/constants.md).
         const UNSEEN: f64 = 1e-3;
         let graph = &cfg.graph;
         let estimate = Frequencies::estimate(graph, &branch_weights(graph, &cfg.hints));
         let known = self.options.weights.as_ref().and_then(|w| w.get(name, graph_hash(&cfg.blocks, graph), graph.edge_count()));
-        // Interesting paths may never have been executed. Counts of 0 then carry no information.
+        // If all counts are 0 (interesting paths may never have been executed), they say nothing about frequencies.
         match known.or(path_counts).filter(|edges| edges.iter().any(|n| *n > 0)) {
             None => (estimate, false),
             Some(counts) => {
@@ -32,18 +33,18 @@ impl Unit {
         }
     }
 
-    /// Returns the plan that numbers all paths of the next function.
+    /// Returns a plan that numbers all paths of the function to be added to the unit next.
     pub fn plan_all_paths(&self, cfg: &FunctionCfg, frequencies: &Frequencies) -> Plan {
         Plan::ball_larus(&cfg.graph, &cfg.forced, frequencies, &self.options.plan_options(self.paths_in_tables))
     }
 
-    /// Returns those of the requested placement passes that work for counts in an array or a table. Counting iterations pays off in
-    /// loops with a high measured trip count, in tight loops, and where the program already counts them.
+    /// Returns which of the requested passes apply if counts are in an array or a hash table. Counting iterations pays off in loops with a
+    /// high measured trip count, in tight loops, and where the program has an iteration counter anyway.
     pub fn passes(&self, planned: &PlannedFunction) -> PassChoices {
         let PlannedFunction { program, is_measured, .. } = planned;
         let choices = self.options.choices;
         if self.options.counts_in_table(program.paths().numbering.paths()) {
-            // Counting at a loop's exit would add entries to the table for paths that were not taken.
+            // Counting at a loop's exit would add paths to the table that were not taken.
             return count_each_iteration(choices);
         }
         let choices = match self.options.experiment.threads() {
@@ -53,7 +54,7 @@ impl Unit {
         if *is_measured { choices.in_registers() } else { choices }
     }
 
-    /// Returns true if a thread may enter this function before it has acquired a region. This cannot happen in a local function that is
+    /// Returns true if a thread may enter this function before it has counters of its own. This is impossible for a local function that is
     /// only called directly, and only by instrumented functions.
     pub fn may_lack_region(&self, function: Value) -> bool {
         let called_by_us = |user: Value| {
@@ -68,15 +69,15 @@ pub(super) fn is_local(function: Value) -> bool {
     matches!(function.linkage(), LLVMLinkage::LLVMInternalLinkage | LLVMLinkage::LLVMPrivateLinkage)
 }
 
-/// Verifies a program's numbering. Numberings of interesting paths are also verified where they are built.
+/// Verifies the numbering of a probe program. Numberings of interesting paths are also verified when they are built.
 ///
 /// # Errors
-/// Two paths have the same number.
+/// Fails if two paths have the same number.
 pub fn verify_plan(planned: &PlannedFunction) -> Result<(), InstrumentError> {
     verify_numbering(&planned.program).map_err(|what| InstrumentError::InvalidNumbering { function: planned.function.name(), what })
 }
 
-/// Returns `choices` restricted to passes that count each iteration of a loop when it ends.
+/// Returns `choices` without passes that count several iterations of a loop at once.
 pub fn count_each_iteration(choices: PassChoices) -> PassChoices {
     PassChoices { trip_counts: TripCounting::Off, dominant: choices.dominant.min(DominantCounting::Split), ..choices }
 }

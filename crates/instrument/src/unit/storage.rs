@@ -1,4 +1,4 @@
-//! Where each function counts, and its entry in the unit's map.
+//! Chooses where each function counts, and builds its entry in the unit's map.
 
 use super::Unit;
 use super::planning::is_local;
@@ -17,7 +17,7 @@ use trodden_unit::{CountTable, EventWords, FunctionMap, LabelWords, Storage, gra
 
 impl Unit {
     pub fn add_function(&mut self, planned: PlannedFunction) {
-        let storage = self.storage(&planned);
+        let storage = self.choose_storage(&planned);
         self.add_function_with_storage(planned, storage);
     }
 
@@ -61,7 +61,7 @@ impl Unit {
         self.map.counters += words;
     }
 
-    pub fn storage(&self, planned: &PlannedFunction) -> Storage {
+    pub fn choose_storage(&self, planned: &PlannedFunction) -> Storage {
         match planned.program.cells() {
             Cells::Interesting(cells) => Storage::Interesting(interesting::describe_words(cells, self.map.counters)),
             Cells::Labels { labels, cells, .. } => Storage::Labels(LabelWords {
@@ -78,7 +78,7 @@ impl Unit {
         }
     }
 
-    /// Returns how a function counts at a path's end if each path has its own count, in an array or a table.
+    /// Returns how to count at a path's end if each path has its own count, in an array or a hash table.
     pub fn in_array_or_table(&self, planned: &PlannedFunction) -> PathEndAction<'static> {
         if self.is_in_table(planned) { PathEndAction::Table(self.table()) } else { PathEndAction::Word }
     }
@@ -93,23 +93,24 @@ impl Unit {
 
     pub fn counters<'a>(&self, base: Value, at_end: PathEndAction<'a>) -> Counters<'a> {
         let atomic = self.options.experiment.threads() == ThreadCounters::Atomic;
-        Counters { atomic, flushing: Flushing::Branch, at_end, ..Counters::own(base, self.map.counters) }
+        Counters { atomic, flushing: Flushing::Branch, at_end, ..Counters::of_thread(base, self.map.counters) }
     }
 
-    /// Emits, at a function's entry, the address of the thread's counters. Unoptimised code gets it by a call, which keeps it short.
-    pub fn thread_counters(&self, planned: &PlannedFunction, location: Option<DebugLocation>) -> Value {
+    /// Emits, at a function's entry, the address of the thread's counters. Unoptimised code calls a helper function for this, which keeps
+    /// it short.
+    pub fn emit_thread_counters(&self, planned: &PlannedFunction, location: Option<DebugLocation>) -> Value {
         match unoptimised::is_unoptimised(planned.function) {
-            true => unoptimised::thread_counters(self.module, planned.function, location),
-            false => self.thread_counters_inline(planned, location),
+            true => unoptimised::emit_thread_counters(self.module, planned.function, location),
+            false => self.emit_thread_counters_inline(planned, location),
         }
     }
 
-    pub fn thread_counters_inline(&self, planned: &PlannedFunction, location: Option<DebugLocation>) -> Value {
-        entry::thread_counters(self.context, planned.function, location, planned.may_lack_region)
+    pub fn emit_thread_counters_inline(&self, planned: &PlannedFunction, location: Option<DebugLocation>) -> Value {
+        entry::emit_thread_counters(self.context, planned.function, location, planned.may_lack_region)
     }
 }
 
-/// Describes the words of a function that counts further events in addition to its paths.
+/// Describes the words of a function whose graph has further events in addition to its paths.
 fn event_words(planned: &PlannedFunction, counted: &CountedPaths, first_word: u64) -> EventWords {
     let NumberedPaths { dag, numbering } = planned.program.paths();
     let blocks = (0..).map(Node).zip(planned.cfg.blocks.iter().zip(&counted.blocks));

@@ -1,4 +1,4 @@
-//! Copies of blocks, which become a further version of a function's code.
+//! Copies blocks, for another version of a function's code.
 //!
 //! LLVM-C clones single instructions. Here, references between copied instructions are redirected, and phi nodes are rebuilt because their
 //! incoming blocks cannot be changed. Copies keep metadata; debug records of variables stay with the originals, which run nearly all the
@@ -18,7 +18,8 @@ pub struct CopyMapping {
     originals: IndexMap<Value, Value>,
 }
 
-/// Whether copies keep source lines. Copies in a different function must not, because it has a different `DISubprogram`.
+/// Whether copies keep their source lines. Copies in a different function must drop them, because that function has a different
+/// `DISubprogram`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum LinePolicy {
     Keep,
@@ -26,7 +27,8 @@ pub enum LinePolicy {
 }
 
 impl CopyMapping {
-    /// Copies blocks to the end of a function. `known` maps further values (arguments, callees) to their replacements in copies.
+    /// Appends copies of blocks to a function. `known` maps further values (arguments, callees) to the values that replace them in the
+    /// copies.
     pub fn new(module: Module, blocks: &[Block], function: Value, known: &IndexMap<Value, Value>, lines: LinePolicy) -> CopyMapping {
         let mut copies = CopyMapping { values: known.clone(), ..CopyMapping::default() };
         for &block in blocks {
@@ -38,7 +40,7 @@ impl CopyMapping {
         }
         for &block in blocks {
             for instruction in block.instructions() {
-                copies.redirect(instruction);
+                copies.redirect_operands(instruction);
             }
         }
         copies
@@ -54,17 +56,17 @@ impl CopyMapping {
         self.values.get(&value).copied().unwrap_or(value)
     }
 
-    /// Returns the original of a copy, or the value itself.
+    /// Returns the original of a copied value, or the value itself if it is not a copy.
     pub fn original(&self, value: Value) -> Value {
         self.originals.get(&value).copied().unwrap_or(value)
     }
 
-    /// Returns copied instructions with their copies, in the order of the given blocks.
+    /// Returns the instructions of the given blocks that were copied, each with its copy.
     pub fn pairs(&self, blocks: &[Block]) -> Vec<(Value, Value)> {
         blocks.iter().flat_map(|b| b.instructions()).filter_map(|i| self.values.get(&i).map(|copy| (i, *copy))).collect()
     }
 
-    /// Updates the mapping after copies were replaced.
+    /// Updates the mapping: each copy in the list was replaced by the value next to it.
     pub fn replace(&mut self, replaced: &[(Value, Value)]) {
         for (old, new) in replaced {
             if let Some(original) = self.originals.swap_remove(old) {
@@ -74,7 +76,7 @@ impl CopyMapping {
         }
     }
 
-    /// Updates the mapping after originals were replaced.
+    /// Updates the mapping: each original in the list was replaced by the value next to it.
     pub fn replace_originals(&mut self, replaced: &[(Value, Value)]) {
         for (old, new) in replaced {
             if let Some(copy) = self.values.swap_remove(old) {
@@ -96,7 +98,7 @@ impl CopyMapping {
                 builder.insert(copy);
                 copy
             };
-            // With the metadata, debug records of variables in the originals would refer to copies.
+            // If the copy kept this metadata, the originals' debug records of variables would also refer to it.
             copy.set_metadata(module, "DIAssignID", None);
             copy.set_location(if lines == LinePolicy::Keep { instruction.location() } else { None });
             self.values.insert(instruction, copy);
@@ -104,8 +106,8 @@ impl CopyMapping {
         }
     }
 
-    /// Replaces the operands, incoming blocks and successors of an instruction's copy by their copies.
-    fn redirect(&self, instruction: Value) {
+    /// Makes the copy of an instruction refer to the copies of its operands, incoming blocks and successors.
+    fn redirect_operands(&self, instruction: Value) {
         let copy = self.values[&instruction];
         if instruction.is(LLVMOpcode::LLVMPHI) {
             let incoming: Vec<_> = instruction.incoming().into_iter().map(|(v, b)| (self.value(v), self.block(b))).collect();

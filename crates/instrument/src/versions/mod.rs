@@ -1,6 +1,6 @@
-//! Several versions of a function's code: the basis of the [sampling](crate::sample) and [residual](crate::residual) tiers, of
-//! [transformations](crate::transform) and of [supergraphs](crate::supergraph). [`copies`] creates the blocks of a further version, and
-//! [`ssa`] merges values where versions meet.
+//! Gives functions several versions of their code, which the [sampling](crate::sample) and [residual](crate::residual) tiers,
+//! [transformations](crate::transform) and [supergraphs](crate::supergraph) are based on. [`copies`] creates the blocks of a further
+//! version, and [`ssa`] merges values where versions meet.
 
 pub mod copies;
 pub mod ssa;
@@ -12,7 +12,7 @@ use copies::CopyMapping;
 use indexmap::IndexSet;
 use llvm_sys::LLVMOpcode;
 
-/// Returns why a function cannot have two versions; `None` if it can.
+/// Returns the reason why a function cannot have two versions; `None` if it can.
 pub fn reason_not_to_double(function: Value) -> Option<&'static str> {
     let mut instructions = function.blocks().flat_map(|b| b.instructions().collect::<Vec<_>>());
     instructions.find_map(|i| match i.opcode() {
@@ -28,7 +28,7 @@ pub fn reason_not_to_double(function: Value) -> Option<&'static str> {
     })
 }
 
-pub fn description_of_copies(cfg: &FunctionCfg, copies: &CopyMapping) -> FunctionCfg {
+pub fn cfg_of_copies(cfg: &FunctionCfg, copies: &CopyMapping) -> FunctionCfg {
     let site = |site: &EdgeSite| match site {
         EdgeSite::Before(i) => EdgeSite::Before(copies.value(*i)),
         EdgeSite::BeforeThenHead(i) => EdgeSite::BeforeThenHead(copies.value(*i)),
@@ -41,15 +41,16 @@ pub fn description_of_copies(cfg: &FunctionCfg, copies: &CopyMapping) -> Functio
     }
 }
 
-/// Returns the blocks where indirect branches arrive.
-pub fn landings(function: Value) -> Vec<Block> {
+/// Returns the targets of a function's indirect branches.
+pub fn indirect_branch_targets(function: Value) -> Vec<Block> {
     let jumps = function.blocks().map(Block::terminator).filter(|t| t.is(LLVMOpcode::LLVMIndirectBr));
     let targets: IndexSet<Block> = jumps.flat_map(Value::successors).collect();
-    // The blocks are in block order, because the order of addresses is not deterministic.
+    // The blocks are not returned in the order of `targets`, which depends on addresses and so differs from run to run.
     function.blocks().filter(|b| targets.contains(b)).collect()
 }
 
-/// Moves everything but the phi nodes of these landing blocks to new blocks. Returns each landing block with its new block.
+/// Splits the given targets of indirect branches: everything but the phi nodes moves to a new block. Returns each target with its new
+/// block.
 pub fn split_landings(module: Module, landings: &[Block], cfg: &mut FunctionCfg) -> Vec<(Block, Block)> {
     let mut parts = Vec::new();
     for &landing in landings {
@@ -68,7 +69,7 @@ mod tests {
     use crate::llvm::test_module::{block, parse};
     use indexmap::IndexMap;
 
-    /// A loop with a diamond, whose values are used after it.
+    /// A loop that contains a diamond, and whose values are used after it.
     const LOOP: &str = "
         define i32 @f(i32 %n) {
         entry:
@@ -117,7 +118,7 @@ mod tests {
 
     #[test]
     fn values_of_two_versions_are_merged_where_the_versions_meet() {
-        // The use in `join` refers to one version's value only, as after copying.
+        // The use in `join` only refers to the value of one version, as is the case after copying.
         let module = parse(
             "declare i32 @g()
             define i32 @f(i1 %c) {

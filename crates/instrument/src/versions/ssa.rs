@@ -1,10 +1,10 @@
-//! SSA repair for values that have several definitions. If control can change versions, a value has a definition in each version, and both
-//! may reach a block where versions meet. Live blocks are found from the uses. The definition that reaches each block is computed as a
-//! fixed point in reverse postorder, and phi nodes are created only where different definitions meet in a live block. This follows Braun et
-//! al., "Simple and efficient construction of static single assignment form" (CC 2013), section 2, with a worklist because functions may be
-//! deep. Cheap values (constant offsets, comparisons, lower parts) are rematerialised instead, because merged ones would occupy a register
-//! or stack slot all the time ([`ValueFlow::merge`]). Invariant: blocks and edges stay the same from [`ValueFlow::new`] to the last
-//! [`ValueFlow::rewrite_uses`].
+//! Repairs SSA form for variables that have several definitions. If control can change between versions of the code, a value has a
+//! definition in each version, and both may reach a block where versions meet. The blocks where a variable is live are found from its uses.
+//! The definition that reaches each block is computed as a fixed point in reverse postorder, and phi nodes are created only where different
+//! definitions meet in a live block. This follows Braun et al., "Simple and efficient construction of static single assignment form" (CC
+//! 2013), section 2, with a worklist because functions may be deep. Cheap values (constant offsets, comparisons, lower parts) are
+//! rematerialised instead, because merged ones would occupy a register or stack slot all the time ([`ValueFlow::merge`]). Invariant: blocks
+//! and edges stay the same from [`ValueFlow::new`] to the last [`ValueFlow::rewrite_uses`].
 
 use crate::llvm::{Block, Builder, Module, Value};
 use crate::shape::predecessors;
@@ -18,26 +18,26 @@ use trodden_flow::graph::postorder;
 enum ArrivingDefinition {
     Unknown,
     Definition(usize),
-    /// The phi node of this block.
+    /// The value of a phi node in this block.
     Phi(usize),
 }
 
-/// How a variable's definitions and uses are distributed over versions.
+/// How the definitions and uses of a variable are distributed over the versions of the code.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum VersionDefinitions {
-    /// One per version, and each version uses its own.
+    /// Each version has one definition, and its uses refer to that one.
     OnePerVersion,
-    /// Any number, and uses refer to an arbitrary definition.
+    /// There is any number of definitions, and a use may refer to any of them.
     Arbitrary,
 }
 
-/// A use of a definition as an operand of an instruction.
+/// A use of a definition: an operand of an instruction.
 struct Use {
     user: Value,
     operand: u32,
-    /// The block in which the value must arrive: that of the user, or the predecessor that a phi node names.
+    /// The block that the value must reach: that of the user or, for a phi node, the predecessor.
     block: usize,
-    /// True if the value must arrive at the block's end (for phi nodes), false for its start.
+    /// True if the value is needed at the end of the block (for phi nodes), false if it is needed at its start.
     at_end: bool,
 }
 
@@ -45,20 +45,20 @@ pub struct ValueFlow {
     module: Module,
     blocks: Vec<Block>,
     number: IndexMap<Block, usize>,
-    /// Predecessors of each block, with duplicates.
+    /// Predecessors of each block. One with several edges to the block occurs several times.
     predecessors: Vec<Vec<usize>>,
     successors: Vec<Vec<usize>>,
-    /// The position of each block in reverse postorder, and the inverse.
+    /// The position of each block in reverse postorder. `order` is the inverse.
     position: Vec<usize>,
     order: Vec<usize>,
     join_blocks: Vec<bool>,
-    /// The definition that arrives in each block, with the number of the variable for which the entry is valid.
+    /// The definition that reaches the start of each block. An entry is only valid for the variable whose number it contains.
     arrivals: Vec<(u32, ArrivingDefinition)>,
     variable: u32,
 }
 
 impl ValueFlow {
-    /// Reads a function's control flow. Versions meet in the given blocks.
+    /// Reads a function's control flow. `join_blocks` are the blocks where versions meet.
     pub fn new(module: Module, function: Value, join_blocks: &IndexSet<Block>) -> ValueFlow {
         let blocks: Vec<Block> = function.blocks().collect();
         let number: IndexMap<Block, usize> = blocks.iter().enumerate().map(|(i, b)| (*b, i)).collect();
@@ -86,31 +86,31 @@ impl ValueFlow {
         }
     }
 
-    /// Repairs the uses of values with several definitions. Groups of two definitions are of kind `two`; larger groups are of kind
-    /// `Arbitrary`.
+    /// Repairs the uses of variables with several definitions. `two` applies to variables with two definitions; those with more are treated
+    /// as `Arbitrary`.
     pub fn merge(&mut self, values: &[Vec<Value>], two: VersionDefinitions) {
         let kind = |definitions: &[Value]| if definitions.len() > 2 { VersionDefinitions::Arbitrary } else { two };
         let mut again: Vec<(&[Value], Vec<Rematerialisation>)> =
             values.iter().filter_map(|d| Some((d.as_slice(), rematerialisations(d, kind(d), two)?))).collect();
-        // Dependent values first: rematerialising them adds uses of the values they are computed from.
+        // Start with values that are computed from others: rematerialising them adds uses of the others.
         again.sort_by_key(|(definitions, _)| Reverse(rematerialisation_depth(definitions[0])));
         for (definitions, sources) in again {
-            self.recompute(definitions, &sources, kind(definitions));
+            self.rematerialise_at_uses(definitions, &sources, kind(definitions));
         }
         for definitions in values {
             self.rewrite_uses(definitions, kind(definitions));
         }
     }
 
-    /// Makes every use of one of the definitions refer to the definition that reaches it.
+    /// Makes each use of one of the definitions refer to the definition that reaches it.
     pub fn rewrite_uses(&mut self, definitions: &[Value], of_kind: VersionDefinitions) {
         let defined: IndexMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
-        let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses(*d, &defined)).collect();
+        let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses_elsewhere(*d, &defined)).collect();
         if uses.is_empty() {
             return;
         }
-        let Some(live) = self.live(&uses, &defined, of_kind == VersionDefinitions::Arbitrary) else { return };
-        let phis = self.solve(&live, &defined);
+        let Some(live) = self.find_live_blocks(&uses, &defined, of_kind == VersionDefinitions::Arbitrary) else { return };
+        let phis = self.solve_arrivals(&live, &defined);
         let kind = definitions[0].kind();
         let mut created = IndexMap::new();
         for &block in &phis {
@@ -125,7 +125,7 @@ impl ValueFlow {
             match arrival {
                 ArrivingDefinition::Definition(definition) => definitions[definition],
                 ArrivingDefinition::Phi(block) => created[&block],
-                // The block is unreachable.
+                // No definition reaches the block, so it is unreachable.
                 ArrivingDefinition::Unknown => poison,
             }
         };
@@ -138,13 +138,13 @@ impl ValueFlow {
         }
     }
 
-    /// Rematerialises a value before each use that several definitions reach. Afterwards, the operands of the rematerialised instructions
-    /// must be repaired.
-    fn recompute(&mut self, definitions: &[Value], sources: &[Rematerialisation], of_kind: VersionDefinitions) {
+    /// Rematerialises a variable's value before each use that several definitions reach. Afterwards, the operands of the new instructions
+    /// must be repaired in turn.
+    fn rematerialise_at_uses(&mut self, definitions: &[Value], sources: &[Rematerialisation], of_kind: VersionDefinitions) {
         let defined: IndexMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
-        let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses(*d, &defined)).collect();
-        let Some(live) = self.live(&uses, &defined, of_kind == VersionDefinitions::Arbitrary) else { return };
-        self.solve(&live, &defined);
+        let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses_elsewhere(*d, &defined)).collect();
+        let Some(live) = self.find_live_blocks(&uses, &defined, of_kind == VersionDefinitions::Arbitrary) else { return };
+        self.solve_arrivals(&live, &defined);
         let source: IndexMap<Value, Rematerialisation> = definitions.iter().copied().zip(sources.iter().copied()).collect();
         let mut created = IndexMap::<(Value, usize, bool), Value>::new();
         for Use { user, operand, block, at_end } in uses {
@@ -175,11 +175,11 @@ impl ValueFlow {
         }
     }
 
-    /// Returns the uses that a definition reaches through edges.
-    fn uses(&self, definition: Value, defined: &IndexMap<usize, usize>) -> Vec<Use> {
+    /// Returns the uses of a definition outside its block, and those by phi nodes.
+    fn uses_elsewhere(&self, definition: Value, defined: &IndexMap<usize, usize>) -> Vec<Use> {
         let home = definition.block();
         let is_reached = |u: &Value| u.is_instruction() && (u.is(LLVMOpcode::LLVMPHI) || u.block() != home);
-        // The users are kept in use-list order, because later passes depend on the order, and the order of addresses is not deterministic.
+        // Keep the order of the use list: later passes depend on it, and an order by address would differ from run to run.
         let mut seen = IndexSet::new();
         let users: Vec<Value> = definition.users().filter(|u| is_reached(u) && seen.insert(*u)).collect();
         let mut uses = Vec::new();
@@ -196,8 +196,8 @@ impl ValueFlow {
         uses
     }
 
-    /// Computes the blocks at whose start the variable is live. `None` if versions do not meet in any of them, unless `always` is set.
-    fn live(&mut self, uses: &[Use], defined: &IndexMap<usize, usize>, always: bool) -> Option<Vec<usize>> {
+    /// Returns the blocks at whose start the variable is live. Unless `always` is set, returns `None` if versions meet in none of them.
+    fn find_live_blocks(&mut self, uses: &[Use], defined: &IndexMap<usize, usize>, always: bool) -> Option<Vec<usize>> {
         self.variable += 1;
         let mut live = Vec::new();
         let mut stack: Vec<usize> = uses.iter().map(|u| u.block).collect();
@@ -209,13 +209,13 @@ impl ValueFlow {
             live.push(block);
             stack.extend(self.predecessors[block].iter().filter(|b| !defined.contains_key(*b)));
         }
-        // If versions do not meet, each definition only reaches its own uses.
+        // If versions meet nowhere, each definition reaches only its own uses, and there is nothing to repair.
         (always || live.iter().any(|b| self.join_blocks[*b])).then_some(live)
     }
 
-    /// Computes the definitions that arrive in the live blocks. Returns the blocks that need a phi node, in ascending order.
-    fn solve(&mut self, live: &[usize], defined: &IndexMap<usize, usize>) -> Vec<usize> {
-        // Both definitions reach the blocks where versions meet. Starting from this fact avoids phi nodes further on.
+    /// Computes which definition reaches each live block. Returns the blocks that need a phi node, in ascending order.
+    fn solve_arrivals(&mut self, live: &[usize], defined: &IndexMap<usize, usize>) -> Vec<usize> {
+        // Two definitions reach each block where versions meet. Starting with this avoids phi nodes further on.
         for &block in live.iter().filter(|b| self.join_blocks[**b]) {
             self.arrivals[block].1 = ArrivingDefinition::Phi(block);
         }
@@ -253,21 +253,21 @@ impl ValueFlow {
     }
 }
 
-/// How to rematerialise a value at a use in a different block.
+/// How to compute a value again at a use in another block.
 #[derive(Clone, Copy)]
 enum Rematerialisation {
-    /// By a copy of the instruction.
+    /// By a clone of the instruction.
     Clone,
-    /// As the lower part of this value.
+    /// By truncating this value.
     LowerPart(Value),
 }
 
-/// Returns how to rematerialise a value; `None` if it is not worthwhile.
+/// Returns how to rematerialise a value; `None` if that is not worthwhile.
 fn rematerialisation(value: Value) -> Option<Rematerialisation> {
-    if is_cloned(value) { Some(Rematerialisation::Clone) } else { extension(value).map(Rematerialisation::LowerPart) }
+    if is_cloned(value) { Some(Rematerialisation::Clone) } else { zero_extension_of(value).map(Rematerialisation::LowerPart) }
 }
 
-/// Returns true if code generation prefers recomputing such a value to keeping it.
+/// Returns true if LLVM prefers computing such a value again to keeping it in a register.
 fn is_cloned(value: Value) -> bool {
     match value.opcode() {
         LLVMOpcode::LLVMGetElementPtr => value.operands().skip(1).all(Value::is_constant),
@@ -277,9 +277,9 @@ fn is_cloned(value: Value) -> bool {
     }
 }
 
-/// Returns a zero extension of an integer in the same block, of which the integer is the lower part. Integers of fewer than 8 bits are
-/// excluded, because they are not part of a wider register.
-fn extension(value: Value) -> Option<Value> {
+/// Returns a zero extension of an integer in the same block; truncating it gives the integer. Integers of fewer than 8 bits are excluded,
+/// because they are not the lower part of a register.
+fn zero_extension_of(value: Value) -> Option<Value> {
     let width = |v: Value| v.integer_width().unwrap_or_default();
     let is_extended = |user: &Value| user.is(LLVMOpcode::LLVMZExt) && user.block() == value.block();
     if width(value) < 8 {
@@ -288,9 +288,9 @@ fn extension(value: Value) -> Option<Value> {
     value.users().filter(is_extended).min_by_key(|user| width(*user))
 }
 
-/// Returns how to rematerialise all definitions of a value; `None` if that is impossible or not worthwhile. `two` is the kind of pairs.
-/// Comparisons are not rematerialised if definitions are arbitrary (up to 0.8 % more instructions in residual builds), and lower parts are
-/// not in residual builds (5 % of an interpreter's instructions).
+/// Returns how to rematerialise each definition of a variable; `None` if that is impossible or not worthwhile. `two` is how pairs of
+/// definitions are distributed. Comparisons are not rematerialised if uses may refer to any definition (up to 0.8 % more instructions in
+/// residual builds), and truncation is not used in residual builds (5 % of an interpreter's instructions).
 fn rematerialisations(definitions: &[Value], of_kind: VersionDefinitions, two: VersionDefinitions) -> Option<Vec<Rematerialisation>> {
     let is_allowed = |value: Value, source: &Rematerialisation| match source {
         Rematerialisation::Clone => of_kind == VersionDefinitions::OnePerVersion || !value.is(LLVMOpcode::LLVMICmp),
@@ -299,7 +299,7 @@ fn rematerialisations(definitions: &[Value], of_kind: VersionDefinitions, two: V
     definitions.iter().map(|d| rematerialisation(*d).filter(|source| is_allowed(*d, source))).collect()
 }
 
-/// Returns the length of the chain of rematerialised values that ends with this one.
+/// Returns the length of the chain of rematerialised values on which this value depends, including itself.
 fn rematerialisation_depth(value: Value) -> usize {
     let (mut steps, mut at) = (0, value);
     while at.is_instruction()
@@ -319,7 +319,8 @@ fn uses_value(instruction: Value, value: Value) -> bool {
     !instruction.is(LLVMOpcode::LLVMPHI) && instruction.operands().any(|operand| operand == value)
 }
 
-/// Returns all blocks in reverse postorder, those reachable from the first block first. Iterative, because functions may be deep.
+/// Returns all blocks in reverse postorder, starting with those reachable from the first block. Works without recursion, because functions
+/// may be deeply nested.
 fn reverse_postorder(successors: &[Vec<usize>]) -> Vec<usize> {
     let (mut seen, mut order) = (vec![false; successors.len()], Vec::with_capacity(successors.len()));
     for root in 0..successors.len() {

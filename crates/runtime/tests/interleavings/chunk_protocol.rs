@@ -1,8 +1,8 @@
-//! Chunks: a recorder of a whole program gets the written events in order, and all events that it misses are counted as lost. A reader of
-//! a flight recorder accepts only events that were written at their position in the stream.
+//! Checks the protocol of chunks: a reader that records a whole program gets the written events in order, and all events that it misses are
+//! counted as lost. A reader of a flight recorder accepts only events that were written at their place in the stream.
 
 use crate::chunks;
-use crate::model::{explore, serialise_tests, state, step, stream};
+use crate::model::{explore, let_scheduler_switch, serialise_tests, state, stream};
 use crate::wire::layout::Layout;
 use crate::wire::stream::{
     CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENTS, CHUNK_FREE, CHUNK_FULL, RING_OFFSET, SHADOW_BYTES, SLOTS, StreamChunkHeader, ThreadStream,
@@ -22,13 +22,13 @@ const CHECKED_EVENTS: usize = 3;
 struct Region(usize);
 
 impl Region {
-    fn memory() -> MemoryLayout {
+    fn memory_layout() -> MemoryLayout {
         MemoryLayout::from_size_align(1 << 20, SHADOW_BYTES as usize).unwrap()
     }
 
     fn new() -> Region {
-        // SAFETY: the size is not zero.
-        Region(unsafe { alloc_zeroed(Region::memory()) } as usize)
+        // SAFETY: the layout has a nonzero size.
+        Region(unsafe { alloc_zeroed(Region::memory_layout()) } as usize)
     }
 
     fn chunk(&self, slot: usize) -> usize {
@@ -36,24 +36,24 @@ impl Region {
     }
 
     fn header(&self, slot: usize) -> StreamChunkHeader {
-        step();
+        let_scheduler_switch();
         // SAFETY: the chunk is in this region, and only one thread runs at a time.
         StreamChunkHeader::read(unsafe { std::slice::from_raw_parts(self.chunk(slot) as *const u8, StreamChunkHeader::BYTES) }).unwrap()
     }
 
-    /// Reads the first events of a chunk, with a scheduling point before each.
+    /// Reads the first events of a chunk. Before each, the scheduler may switch threads.
     fn events(&self, slot: usize) -> [u32; CHECKED_EVENTS] {
         std::array::from_fn(|at| {
-            step();
-            // SAFETY: as above.
+            let_scheduler_switch();
+            // SAFETY: the chunk is in this region, and only one thread runs at a time.
             unsafe { (self.chunk(slot) as *const u32).add(stream::HEADER_SIZE / stream::WORD_SIZE + at).read_volatile() }
         })
     }
 
-    /// Sets a chunk's state. Recorders do this only to full chunks.
+    /// Sets the state of a chunk, as a reader of the stream does with full chunks.
     fn set_state(&self, slot: usize, state: u32) {
-        step();
-        // SAFETY: as above.
+        let_scheduler_switch();
+        // SAFETY: the chunk is in this region, and only one thread runs at a time.
         unsafe { (self.chunk(slot) as *mut u32).write_volatile(state) };
     }
 }
@@ -61,7 +61,7 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: `new` allocated the memory with this layout.
-        unsafe { dealloc(self.0 as *mut u8, Region::memory()) };
+        unsafe { dealloc(self.0 as *mut u8, Region::memory_layout()) };
     }
 }
 
@@ -69,18 +69,18 @@ fn event(sequence: u64, at: usize) -> u32 {
     ((sequence as u32) << 8) + at as u32 + 1
 }
 
-/// Writes a stream as instrumented code does, but only the first events of each chunk. Returns the number of lost events.
+/// Writes a stream as instrumented code would, but only the first events of each chunk. Returns the number of lost events.
 fn write_stream(region: &Region) -> u64 {
     let mut thread = ThreadStream::default();
     stream::STREAM.store(&raw mut thread, SeqCst);
     chunks::begin(region.0);
     for sequence in 0..WRITTEN_CHUNKS {
         for at in 0..CHECKED_EVENTS {
-            step();
+            let_scheduler_switch();
             let stopped = thread_cursor();
             set_cursor(stopped + stream::WORD_SIZE);
-            let place = if stopped.is_multiple_of(CHUNK_SIZE) { chunks::find_room(region.0, stopped) } else { stopped };
-            // SAFETY: either the runtime returned this address, or the address follows the last event in the same chunk.
+            let place = if stopped.is_multiple_of(CHUNK_SIZE) { chunks::find_room_for_event(region.0, stopped) } else { stopped };
+            // SAFETY: the runtime returned this address, or it is that of the next event in the same chunk.
             unsafe { (place as *mut u32).write_volatile(event(sequence, at)) };
         }
         set_cursor(thread_cursor().next_multiple_of(CHUNK_SIZE));
@@ -98,13 +98,13 @@ fn set_cursor(cursor: usize) {
     stream::thread_stream().unwrap().cursor = cursor as u64;
 }
 
-/// Consumes and releases the stream's next chunks until none is available. `is_taken` decides by state.
-fn drain(region: &Region, next: &mut u64, is_taken: impl Fn(u32) -> bool) {
+/// Reads and releases the next chunks of the stream, until none is available. `is_taken` says in which states chunks are read.
+fn release_next_chunks(region: &Region, next: &mut u64, is_taken: impl Fn(u32) -> bool) {
     while let Some((slot, header)) =
         (0..OWN_CHUNKS).map(|slot| (slot, region.header(slot))).find(|(_, h)| is_taken(h.state) && h.sequence == *next)
     {
         assert_eq!(header.checksum, header.fields_checksum());
-        // A discarded chunk is replaced by the next one with the same sequence number.
+        // If a chunk was discarded, the one that replaces it has the same sequence number.
         let first = region.events(slot)[0] >> 8;
         assert!(u64::from(first) >= *next, "chunk {next} has the events of chunk {first}");
         assert_eq!(region.events(slot), std::array::from_fn(|at| event(first.into(), at)), "chunk {next}");
@@ -115,7 +115,7 @@ fn drain(region: &Region, next: &mut u64, is_taken: impl Fn(u32) -> bool) {
 
 fn run_whole_program() {
     let region = Arc::new(Region::new());
-    // Streams of other threads have filled most of the region.
+    // Most of the region contains streams of other threads.
     (OWN_CHUNKS..SLOTS as usize).for_each(|slot| region.set_state(slot, CHUNK_FULL));
     let is_over = Arc::new(AtomicBool::new(false));
     let recorder = {
@@ -123,10 +123,10 @@ fn run_whole_program() {
         shuttle::thread::spawn(move || {
             let mut next = 0;
             while !is_over.load(SeqCst) {
-                drain(&region, &mut next, |state| state == CHUNK_FULL);
+                release_next_chunks(&region, &mut next, |state| state == CHUNK_FULL);
                 shuttle::thread::yield_now();
             }
-            drain(&region, &mut next, |state| state == CHUNK_FULL || state == CHUNK_CURRENT);
+            release_next_chunks(&region, &mut next, |state| state == CHUNK_FULL || state == CHUNK_CURRENT);
             next
         })
     };
@@ -136,8 +136,8 @@ fn run_whole_program() {
     assert_eq!(taken + lost / CHUNK_EVENTS, WRITTEN_CHUNKS, "{lost} events are lost");
 }
 
-/// Checks the common prefix of two readings of a chunk. A single reading may miss an event that was written in the meantime, yet contain
-/// the next one.
+/// Checks the events that two readings of a chunk agree on. A single reading may miss an event that was written in the meantime and yet
+/// contain the next one.
 fn check_readings(sequence: u64, readings: [[u32; CHECKED_EVENTS]; 2]) {
     let [first, second] = readings.map(|events| events.into_iter().filter(|event| *event != 0).collect::<Vec<u32>>());
     let believed = first.iter().zip(&second).take_while(|(one, other)| one == other).map(|(one, _)| *one);

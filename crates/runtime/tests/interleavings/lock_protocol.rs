@@ -1,7 +1,7 @@
-//! The image's lock: at most one holder, no lost wake-ups, and takeover from a thread that has ended.
+//! Checks the image's lock: at most one holder, no lost wake-ups, and takeover from a thread that has ended.
 
 use crate::lock::{self, Guard};
-use crate::model::{explore, serialise_tests, step, system};
+use crate::model::{explore, let_scheduler_switch, serialise_tests, system};
 use shuttle::thread;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
@@ -10,7 +10,7 @@ static HOLDER_COUNT: AtomicU32 = AtomicU32::new(0);
 fn hold_lock_reentrantly() {
     let guard = Guard::take(|| false).expect("no thread waits so long that it gives up");
     assert_alone();
-    // A signal handler between the fork handlers takes the lock again; dropping the second guard releases nothing.
+    // This is like a signal handler between the fork handlers. Dropping its guard must not release the lock.
     drop(Guard::take(|| false));
     assert_alone();
     drop(guard);
@@ -18,7 +18,7 @@ fn hold_lock_reentrantly() {
 
 fn assert_alone() {
     assert_eq!(HOLDER_COUNT.fetch_add(1, SeqCst), 0, "two threads hold the lock");
-    step();
+    let_scheduler_switch();
     HOLDER_COUNT.fetch_sub(1, SeqCst);
 }
 
@@ -28,8 +28,8 @@ fn run_contended() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// The first holder ends without releasing the lock, while other threads may already wait.
-fn run_orphaned() {
+/// Lets the first holder end without releasing the lock, while other threads may already be waiting.
+fn run_with_ended_holder() {
     let holder = thread::spawn(|| {
         let _ = lock::acquire(|| false);
         assert_alone();
@@ -59,5 +59,5 @@ fn timeouts_do_not_break_mutual_exclusion() {
 fn lock_is_taken_from_holder_that_ended() {
     let _alone = serialise_tests();
     system::WAITS_TIME_OUT.store(true, SeqCst);
-    explore(4000, run_orphaned);
+    explore(4000, run_with_ended_holder);
 }

@@ -1,9 +1,9 @@
-//! Model checking of the runtime's lock and chunks. A scheduler (shuttle) chooses the next thread before each atomic operation, each
-//! wait, and each word that a reader reads, in thousands of interleavings.
+//! Model checking of the runtime's lock and chunks. In thousands of runs, a scheduler (shuttle) chooses which thread goes on before each
+//! atomic operation, each wait, and each word that a reader reads.
 //!
-//! `lock.rs` and `chunks.rs` are compiled unchanged. `model.rs` replaces the parts of the runtime that they use: atomics that yield, a
-//! futex, thread IDs, regions in memory. Operations are sequentially consistent here; the weaker orders in `chunks.rs` correspond to
-//! x86-64, which does not reorder stores.
+//! `lock.rs` and `chunks.rs` are compiled unchanged. `model.rs` replaces the parts of the runtime that they use: atomics that let the
+//! scheduler switch threads, a futex, thread IDs, and regions in memory. Operations are sequentially consistent here; the weaker orders in
+//! `chunks.rs` correspond to x86-64, which does not reorder stores.
 
 mod chunk_protocol;
 #[path = "../../src/chunks.rs"]

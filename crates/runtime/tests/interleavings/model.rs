@@ -1,21 +1,21 @@
-//! Replacements for the parts of the runtime that the lock and the chunks use.
+//! Replacements for those parts of the runtime that the lock and the chunks use.
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A scheduling point: lets the scheduler choose the next thread.
-pub fn step() {
+/// Lets the scheduler choose which thread goes on.
+pub fn let_scheduler_switch() {
     shuttle::sync::atomic::AtomicBool::new(false).load(shuttle::sync::atomic::Ordering::SeqCst);
 }
 
-/// Serialises tests, because the tested sources have statics.
+/// Lets only one test run at a time, because the tested sources have static variables.
 pub fn serialise_tests() -> MutexGuard<'static, ()> {
     static TEST_LOCK: Mutex<()> = Mutex::new(());
     TEST_LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a scenario with `schedules` random schedules, and with as many schedules that have few preemptions.
+/// Runs a scenario in `schedules` random schedules, and in as many with few preemptions.
 pub fn explore(schedules: usize, scenario: fn()) {
     let mut config = Config::new();
     config.stack_size = 1 << 18;
@@ -24,9 +24,9 @@ pub fn explore(schedules: usize, scenario: fn()) {
     Runner::new(PctScheduler::new(3, schedules), config).run(scenario);
 }
 
-/// Atomics that yield before each operation.
+/// Atomics that let the scheduler switch threads before each operation.
 pub mod atomic {
-    use super::step;
+    use super::let_scheduler_switch;
     pub use core::sync::atomic::Ordering;
 
     macro_rules! atomics {
@@ -41,9 +41,9 @@ pub mod atomic {
                 }
 
                 /// # Safety
-                /// As for the function of that name in `core`.
+                /// The requirements of the function of that name in `core` apply.
                 pub unsafe fn from_ptr<'a>(place: *mut $number) -> &'a $name {
-                    // SAFETY: guaranteed by the caller; the types have the same layout.
+                    // SAFETY: the caller guarantees what `core` requires, and both types have the same layout.
                     unsafe { &*place.cast::<$name>() }
                 }
 
@@ -52,22 +52,22 @@ pub mod atomic {
                 }
 
                 pub fn load(&self, order: Ordering) -> $number {
-                    step();
+                    let_scheduler_switch();
                     self.0.load(order)
                 }
 
                 pub fn store(&self, value: $number, order: Ordering) {
-                    step();
+                    let_scheduler_switch();
                     self.0.store(value, order);
                 }
 
                 pub fn swap(&self, value: $number, order: Ordering) -> $number {
-                    step();
+                    let_scheduler_switch();
                     self.0.swap(value, order)
                 }
 
                 pub fn compare_exchange(&self, from: $number, to: $number, yes: Ordering, no: Ordering) -> Result<$number, $number> {
-                    step();
+                    let_scheduler_switch();
                     self.0.compare_exchange(from, to, yes, no)
                 }
             }
@@ -87,7 +87,7 @@ pub mod system {
     pub const ETIMEDOUT: Errno = Errno(110);
     const EAGAIN: Errno = Errno(11);
 
-    /// Whether waits time out. If they do not, a lost wake-up causes a deadlock, which shuttle reports.
+    /// Whether waits time out. If not, a lost wake-up is a deadlock, which shuttle reports.
     pub static WAITS_TIME_OUT: AtomicBool = AtomicBool::new(false);
 
     shuttle::lazy_static! {
@@ -97,7 +97,7 @@ pub mod system {
 
     pub fn futex_wait(word: *const u32, value: u32, _: i64) -> Result<(), Errno> {
         let guard = FUTEX.0.lock().unwrap();
-        // SAFETY: the caller's word lives as long as the program.
+        // SAFETY: the word is a static of the tested source.
         if unsafe { word.read_volatile() } != value {
             return Err(EAGAIN);
         }
@@ -149,7 +149,7 @@ pub mod system {
     }
 }
 
-/// The image, with a fictitious template address.
+/// The image, with an arbitrary address of its counters.
 pub mod image {
     pub struct OwnImage {
         pub template: usize,
@@ -173,7 +173,7 @@ pub mod state {
     }
 }
 
-/// The stream of the only thread that writes.
+/// The stream state of the only thread that writes.
 pub mod stream {
     use super::atomic::AtomicU32;
     use std::sync::atomic::{AtomicPtr, Ordering::SeqCst};
@@ -187,7 +187,7 @@ pub mod stream {
     pub static STREAM: AtomicPtr<ThreadStream> = AtomicPtr::new(std::ptr::null_mut());
 
     pub fn thread_stream() -> Option<&'static mut ThreadStream> {
-        // SAFETY: the scenario sets it to its own memory, which only the writing thread uses.
+        // SAFETY: the scenario stores the address of its own memory, which only the writing thread uses.
         unsafe { STREAM.load(SeqCst).as_mut() }
     }
 

@@ -1,4 +1,4 @@
-//! Builds and runs subjects. Also contains a small reader of raw files that is independent of the crate `trodden-profile`.
+//! Builds and runs small programs with the runtime. Also reads raw files, by code that is independent of the crate `trodden-profile`.
 
 #[path = "../../build_object.rs"]
 pub mod build_object;
@@ -11,8 +11,7 @@ use std::time::SystemTime;
 use trodden_wire::file_header::{FileHeader, FileKind};
 use trodden_wire::{LostThreads, RAW_VERSION, RawHeader, region_lost_offset};
 
-/// Returns the object, built once for all test processes: the first process builds it, unless it is newer than its sources, while the
-/// others wait.
+/// Returns the path of the runtime's object. The first test process builds it, unless it is newer than its sources, while the others wait.
 pub fn object() -> &'static Path {
     static OBJECT: OnceLock<PathBuf> = OnceLock::new();
     OBJECT.get_or_init(|| {
@@ -29,7 +28,7 @@ pub fn object() -> &'static Path {
     })
 }
 
-/// Returns the last modification time of the files and of the files in the folders.
+/// Returns the latest modification time of all files and of the files in all folders.
 fn last_modified(paths: &[PathBuf]) -> SystemTime {
     let written = |path: &PathBuf| match path.is_dir() {
         true => last_modified(&fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>()),
@@ -44,10 +43,10 @@ pub struct Laboratory {
 
 impl Laboratory {
     pub fn new(name: &str) -> Laboratory {
-        Laboratory::at(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name))
+        Laboratory::in_folder(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name))
     }
 
-    pub fn at(folder: PathBuf) -> Laboratory {
+    pub fn in_folder(folder: PathBuf) -> Laboratory {
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         Laboratory { folder }
@@ -63,7 +62,7 @@ impl Laboratory {
         self.path(name)
     }
 
-    /// Runs `compiler` with these arguments in the laboratory's folder.
+    /// Runs a compiler in the laboratory's folder.
     pub fn compile(&self, compiler: &str, arguments: &[&str]) {
         let mut command = Command::new(compiler);
         command.current_dir(&self.folder).args(arguments);
@@ -81,28 +80,28 @@ impl Laboratory {
         self.path(name)
     }
 
-    /// Returns a command that runs a program in the laboratory's folder, with this output pattern.
+    /// Returns a command that runs a program in the laboratory's folder, with `TRODDEN_OUTPUT` set to `pattern`.
     pub fn command(&self, program: &Path, pattern: &str) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.folder).env("TRODDEN_OUTPUT", pattern);
         command
     }
 
-    /// Runs a program, which must succeed without a message.
+    /// Runs a program, which must succeed and print no message.
     pub fn run(&self, program: &Path, pattern: &str) {
         assert_silent_success(&self.command(program, pattern).output().unwrap());
     }
 
-    pub fn raw_files(&self, folder: &str) -> Vec<Raw> {
+    pub fn raw_files(&self, folder: &str) -> Vec<RawFileContents> {
         let Ok(entries) = fs::read_dir(self.path(folder)) else { return vec![] };
         let mut paths: Vec<_> =
             entries.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "raw")).collect();
         paths.sort();
-        paths.iter().map(|path| Raw::read(path)).collect()
+        paths.iter().map(|path| RawFileContents::read(path)).collect()
     }
 
-    /// Returns the raw file in a subfolder, which must be the only one.
-    pub fn raw_file(&self, folder: &str) -> Raw {
+    /// Returns the contents of the only raw file in a subfolder.
+    pub fn raw_file(&self, folder: &str) -> RawFileContents {
         let mut all = self.raw_files(folder);
         assert_eq!(all.len(), 1, "raw files in {folder}");
         all.remove(0)
@@ -113,7 +112,7 @@ pub fn assert_silent_success(output: &Output) {
     assert!(output.status.success() && output.stderr.is_empty(), "{:?}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
 }
 
-/// Asserts success, and exactly one line on standard error that starts with `trodden: ` and contains all of `parts`.
+/// Asserts success, and that standard error consists of one line that starts with `trodden: ` and contains all of `parts`.
 pub fn assert_one_message(output: &Output, parts: &[&str]) {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{:?}: {text}", output.status);
@@ -124,7 +123,7 @@ pub fn assert_one_message(output: &Output, parts: &[&str]) {
 }
 
 /// The contents of a raw file.
-pub struct Raw {
+pub struct RawFileContents {
     pub name: String,
     pub image_path: String,
     pub units: Vec<[u8; 16]>,
@@ -132,8 +131,8 @@ pub struct Raw {
     pub lost: LostThreads,
 }
 
-impl Raw {
-    pub fn read(path: &Path) -> Raw {
+impl RawFileContents {
+    pub fn read(path: &Path) -> RawFileContents {
         let bytes = fs::read(path).unwrap();
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
         macro_rules! field {
@@ -148,7 +147,7 @@ impl Raw {
         let regions = (first..bytes.len()).step_by(stride);
         let tails = regions.clone().map(|at| LostThreads(word(at + region_lost_offset(field!(counters) as u64) as usize)));
         let lost = tails.fold(LostThreads(field!(lost) as u64), LostThreads::merge);
-        Raw {
+        RawFileContents {
             name: path.file_name().unwrap().to_str().unwrap().to_owned(),
             image_path: String::from_utf8(bytes[field!(path_offset)..][..field!(path_len)].to_vec()).unwrap(),
             units: units.map(|at| bytes[at..at + 16].try_into().unwrap()).collect(),
@@ -157,13 +156,13 @@ impl Raw {
         }
     }
 
-    /// Returns a counter's sum over all regions.
+    /// Returns the sum of a counter over all regions.
     pub fn count(&self, index: usize) -> u64 {
         self.regions.iter().map(|region| region[index]).sum()
     }
 }
 
-/// Returns true if the test runs as root. Otherwise prints a note that `what` is skipped.
+/// Returns true if the test runs as root. If not, prints that `what` is skipped.
 pub fn is_root(what: &str) -> bool {
     let id = Command::new("id").arg("-u").output().unwrap();
     let root = id.stdout == b"0\n";
@@ -176,7 +175,7 @@ pub fn is_root(what: &str) -> bool {
 pub struct Mount(pub PathBuf);
 
 impl Mount {
-    /// Mounts a file system. Prints a note and returns `None` if that is not possible.
+    /// Mounts a file system. If that is not possible, prints a note and returns `None`.
     pub fn new(at: PathBuf, arguments: &[&str]) -> Option<Mount> {
         fs::create_dir_all(&at).unwrap();
         if !is_root("mounting") {

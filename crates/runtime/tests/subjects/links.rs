@@ -1,4 +1,4 @@
-//! Links the object into all kinds of images, with three linkers, in C, C++ and Rust, and without any library.
+//! Links the runtime's object into all kinds of executables and libraries, with three linkers, in C, C++ and Rust, and without any library.
 
 use crate::laboratory::{Laboratory, build_object, object};
 use std::fs;
@@ -9,7 +9,7 @@ const COUNT_FIVE: &str = r#"
     int main(void) { for (int i = 0; i < 5; i++) { ENTER; COUNT(1); } return 0; }
 "#;
 
-fn tool(name: &str, arguments: &[&str]) -> String {
+fn run_tool(name: &str, arguments: &[&str]) -> String {
     let output = Command::new(name).args(arguments).arg(object()).output().unwrap_or_else(|error| panic!("{name}: {error}"));
     assert!(output.status.success());
     String::from_utf8(output.stdout).unwrap()
@@ -18,14 +18,14 @@ fn tool(name: &str, arguments: &[&str]) -> String {
 #[test]
 fn object_is_small_and_has_no_dependencies() {
     assert!(build_object::sources().iter().all(|source| source.exists()));
-    let code: u64 = tool("size", &["-A"])
+    let code: u64 = run_tool("size", &["-A"])
         .lines()
         .filter(|line| line.starts_with(".text"))
         .map(|line| line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap())
         .sum();
     println!("{code} bytes of code");
     assert!((1..40 * 1024).contains(&code), "{code} bytes of code");
-    for line in tool("nm", &[]).lines() {
+    for line in run_tool("nm", &[]).lines() {
         let (kind, name) = line[17..].split_once(' ').unwrap();
         match kind {
             "w" => assert!(build_object::MAY_BE_UNDEFINED.contains(&name), "{line}"),
@@ -34,19 +34,19 @@ fn object_is_small_and_has_no_dependencies() {
                 let streams = ["__trodden_stream_next", "__trodden_stream_enter"];
                 assert!(counting.contains(&name) || streams.contains(&name), "{line}");
             }
-            // `trodden info` recognises the runtime's functions by their names.
+            // `trodden info` recognises functions of the runtime by this part of their names.
             "t" => assert!(name.contains("trodden"), "{line}"),
             "B" => assert_eq!(name, "__trodden_bias"),
             _ => assert!(kind.chars().all(char::is_lowercase), "{line}"),
         }
     }
-    let symbols = tool("readelf", &["-sW"]);
+    let symbols = run_tool("readelf", &["-sW"]);
     for name in ["__trodden_enter", "__trodden_event_now", "__trodden_bias", "__start_trodden_units", "__stop_trodden_counters"] {
         let line = symbols.lines().find(|line| line.ends_with(name) && !line.contains("SECTION")).unwrap();
         assert!(line.contains("HIDDEN"), "{line}");
     }
     assert!(symbols.lines().any(|line| line.contains("TLS") && line.ends_with("__trodden_bias")));
-    let sections = tool("readelf", &["-SW"]);
+    let sections = run_tool("readelf", &["-SW"]);
     assert!(sections.contains(".note.GNU-stack") && !sections.contains(".debug"), "{sections}");
 }
 

@@ -1,4 +1,5 @@
-//! `TRODDEN_OUTPUT` and its syntax. Neither its value nor the files that it names make the subject fail or change another user's file.
+//! Tests `TRODDEN_OUTPUT` and its syntax. Neither its value nor the files that it names may make the program fail or change another user's
+//! file.
 
 use crate::laboratory::{Laboratory, Mount, assert_one_message, assert_silent_success, is_root};
 use std::fs;
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use trodden_wire::file_header::{FileHeader, FileKind};
 use trodden_wire::{LostReason, RAW_VERSION};
 
-/// Changes the folder, increments counter 0 in two threads, one after the other, and prints `done`.
+/// A program that increments counter 0, changes its folder, increments the counter in another thread, and prints `done`.
 const COUNTS_IN_TWO_THREADS: &str = r#"
     #include "subject.h"
     #include <pthread.h>
@@ -197,7 +198,7 @@ fn symbolic_links_after_a_sequence_are_not_followed() {
     assert_one_message(&lab.command(&program, "out/%h/%m.raw").output().unwrap(), &["folder cannot be opened"]);
     assert_one_message(&lab.command(&program, "out/%h/sub/%m.raw").output().unwrap(), &["folder cannot be opened"]);
     assert_eq!(fs::read_dir(lab.path("elsewhere")).unwrap().count(), 0);
-    // Links that the user spelled out are followed.
+    // Links in the part of the path that the user spelled out are followed.
     symlink(lab.path("elsewhere"), lab.path("chosen")).unwrap();
     lab.run(&program, "chosen/%m.raw");
     assert_eq!(lab.raw_file("elsewhere").count(0), 2);
@@ -238,7 +239,7 @@ fn privileged_programs_ignore_the_variable() {
         return;
     }
     // The folder must be accessible to every user.
-    let lab = Laboratory::at(std::env::temp_dir().join(format!("trodden-runtime-{}", std::process::id())));
+    let lab = Laboratory::in_folder(std::env::temp_dir().join(format!("trodden-runtime-{}", std::process::id())));
     fs::set_permissions(&lab.folder, fs::Permissions::from_mode(0o755)).unwrap();
     let program = lab.program(
         "program",
@@ -269,7 +270,7 @@ fn privileged_programs_ignore_the_variable() {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     assert_eq!(run(), "65534\n");
     assert_eq!(lab.raw_file("out").count(0), 2);
-    // Another user's file is rejected, even if root could write to it.
+    // A file of another user is rejected, even though root could write to it.
     let output = lab.command(&program, lab.path("out/%m.raw").to_str().unwrap()).output().unwrap();
     assert_one_message(&output, &["belongs to a different user"]);
     fs::remove_dir_all(&lab.folder).unwrap();
@@ -284,13 +285,13 @@ fn a_full_disk_is_reported_and_survived() {
         let program = lab.program(name, &format!("#define COUNTERS {counters}\n{big}"), &[]);
         let output = lab.command(&program, &format!("disk/{name}.raw")).output().unwrap();
         match name {
-            // The disk has space for the first thread's region, but not for the second thread's.
+            // The disk has space for the region of the first thread, but not for that of the second.
             "fits" => {
                 assert_one_message(&lab.command(&program, "disk/fits.raw").arg("again").output().unwrap(), &["no space"]);
                 assert_one_message(&output, &["no space", "fits.raw"]);
                 let raw = lab.raw_file("disk");
                 assert!(raw.regions[0].iter().all(|&count| count == 2));
-                // One thread of each run loses its counts.
+                // In each of the two runs, one thread loses its counts.
                 assert_eq!((raw.lost.threads(), raw.lost.has_reason(LostReason::NoSpace)), (2, true));
             }
             _ => {
@@ -312,7 +313,7 @@ fn a_full_disk_is_reported_and_survived() {
     drop(disk);
 }
 
-/// Counts once in its first region, then fills the disk, then increments all counters.
+/// A program that counts once in its region, then fills the disk, and then increments many counters.
 const FILLS_THE_DISK: &str = r#"
     #include "subject.h"
     #include <fcntl.h>
@@ -335,7 +336,7 @@ const FILLS_THE_DISK: &str = r#"
 fn space_for_regions_is_reserved_at_creation() {
     let lab = Laboratory::new("reserved");
     let Some(disk) = Mount::new(lab.path("disk"), &["-t", "tmpfs", "-o", "size=12m", "none"]) else { return };
-    // The regions have 1 MiB and 8 MiB.
+    // The regions of these programs have 1 MiB and 8 MiB.
     for (name, counters) in [("small", 1 << 17), ("large", 1 << 20)] {
         let program = lab.program(name, &format!("#define COUNTERS {counters}\n{FILLS_THE_DISK}"), &[]);
         lab.run(&program, &format!("disk/{name}/%m.raw"));
@@ -347,7 +348,7 @@ fn space_for_regions_is_reserved_at_creation() {
     drop(disk);
 }
 
-/// Counts in a thread after the file size limit was lowered, in a child that needs a new region, and in a sandboxed child.
+/// A program that counts in a thread after lowering the file size limit, and in a child that needs a new region.
 const LOSES_OUTPUT_LATE: &str = r#"
     #define _GNU_SOURCE
     #include "subject.h"
@@ -397,7 +398,7 @@ fn file_limits_do_not_kill_the_subject() {
             .arg(format!("{limit}; exec {}", program.display()))
             .output()
             .unwrap();
-        // The dynamic linker needs descriptors as well. If it fails, the runtime has not run.
+        // The dynamic linker needs descriptors as well. If it fails, the runtime never ran.
         if output.status.success() {
             assert_eq!(output.stdout, b"done\n");
             if !output.stderr.is_empty() {
@@ -419,7 +420,7 @@ fn file_limits_do_not_kill_the_subject() {
 #[test]
 fn messages_go_to_standard_error_only() {
     let lab = Laboratory::new("stderr");
-    // Acquiring the second region fails while descriptor 2 is one of the subject's files, closed, or a full pipe.
+    // Acquiring the second region fails, while descriptor 2 is a file of the program's own, closed, or a full pipe.
     let source = r#"
         #define _GNU_SOURCE
         #include "subject.h"
@@ -451,7 +452,7 @@ fn messages_go_to_standard_error_only() {
         let _ = fs::remove_dir(lab.path("out.raw"));
         let mut command = lab.command(&program, "out.raw");
         command.args(arguments);
-        // In the last case, the pipe is not read until the subject has ended.
+        // In the last case, the pipe is not read until the program has ended.
         let child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
         std::thread::sleep(std::time::Duration::from_millis(if arguments.len() == 3 { 500 } else { 0 }));
         let output = child.wait_with_output().unwrap();

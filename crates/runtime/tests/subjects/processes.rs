@@ -1,9 +1,9 @@
-//! Every way to start and to end a process, alone and concurrently.
+//! Tests every way to start and to end a process, alone and concurrently.
 
 use crate::laboratory::{Laboratory, Mount, assert_silent_success};
 use std::process::{Command, Stdio};
 
-/// Builds a program that increments counter 0 five times and then ends with the statement `end`.
+/// Builds a program that increments counter 0 five times and then executes the statement `end`.
 fn program_with_exit(lab: &Laboratory, name: &str, end: &str) -> std::path::PathBuf {
     let source = format!(
         "#include \"subject.h\"\n#include <stdlib.h>\n#include <unistd.h>\n#include <signal.h>\n#include <pthread.h>\n\
@@ -87,7 +87,7 @@ fn children_of_fork_count_separately() {
         lab.run(&program, &format!("{name}.d/%m.raw"));
         lab.run(&program, "");
         let started = std::time::Instant::now();
-        // The subject cannot wait for its grandchildren.
+        // The program does not wait for its grandchildren, so wait for their counts here.
         while lab.raw_file(&format!("{name}.d")).count(4) < 20 && started.elapsed().as_secs() < 10 {
             std::thread::yield_now();
         }
@@ -99,7 +99,7 @@ fn children_of_fork_count_separately() {
 #[test]
 fn child_of_raw_fork_neither_hangs_nor_miscounts() {
     let lab = Laboratory::new("raw-fork");
-    // Other threads keep the lock busy; the child has none of those threads.
+    // Threads that are not copied into the child keep acquiring the lock.
     let source = r#"
         #define _GNU_SOURCE
         #include "subject.h"
@@ -226,7 +226,7 @@ fn a_thread_entered_by_its_vfork_child_keeps_its_region() {
     }
 }
 
-/// Closes every descriptor, continues to count, and waits for another process to do the same.
+/// A program that closes every descriptor, and then goes on counting for a while.
 const CLOSES_DESCRIPTORS: &str = r#"
     #define _GNU_SOURCE
     #include "subject.h"
@@ -281,7 +281,7 @@ fn regions_are_not_shared_on_overlay_file_systems() {
     }
 }
 
-/// Loads a library a thousand times, calls it from threads and processes, and unloads it.
+/// A program that loads a library a thousand times, calls it from threads and processes, and unloads it.
 const LOADS_AND_UNLOADS: &str = r#"
     #include <dlfcn.h>
     #include <pthread.h>

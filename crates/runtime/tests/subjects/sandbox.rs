@@ -1,9 +1,10 @@
-//! Sandboxed programs that can no longer open files: their later counts are still recorded.
+//! Tests that programs in a sandbox, which can no longer open files, still record their counts.
 
 use crate::laboratory::{Laboratory, Mount, assert_one_message, assert_silent_success, is_root, object};
 use std::process::{Output, Stdio};
 
-/// Sandboxes itself according to its first argument, then counts in threads, in children, and in the children's threads and children.
+/// A program that enters the sandbox named by its first argument, and then counts in threads, in children, and in the threads and children
+/// of these.
 const SANDBOXED: &str = r#"
     #define _GNU_SOURCE
     #include "subject.h"
@@ -76,10 +77,10 @@ const SANDBOXED: &str = r#"
     }
 "#;
 
-/// Total number of counts of [`SANDBOXED`].
+/// The number of increments that one run of [`SANDBOXED`] makes.
 const TOTAL_COUNTS: u64 = (8 + 8 + 6 * 9 + 2 * 2) * 100_000;
 
-/// Runs `concurrent` instances of [`SANDBOXED`] at the same time, and then as many sequentially.
+/// Runs `concurrent` instances of [`SANDBOXED`] at the same time, and then as many one after the other.
 fn run_concurrently(lab: &Laboratory, arguments: &[&str], folder: &str, concurrent: usize) -> Vec<Output> {
     let mut command = lab.command(&lab.path("program"), &format!("{folder}/%m.raw"));
     command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -89,7 +90,7 @@ fn run_concurrently(lab: &Laboratory, arguments: &[&str], folder: &str, concurre
     outputs
 }
 
-/// Returns true if the program was able to sandbox itself.
+/// Returns true if the program could enter the sandbox.
 fn is_sandboxed(output: &Output) -> bool {
     let note = String::from_utf8_lossy(&output.stdout);
     if !note.is_empty() {
@@ -114,8 +115,8 @@ fn threads_and_children_count_in_a_sandbox() {
         if is_sandboxed(&outputs[0]) {
             let raw = lab.raw_file(&folder);
             assert_eq!(raw.count(0), 8 * TOTAL_COUNTS, "{way}");
-            // In each concurrent process: the main thread, eight threads at a time, and nine threads in each of six children, of which
-            // two have a child.
+            // A process has its main thread, up to sixteen other threads, and six children, each with nine threads; two of these have a
+            // child themselves.
             assert!(raw.regions.len() <= 4 * (17 + 6 * 9 + 2), "{way}: {} regions", raw.regions.len());
         }
     }
@@ -162,7 +163,8 @@ fn sandboxed_programs_count_on_overlay_file_systems() {
     }
 }
 
-/// Loads one library from two files, and calls both copies from many threads and processes, some of them sandboxed.
+/// A program that loads one library from two files, and calls both copies from many threads and processes. Without an argument, its
+/// children change their root folder or user; with one, the program closes the runtime's descriptors and reuses their numbers.
 const TWO_COPIES: &str = r#"
     #define _GNU_SOURCE
     #include <dlfcn.h>
@@ -201,8 +203,7 @@ const TWO_COPIES: &str = r#"
     }
 "#;
 
-/// The image is loaded twice, so that both instances use one file. The program closes both descriptors, and other files get their
-/// numbers.
+/// The image is loaded twice, and both instances use one raw file.
 #[test]
 fn two_copies_of_an_image_use_separate_regions() {
     let lab = Laboratory::new("copies");

@@ -1,8 +1,10 @@
-//! The entry stub keeps its contract with the code generator: it changes only rax and r11, whatever the stack's alignment.
+//! Tests that the runtime's entry function keeps its contract with the code generator: it changes only rax and r11, however the stack is
+//! aligned.
 
 use crate::laboratory::{Laboratory, object};
 
-/// Fills registers with patterns, enters the runtime with a stack misaligned by `skew` bytes, and checks the registers afterwards.
+/// A program that fills registers with patterns, enters the runtime with the stack misaligned by `skew` bytes, and checks the registers
+/// afterwards.
 const CHECKS_REGISTERS: &str = r#"
     #include "subject.h"
     #include <stdio.h>
@@ -59,7 +61,7 @@ fn registers_survive_entering() {
     }
 }
 
-/// Checks the upper halves of vector registers, which code compiled for AVX relies on too.
+/// A program that checks the upper halves of vector registers, on which code compiled for AVX relies, too.
 const CHECKS_VECTOR_REGISTERS: &str = r#"
     #include "subject.h"
     #include <stdio.h>
@@ -85,7 +87,7 @@ fn vector_registers_survive_entering() {
     lab.run(&program, "out/%m.raw");
 }
 
-/// Measures the stack space needed to enter the runtime, because signal stacks and fibers are small.
+/// A program that measures how much stack entering the runtime takes, because signal stacks and fibers are small.
 const MEASURES_STACK: &str = r#"
     #include "subject.h"
     #include <stdio.h>
@@ -105,7 +107,7 @@ const MEASURES_STACK: &str = r#"
 #[test]
 fn entering_takes_little_stack() {
     let lab = Laboratory::new("depth");
-    // Without the constructor, the first call does all initialisation.
+    // Without the constructor, the first call does all of the initialisation.
     let init = ["-R", ".init_array.00001", "-R", ".rela.init_array.00001"];
     lab.compile("objcopy", &[&init[..], &[object().to_str().unwrap(), "lazy.o"]].concat());
     lab.source("program.c", MEASURES_STACK);

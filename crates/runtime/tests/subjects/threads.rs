@@ -1,4 +1,4 @@
-//! Threads lose no counts and leak no regions.
+//! Tests that threads lose no counts and leak no regions.
 
 use crate::laboratory::Laboratory;
 use std::time::Duration;
@@ -74,7 +74,7 @@ fn waves_of_threads_reuse_regions() {
 #[test]
 fn signal_handlers_may_enter_at_any_time() {
     let lab = Laboratory::new("signals");
-    // Threads and forks run under frequent signals, and the signal handler counts.
+    // A program that creates threads and forks under frequent signals, whose handler counts.
     let source = r#"
         #include "subject.h"
         #include <pthread.h>

@@ -1,4 +1,4 @@
-//! The test for each class.
+//! The test by which each class recognises its members.
 
 use super::*;
 use crate::host::type_kind;
@@ -7,7 +7,7 @@ use llvm_sys::LLVMOpcode::{self, *};
 use llvm_sys::LLVMTypeKind::*;
 use llvm_sys::debuginfo::LLVMMetadataKind;
 
-/// Defines the constructors of classes.
+/// Defines the constructor of each listed class from a condition.
 macro_rules! checks {
     ($of:ident: $($name:ident($handle:ident) if $test:expr;)*) => {$(
         impl Class<$of> for $name {

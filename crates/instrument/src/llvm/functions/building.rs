@@ -1,11 +1,12 @@
-//! Functions that build instructions.
+//! Declarations of the LLVM-C functions that build instructions.
 
 use crate::llvm::classes::*;
 use crate::llvm::handles::*;
 use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp, LLVMInlineAsmDialect, LLVMIntPredicate};
 use std::ffi::{c_char, c_int, c_uint};
 
-// SAFETY: a builder lives until its owner drops it. It inserts at its position: at the end of a block, or before an instruction in one.
+// SAFETY: a builder handle is live until its owner is dropped. A builder always has a position, at the end of a block or before an
+// instruction in one, where it inserts.
 unsafe extern "C" {
     pub safe fn LLVMBuildAlloca(builder: BuilderHandle, kind: SizedType, name: Terminated) -> Value;
     pub safe fn LLVMBuildBr(builder: BuilderHandle, to: Block) -> Value;
@@ -26,9 +27,9 @@ unsafe extern "C" {
     pub safe fn LLVMSetCurrentDebugLocation2(builder: BuilderHandle, location: Option<DebugLocation>);
 }
 
-// SAFETY: each builds an instruction from operands that must fit together, as its comment says.
+// SAFETY: each builds an instruction. The comment of each function says what must hold for its operands.
 unsafe extern "C" {
-    /// The numbers must have the same type. The same holds for the next seven.
+    /// The numbers must have the same type. This also applies to the next seven functions.
     pub fn LLVMBuildAdd(builder: BuilderHandle, a: NumberValue, b: NumberValue, name: Terminated) -> Value;
     pub fn LLVMBuildAnd(builder: BuilderHandle, a: NumberValue, b: NumberValue, name: Terminated) -> Value;
     pub fn LLVMBuildLShr(builder: BuilderHandle, a: NumberValue, b: NumberValue, name: Terminated) -> Value;
@@ -41,13 +42,13 @@ unsafe extern "C" {
     pub fn LLVMBuildICmp(builder: BuilderHandle, predicate: LLVMIntPredicate, a: Value, b: Value, name: Terminated) -> Value;
     /// Both values must have the same type.
     pub fn LLVMBuildSelect(builder: BuilderHandle, condition: ConditionValue, yes: Value, no: Value, name: Terminated) -> Value;
-    /// The type must be wider than the number's, or the same.
+    /// The type must be at least as wide as the number's.
     pub fn LLVMBuildSExt(builder: BuilderHandle, number: NumberValue, kind: IntegerType, name: Terminated) -> Value;
-    /// The type must be wider than the number's, or the same.
+    /// The type must be at least as wide as the number's.
     pub fn LLVMBuildZExt(builder: BuilderHandle, number: NumberValue, kind: IntegerType, name: Terminated) -> Value;
-    /// The type must be narrower than the number's, or the same.
+    /// The type must be at most as wide as the number's.
     pub fn LLVMBuildTrunc(builder: BuilderHandle, number: NumberValue, kind: IntegerType, name: Terminated) -> Value;
-    /// The index must be below the number of the structure's elements.
+    /// The value must be a structure, and the index must be below the number of its elements.
     pub fn LLVMBuildExtractValue(builder: BuilderHandle, structure: Value, index: c_uint, name: Terminated) -> Value;
     /// The array must have `count` numbers that are valid indices for the type.
     pub fn LLVMBuildGEP2(
@@ -58,9 +59,9 @@ unsafe extern "C" {
         count: c_uint,
         name: Terminated,
     ) -> Value;
-    /// The value must have the function's type of result.
+    /// The value must have the function's return type.
     pub fn LLVMBuildRet(builder: BuilderHandle, value: Value) -> Value;
-    /// The array must have `count` arguments of the types of the parameters.
+    /// The array must have `count` arguments, of the types of the function's parameters.
     pub fn LLVMBuildCall2(
         builder: BuilderHandle,
         kind: FunctionType,
@@ -69,7 +70,7 @@ unsafe extern "C" {
         count: c_uint,
         name: Terminated,
     ) -> Value;
-    /// The array must have `count` arguments of the types of the parameters.
+    /// The array must have `count` arguments, of the types of the function's parameters.
     pub fn LLVMBuildInvoke2(
         builder: BuilderHandle,
         kind: FunctionType,
@@ -80,7 +81,7 @@ unsafe extern "C" {
         unwind: Block,
         name: Terminated,
     ) -> Value;
-    /// The order must be one that atomic updates may have.
+    /// The memory order must be one that an atomic update may have.
     pub fn LLVMBuildAtomicRMW(
         builder: BuilderHandle,
         operation: LLVMAtomicRMWBinOp,
@@ -89,7 +90,7 @@ unsafe extern "C" {
         order: LLVMAtomicOrdering,
         is_single_threaded: c_int,
     ) -> Value;
-    /// The numbers must have the same type, and the orders be ones that comparing and exchanging may have.
+    /// The numbers must have the same type, and the memory orders must be ones that a compare-and-exchange may have.
     pub fn LLVMBuildAtomicCmpXchg(
         builder: BuilderHandle,
         address: Pointer,
