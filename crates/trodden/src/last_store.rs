@@ -11,7 +11,7 @@ use trodden_console::program;
 use trodden_profile::ProfileError;
 use trodden_profile::store::{RUNS_VARIABLE, locate};
 
-/// Name of the file in the unit cache that contains the path of the run store.
+/// Name of a file in the unit cache. It contains the path of the last used run store.
 const LAST_STORE_FILE: &str = "last-run-store";
 
 /// Remembers the run store of the current folder, if it has one.

@@ -24,7 +24,7 @@ pub fn sources(folders: &[PathBuf], run: &str) -> impl Fn(&str) -> Option<String
 
 struct StandardLibrary {
     toolchains: Vec<PathBuf>,
-    /// The source folders that were looked up, by commit. `None` if no toolchain has the sources of this commit.
+    /// Source folders that were already looked up, by commit. `None` if no installed toolchain has the sources of the commit.
     known: RefCell<BTreeMap<String, Option<PathBuf>>>,
 }
 

@@ -1,5 +1,5 @@
-//! `trodden record --copies K --divide iterations`: copies that each record the path sequences of some functions, or count some of the
-//! paths over iterations. The expected counts come from the stream of the undivided program.
+//! `trodden record --copies K --divide iterations`: each copy records the path sequences of some functions, or counts some of the paths
+//! across several loop iterations. The expected counts come from the path stream of a single program.
 
 mod place;
 
@@ -95,12 +95,12 @@ __attribute__((noinline)) static void search(int n) {
 int main(int argc, char **argv) { int n = atoi(argv[1]); printf("%d %d\n", nest(n), retry(n)); search(n); }
 "#;
 
-/// Returns the executions of paths across iterations. Keys consist of the function and the path's events.
+/// Returns the counts of paths across loop iterations. Keys consist of the function's name and the path's events.
 fn count_iterations(place: &Place, wanted: &str, k: &str) -> BTreeMap<String, u64> {
     count_iterations_and_others(place, wanted, k).0
 }
 
-/// Returns the executions of paths across iterations, and the executions of paths that the program did not distinguish.
+/// Returns the counts of paths across loop iterations, and the number of executions that the program counted together as other paths.
 fn count_iterations_and_others(place: &Place, wanted: &str, k: &str) -> (BTreeMap<String, u64>, Option<u64>) {
     let output = place.laboratory(&format!("patterns iterations {wanted} --length {k} --json"));
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -146,7 +146,7 @@ fn copies_share_the_counting_of_paths_over_iterations() {
     }
 }
 
-/// The set is from a shorter run, so the longer run has additional paths over iterations. They must be counted together.
+/// The counted set comes from a shorter run. Paths across iterations that only the longer run takes must be counted together.
 #[test]
 fn other_paths_over_iterations_are_counted_together() {
     let place = Place::with(&[("nested.c", NESTED_PROGRAM)]);
@@ -171,7 +171,7 @@ fn other_paths_over_iterations_are_counted_together() {
             let options = format!("-o counted.trodden --copies {copies} --divide iterations --iterations {k}:short.trodden.streams");
             run("prog 80", &options);
             let (mut counted, others) = count_iterations_and_others(&place, "counted.trodden", k);
-            // At the start of each activation, the longer run takes a path of the shorter run or an unknown path.
+            // Paths at the start of an activation may be among the others as well, so their number has only an upper bound.
             let others = others.unwrap();
             assert!(others >= unknown && others < unknown + all - of_long, "{others}, {unknown}");
             counted.retain(|_, count| *count > 0);
@@ -217,7 +217,7 @@ impl Place {
         String::from_utf8(self.trodden(arguments).stdout).unwrap()
     }
 
-    /// Returns the executions of a profile's executed paths, by function and path number.
+    /// Returns the counts of all executed paths in a profile, by function and path number.
     fn paths(&self, profile: &str) -> BTreeMap<(String, u64), u64> {
         let profile = Profile::read(&self.path(profile)).unwrap();
         let mut paths = BTreeMap::new();

@@ -20,7 +20,7 @@ const PROGRAMS: [(&str, &str); 6] = [
 /// The program for which conditions (MC/DC) are compared as well.
 const DECISIONS_FILE: &str = "decisions.c";
 
-/// Returns what `llvm-cov` exports for a program and a profile: all regions, branches and functions with their counts.
+/// Returns the JSON that `llvm-cov export` writes for a program and a profile: all regions, branches and functions with their counts.
 fn export_llvm_coverage(place: &Place, program: &str, profile: &str) -> Value {
     let text = place.tool("llvm-cov-22", &format!("export {program} -instr-profile={profile}")).stdout;
     let mut all: Value = serde_json::from_slice(&text).unwrap();
@@ -33,7 +33,7 @@ fn run_reference_build(place: &Place, compiler: &str, options: &str, source: &st
     let counting = if source == DECISIONS_FILE { format!("{counting} -fcoverage-mcdc") } else { counting.to_owned() };
     place.tool(compiler, &format!("{options} {counting} {source} -o reference"));
     let raw = format!("%c{}", place.path("reference.profraw").display());
-    // Some programs end with a status that `must` would not accept.
+    // Some programs end with a status other than 0, which `must` would reject.
     place.command(place.path("reference")).env("LLVM_PROFILE_FILE", raw).output().unwrap();
     place.tool("llvm-profdata-22", "merge reference.profraw -o reference.profdata");
 }
@@ -43,7 +43,7 @@ fn check(source: &str, level: &str) {
     check_program(name, text, level);
 }
 
-/// Compares the coverage of a program. Returns a folder that contains `own`, the program built with trodden's coverage.
+/// Compares the coverage of a program in both builds. Returns a test folder in which `own` is the program built with trodden's coverage.
 fn check_program(name: &str, text: &str, level: &str) -> Place {
     let place = Place::with(&[(name, text)]);
     let (compiler, driver) = if name.ends_with(".cc") { ("clang++-22", "c++") } else { ("clang-22", "cc") };
@@ -102,10 +102,10 @@ fn find_executed_sides(function: &Value) -> Vec<bool> {
     [all("regions", 4..5), all("branches", 4..6)].concat()
 }
 
-/// Neither of LLVM's modes is exact here. In merging mode (`%m`), LLVM knows which code was executed, but a child's counts include, once
-/// more, its parent's counts before the fork. In continuous mode, LLVM counts everything once, but computes 0 for a parent's code after `if
-/// (fork() == 0)`. trodden's coverage must agree with the former about what was executed. It must have the counts of the latter, except in
-/// functions that children continue.
+/// LLVM is not exact here in either of its modes. In merging mode (`%m`), it knows which code was executed, but a child's counts also
+/// include its parent's counts before the fork. In continuous mode, it counts everything once, but computes 0 for a parent's code after
+/// `if (fork() == 0)`. trodden's coverage must agree with merging mode about what was executed, and with continuous mode about counts,
+/// except in functions that child processes continue.
 fn check_forked_processes(level: &str) {
     let place = Place::with(&[("forks.c", include_str!("coverage/forks.c"))]);
     run_reference_build(&place, "clang-22", level, "forks.c");
@@ -144,7 +144,8 @@ fn forked_processes_are_counted_with_optimisation() {
     check_forked_processes("-O2");
 }
 
-/// Otherwise, LLVM's tail duplication would give each case a copy of all following cases, and its tail merging would compare all copies.
+/// Without trodden's precautions, LLVM would duplicate the code of all following cases into each case, and then compare all duplicates to
+/// merge them again.
 #[test]
 fn cases_that_fall_through_are_not_duplicated() {
     let cases: String = (0..60).map(|n| format!("  case {n}: sum += {n};\n")).collect();
@@ -177,7 +178,7 @@ fn parents_code_after_a_fork_is_executed() {
     }
 }
 
-/// For the second return, LLVM computes 0: one entry minus one first return.
+/// In LLVM's arithmetic, the code after the second return has the count 0: one entry minus one first return.
 #[test]
 fn warning_names_functions_with_calls_that_return_twice() {
     const BACK: &str = "#include <setjmp.h>\nstatic jmp_buf back;\n__attribute__((noinline)) static void away(int n) {\n  \
@@ -230,7 +231,7 @@ fn mcdc_conditions_equal_llvms_with_optimisation() {
     check(DECISIONS_FILE, "-O2");
 }
 
-/// Returns the line counts of a program's run, and the branches that `coverage show` prints.
+/// Returns the line counts of the recorded run as exported to lcov, and the output of `coverage show` with its branches.
 fn read_lines_of_run(place: &Place, options: &str) -> (std::collections::BTreeMap<u32, u64>, String) {
     let lcov = read_output(place, &format!("export lcov run.trodden {options}"));
     let numbers = lcov.lines().filter_map(|line| line.strip_prefix("DA:")?.split_once(','));
@@ -268,7 +269,7 @@ fn code_after_exit_is_unexecuted_with_optimisation() {
     check_code_after_calls_that_do_not_return("-O2");
 }
 
-/// The line of `else` starts with a brace that was not executed.
+/// The unexecuted code ends with the brace before `else`, on the same line.
 #[test]
 fn else_block_that_begins_on_the_last_line_of_unexecuted_code_is_executed() {
     const OTHER: &str = "#include <stdio.h>\n#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\n\
@@ -285,7 +286,7 @@ fn else_block_that_begins_on_the_last_line_of_unexecuted_code_is_executed() {
     }
 }
 
-/// A program that was killed in its last loop has not left this loop.
+/// Being killed inside the last loop does not count as leaving the loop.
 #[test]
 fn loop_in_which_the_program_was_killed_has_no_executed_exit() {
     const WAIT: &str = "#include <signal.h>\n#include <unistd.h>\nstatic volatile int stop;\nint main(void) {\n  \
@@ -301,7 +302,7 @@ fn loop_in_which_the_program_was_killed_has_no_executed_exit() {
     }
 }
 
-/// For an object with an empty destructor, optimised code calls the destructor of the base class.
+/// For an object whose destructor is empty, optimised code calls the base class's destructor directly.
 #[test]
 fn executed_empty_destructor_is_covered() {
     const DERIVED: &str = "int g;\nstruct B { virtual ~B(); };\nstruct D : B { ~D() override; };\nB::~B() { g++; }\nD::~D() {}\n\
@@ -381,7 +382,7 @@ fn changed_lines_are_distinguished() {
     assert!(report.contains("1/2  50.00%") && report.contains("not executed: line 7\n"), "{report}");
 }
 
-/// Counts in the margin come from the coverage mapping, so no executed line has the count 0.
+/// The counts in the margin come from the coverage mapping, so no executed line may show 0.
 #[test]
 fn annotated_lines_have_the_counts_of_the_mapping() {
     let place = Place::with(&[("cxx.cc", include_str!("coverage/cxx.cc"))]);
@@ -413,7 +414,7 @@ fn program_that_changed_since_it_ran_is_rejected() {
     place.cc("--trodden=coverage -O2 -w plain.c -o own");
     assert!(expect_error(&place, "coverage report run.trodden").contains("own was rebuilt after it ran"));
     assert!(expect_error(&place, "coverage report run.trodden --object moved --object own").contains("own is not the recorded program"));
-    // A library that was in no run counts as not executed.
+    // A library that no recorded program loaded is reported as not executed.
     std::fs::write(place.path("idle.c"), "int f(int x) {\n  return x ? 1 : 2;\n}\nint main(void) { return f(0); }\n").unwrap();
     place.cc("--trodden=coverage -O1 -w idle.c -o idle");
     let with_idle = read_output(&place, "coverage report run.trodden --object moved --object idle");
@@ -424,7 +425,7 @@ fn program_that_changed_since_it_ran_is_rejected() {
     );
     place.tool("llvm-objcopy-22", "--remove-section=__llvm_covmap moved own");
     assert!(expect_error(&place, "coverage report run.trodden").contains("own has no section __llvm_covmap"));
-    // The sections that `strip` removes are not needed.
+    // Coverage does not need the sections that `strip` removes.
     place.tool("strip", "moved -o own");
     place.trodden("coverage report run.trodden");
     std::fs::write(place.path("own"), &std::fs::read(place.path("moved")).unwrap()[..3000]).unwrap();
@@ -436,7 +437,7 @@ fn program_that_changed_since_it_ran_is_rejected() {
     assert!(refused.contains("-fprofile-instr-generate cannot be used together with `--coverage`"), "{refused}");
 }
 
-/// Removes variables that cargo sets for tests, because the command must not see them.
+/// Removes the variables that cargo sets for tests, because they would change what the tested command does.
 fn remove_cargos_variables(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
         command.env_remove(name);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Executions by line, and executions of both sides of a branch by line.
+/// Execution counts by line, and counts of both sides of each branch by line.
 type Counted = (BTreeMap<u64, u64>, BTreeMap<u64, (u64, u64)>);
 
 fn counted(place: &Place, options: &str) -> Counted {
@@ -28,7 +28,7 @@ fn build_and_record(name: &str, text: &str, level: &str) -> Place {
         true => place.cxx(&format!("--trodden=coverage -w {level} {name} -o own")),
         false => place.cc(&format!("--trodden=coverage -w {level} {name} -o own")),
     };
-    // Some programs end with a status that `must` would not accept.
+    // Some programs end with a status other than 0, which `must` would reject.
     place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]).output().unwrap();
     place
 }
@@ -78,8 +78,9 @@ fn loops_left_by_longjmp_have_exact_counts() {
         step(i);\n    sink++;\n  }\n  int k = 0;\n  do {\n    step(k);\n    sink++;\n  } while (step(++k) < 2);\n  \
         while (step(k--) > 0) {\n    step(k);\n    sink++;\n  }\n  sink++;\n}\n\
         int main(void) {\n  for (stop = 0; stop < 20; stop++) {\n    n = 0;\n    if (!setjmp(back))\n      work();\n  }\n}\n";
-    // The calls in order: condition 0, body 0, step 0, condition 1, body 1, step 1, condition 2; body, condition, body, condition;
-    // condition, body, condition, body, condition. This makes 16 calls, so with stops from 16 to 19, the function returns.
+    // Calls to `step` in order. In the `for` loop: condition, body, step, condition, body, step, condition. In the `do` loop: body,
+    // condition, body, condition. In the `while` loop: condition, body, condition, body, condition. These are 16 calls, so `work` returns
+    // normally if `stop` is 16 or more.
     for level in LEVELS {
         let (lines, branches) = counted(&build_and_record("loops.c", LOOPS, level), "");
         let expected =
@@ -109,7 +110,7 @@ fn files_with_two_names_have_their_counts() {
         let of_page = page["source"]["lines"].as_array().map_or(&[][..], Vec::as_slice).iter();
         let of_page: Vec<u64> =
             of_page.filter_map(|line| line["count"].as_str().and_then(|count| count.parse().ok()).or(line["count"].as_u64())).collect();
-        // If the source is not found under its name, the page shows no lines.
+        // A page shows no lines if the source file is not found under its name.
         if !option.contains("debug") {
             assert_eq!(of_page, lines.values().copied().collect::<Vec<_>>(), "{option}");
         }
@@ -121,7 +122,7 @@ struct Program {
     text: String,
     random: u64,
     line: u64,
-    /// Pairs of a line and the number of the function that contains it.
+    /// Each counted line, with the number of the function that contains it.
     lines: Vec<(u64, u64)>,
     conditions: Vec<(u64, u64)>,
     is_cxx: bool,
@@ -243,7 +244,8 @@ const C_EPILOGUE: &str = "int main(void) {\n  atexit(show);\n  for (volatile int
 const CXX_EPILOGUE: &str = "int main(void) {\n  atexit(show);\n  for (volatile int i = 0; i < 300; i++)\n    try {\n      f3(i);\n    } \
     catch (int) {\n    }\n}\n";
 
-/// Checks that each line has the count that the program determined, or that its function is marked. Returns the number of marked functions.
+/// Compares the count of each line with the program's own count, except in functions that trodden marks as inexact. Returns the number of
+/// marked functions.
 fn check_random(seed: u64, level: &str, is_cxx: bool) -> usize {
     let program = Program::new(seed, is_cxx);
     let place = build_and_record(if is_cxx { "random.cc" } else { "random.c" }, &program.text, level);
@@ -278,7 +280,7 @@ fn parse_numbers(line: &str) -> Vec<u64> {
     line.split_whitespace().map(|number| number.parse().unwrap()).collect()
 }
 
-/// Checks random programs. At most `most` of their functions may be marked.
+/// Checks random programs. At most `most` of their functions may be marked as inexact.
 fn check_all(seeds: std::ops::Range<u64>, level: &str, is_cxx: bool, most: usize) {
     let marked: usize = seeds.map(|seed| check_random(seed, level, is_cxx)).sum();
     println!("{marked} functions are marked");

@@ -6,7 +6,7 @@ use place::{Place, cargo_trodden, must, trodden};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A marked function: its name, its first line, and the reason.
+/// A function marked as inexact: its name, its first line, and the reason.
 type Mark<'t> = (&'t str, u64, &'t str);
 
 const LEVELS: [&str; 3] = ["-O0", "-O1", "-O2"];
@@ -132,7 +132,8 @@ fn read_page(folder: &std::path::Path, source: &str) -> String {
     panic!("no page of {source}")
 }
 
-/// Marked are the function that forks, functions inlined before the fork, and the callers to which both processes return.
+/// The function that forks must be marked, as must the functions inlined into it before the fork, and the callers to which both processes
+/// return.
 #[test]
 fn functions_continued_by_several_processes_are_marked() {
     const FORK: &str = "#include <sys/wait.h>\n#include <unistd.h>\nstatic volatile int sum;\nstatic inline void prepare(int n) {\n  \
@@ -145,7 +146,7 @@ fn functions_continued_by_several_processes_are_marked() {
         let (divide, through, main) = (("divide", 10, "fork"), ("through", 18, "fork"), ("main", 22, "fork"));
         let expected = if level == "-O0" { vec![divide, through, main] } else { vec![("prepare", 4, "fork"), divide, through, main] };
         check_marks(&place, "fork.c", &expected, level);
-        // `main` and `through` call this function before the fork, and each process calls it after the fork.
+        // Line 8 is executed by `main` and `through` before the fork, and by each process after it.
         let lines = count_lines(&place);
         assert_eq!([8, 13, 15, 23].map(|line| lines[&line]), [4, 1, 1, 2], "{level}");
     }
@@ -204,7 +205,7 @@ fn calls_that_returned_twice_are_marked() {
     }
 }
 
-/// Creates a cargo command without the variables that cargo sets for tests, because the command must not see them.
+/// Creates a cargo command without the variables that cargo sets for tests, because they would change what the command does.
 fn cargo_command(place: &Place) -> std::process::Command {
     let mut command = place.command(cargo_trodden());
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
@@ -234,7 +235,8 @@ fn rust_functions_that_a_panic_exits_are_marked() {
     assert_eq!([5, 12, 19, 25].map(|line| lines[&line]), [2, 3, 6, 6]);
 }
 
-/// Comparisons, annotated sources and exports also show the inexact counts. The table of changed lines marks them; the others print a note.
+/// Comparisons, annotated sources and exports must also say which counts are inexact: the table of changed lines marks them, and the other
+/// outputs print a note.
 #[test]
 fn lines_in_other_outputs_are_marked() {
     const RETRY: &str = "#include <setjmp.h>\nstatic jmp_buf back;\nstatic volatile int sum;\n\

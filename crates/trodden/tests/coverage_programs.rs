@@ -1,5 +1,5 @@
-//! Coverage of several programs, and of sources that were compiled several times: with different folder names, with different macros, in a
-//! static library, in several build folders. Each function must have the executions in its own programs, and each file its paths.
+//! Coverage of several programs, and of sources that were compiled several times: with different folder names or macros, in a static
+//! library, in several build folders. Each function must have the counts of its own programs, and each file must have all its paths.
 
 mod place;
 
@@ -28,7 +28,7 @@ impl Programs {
         self.place.path("").to_str().unwrap().trim_end_matches('/').to_owned()
     }
 
-    /// Compiles a source. In the options, `HERE` stands for the folder.
+    /// Compiles a source file. `HERE` in the options stands for the test folder.
     fn compile(&self, source: &str, options: &str, object: &str) {
         let here = self.here();
         let options = options.replace("HERE", &here);
@@ -53,7 +53,8 @@ impl Programs {
         serde_json::from_slice(&self.place.trodden(arguments).stdout).unwrap()
     }
 
-    /// Returns the number of executed paths and of possible paths for each file or function. Several rows may have the same name.
+    /// Returns the number of executed paths and the number of possible paths for each file or function. Several rows may have the same
+    /// name.
     fn paths(&self, options: &str) -> Vec<(String, Option<(u64, u64)>)> {
         let report = self.json(&format!("coverage report run.trodden --json {options}"));
         let rows = report["rows"].as_array().unwrap().iter().chain([&report["total"]]);
@@ -66,7 +67,7 @@ impl Programs {
         all
     }
 
-    /// Returns the executions of lines. Keys contain the last part of the file name.
+    /// Returns line counts by file name, without folders, and line.
     fn lines(&self, options: &str) -> BTreeMap<(String, u64), u64> {
         let text = self.place.trodden(&format!("export lcov run.trodden {options}")).stdout;
         let (mut file, mut lines) = (String::new(), BTreeMap::new());
@@ -120,7 +121,7 @@ fn programs_with_renamed_folders_have_their_paths() {
         programs.build(&option.replace("NAME", "one"), "one");
         programs.build(&option.replace("NAME", "two"), "two");
         programs.build("", "own");
-        // Only the second program executes the paths for a number other than 0.
+        // Only the second program executes paths for numbers other than 0.
         programs.record("./one; ./two more; ./own");
         let lines = programs.lines("");
         if option.contains("debug") {
@@ -161,7 +162,7 @@ fn programs_for_edge_profiles_have_their_paths() {
     assert!(!String::from_utf8_lossy(&edges.stderr).contains("built without LLVM's counters"));
 }
 
-/// The executed paths of a library function are those that either program executed.
+/// The executed paths of a library function must include those that only one of the programs executed.
 #[test]
 fn static_library_has_the_paths_of_both_programs() {
     for counters in ["--trodden=coverage", "--trodden=pgo"] {

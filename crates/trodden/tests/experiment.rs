@@ -1,5 +1,5 @@
-//! The settings of a build reach the plugin, the unit map and every reader of the map. They may come from the command line, from the
-//! environment or from a program's own map, and may name files with any name.
+//! Settings of a build must reach the plugin, the unit map and every reader of the map, whether they come from the command line, the
+//! environment or another program's map. The files that they name may have any name.
 
 mod place;
 
@@ -11,7 +11,7 @@ use std::process::Command;
 use trodden_unit::Experiment;
 use trodden_unit::experiment::{InputFolder, PluginRequest};
 
-/// In `mix`, a loop has two paths, or four paths and calls to `rare` if there is an argument. The loop iterates 1,000 times, or 2,000 times
+/// In `mix`, the loop has two paths, or four paths and calls to `rare` if an argument is given. It iterates 1,000 times, or 2,000 times
 /// with two arguments.
 const PROGRAM: &str = "#include <stdio.h>\n\
     __attribute__((noinline)) unsigned mix(volatile unsigned *p, int n, int often) {\n\
@@ -29,7 +29,7 @@ fn build_and_record() -> Place {
     place
 }
 
-/// Returns the computed number of instructions per iteration of the loop in `mix`, first without counting, then with counting.
+/// Returns the number of instructions per loop iteration in `mix` that `trodden-lab loops` computes, first without and then with counting.
 fn compute_loop_costs(place: &Place, arguments: &str) -> (f64, f64) {
     let found: Value = serde_json::from_slice(&place.laboratory(&format!("loops --json --function mix {arguments}")).stdout).unwrap();
     let [only] = &found["loops"].as_array().unwrap()[..] else { panic!("{found}") };
@@ -71,7 +71,7 @@ fn computed_loop_costs_equal_single_stepped_costs() {
     place.tool("clang-22", "-O2 -g -fno-unroll-loops a.c -o plain");
     let (plain, full) = compute_loop_costs(&place, "./prog prog.trodden");
     assert!((plain - step_loop(&place, "plain")).abs() < 0.5, "{plain}");
-    // The tolerance is larger because code generation merges equal ends of blocks, which the computed cost ignores.
+    // The tolerance is larger here, because code generation merges equal ends of blocks, which the computation ignores.
     let all = step_loop(&place, "prog");
     assert!((full - all).abs() < 1.5, "{full}, stepped {all}");
     place.trodden("export known run.trodden -o known");
@@ -80,7 +80,7 @@ fn computed_loop_costs_equal_single_stepped_costs() {
         record(made);
         assert_eq!(run_experiment(&place, made).inputs().len(), 1, "{made}");
         if made == "residual" {
-            // Seven of eight iterations take known paths. The profile has no counts for them.
+            // Seven of eight iterations take tested paths, for which the profile has no counts.
             let refused = place.command(laboratory()).args(["loops", "./residual", "residual.trodden"]).output().unwrap();
             assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("Build it without --residual"));
             continue;
@@ -127,7 +127,7 @@ fn file_names_may_contain_blanks_quotes_and_any_bytes() {
     must(record.env("TRODDEN_CACHE", &store).args(["record", "--no-store", "-o", "rare.trodden", "--", "./by-option", "x"]));
     let profile = trodden_profile::Profile::read(&place.path("rare.trodden")).unwrap();
     let (_, unit, mix) = profile.functions().find(|(_, _, f)| f.name == "mix").unwrap();
-    // An eighth of the iterations take a path that the first run did not take.
+    // One of eight iterations takes a path that the first run did not take.
     let counted: u64 = unit.counts_of(mix).map(|(_, count)| count).sum();
     assert!((100..300).contains(&counted), "{counted}");
 }

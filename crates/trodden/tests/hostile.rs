@@ -1,4 +1,4 @@
-//! Malicious files. Each command either reads such a file or rejects it by name, within limits on memory and stack.
+//! Malicious files. Each command must either read such a file or reject it with an error that names it, within limits on memory and stack.
 
 mod place;
 
@@ -9,7 +9,7 @@ use std::process::Output;
 use trodden_trace::block_file::{DIFFERENCES, TraceBlockKind, Writer, pack};
 use trodden_trace::{BlockInfo, FunctionInfo, TRACE_FORMAT, TraceBlock, TraceDescription, TraceEnd, TraceFunction};
 
-/// Runs trodden with a limit on its address space in MB. The command may succeed or reject its input, but must neither panic nor be killed.
+/// Runs trodden with its address space limited to `megabytes`. It may succeed or reject its input, but must neither panic nor be killed.
 fn run_with_memory_limit(place: &Place, megabytes: u64, arguments: &str) -> Output {
     let script = format!("ulimit -v {}; exec \"$0\" {arguments}", megabytes * 1024);
     let output = place.command("sh").args(["-c", &script]).arg(program_of(arguments.split(' ').next().unwrap())).output().unwrap();
@@ -60,7 +60,7 @@ fn describe_trace() -> TraceDescription {
     }
 }
 
-/// Writes a trace with one symbol block: thread, claimed number of symbols, index, and symbols.
+/// Writes a trace with one block of symbols. The tuple has the thread, the claimed number of symbols, the block's index, and the symbols.
 fn write_trace(path: &Path, about: &TraceDescription, (thread, count, index, symbols): (u32, u32, &[u8], &[u64])) {
     let mut writer = Writer::create(path, TRACE_FORMAT).unwrap();
     writer.append_value(TraceBlockKind::Description, about).unwrap();
@@ -68,9 +68,9 @@ fn write_trace(path: &Path, about: &TraceDescription, (thread, count, index, sym
     writer.append_value(TraceBlockKind::End, &TraceEnd::default()).unwrap();
 }
 
-/// Symbols of calls are numbered from 2, symbols of other blocks from 8.
+/// In the encoding of traces, calls are symbols from 2 on, and other blocks are symbols from 8 on.
 const SYMBOLS: [u64; 3] = [3, 8, 9];
-/// The index of a symbol block: the number of its first block, no frames, one function.
+/// Index of a symbol block: the number of its first block, no stack frames, one function.
 const INDEX: [u8; 4] = [0, 0, 1, 0];
 
 const COMMANDS: [&str; 7] =
@@ -128,7 +128,7 @@ fn check_rejection(place: &Place, what: &str) {
     }
 }
 
-/// The data compresses by a factor of a thousand, so that a small file could fill the memory.
+/// The trace compresses by a factor of a thousand, so reading all of it at once would fill the memory.
 #[test]
 fn small_trace_does_not_fill_the_memory() {
     let place = Place::new();
@@ -224,7 +224,7 @@ fn many_configurations_are_simulated_within_bounded_memory() {
     );
 }
 
-/// A name with characters that control a terminal, reverse text or start a new line.
+/// A name with characters that change a terminal's colour, reverse the text direction or start a new line.
 const HOSTILE_NAME: &str = "na\u{1b}[31mme\u{202e}x\u{9b}2J\nEVIL";
 
 fn check_output_is_harmless(place: &Place, arguments: &[&str]) {

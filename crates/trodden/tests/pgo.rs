@@ -1,4 +1,4 @@
-//! Edge profiles derived from path profiles equal LLVM's own profiles, counter by counter, and the compilers accept them.
+//! Edge profiles derived from path profiles must equal LLVM's own profiles in every counter, and compilers must accept them.
 
 mod place;
 
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use trodden_oracle::random::{self, RandomLanguage};
 
-/// For each function's name and hash: its counters, and the lines about values. The values of a site are in alphabetical order.
+/// By name and hash of a function: its counters, and the lines of its value profile, with the values of each site in alphabetical order.
 type Profile = BTreeMap<(String, u64), (Vec<u64>, Vec<String>)>;
 
 /// Options that turn warnings about mismatching profiles into errors.
@@ -71,9 +71,9 @@ fn counters_of_random_programs_equal_those_of_llvm() {
     assert!(checked >= 5);
 }
 
-/// A program for edge profiles: one function is inlined in two units, a local function, an exit inside a call, values that paths do not
-/// contain (computed sizes, and a counter between two calls), calls through a table (also to a function without a profile), and copies of
-/// various sizes.
+/// A program for edge profiles. It has a function that is inlined in two units, a local function, an exit inside a call, values that paths
+/// do not contain (computed sizes, a counter between two calls), calls through a table (one to a function without a profile), and memory
+/// copies of various sizes.
 const FIRST_PROGRAM: &str = "\
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,7 +110,7 @@ fn edge_profiles_of_several_units_and_merged_runs_equal_those_of_llvm() {
     place.trodden("merge -o both.trodden one.trodden two.trodden");
     place.trodden("export profdata both.trodden -o own.profdata");
     assert_equal(&read_profile(&place, "llvm.profdata"), &read_profile(&place, "own.profdata"), "two units");
-    // `trodden instrument` makes these variants from the stored bitcode, with LLVM's counters and without them.
+    // `trodden instrument` makes these two variants from the stored bitcode.
     place.trodden("instrument prog -o again --pgo");
     place.trodden("record --no-store -o again.trodden -- ./again");
     place.trodden("export profdata again.trodden -o again.profdata");
@@ -156,7 +156,7 @@ static TABLE: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
 static ODDS: AtomicU32 = AtomicU32::new(0);
 #[inline(never)] fn up() { ODDS.fetch_add(1, Relaxed); }
 #[inline(never)] fn down() { ODDS.fetch_add(7, Relaxed); }
-/// The first test decides the second.
+/// The first branch determines the second.
 #[inline(never)] fn step(x: u32) -> u32 {
     let x = x.wrapping_mul(1664525).wrapping_add(1013904223);
     let odd = x >> 16 & 1 == 1;
@@ -174,7 +174,7 @@ fn run_cargo(place: &Place, program: impl AsRef<Path>, arguments: &str, flags: &
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Removes variables that cargo sets for tests, because the command must not see them.
+/// Removes the variables that cargo sets for tests, because they would change what the tested command does.
 fn remove_cargos_variables(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
         command.env_remove(name);
@@ -221,7 +221,8 @@ fn check_one_command(place: &Place, plain: &str, llvm: &Profile) {
     assert!(!symbols.contains("trodden") && !symbols.contains("__llvm_prf"), "{symbols}");
 }
 
-/// The makefile first calls the compiler by a name with a version, and then by an absolute path. The error must mention that path.
+/// The makefile calls the compiler first by a name with a version, and then by an absolute path, which cannot be intercepted. The error
+/// must name this path.
 #[test]
 fn compilers_with_a_version_in_their_name_are_intercepted() {
     let makefile = |compiler: &str| format!("CC = {compiler}\nprog: a.c\n\t$(CC) -O2 a.c -o prog\nclean:\n\trm -f prog\n");
@@ -243,7 +244,7 @@ fn compilers_with_a_version_in_their_name_are_intercepted() {
     assert_eq!(pgo("make CC=\"$CC\"").0, Some(0), "the remedy that the error names");
 }
 
-/// A source is compiled twice, with different folder names and with different names for its function. Each copy must have its own paths.
+/// One source file is compiled twice, with different folder names and function names. Each compilation must have its own paths.
 #[test]
 fn copies_of_a_unit_with_renamed_folders_have_their_paths() {
     const PART: &str = "__attribute__((noinline)) int NAME(int n) {\n  int sum = 0;\n  for (int i = 0; i < n; i++)\n    if (i % 3)\n      \

@@ -1,5 +1,5 @@
 //! `trodden record` for programs that are restricted or restrict themselves: by limits, filters of system calls, or files that grant
-//! privileges. The programs must behave as without counting, and lost counts must be reported.
+//! privileges. The programs must behave as if they were not counted, and lost counts must be reported.
 
 mod place;
 
@@ -12,7 +12,7 @@ use trodden_profile::Profile;
 
 const RESTRICTED_PROGRAM: &str = include_str!("cases/restricted.c");
 
-/// Number of calls to `step`: by `main` before and after the restriction, by the thread, and by the child.
+/// Number of calls to `step`: by `main` before and after the restriction, by a thread, and by a child.
 const STEPS: u64 = 10 + 100 + 5 + 1000;
 
 fn create_place() -> Place {
@@ -48,7 +48,7 @@ fn limits_that_a_program_sets_apply_unchanged_when_it_is_counted() {
             _ => assert!(read_errors(&counted).contains("are lost"), "{words:?}: {steps}, {}", read_errors(&counted)),
         }
         match words {
-            // To count in `main` and its thread, no additional file and no larger file is needed.
+            // Without limits, or with a limit on open files only, all steps must be counted, because counting opens no further files.
             [] | ["nofile"] => assert_eq!(steps, STEPS),
             ["as"] => {
                 assert!(steps >= 1010 && read_errors(&counted).contains("(ulimit -v)"), "{words:?}: {steps}, {}", read_errors(&counted))
@@ -73,7 +73,7 @@ fn program_without_room_for_counts_runs_unchanged() {
     }
 }
 
-/// A control group with a memory limit. It is removed on drop. `make` returns `None` if this process has no right to create one.
+/// A control group with a memory limit, removed on drop. `make` returns `None` if this process has no right to create one.
 struct MemoryGroup(PathBuf);
 
 impl MemoryGroup {
@@ -86,7 +86,7 @@ impl MemoryGroup {
             }
             let group = MemoryGroup(group);
             if group.0.join(limit).exists() && fs::write(group.0.join(limit), bytes.to_string()).is_ok() {
-                // Without swap space, there is no limit for swap.
+                // On machines without swap space, these files are missing.
                 let _ = fs::write(group.0.join("memory.swap.max"), "0");
                 let _ = fs::write(group.0.join("memory.memsw.limit_in_bytes"), bytes.to_string());
                 return Some(group);
@@ -198,7 +198,8 @@ fn programs_that_gain_privileges_run_uncounted_and_the_warning_says_why() {
         assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stdout)), (Some(4), said), "{what}: {}", read_errors(&output));
         assert_eq!(read_errors(&output).contains("nothing was counted"), !what.is_empty(), "{}", read_errors(&output));
         assert!(read_errors(&output).contains(what), "{what}: {}", read_errors(&output));
-        // A program whose processes are followed does not get its privileges.
+        // To record a suite, the recorder must trace the program's processes, and the kernel grants no privileges to traced programs, so
+        // programs that need them are rejected.
         let output = recorded("--suite tests");
         match what {
             "" => assert_eq!(output.status.code(), Some(4), "{}", read_errors(&output)),

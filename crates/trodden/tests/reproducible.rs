@@ -1,8 +1,8 @@
-//! The same source, compiled twice in the same way, gives the same object, whatever is observed.
+//! Compiling the same source twice must give the same object, whatever is observed.
 //!
-//! Two compilations differ in memory addresses and in the seeds of hash tables, neither of which may influence the result. The unit
-//! contains constructs that create many values and blocks: nested loops, a switch, indirect branches, exceptions, calls to functions that
-//! return twice.
+//! Two compilations differ in memory addresses and in the seeds of hash tables, and neither may influence the result. The unit contains
+//! constructs that create many values and blocks: nested loops, a switch, indirect branches, exceptions, calls to functions that return
+//! twice.
 
 mod place;
 

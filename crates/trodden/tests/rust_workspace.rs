@@ -1,4 +1,4 @@
-//! `cargo trodden` in a workspace: crates are instrumented one by one, and the tests of all packages are one run.
+//! `cargo trodden` in a workspace: crates are instrumented one by one, and the tests of all packages are recorded as one run.
 
 mod place;
 
@@ -104,7 +104,7 @@ fn read_output(output: &Output) -> String {
 #[test]
 fn tests_of_all_packages_are_one_run() {
     let place = create_workspace();
-    // A package outside the workspace is a dependency.
+    // Adds a dependency outside the workspace.
     let place = wrap_in_outer_workspace(place);
     let output = must(&mut cargo_command(&place, "app", "test --coverage --workspace --offline"));
     let said = read_output(&output);
@@ -115,10 +115,9 @@ fn tests_of_all_packages_are_one_run() {
     let runs = store.select("test").unwrap();
     assert_eq!(runs.len(), 1);
     let profile = store.load(&runs[0]).unwrap();
-    // These are the calls from the unit test, the integration test, the documentation test, and the application (once with a sum of two
-    // numbers).
+    // One call each from the unit test, the integration test and the documentation test, and three from the two runs of the application.
     assert_eq!(count_calls(&profile, "wcore::add"), 1 + 1 + 1 + 3);
-    // The application runs twice. Its unit tests have a generated `main`.
+    // Two runs of the application, and the generated `main` of its unit tests.
     assert_eq!(count_calls(&profile, "wapp::main"), 2 + 1);
     assert_eq!(count_calls(&profile, "outer::four"), 0);
     let tracefile = String::from_utf8(place.trodden("export lcov last").stdout).unwrap();
@@ -132,7 +131,7 @@ fn tests_of_all_packages_are_one_run() {
         report.lines().skip(1).filter(|line| !line.starts_with("    ")).map(|l| l.split("  ").find(|w| !w.is_empty()).unwrap()).collect();
     let files = ["wapp", "app/src/bin/idle.rs", "app/src/main.rs", "app/tests/cli.rs", "wcore", "core/src/lib.rs", "core/tests/it.rs"];
     assert_eq!(names, [&files[..], &["total"]].concat(), "{report}");
-    // The unit test and the integration test each contain a copy of the function that panics.
+    // The unit test's binary and the integration test's binary each contain the function that panics.
     assert_eq!(report.lines().filter(|line| line.contains("wcore::must")).count(), 1, "{report}");
     let listed = String::from_utf8(place.trodden("runs").stdout).unwrap();
     assert!(listed.contains("  cargo trodden test --coverage --workspace --offline\n"), "{listed}");
@@ -149,7 +148,7 @@ fn check_recorded_run(place: &Place) {
     assert!(!place.path("app/.trodden").exists());
 }
 
-/// Checks that dependencies are counted on request, and are shared between builds otherwise.
+/// Checks that dependencies are counted if requested, and that builds share them otherwise.
 fn check_dependencies(place: &Place) {
     let built = |end: &str| find_newest(&place.path("target/trodden/x86_64-unknown-linux-gnu/debug/deps"), "libouter", end);
     let before = built("rlib");
@@ -177,7 +176,7 @@ fn main() {
 }
 "#;
 
-/// The report also covers C code that a build script compiles.
+/// The coverage report must include C code that a build script compiles.
 #[test]
 fn c_code_of_build_scripts_is_covered() {
     let library = "unsafe extern \"C\" { fn pick(n: i32) -> i32; }\npub fn weigh(n: i32) -> i32 {\n    if n % 2 == 0 {\n        \
@@ -188,7 +187,7 @@ fn c_code_of_build_scripts_is_covered() {
         ("native/pick.c", "int pick(int n) {\n  if (n > 2)\n    return 2 * n;\n  return n;\n}\n"),
         ("src/lib.rs", library),
     ]);
-    // A build without coverage must not be reused.
+    // The coverage build must not reuse this build, which has no coverage.
     must(&mut cargo_command(&place, "", "test --offline"));
     let output = must(&mut cargo_command(&place, "", "test --coverage --offline"));
     let said = read_output(&output);
@@ -202,7 +201,8 @@ fn c_code_of_build_scripts_is_covered() {
     }
 }
 
-/// After a change, only the affected units of a crate are compiled again. Paths do not depend on how rustc divides the crate.
+/// After a change, only the affected units of a crate may be compiled again. Paths must not depend on how rustc divides the crate into
+/// units.
 #[test]
 fn only_changed_units_are_recompiled() {
     let part = |name: &str| {
@@ -255,7 +255,7 @@ fn list_files_below(folder: &Path) -> Vec<String> {
     files
 }
 
-/// The runs of a suite with different features are merged by source.
+/// Reports merge the runs of a suite by source lines even if the runs had different features.
 #[test]
 fn runs_with_different_features_are_added_up() {
     let library = "pub fn one() -> u32 {\n    1\n}\n#[cfg(feature = \"more\")]\npub fn two() -> u32 {\n    2\n}\n";
@@ -281,16 +281,16 @@ fn runs_with_different_features_are_added_up() {
         texts.iter().map(line).collect()
     };
     assert_eq!(counts("test", &["|    1", "|    2"]), ["2", "1"]);
-    // This build, without coverage, replaces the program, but not the copy that cargo keeps of the program that ran.
+    // This build, without coverage, replaces the program. The report must use the copy of the earlier program that cargo keeps.
     must(&mut cargo_command(&place, "", "build --offline"));
     assert_eq!(counts("test", &["|    1", "|    2"]), ["2", "1"]);
     assert_eq!(counts("1", &["|    1"]), ["1"]);
 }
 
-/// The standard library is distributed as compiled code. On request, it is counted nevertheless.
+/// The standard library is distributed as compiled code, but must be counted if requested.
 #[test]
 fn standard_library_is_counted_on_request() {
-    // The last line uses the crate gimli.
+    // The last line of the program uses the crate gimli.
     let main = "fn main() {\n    let text = String::from_utf8_lossy(std::hint::black_box(b\"a\\xffb\"));\n    \
         println!(\"{}\", text.len());\n    \
         assert!(std::backtrace::Backtrace::force_capture().to_string().contains(\"subject::main\"));\n}\n\
@@ -335,7 +335,7 @@ fn find_newest(folder: &Path, begin: &str, end: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Returns how often a function was entered, in all units together.
+/// Returns the number of entries of a function, summed over all units.
 fn count_calls(profile: &Profile, name: &str) -> u64 {
     let own = profile.functions().filter(|(_, _, f)| Name::from_linkage(f.plain_name()).matches(name));
     own.map(|(_, unit, map)| FunctionPaths::decode(map, unit.counts_of(map)).unwrap().entries()).sum()
@@ -369,7 +369,7 @@ fn crate_by_crate_counts_equal_whole_program_counts() {
     }
     let (by_crate, whole) = (count_paths(&found[0]), count_paths(&found[1]));
     assert!(by_crate.contains_key("_ZN5wcore3add") && by_crate.len() > 3, "{by_crate:?}");
-    // Crates also contain functions that the program does not call. A whole program does not contain them.
+    // Builds by crate also contain functions that the program does not call, so only the functions of the whole program are compared.
     for (name, counts) in &whole {
         assert_eq!(by_crate.get(name), Some(counts), "{name}");
     }

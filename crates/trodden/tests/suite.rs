@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::fs::File;
 use std::process::Output;
 
-/// A program in which each of two options has an effect, and a third argument makes the program fail.
+/// A program in which two options each have an effect, and a third argument makes it fail.
 const PROGRAM: &str = "\
 #include <stdlib.h>
 #define KEEP __attribute__((noinline))
@@ -29,7 +29,7 @@ int main(int argc, char **argv) {
 }
 ";
 
-/// The first test is redundant, because the last test does the same and more.
+/// The first test is redundant: the last one executes the same paths and more.
 const TEST_LIST: &str = "\
 # tests
 plain\t./prog 0 0
@@ -81,7 +81,7 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
     let text = String::from_utf8(place.trodden("suite list tests --redundant").stdout).unwrap();
     assert!(text.contains("3 tests take them all: no set is cheaper (proven)"), "{text}");
 
-    // According to the paths of `main` alone, all tests do the same.
+    // Without the paths of `convert` and `touch`, all tests execute the same paths, so one of them is sufficient.
     let found = read_json(&place, "suite list tests --redundant=time --file a.c --except ^convert$ --except ^touch$ --json");
     assert_eq!((&found["cost_unit"], &found["paths"], names(&found["kept"]).len()), (&"microseconds".into(), &1.into(), 1), "{found:#}");
     let list = read_json(&place, "suite list tests --function convert --json");
@@ -99,13 +99,13 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
         assert!(output.status.code() == Some(2) && said.contains(wanted), "{options}: {said}");
     }
 
-    // Line 10 is in the branch that `rounded` takes.
+    // The test `rounded` executes line 10.
     place.write("change.diff", "--- a/a.c\n+++ b/a.c\n@@ -10 +10 @@\n-        n = n / 10 * 10;\n+        n = n / 10 * 11;\n");
     let order: Value = serde_json::from_str(&run_order_by_diff(&place, "change.diff", "--only-changed --json")).unwrap();
     let mut first = names(&order["tests"]);
     first.sort_unstable();
     assert_eq!((first, &order["changed_paths"]), (vec!["both", "rounded"], &Value::from(2)));
-    // A change that no test executes does not determine an order.
+    // If no test executes the changed line, the diff determines no order.
     place.write("other.diff", "--- a/other.c\n+++ b/other.c\n@@ -1 +1 @@\n-int a;\n+int b;\n");
     let by_diff = |options| run_order_by_diff(&place, "other.diff", options);
     assert_eq!(serde_json::from_str::<Value>(&by_diff("--json")).unwrap()["average_percentage_covered"], Value::Null);
@@ -171,7 +171,7 @@ fn diff_paths_are_resolved_as_git_means_them() {
     };
     assert_eq!(changed("src/m.c"), (1.into(), 1.into()));
     assert_eq!(changed("ä.c"), (1.into(), 1.into()));
-    // `m.c` is not compiled into the programs, and the diff alone does not distinguish it from `src/m.c`.
+    // `m.c` is not part of the program. The diff's file name alone would also fit `src/m.c`.
     assert_eq!(changed("m.c"), (0.into(), 1.into()));
 }
 
@@ -228,7 +228,7 @@ fn path_expressions_find_paths() {
     assert_eq!(find("convert: 6", &["--fail"]).0, Some(1));
     let (_, text, _) = find("convert: 10 .. 6", &[]);
     assert!(text.contains("no executed path") && !text.contains("0 of 0"), "{text}");
-    // A sampled profile may have missed any path.
+    // A sampled profile cannot show that a path was not executed.
     place.trodden("instrument prog -o sampled --sample");
     place.trodden("record --no-store -o sampled.trodden -- ./sampled 0 0");
     let output = place.command(trodden()).args(["find", "convert: 10 .. 6", "sampled.trodden", "--json"]).output().unwrap();
@@ -243,8 +243,8 @@ fn path_expressions_find_paths() {
     assert!(find("nowhere: 6", &[]).2.contains("nowhere"));
 }
 
-/// A program that takes the watched path in iteration 20 and prints a character at the end of each iteration. `longjmp` re-enters `land`,
-/// which therefore has no region for known paths.
+/// A program that takes the watched path in iteration 20, and prints a character at the end of each iteration. Because `longjmp` re-enters
+/// `land`, this function cannot have a separate version for known paths.
 const LOOPS_PROGRAM: &str = "\
 #include <setjmp.h>
 #include <stdlib.h>
@@ -297,7 +297,7 @@ fn watching_programs_act_where_the_path_ends() {
         assert!(said.contains(&format!(" of {function} matches {expression}\n")) && said.lines().count() == 1, "{said}");
         assert_eq!(run("9").0, Some(3));
     }
-    // The program that counts only this path agrees with the program that counts everything.
+    // The watching program must count this path exactly as often as the program that counts all paths.
     assert_eq!(made("step: !8", "count").0, Some(0));
     assert_eq!(run("65"), (Some(3), None, 65, String::new()));
     for program in ["prog", "prog.watch"] {

@@ -1,5 +1,5 @@
-//! `trodden trace record --collector compiled` on programs that have witness sleds in their blocks. The traces are compared with
-//! single-stepping, block by block.
+//! `trodden trace record --collector compiled`, for programs built with a sled (a patchable sequence of nops) in each block that can be
+//! watched. The traces are compared with single-stepping, block by block.
 
 mod place;
 
@@ -90,7 +90,7 @@ fn sled_traces_of_a_c_program_agree_with_stepping() {
         must(compile.args(["cc", "-g", optimisation, "prog.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", "observe=trace"));
         assert_matches_stepping(&place);
     }
-    // Without a recorder, the program counts nothing and contains no instrumented unit.
+    // Without a recorder, the program must run normally.
     assert!(String::from_utf8_lossy(&must(&mut place.command(place.path("prog"))).stdout).contains("two"));
 }
 

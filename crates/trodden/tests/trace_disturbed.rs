@@ -1,5 +1,5 @@
-//! Ends recorders and kills targets at random moments; `cargo xtask disturb` runs this test. Each program must behave as without a trace,
-//! each recorder must end, and no temporary files may be left.
+//! Ends recorders and kills their targets at random moments; `cargo xtask disturb` runs this test. Each program must behave as without a
+//! trace, each recorder must end, and no temporary files may remain.
 
 #[path = "place/disk.rs"]
 mod disk;
@@ -14,7 +14,7 @@ use traced::Folder;
 
 const PROGRAMS: &str = include_str!("traced/disturbed.c");
 
-/// The kinds of programs: name, a number of rounds that takes some tenths of a second, and exit status.
+/// The kinds of programs: name, number of rounds that take some tenths of a second, and exit status.
 const PROGRAM_KINDS: [(&str, u64, i32); 4] = [("loops", 8000, 7), ("threads", 8000, 9), ("forks", 4000, 11), ("execs", 600, 13)];
 
 /// Maximum time to wait for events that take less than a second on an idle machine.
@@ -24,7 +24,7 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, end: u64) -> u64 {
-        // Steele, Lea, Flood: SplitMix64.
+        // SplitMix64 (Steele, Lea, Flood).
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -124,13 +124,13 @@ fn start_program(words: &[String]) -> Child {
     Command::new(&words[0]).args(&words[1..]).stdin(Stdio::null()).spawn().unwrap()
 }
 
-/// Returns the process of a program that a recorder started, if it is running. The process is recognised by its executable, because its
-/// command line is briefly empty when it executes itself again.
+/// Returns the process ID of a program that a recorder started, if it is running. The program is recognised by its executable file, because
+/// its command line is briefly empty while it executes itself again.
 fn find_process(program: &[String]) -> Option<u32> {
     let file = fs::canonicalize(&program[0]).unwrap();
     let processes = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let is_its = |process: &u32| fs::read_link(format!("/proc/{process}/exe")).is_ok_and(|found| found == file);
-    // Its children have larger process IDs.
+    // Children of the program have the same executable, but larger process IDs.
     processes.into_iter().filter(is_its).min()
 }
 
@@ -169,15 +169,15 @@ fn play_round(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
         }
     }
     wait_until("the recorder hangs", round, || recorder.try_wait().unwrap().is_some());
-    // A tracer without its recorder, and a program without its tracer, may take longer to end.
+    // The tracer may outlive a killed recorder, and the program may outlive its tracer.
     wait_until("the program hangs", round, || find_process(&program).is_none());
     wait_until("temporary files are left", round, || list_names(temporary).is_empty());
     let may_end_early = match round.disturbance {
         Disturbance::Death => true,
         Disturbance::Signal("KILL") => !round.is_attached && !has_begun,
-        // A program that the recorder started gets the recorder's signal, too.
+        // Signals to a recorder also go to the program that it started.
         Disturbance::Signal(_) => !round.is_attached,
-        // If there is no room even for the start of a trace, the program is not started.
+        // If there is no room even for the beginning of a trace file, the program is not started.
         Disturbance::SmallDisk | Disturbance::FileSize => !round.is_attached && !has_begun && recorder.wait().unwrap().code() == Some(2),
     };
     match fs::read(&output) {

@@ -1,5 +1,5 @@
-//! `trodden trace` on programs that read their code in states that guarding the code could disturb. The programs must behave as without a
-//! trace.
+//! `trodden trace` on programs that read their own code in situations in which hiding the trace's changes could disturb them. The programs
+//! must behave as without a trace.
 
 mod traced;
 
@@ -19,7 +19,7 @@ fn has_keys() -> bool {
     has
 }
 
-/// Runs the program without a trace and with a trace. `before` is a shell script that runs first.
+/// Runs the program in each of the `ways`, with and without a trace, and compares the results. `before` is a shell script that runs first.
 fn check_ways(before: &str, ways: &[&str]) {
     if !has_keys() {
         return;

@@ -1,5 +1,5 @@
-//! `trodden trace` on programs that read their own code. They must see their own bytes, whatever the trace has written into the code.
-//! Hiding these changes needs memory protection keys.
+//! `trodden trace` on programs that read their own code. They must see their original bytes, whatever the tracer has written into the code.
+//! Hiding such changes needs memory protection keys.
 
 mod traced;
 
@@ -10,7 +10,7 @@ use traced::{Folder, errors, must};
 
 const PATCHING: [&[&str]; 2] = [&["--runs", "1"], &["--runs", "1", "--collector", "ptrace"]];
 
-/// Returns true if the processor has protection keys. Without them, programs see the trace's changes.
+/// Returns true if the processor has memory protection keys. Without them, programs see the tracer's changes.
 fn has_keys() -> bool {
     let has = trodden_trace::has_protection_keys();
     if !has {
@@ -19,7 +19,7 @@ fn has_keys() -> bool {
     has
 }
 
-/// A program that reads all of its code, in the way that its argument names, and compares it with its file. Status 3 means that they
+/// A program that reads all of its code, in the way that its argument names, and compares it with its file. It ends with status 3 if they
 /// differ.
 const READS_PROGRAM: &str = r#"
 #define _GNU_SOURCE
@@ -132,7 +132,7 @@ int main(int count, char **arguments) {
         sigaction(SIGSEGV, 0, &action);
         check(action.sa_handler == end && sigismember(&old, SIGSEGV) && sigismember(&old, SIGTRAP));
     } else if (!strcmp(how, "faults")) {
-        // Accesses that fail without a trace fail under a trace, too.
+        // Accesses that would fail without a trace must fail.
         signal(SIGSEGV, SIG_DFL);
         void *volatile nowhere = (void *)16, *volatile code = (void *)main;
         check(write(copy, nowhere, 10) == -1 && errno == EFAULT);
@@ -154,7 +154,7 @@ int main(int count, char **arguments) {
         FILE *maps = fopen("/proc/self/maps", "r");
         int lines = 0;
         while (fgets(line, sizeof line, maps)) lines += !!strstr(line, "/app");
-        // Keys of its own end the guard.
+        // As soon as the program allocates a key itself, trodden stops hiding its changes.
         printf("%d %d\n", lines, pkey_alloc(0, 0));
     } else if (!strcmp(how, "loop")) {
         signal(SIGUSR1, end);
@@ -232,7 +232,7 @@ fn faults_of_a_program_are_its_own_although_its_code_is_guarded() {
     }
 }
 
-/// Starts the program so that it checks its code until it is told to end.
+/// Starts the program in a mode in which it checks its code repeatedly until a signal ends it.
 fn start_checking(folder: &Folder) -> Child {
     let mut process = Command::new(folder.path("app")).current_dir(folder.path("")).arg("loop").stdout(Stdio::piped()).spawn().unwrap();
     let mut said = [0; 6];
@@ -240,7 +240,7 @@ fn start_checking(folder: &Folder) -> Child {
     process
 }
 
-/// Ends the program, and checks that it always saw its own code.
+/// Ends the program and checks that it always saw its original code.
 fn end_checking(mut process: Child, what: &str) {
     must(Command::new("kill").args(["-USR1", &process.id().to_string()]).output().unwrap());
     let mut rest = String::new();
@@ -287,7 +287,7 @@ fn a_process_that_checks_its_code_survives_the_end_of_the_command() {
         let collector = ["trampolines", "ptrace"][number / 2];
         command.args(["trace", "record", "--collector", collector, "--pid", &process.id().to_string(), "--output"]);
         let mut client = command.arg(folder.path("p.trace")).stderr(Stdio::null()).spawn().unwrap();
-        // Once the process has a protection key, its code is guarded.
+        // As soon as the process has a protection key, the tracer hides its changes.
         let started = Instant::now();
         while list_keys(&process).is_empty() {
             assert!(started.elapsed() < Duration::from_secs(60), "{collector}");

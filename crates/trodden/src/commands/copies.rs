@@ -47,8 +47,8 @@ pub fn run(record: &Record) -> Result<ExitCode> {
 /// Default number of times that a copy without a result is run again.
 const DEFAULT_RETRIES: u32 = 2;
 
-/// Converts the command's options to those of `trodden_recording`. Fails if an option does not apply to what is divided, or the engine is
-/// not available.
+/// Converts the command's options to those of `trodden_recording`. Fails if an option does not apply to the value of `--divide`, or the
+/// engine is not available.
 fn copy_options(given: &CopiesRecording) -> Result<CopyOptions> {
     let choices = &given.choices;
     let shared = divided_counts(given)?;
@@ -78,8 +78,8 @@ fn copy_options(given: &CopiesRecording) -> Result<CopyOptions> {
     })
 }
 
-/// Returns what the copies divide. Fails if an option does not apply to what is divided, or the run that the division is based on cannot be
-/// read.
+/// Returns what `--divide` distributes among the copies. Fails if an option does not apply to it, or if the run that guides the division
+/// cannot be read.
 fn divided_counts(given: &CopiesRecording) -> Result<DividedCounts> {
     let choices = &given.choices;
     let depth = choices.segment_depth;
@@ -119,7 +119,7 @@ fn minimised_hits(given: &CopiesRecording) -> Measure {
     given.choices.hits.unwrap_or(Measure::All)
 }
 
-/// Returns the standard input for the copies: the path if it is a regular file, otherwise its content.
+/// Returns the standard input that each copy gets: the path of a regular file, or the content of anything else (a pipe, for example).
 fn standard_input() -> Result<CopyInput> {
     let mut input = io::stdin().lock();
     if input.is_terminal() {
@@ -157,7 +157,7 @@ fn regular_file_path(input: &impl AsFd) -> Result<Option<PathBuf>> {
     Ok(is_same.then_some(path))
 }
 
-/// Prints the output of the first copy. If a reader closes the pipe early, this is not an error.
+/// Prints the output of the first copy. A reader that closes the pipe early causes no error.
 fn print_output([out, err]: &[Vec<u8>; 2]) -> Result<()> {
     let print = |text: &[u8], to: &mut dyn Write| match to.write_all(text).and_then(|()| to.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

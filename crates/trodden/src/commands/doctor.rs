@@ -46,12 +46,12 @@ struct DoctorFindings {
 const QEMU_REMEDY: &str = "install a QEMU with plugin support (Debian 12: apt-get install qemu-user; Debian 13's has none: build QEMU with \
     --enable-plugins --target-list=x86_64-linux-user, and put its qemu-x86_64 on PATH); cargo build --release -p trodden-qemu-plugin";
 
-/// Name of a check, whether it must pass, the check itself, and what fixes a failure.
+/// Name of the check, whether it must pass, the check itself, and how to fix a failure.
 type DoctorCheck = (&'static str, bool, fn() -> Result<String>, Remedy);
 
 enum Remedy {
     Text(&'static str),
-    /// Installing these tools of the LLVM version in use.
+    /// Install these tools, in the LLVM version in use.
     Install(&'static [Tool]),
 }
 

@@ -123,7 +123,7 @@ fn export_profile(job: &Export) -> Result<ExitCode> {
         Format::Html => html::page(&view, &sources, &HtmlOptions { measure: selection.measure, ..HtmlOptions::default() }).into_bytes(),
         Format::Chrome | Format::Addresses => unreachable!("`PROFILE_FORMATS` does not contain them"),
     };
-    // JSON and HTML contain these remarks themselves.
+    // JSON and HTML reports say themselves that counts are sampled or inexact.
     if !matches!(job.format, Format::Json | Format::Html) {
         note_inexact(&profile);
     }

@@ -15,13 +15,14 @@ use trodden_report::input_kind::{InputKind, utf8_name};
 use trodden_report::{SourceCache, View};
 use trodden_stored::named;
 
-/// Exit status if a path matches and `--fail` is given.
+/// Exit status if `--fail` is given and a path matches.
 const FOUND_STATUS: u8 = 1;
 
-/// Exit status if it is unknown whether a path matches.
+/// Exit status if `--fail` is given and it is unknown whether a path matches.
 const UNKNOWN_STATUS: u8 = 2;
 
-/// Advice for functions whose paths are split at cut edges. A match that crosses a cut edge is missed.
+/// Advice for functions with so many paths that numbering splits them at some edges ("cut edges"). A match that crosses such an edge is
+/// missed.
 const CUT_EDGE_ADVICE: &str = "Record a variant with whole paths, made by `trodden-lab with --table-slots 4096 -- instrument PROGRAM \
     --output NEW` (or with a larger --max-paths)";
 

@@ -76,7 +76,7 @@ fn reject_options_without_effect(job: &Record) -> Result<()> {
     }
 }
 
-/// Returns true if each program that the command runs is stored as a separate run.
+/// Returns true if each program that the command starts is stored as a separate run.
 fn stores_each_program(job: &Record) -> bool {
     !(job.bursts.are_given() || job.destination.no_store)
 }

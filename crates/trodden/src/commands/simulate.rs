@@ -97,7 +97,7 @@ fn write_report(job: &SimulateOptions, report: &SimulationReport) -> Result<()> 
     }
 }
 
-/// Reads the source to its end. Passes its data to the profiler, and to the files that the user requests.
+/// Reads the opened source to its end, and passes its data to the profiler and to the files that the user requests.
 fn feed_profiler(job: &SimulateOptions, sequence: Option<&Path>, opened: &mut OpenedSource, lane: &mut Lane) -> Result<SourceNotes> {
     let mut files = [None, None];
     for (file, path) in files.iter_mut().zip([job.record.as_deref(), sequence]) {
@@ -109,7 +109,7 @@ fn feed_profiler(job: &SimulateOptions, sequence: Option<&Path>, opened: &mut Op
     Ok(notes)
 }
 
-/// Writes the paths in the table or the detector as a profile of the program's units.
+/// Writes the paths that the simulated profiler holds in its table or detector as a profile of the program's units.
 fn write_profile(
     (job, model): (&SimulateOptions, &SimulateModel),
     file: &Path,

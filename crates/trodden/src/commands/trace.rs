@@ -169,8 +169,8 @@ pub fn import(file: &Path, destination: &ProfileDestination) -> Result<()> {
     deliver(&Collected { profile, problems: Vec::new() }, destination, &recording).map(drop)
 }
 
-/// Tries each collector on this program or on a small program that it compiles. Returns the names of the collectors that work. Fails if no
-/// collector works. The error is that of the first collector.
+/// Tries each collector on this program or on a small program that it compiles. Returns the names of the collectors that work. If none
+/// works, fails with the error of the first one.
 pub fn find_working_collectors() -> Result<String> {
     let tried = CollectorKind::ALL.map(|kind| (kind, try_on_program(kind)));
     let working = tried.iter().filter(|(_, result)| result.is_ok()).map(|(kind, _)| match kind {

@@ -1,4 +1,4 @@
-//! Makes the input files for the builds of a unit, from lines in the unit's text and from the map of a default build.
+//! Creates the input files for the builds of a unit, from lines in the unit's text and from the map of a default build.
 
 use crate::place::Place;
 use std::path::Path;
@@ -9,14 +9,14 @@ use trodden_unit::{
     Frame, FunctionMap, FunctionParts, FunctionWeights, InstrumentedImage, KnownPaths, SegmentSetBuilder, Settings, UnitMap,
 };
 
-/// A unit that was built with default settings, and the text that describes its paths.
+/// A unit built with default settings, and the text that describes its paths.
 pub struct Inputs<'a> {
     frame: Frame,
     map: UnitMap,
     text: &'a str,
 }
 
-/// A function that such lines name, with the executions of its paths and edges.
+/// A function named in such lines, with the counts of its paths and edges.
 struct Executed<'a> {
     function: &'a FunctionMap,
     paths: Vec<(u64, u64)>,
@@ -30,7 +30,7 @@ impl Inputs<'_> {
         Inputs { map: frame.map().unwrap(), frame, text }
     }
 
-    /// Makes the input file for a setting, and stores the file in the setting.
+    /// Creates the input file for a setting, and stores its name in the settings.
     pub fn set(&self, settings: &mut Settings, key: &str, place: &Place) {
         let bytes = match key {
             "weights" => self.weights().to_bytes(),

@@ -2,7 +2,7 @@
 //! Also C11 threads, and processes that share memory.
 //!
 //! In each MPI program, rank 1 does much more work than the other ranks in one function before it lets them continue. The report must name
-//! this function first, and the call that waited for it must be a site.
+//! this function first, and the call that waited for it must be a wait site.
 
 use super::{Place, check, first};
 
@@ -149,7 +149,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Runs a mode on three ranks with both MPI libraries. The calls in `expected` must be sites of waits of the given kinds.
+/// Runs one mode of the program on three ranks with both MPI libraries. Each call in `expected` must be a site of waits of the given kind.
 fn check_mode(mode: &str, expected: &[(&str, &str)]) {
     for library in ["openmpi", "mpich"] {
         let place = Place::new();
@@ -210,7 +210,7 @@ fn started_and_persistent_neighbourhood_exchanges_wait_at_their_completion() {
     check_mode("prepared", &[("MPI_Wait", "late sender")]);
 }
 
-/// Libraries return immediately from a broadcast of no data. A rank may thus leave the broadcast before its root enters.
+/// MPI libraries return immediately from a broadcast of no data, so a rank may leave the broadcast before its root enters it.
 #[test]
 fn empty_broadcasts_are_not_contradictions() {
     check_mode("empty", &[]);
@@ -255,7 +255,7 @@ fn c11_threads_are_explained() {
     check(&report);
     assert_eq!(report["causes"][0]["function"], "prepare");
     let waits = report["waits"].as_array().unwrap();
-    // When it is woken, `cnd_wait` waits for the mutex, which the waker holds for 20 ms.
+    // After it is woken, `cnd_wait` must also wait for the mutex, which the waking thread holds for 20 ms.
     for (call, least_ns) in [("cnd_wait", 10_000_000), ("cnd_timedwait", 1_000_000)] {
         let sites = waits.iter().filter(|w| w["site"]["call"] == call && w["site"]["function"] == "main");
         let ns = sites.map(|w| w["total_ns"].as_u64().unwrap()).sum::<u64>();
@@ -331,7 +331,8 @@ int main(void) {
 }
 "#;
 
-/// The last block of the first thread ends with the process. A note names the waits that no recorded function covers.
+/// The run must last until the process ends, although nothing is recorded in its last 200 ms. A note must say that waits inside libgomp are
+/// not recorded.
 #[test]
 fn a_run_ends_with_its_process_and_openmp_is_noted() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! The files of a recording: their number, their completeness, and the reports about corrupt files.
+//! The files of a recording: their number, their completeness, and messages about corrupt files.
 
 use super::{Place, check, must};
 use std::collections::BTreeSet;
@@ -37,14 +37,14 @@ pub fn chunks(bytes: &[u8]) -> Vec<FoundChunk> {
     found
 }
 
-/// Returns a chunk's records: those at its start whose bytes in the range `is_there` are not all zero.
+/// Returns the records at the start of a chunk. The records end at the first one whose bytes in the range `is_there` are all zero.
 fn records(bytes: &[u8], chunk: &FoundChunk, size: usize, is_there: std::ops::Range<usize>) -> Vec<Vec<u8>> {
     let records = bytes[chunk.at + CHUNK_HEADER_SIZE..chunk.at + chunk.header.size as usize].chunks_exact(size);
     records.take_while(|record| record[is_there.clone()].iter().any(|byte| *byte != 0)).map(<[u8]>::to_vec).collect()
 }
 
 impl Place {
-    /// Returns the recording's files with this extension.
+    /// Returns the recording's files with the extension `ending`.
     pub fn files(&self, ending: &str) -> Vec<PathBuf> {
         let files = std::fs::read_dir(self.path("app.waits")).unwrap().map(|entry| entry.unwrap().path());
         files.filter(|path| path.extension().is_some_and(|e| e == ending)).collect()
@@ -87,8 +87,8 @@ pub fn samples(place: &Place) -> usize {
     place.files("threads").into_iter().map(of_file).sum()
 }
 
-/// A program that runs THREADS threads at a time, and then CHILDREN children with one more thread each. All of them post a semaphore POSTS
-/// times.
+/// A program that runs THREADS threads at a time, and then CHILDREN child processes with one more thread each. Each thread posts a
+/// semaphore POSTS times.
 const MANY_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <semaphore.h>
@@ -123,7 +123,7 @@ int main(int count, char **words) {
 }
 "#;
 
-/// A program in which the first thread and another thread post a semaphore as often as the argument says.
+/// A program in which the main thread and another thread post a semaphore as often as the argument says.
 pub const POSTS_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <semaphore.h>
@@ -178,7 +178,7 @@ fn what_killed_threads_and_children_recorded_is_kept() {
     assert!(!report["notes"].to_string().contains("corrupt"), "{:#}", report["notes"]);
 }
 
-/// A program that creates children with functions and system calls that do not call fork handlers.
+/// A program that creates child processes by functions and system calls that do not call fork handlers.
 const COPIES_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -234,7 +234,7 @@ fn recordings_may_have_more_threads_than_a_process_may_open_files() {
     must(place.command("sh").args(["-c", report, env!("CARGO_BIN_EXE_trodden")]).output().unwrap());
 }
 
-/// A program that closes all descriptors and opens its own files under all these numbers.
+/// A program that closes all its descriptors, including the recorder's, and opens files of its own under the same numbers.
 const CLOSES_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -309,7 +309,7 @@ fn corrupt_chunks_are_reported_as_missing() {
     assert!(said.contains("calls of thread") && said.contains("missing from some point on"), "{said}");
     let said = notes(&damage(of(chunk_kind::THREAD).nth(3).unwrap(), 0x5a));
     assert!(said.contains("has no header, and is left out"), "{said}");
-    // If a lost record precedes others, it is reported.
+    // A lost record with later ones after it must be reported.
     let chunk = of(chunk_kind::CALLS).find(|chunk| chunk.header.first > 0).unwrap();
     let before = of(chunk_kind::CALLS).find(|c| c.header.thread == chunk.header.thread && c.header.first == 0).unwrap();
     let mut bytes = kept.clone();
@@ -334,7 +334,7 @@ fn claimed_ranks_cost_no_memory() {
         text += &format!("{process}\nmpi openmpi 5 2147483647\ncommunicator 9 local 0-2147483646\nmore 8 remote 7-2147483640\n");
     }
     std::fs::write(&path, text).unwrap();
-    // The limit must leave room for the command, which is mapped with its debug information.
+    // The limit on the address space must leave room for `trodden` itself, which is mapped with its debug information.
     let report = "ulimit -v 1500000 && exec \"$0\" report app.waits --json";
     let output = must(place.command("sh").args(["-c", report, env!("CARGO_BIN_EXE_trodden")]).output().unwrap());
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -362,8 +362,8 @@ fn files_of_another_version_or_kind_are_rejected() {
     }
 }
 
-/// Single bytes in the headers of an extent and a chunk are changed. The file must be rejected, or the report must name the file and the
-/// lost part.
+/// Single bytes in the headers of an extent (a range of chunks) and of a chunk are changed. Reports must reject the file, or name it and
+/// the lost part.
 #[test]
 fn changed_header_bytes_are_reported() {
     let place = Place::new();
@@ -395,7 +395,7 @@ fn only_the_owner_can_read_recordings() {
     assert_eq!(mode(&place.path("app.waits")), 0o700);
     let files = [place.files("process"), place.files("threads")].concat();
     assert_eq!(files.iter().map(|path| mode(path)).collect::<Vec<_>>(), [0o600; 2]);
-    // A folder that the user created keeps its permissions.
+    // If the user has created the folder, it must keep its permissions.
     std::fs::set_permissions(place.path("app.waits"), std::fs::Permissions::from_mode(0o755)).unwrap();
     place.record(&["./app", "1", "1", "1"]);
     assert_eq!(mode(&place.path("app.waits")), 0o755);

@@ -1,7 +1,7 @@
 //! `trodden waits` on real programs: MPI in C and Fortran with both libraries, POSIX threads, Rust's `std::sync`, forks, killed programs.
 //!
-//! Each program has a function that makes others wait, and the report must name it first. Times are never compared with a clock, and the
-//! machine may be busy. The injected work is many times larger than the rest.
+//! Each program has a function that makes others wait, and the report must name it first. The machine may be busy, so times are not
+//! compared with a clock; instead, that function does many times more work than the rest.
 
 mod beyond_messages;
 mod files;
@@ -58,7 +58,7 @@ impl Place {
     }
 }
 
-/// Builds the recorder in the folder of the command, where the command looks for it.
+/// Builds the recorder library in the folder of `trodden`, which looks for it there.
 fn recorder() {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -81,8 +81,8 @@ fn sum(path: &Value) -> i64 {
     path.as_array().unwrap().iter().map(|step| step["ns"].as_i64().unwrap()).sum()
 }
 
-/// Checks that a report is consistent: each wait has a site, the two paths of a class differ by the wait (before common steps are left
-/// out), and the causes add up to the waits.
+/// Checks that a report is consistent: each wait has a site, the two paths of a class of waits differ by the waiting time (before common
+/// steps are left out), and the causes add up to the waits.
 fn check(report: &Value) {
     assert_eq!(report["schema_version"], 1);
     let mut total = 0;
@@ -155,7 +155,7 @@ fn the_slow_mpi_function_is_named_first_with_both_libraries() {
     }
 }
 
-/// The clock of one rank is moved, as if the ranks had run on two hosts with different clocks. Only text is changed.
+/// The clock of one rank is moved in a copy of the recording, as if the ranks had run on two hosts with different clocks.
 #[test]
 fn clocks_of_two_hosts_are_corrected_by_their_messages() {
     let place = Place::new();
@@ -197,7 +197,7 @@ fn move_clock(text: &str, by_ns: i64) -> String {
     moved
 }
 
-/// A loop of tests, as in programs that overlap communication and computation, counts as a wait.
+/// A loop that polls for a message, as in programs that overlap communication and computation, must count as a wait.
 const POLLING_PROGRAM: &str = r#"
 #include <mpi.h>
 #include <unistd.h>
@@ -306,7 +306,7 @@ fn corrupt_recordings_never_make_the_command_panic() {
         let file = &files[random(files.len())];
         let kept = std::fs::read(file).unwrap();
         let mut bytes = kept.clone();
-        // The records are at the start of a file. The rest of the file is zero.
+        // Only the beginning of a file has records, and the rest is zero, so only bytes of the beginning are changed.
         let Some(used) = bytes.iter().rposition(|b| *b != 0).map(|at| at + 1) else { continue };
         match turn % 3 {
             0 => bytes.truncate(random(used)),

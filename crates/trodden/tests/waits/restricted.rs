@@ -1,5 +1,5 @@
 //! Programs that are restricted or restrict themselves: limits, system call filters, special permissions of their files. The programs must
-//! behave as without the recorder, or be rejected by name before they start.
+//! behave as without the recorder, or be rejected before they start, with an error that names the reason.
 
 use super::files::POSTS_PROGRAM;
 use super::{Place, check, must};
@@ -35,8 +35,8 @@ fn file_size_limits_do_not_end_the_program() {
     assert!((1..=2).contains(&threads) && posts > 800 && posts < 40_000, "{threads} threads, {posts} posts");
 }
 
-/// A program that prints the limit of its address space and how much it can map below this limit, limits itself, and creates threads before
-/// and after that.
+/// A program that prints the limit of its address space and how much it can map below this limit, lowers the limit, and creates threads
+/// before and after that.
 const LIMITED_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -103,8 +103,8 @@ fn programs_with_a_limited_address_space_are_rejected_or_left_alone() {
     assert!(read_errors(&recorded).contains("its address space is limited"), "{}", read_errors(&recorded));
 }
 
-/// A program whose threads post a semaphore. Then a filter ends the process at all system calls that the program does not make itself.
-/// These include system calls of the recorder.
+/// A program whose threads post a semaphore. Then a filter allows only the system calls that the program itself makes; any other call, such
+/// as one by the recorder, ends the process.
 const FILTERED_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -183,7 +183,7 @@ fn programs_that_filter_their_system_calls_run_to_their_end() {
         check(&report);
         let notes = report["notes"].to_string();
         assert!(notes.contains("system call filter (seccomp)"), "{way}: {notes}");
-        // The recording has the posts of both threads before the filter, and those that they post to each other.
+        // Posts before the filter by both threads, and the posts by which they wake each other.
         let posts = if way == "strict" { 202 } else { 201 };
         assert_eq!(place.count(kind::SEMAPHORE_POST), (2, posts), "{way}");
     }
@@ -223,7 +223,7 @@ fn programs_that_gain_privileges_are_rejected_before_they_start() {
     must(by_other(&record("./app")));
     mode(&program, 0o4755);
     refused("the setuid bit");
-    // Root gains nothing, so the program is recorded.
+    // The set-user-ID bit gives root no further privileges, so the program can be recorded.
     place.record(&["./app", "1"]);
     assert_eq!(place.count(kind::SEMAPHORE_POST), (2, 2));
     mode(&program, 0o2755);
@@ -233,7 +233,7 @@ fn programs_that_gain_privileges_are_rejected_before_they_start() {
         true => refused("capabilities (setcap)"),
         false => eprintln!("skipped: this file system has no capabilities"),
     }
-    // A program that a shell starts runs as without the recorder.
+    // A privileged program that is started through a shell runs as without the recorder.
     let alone = must(by_other("./app 3"));
     let recorded = must(by_other("exec \"$0\" waits record -o other.waits -- sh -c './app 3'"));
     assert_eq!(recorded.stdout, alone.stdout);

@@ -1,4 +1,4 @@
-//! Slow functions that cannot be named from the executed line alone: Fortran procedures, and functions that spend their time in helpers.
+//! Slow functions that are not those of the executed lines: Fortran procedures, and functions that spend their time in helpers.
 
 use super::{Place, check, first};
 

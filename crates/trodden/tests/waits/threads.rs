@@ -114,7 +114,7 @@ fn every_way_to_wait_for_a_thread_is_explained_by_what_it_did() {
         sites.map(|w| w["total_ns"].as_u64().unwrap()).sum::<u64>()
     };
     let calls = ["pthread_barrier_wait", "pthread_rwlock_rdlock", "pthread_spin_lock", "pthread_cond_wait", "sem_wait", "pthread_join"];
-    // The sleeps last 100 ms. A thread that is late on a busy machine still waits for part of a sleep.
+    // Each sleep lasts 100 ms. Even a thread that starts late on a busy machine still waits for a part of it.
     for call in calls {
         assert!(of(call) > 10_000_000, "{call}: {} ns of waiting\n{waits:#?}", of(call));
     }
@@ -122,7 +122,8 @@ fn every_way_to_wait_for_a_thread_is_explained_by_what_it_did() {
     assert_eq!(report["causes"][0]["state"], "blocked");
 }
 
-/// A program that uses a pipe as a lock: the thread that has read the pipe's byte holds the lock. Writing the byte back never blocks.
+/// A program that uses a pipe as a lock: a thread that has read the pipe's only byte holds the lock, and writes the byte back to release
+/// it. Writing never blocks.
 const PIPE_LOCK_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <unistd.h>

@@ -1,11 +1,11 @@
-//! Recorded programs must behave like unrecorded ones. This concerns their signals, their coroutines, and the libraries that they load
+//! Recorded programs must behave like unrecorded ones, concerning their signals, their coroutines, and the libraries that they load
 //! themselves.
 
 use super::{Place, must};
 use std::process::Output;
 
 impl Place {
-    /// Returns the program's output without the recorder and with it.
+    /// Runs a program without and with the recorder. Returns both outputs.
     fn both(&self, command: &[&str]) -> (Output, Output) {
         let alone = must(self.command(command[0]).args(&command[1..]).output().unwrap());
         (alone, self.record(command))
@@ -30,7 +30,7 @@ int go(void) {
 }
 "#;
 
-/// A program that loads a module as interpreters do.
+/// A program that loads a module at run time, as interpreters do.
 const HOST_PROGRAM: &str = r#"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -60,8 +60,8 @@ fn mpi_in_a_loaded_module_is_recorded() {
     }
 }
 
-/// A program with coroutines whose stacks start at the same address, although the second stack is shorter. Both make calls with equal stack
-/// pointers.
+/// A program with two coroutines whose stacks start at the same address, although the second one is shorter. Both make calls with equal
+/// stack pointers.
 const COROUTINES_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <alloca.h>
@@ -216,7 +216,7 @@ fn only_recordings_are_replaced() {
     must(record());
     must(record());
     let threads = place.files("threads").remove(0);
-    // The user puts files into the recording, with names like those in a recording.
+    // The user has put files with names like those of a recording's files into the recording's folder.
     for name in ["song.threads", "1-2.threads", "list.process", "top.stacks", threads.file_name().unwrap().to_str().unwrap()] {
         let file = place.path("app.waits").join(name);
         let kept = std::fs::read(&file).ok();

@@ -138,7 +138,8 @@ fn show(job: &CoverageShow) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Name of a page that `llvm-cov` does not write: path coverage, and lines that were never executed together.
+/// File name of the page that trodden adds to the pages of `llvm-cov`. It shows path coverage, and lines that were never executed in the
+/// same path.
 const PATHS_PAGE: &str = "paths.html";
 /// Maximum number of untested combinations per function on this page.
 const MAX_COMBINATIONS: usize = 5;

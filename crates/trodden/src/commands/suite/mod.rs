@@ -22,7 +22,7 @@ use trodden_report::suite::{self as shown, RedundantTests, SCHEMA_VERSION, Suite
 use trodden_report::words::plural;
 use trodden_stored::named;
 
-/// Returns status 1 if a test fails.
+/// Runs a subcommand. Returns status 1 if a test fails.
 pub fn run(job: &SuiteCommand) -> Result<ExitCode> {
     match job {
         SuiteCommand::Run(job) => return run::run(job),
@@ -90,7 +90,7 @@ fn print_redundant_tests(suite: &Suite, name: &str, by: SuiteCost, as_json: bool
     let sets = suite.tests.iter().map(|t| t.paths.iter().map(|p| p.0).collect()).collect();
     let cost = |duration_ns: u64| match by {
         SuiteCost::Tests => 1,
-        // In microseconds.
+        // The cost is in microseconds.
         SuiteCost::Time => (duration_ns / 1000).max(1),
     };
     let problem = CoverProblem { sets, costs: suite.tests.iter().map(|t| cost(t.duration_ns)).collect() };
