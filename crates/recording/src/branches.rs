@@ -1,8 +1,8 @@
 //! Runs an uninstrumented program under `perf record`, and makes a profile from the branches that the hardware recorded.
 //!
-//! Before a possibly long run, a trial recording of a trivial program checks that perf and the machine can record branches. Then perf runs
-//! the command and passes on its exit status. `perf script` prints the recording twice: first the mapped files, to find programs with
-//! marked blocks, and then the branches, for [`crate::import`].
+//! The run may be long, so a trial recording of a trivial program first checks that perf and the machine can record branches. Then perf
+//! runs the command and passes on its exit status. `perf script` prints the recording twice: first the mapped files, to find programs built
+//! with marked blocks, and then the branches, for [`crate::import`].
 
 use crate::import;
 use crate::runs::format_causes;
@@ -28,14 +28,14 @@ pub enum RecordedBranches {
     Trace,
 }
 
-/// Input of [`run`].
+/// Arguments of [`run`].
 #[derive(Clone, Debug)]
 pub struct BranchRecording {
     /// Which branches the hardware records.
     pub kind: RecordedBranches,
     /// Path of the program `perf`.
     pub perf: PathBuf,
-    /// The perf event to sample instead of the default event.
+    /// The perf event to sample; `None` for the default event.
     pub event: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Bursts: switches counting in running `--sample` programs on and off from outside, and measures how long it was on.
+//! Bursts: while `--sample` programs run, this module switches their counting on and off, and measures how long it was on.
 //!
 //! The switch is a byte in the program's mapped raw file ([`SamplingSwitch`]). Nothing is injected into the program, and it keeps running.
 //! Pauses between bursts have random lengths, to avoid resonance with the program. Counts are read during pauses, as often as the cost
@@ -18,36 +18,36 @@ use trodden_profile::sampling::{SampledClock, SwitchedOn};
 use trodden_profile::{ProfileError, RawProfile, Readings, SampledRun, SamplingSwitch, raw_files};
 use trodden_text::words::plural;
 
-/// Interval between searches until the first image with a switch is found.
+/// Interval between searches for raw files, until one with a sampling switch is found.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Minimum interval between searches after the first image with a switch was found.
+/// Minimum interval between searches for further raw files, after one with a sampling switch was found.
 const SEARCH_AGAIN_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Minimum pause between two readings of the counts, as a multiple of the processor time that a reading takes.
 const PAUSE_PER_READING: u32 = 60;
 
-/// How many times longer stretched bursts and pauses are.
+/// Factor by which some bursts and pauses are prolonged ("stretched").
 const STRETCH_FACTOR: u32 = 4;
 
-/// Probability that bursts and pauses are stretched until the next reading.
+/// Probability that bursts and pauses are stretched until the next reading of the counts.
 const STRETCHED_FRACTION: f64 = 0.25;
 
-/// When `--sample` programs count.
+/// The times at which `--sample` programs count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BurstSchedule {
-    /// Length of a burst that is not stretched.
+    /// Length of a normal burst; stretched bursts are longer.
     pub burst: Duration,
-    /// Mean time between the starts of consecutive bursts that are not stretched.
+    /// Mean time between the starts of consecutive normal bursts.
     pub period: Duration,
 }
 
 /// The raw files that belong to a recording.
 #[derive(Clone, Debug, Default)]
 pub struct BurstFiles {
-    /// Files that are named individually.
+    /// Individual files.
     pub single: Vec<PathBuf>,
-    /// Folders whose present and future raw files all belong to the recording.
+    /// Folders all of whose raw files belong to the recording, including files that appear later.
     pub folders: Vec<PathBuf>,
 }
 
@@ -67,7 +67,7 @@ impl BurstFiles {
     }
 }
 
-/// A thread that switches counting on and off.
+/// A thread that switches the counting of programs on and off.
 #[derive(Debug)]
 pub struct BurstThread {
     stop: Sender<()>,
@@ -117,13 +117,13 @@ struct BurstController {
     files: BurstFiles,
     bursts: BurstSchedule,
     stopped: Receiver<()>,
-    /// The switch of each raw file; `None` for images without a switch.
+    /// The sampling switch of each raw file found so far; `None` for files without one.
     switches: BTreeMap<PathBuf, Option<SamplingSwitch>>,
     readings: Readings,
     reading_took: Duration,
     random: BurstRandom,
     on: SwitchedOn,
-    /// The part of `on` that was added since the last reading of the counts.
+    /// The part of `on` since the last reading of the counts.
     on_since_reading: SwitchedOn,
     /// Factor by which bursts and pauses are prolonged until the next reading.
     stretch: u32,
@@ -141,7 +141,7 @@ struct BurstController {
 
 impl BurstController {
     fn run(mut self) -> Option<SampledRun> {
-        // The default timer slack is as long as a short burst, and would thus prolong bursts.
+        // The default timer slack lets the kernel wake a thread up so late that short bursts would double in length.
         let _ = nix::sys::prctl::set_timerslack(1);
         while !self.find_images() {
             if self.wait(SEARCH_INTERVAL) {
@@ -153,7 +153,7 @@ impl BurstController {
         let began = Instant::now();
         let mut last_search = began;
         self.last_reading = began;
-        // The first burst starts at a random time in the first period, so that every part of the run is equally likely to be counted.
+        // The first burst starts at a random time within the first period, so that each part of the run is equally likely to be counted.
         let is_always_on = self.bursts.burst == self.bursts.period;
         let mut pause = if is_always_on { Duration::ZERO } else { self.bursts.period.mul_f64(self.random.next()) };
         while !self.wait(pause) {
@@ -187,8 +187,8 @@ impl BurstController {
         })
     }
 
-    /// Searches for new images. Returns true if any image found so far has a switch. Files that cannot be opened are reported later, when
-    /// the profile is read.
+    /// Searches for new raw files. Returns true if any file found so far has a sampling switch. Files that cannot be opened are reported
+    /// later, when the profile is read.
     fn find_images(&mut self) -> bool {
         for file in self.files.list().unwrap_or_default() {
             if !self.switches.contains_key(&file)
@@ -206,7 +206,7 @@ impl BurstController {
         self.uses_processor_time.then(|| self.processor.total_ns()).flatten()
     }
 
-    /// Performs one burst. Returns true if the recording was stopped meanwhile.
+    /// Performs one burst. Returns true if the recording was stopped during the burst.
     fn burst(&mut self) -> bool {
         let requested = self.bursts.burst * self.stretch;
         let processor = self.processor_time();
@@ -214,7 +214,7 @@ impl BurstController {
         self.set_switches(true);
         let last = self.wait(requested.saturating_sub(Duration::from_secs_f64(self.end_delay)));
         // The clock is read just before the switch is turned on, and just before it is turned off. The delay between reading and switching
-        // lengthens the measured time at the start and shortens it at the end, so both effects cancel out on average.
+        // makes the measured time too long at the start and too short at the end, so both effects cancel out on average.
         let processor = processor.and_then(|before| Some((before, self.processor_time()?)));
         let elapsed = began.elapsed();
         // If there are no pauses, the switch stays on.
@@ -222,7 +222,7 @@ impl BurstController {
             self.set_switches(false);
         }
         let took = began.elapsed();
-        // The delay is independent of the burst's length, so it is treated as the delay of a burst that is not stretched.
+        // Bursts end late by the same delay whether they are stretched or not, so the estimate assumes a normal burst.
         self.end_delay = update_end_delay(self.end_delay, self.bursts.burst, (took + self.bursts.burst).saturating_sub(requested));
         let burst = match processor {
             // A burst is counted only if the program ran during it.
@@ -237,7 +237,7 @@ impl BurstController {
 
     fn set_switches(&self, on: bool) {
         for switch in self.switches.values().flatten() {
-            // The page is already in memory, so a full disk cannot make this fail.
+            // The switch's page is already in memory, so a full disk cannot make this fail.
             let _ = switch.set(on);
         }
     }
@@ -259,7 +259,7 @@ impl BurstController {
         self.reading_took = processor_time_of_thread().saturating_sub(began);
     }
 
-    /// Waits for this time, or until the recording is stopped. Returns true if it was stopped.
+    /// Waits for a time, or until the recording is stopped. Returns true if it was stopped.
     fn wait(&self, time: Duration) -> bool {
         !matches!(self.stopped.recv_timeout(time), Err(RecvTimeoutError::Timeout))
     }
@@ -270,7 +270,7 @@ impl BurstController {
 fn update_end_delay(before: f64, requested: Duration, took: Duration) -> f64 {
     /// Weight of the latest burst in the new estimate.
     const LATEST_BURST_WEIGHT: f64 = 1.0 / 8.0;
-    // Capped, because a single long delay says nothing about the next burst.
+    // Limited, because a single long delay says nothing about the next burst.
     let excess = (took.as_secs_f64() - requested.as_secs_f64()).min(requested.as_secs_f64());
     (before + excess * LATEST_BURST_WEIGHT).clamp(0.0, requested.as_secs_f64())
 }
@@ -279,7 +279,7 @@ fn processor_time_of_thread() -> Duration {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
 
-/// Logs during which fraction of the run the programs counted.
+/// Logs the fraction of the run during which the programs counted.
 pub fn log_counting_fraction(sampling: &SampledRun) {
     let per_cent = if sampling.total_ns == 0 { 0.0 } else { sampling.on_ns as f64 / sampling.total_ns as f64 * 100.0 };
     log::info!("sampled {per_cent:.2} % of the run time, in {}", plural(sampling.bursts.into(), "burst", "bursts"));
@@ -321,7 +321,7 @@ mod tests {
 
     const REQUESTED_PAUSE: Duration = Duration::from_micros(50);
 
-    /// Returns the mean length of bursts that end late by `overhead`.
+    /// Simulates 1,000 bursts that end late by `overhead`, and returns their mean length.
     fn mean_of_bursts(overhead: Duration) -> Duration {
         let (mut delay, mut sum) = (0.0, Duration::ZERO);
         for _ in 0..1000 {

@@ -1,4 +1,4 @@
-//! Samples programs that are already running. They are named by raw file, folder or process ID.
+//! Samples programs that are already running. The user names them by raw file, folder or process ID.
 
 use crate::bursts::{BurstFiles, BurstThread, read};
 use crate::{BurstSchedule, ProfileDestination, RecordingContext, deliver, host_name, is_in_use, new_run};
@@ -13,14 +13,14 @@ use trodden_profile::sampling::subtract_earlier_counts;
 use trodden_profile::{Run, Sampling, SamplingSwitch, collect, is_raw_file};
 use trodden_trace::{ProcessMapping, mappings};
 
-/// Input of [`attach`].
+/// Arguments of [`attach`].
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// Raw files, folders with raw files, or process IDs.
     pub subjects: Vec<PathBuf>,
-    /// How long to sample; `None` to sample until a signal arrives, or until all processes given by ID have ended.
+    /// Time for which to sample; `None` to sample until a signal arrives, or until all processes given by ID have ended.
     pub time: Option<Duration>,
-    /// When the programs count.
+    /// The times at which the programs count.
     pub bursts: BurstSchedule,
     /// Where the profile is written.
     pub destination: ProfileDestination,

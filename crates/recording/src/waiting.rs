@@ -6,11 +6,11 @@ use std::path::Path;
 /// Scheduler statistics for the threads of some processes.
 #[derive(Debug, Default)]
 pub struct SchedulerWaits {
-    /// For each thread ID, the thread's times when it was first seen and when it was last seen.
+    /// For each thread, by ID, its times when it was first seen and when it was last seen.
     threads: BTreeMap<u64, (SchedulerTimes, SchedulerTimes)>,
 }
 
-/// How long a thread has executed and has waited for a processor, in nanoseconds.
+/// Time that a thread has executed, and time that it has waited for a processor, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct SchedulerTimes {
     executed: u64,

@@ -123,8 +123,8 @@ impl Partition for IterationPartition {
     }
 }
 
-/// Combines the images of all copies. For functions in several copies, keeps the first copy's counts and returns the differences from other
-/// copies. Images that are not copies, such as libraries, are taken from the first copy.
+/// Combines the images of all copies. For functions in several copies, keeps the first copy's counts and returns how other copies differ.
+/// Other images, such as libraries, are taken from the first copy.
 fn merge(profiles: Vec<Profile>, work: &Path) -> (Vec<ImageProfile>, Vec<String>) {
     let (mut images, mut differences) = (Vec::new(), Vec::new());
     let mut counted: BTreeMap<NamedFunction, (usize, CountsByNumber)> = BTreeMap::new();

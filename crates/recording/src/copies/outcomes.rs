@@ -1,4 +1,4 @@
-//! Reports exit statuses of copies, and differences between copies.
+//! Reports exit statuses of copies, and how copies differ.
 
 use super::launching::CopyRun;
 use super::spec::{CopyOutcome, copy_file};
@@ -82,7 +82,7 @@ pub fn report_interrupted(merged: &MergedCopies, end: ProcessEnding) {
     }
 }
 
-/// Warns that the copies did not execute the same paths, and lists the differences.
+/// Warns that the copies did not execute the same paths, and lists how they differ.
 pub fn report_differences(differences: &[String]) {
     const MAX_SHOWN: usize = 10;
     log::warn!("the copies did not execute the same paths, so the profile is not exact:");

@@ -1,6 +1,6 @@
-//! Finds the frequencies on which a partition is based. They come from a profile that the user names, from the latest runs of the build in
-//! the run store, or from a first run, which is sampled to make it cheap. They affect only how balanced the copies are; the merged profile
-//! is always exact.
+//! Finds the path frequencies that guide the division among copies. They come from a profile that the user names, from the latest runs of
+//! the build in the run store, or from a first run, which is sampled to make it cheap. They affect only how evenly the work is divided; the
+//! merged profile is always exact.
 
 use super::launching::{CopyRunner, launch, read_results};
 use super::make::{CopiedProgram, PartitionProfile};
@@ -24,13 +24,13 @@ use trodden_unit::Identity;
 
 const FIRST_RUN_FOLDER: &str = "first";
 const FULL_RUN_FOLDER: &str = "first-whole";
-/// Maximum number of stored runs on which a partition is based.
+/// Maximum number of stored runs that guide the division.
 const MAX_MERGED_RUNS: usize = 4;
-/// Maximum duration of a first run that is repeated if no sample was taken.
+/// A first run without samples is repeated, with full counting, only if it took at most this long.
 const MAX_REPEATED_RUN: Duration = Duration::from_secs(1);
 
-/// Finds frequencies, or runs the program once to measure them. Returns `None` if they must be estimated. Fails if the profile that the
-/// user named cannot be read, or the first run failed.
+/// Finds stored frequencies, or runs the program once to measure them. Returns `None` if they must be estimated. Fails if the profile that
+/// the user named cannot be read, or the first run failed.
 pub fn find_frequencies(
     job: &CopyJob,
     program: &CopiedProgram,
@@ -66,7 +66,7 @@ pub fn recent_profile(identity: Identity, command: &[OsString], context: CopyCon
     runs.reverse();
     let command: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     let is_same = |run: &RunEntry| run.run.command.iter().eq(&command);
-    // Several runs of the same command are preferred to runs of different commands.
+    // If there are several runs of this very command, only these are used.
     if runs.iter().filter(|run| is_same(run)).count() > 1 {
         runs.retain(is_same);
     } else {
@@ -106,7 +106,7 @@ fn describe_run(run: &RunEntry) -> String {
     }
 }
 
-/// Merges profiles of a build. First scales the counts of each profile so that all profiles have the same total.
+/// Merges profiles of a build, after scaling the counts of each profile so that all have the same total.
 fn merge_with_equal_weights(mut profiles: Vec<Profile>, identity: Identity) -> Option<Profile> {
     let most = profiles.iter().map(|profile| executions(profile, identity)).max()?;
     let mut sum = Merger::new(BuildPolicy::Separate);
@@ -162,7 +162,8 @@ fn run_program_once(file: &Path, sampled: bool, spec: &CopyJobSpec, folder: &Pat
     (spec.programs, spec.sampled) = (vec![OsText::from(file.as_os_str())], sampled);
     let _job = spec.write(folder)?;
     match launch(folder, &[0], runner) {
-        // If a node was presumed lost, it may still deliver a second result. Sampled results differ, because they depend on time.
+        // A node that was presumed lost may still deliver a second result. Sampled results depend on time, so it is no error if the two
+        // differ.
         Err(error) if matches!(error.downcast_ref(), Some(trodden_launch::LaunchError::Duplicate { .. })) => {}
         other => drop(other.context(CopiesFailed).context("the first run, which provides weights for the partition, failed")?),
     }
