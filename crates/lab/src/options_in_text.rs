@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Options of `xtask`, examples, test programs and other programs (cargo and its subcommands including `cargo trodden`, clang, rustc, git,
-/// perf, linkers, MPI, Slurm, podman, valgrind).
+/// Options of other programs that texts mention: `xtask`, examples, test programs, cargo and its subcommands (including `cargo trodden`),
+/// clang, rustc, git, perf, linkers, MPI, Slurm, podman and valgrind.
 const FOREIGN_OPTIONS: &str = "apart args bin bind-to branch-coverage branch-sim clock-seconds compile config dependency-file draw emit \
     emit-static-lib enable-plugins example features force gc-sections header hostfile include-ignored itrace kernel language ld-path lib \
     lto-emit-llvm no-default-features output-directory oversubscribe package package-path print-file-name release relocatable requeue rr \
@@ -64,7 +64,7 @@ fn options(text: &str) -> impl Iterator<Item = &str> {
         let begins = text[..at].chars().next_back().is_none_or(|c| !c.is_alphanumeric() && c != '-' && c != '_');
         let rest = &text[at + 2..];
         let name = &rest[..rest.find(|c| !is_name(c)).unwrap_or(rest.len())];
-        // An arrow such as `--a->` is not an option.
+        // An arrow in DOT, such as `--a->`, is not an option.
         (begins && name.starts_with(|c: char| c.is_ascii_lowercase()) && !name.ends_with('-')).then_some(name)
     })
 }
@@ -75,7 +75,7 @@ fn commands(text: &str) -> Vec<(&'static str, &str)> {
     for (at, _) in text.match_indices("trodden") {
         let rest = &text[at + "trodden".len()..];
         let (program, rest) = rest.strip_prefix("-lab").map_or(("trodden", rest), |rest| ("trodden-lab", rest));
-        // `cargo trodden` also takes cargo's options, and the drivers take clang's.
+        // `cargo trodden` also takes cargo's options, and the drivers take clang's, so these commands are not checked.
         let is_cargo = text[..at].ends_with("cargo ");
         let Some(typed) = rest.strip_prefix(' ').filter(|typed| !is_cargo && !typed.starts_with("cc ") && !typed.starts_with("c++ "))
         else {
@@ -126,13 +126,13 @@ fn extract_texts(code: &str) -> Vec<String> {
                 }
                 &after[end..]
             }
-            // A character literal, which may be a quote, or a lifetime.
+            // Skips character literals that contain a quote, and lifetimes.
             b'\'' if after.starts_with("\"'") => &after[2..],
             b'\'' if after.starts_with("\\\"'") => &after[3..],
             _ => after,
         };
     }
-    // A single word is an argument of another program. Style sheets have variables that look like options.
+    // A text of a single word is an argument of another program. Style sheets contain variables that look like options.
     texts.retain(|text| text.trim().contains(' ') && !text.contains("{color-scheme:"));
     texts
 }
@@ -172,7 +172,7 @@ fn options_in_messages_and_help_exist() {
     let (known, mut sources) = (CommandLines::new(), Vec::new());
     for member in fs::read_dir(root().join("crates")).unwrap() {
         let folder = member.unwrap().path().join("src");
-        // These crates run other programs, or are run by maintainers.
+        // These crates call other programs, or are for maintainers.
         if !["corpus", "oracle"].iter().any(|name| folder.ends_with(format!("{name}/src"))) {
             find_files(&folder, "rs", &mut sources);
         }
@@ -220,7 +220,7 @@ fn pages_of_the_handbook_name_options_that_exist() {
     assert!(pages.len() > 20, "{}", pages.len());
     let mut all = Vec::new();
     for page in pages {
-        // The page on the papers shortens the name of the laboratory.
+        // The page about the papers abbreviates `trodden-lab` to `lab`.
         let text = fs::read_to_string(&page).unwrap().replace("`lab ", "`trodden-lab ");
         for line in text.lines() {
             all.extend(wrong_options(line, &known).into_iter().map(|wrong| format!("{}: {wrong} in: {line}", page.display())));

@@ -14,15 +14,15 @@ use trodden_report::sequences::{self as shown, ThreadChoice, iterations, phases,
 use trodden_stored::named;
 
 const SCHEMA_VERSION: u32 = 2;
-/// Default lengths of a hot subpath, in paths.
+/// Default range of lengths for hot subpaths, in paths.
 const HOT_LENGTH: Length = Length { min: 2, max: 50 };
 /// Default of `--threshold` for hot subpaths, in percent.
 const HOT_SHARE: f64 = 1.0;
 /// Default number of consecutive iterations.
 const ITERATIONS: usize = 4;
-/// Default of `--threshold` for iterations: how often a pattern continues where its beginning occurs, in percent.
+/// Default of `--threshold` for iterations, in percent: how often a repeating pattern must continue after its beginning.
 const PATTERN_SHARE: f64 = 90.0;
-/// Default maximum number of phases: the chart has a colour for each.
+/// Default maximum number of phases, because the chart has a colour for each.
 const PHASES: usize = 10;
 
 pub fn run(job: &Patterns) -> Result<ExitCode> {
@@ -73,7 +73,7 @@ fn count_iterations(job: &Patterns, kind: InputKind) -> Result<()> {
     })
 }
 
-/// Lists the paths over iterations that the program counted. Returns `None` if it counted something else.
+/// Lists the paths over iterations that the program itself counted. Returns `None` if it counted something else.
 fn list_counted_iterations(job: &Patterns, top: usize) -> Result<Option<IterationDocument>> {
     let counted = counted_iterations(&named::load(utf8_name(&job.file)?)?);
     if counted.is_empty() {

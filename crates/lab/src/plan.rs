@@ -20,7 +20,7 @@ use trodden_report::words::plural;
 use trodden_stored::named;
 
 const SCHEMA_VERSION: u32 = 1;
-/// Shown instead of a strategy if the probes per copy are bounded.
+/// Name that is shown instead of a strategy if `--max-probes` limits the probes per copy.
 const BOUNDED: &str = "bounded";
 
 pub fn run(job: &cli::PlanJob) -> Result<ExitCode> {
@@ -67,7 +67,7 @@ pub fn run(job: &cli::PlanJob) -> Result<ExitCode> {
 struct Answers<'a> {
     schema_version: u32,
     program: &'a Path,
-    /// Whether frequencies were measured, rather than estimated.
+    /// True if frequencies were measured; false if they are estimated.
     measured: bool,
     procedures: usize,
     plans: Vec<PlanDocument>,
@@ -78,7 +78,8 @@ struct PlanDocument {
     strategy: &'static str,
     hits_counted: &'static str,
     copies: Vec<Copy>,
-    /// For `p3`, number of functions whose paths could be divided among copies; for other strategies, number of divided functions.
+    /// For `p3`, the number of functions whose paths could be divided among copies. For other strategies, the number of functions whose
+    /// paths are divided.
     profitable_procedures: usize,
     slowest: u64,
     bound: BoundRow,
@@ -99,7 +100,7 @@ struct Copy {
 struct BoundRow {
     sequential: u64,
     ideal: u64,
-    /// Unknown without a profile, because only edge frequencies are estimated.
+    /// `None` without a profile, because estimates have frequencies of edges only.
     most_frequent_path: Option<u64>,
     proven: u64,
     proven_for_whole_ends: u64,

@@ -7,7 +7,7 @@ fn run(arguments: &[&str], input: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trodden-lab"));
     command.args(arguments).env_remove("TRODDEN_INSTRUMENT").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // Writing fails if the program rejected its arguments and exited.
+    // This fails if the program has rejected its arguments and exited already.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }

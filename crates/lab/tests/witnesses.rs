@@ -11,7 +11,7 @@ fn figure_1() -> Value {
     ]})
 }
 
-/// Figure 3: `foo` calls `bar` in a loop.
+/// Figure 3 of the same paper: `foo` calls `bar` in a loop.
 fn figure_3() -> Value {
     json!({
         "functions": {
@@ -87,7 +87,7 @@ fn every_strategy_and_placement_is_realizable() {
     let known = json!({"entry": 0, "exit": 3, "edges": [[0, 1], [0, 2], [1, 2], [1, 3], [2, 3]], "weights": [1, 1, 1, 1, 1]});
     let found = answer("witnesses - --placement paper", &known, 1);
     assert_eq!(found["profiles"], json!([[2]]));
-    // Node 1 has one in-edge and two out-edges, node 2 the reverse, all with weight 1.
+    // All weights are 1, but node 1 has one in-edge and two out-edges, and node 2 has two in-edges and one out-edge.
     assert_eq!(found["unbalanced"], json!([1, 2]));
 }
 
@@ -96,7 +96,7 @@ fn reconstruction_uses_the_names_of_the_file() {
     let file = with(figure_1(), json!({"profiles": [["b3", "b2"], ["b4", "b2"]], "traces": [["b2", "b3", "b2"], ["b2", "b2", "b4"]]}));
     let execution = json!(["entry", "b1", "b2", "b3", "b5", "b1", "b2", "b4", "b5", "b1", "exit"]);
     assert_eq!(answer("reconstruct -", &file, 0)["execution"], execution);
-    // The same distribution with edges: 3 is b2 -> b3, 4 is b2 -> b4.
+    // The same distribution with edges as witnesses: 3 is b2 -> b3, and 4 is b2 -> b4.
     let file = with(figure_1(), json!({"profiles": [[3, 4]], "traces": [[3, 4]]}));
     assert_eq!(answer("reconstruct - --edges", &file, 0)["execution"], execution);
     let traces = json!({"profiles": [[["foo", "c1"], ["bar", 2]]], "traces": [[["foo", "c1"], ["foo", "c1"], ["bar", 2]]]});
@@ -137,7 +137,7 @@ fn calls_can_end_the_run_and_unwind() {
     let profiles = planned["profiles"].clone();
     let executions = [
         json!([["main", "a"], ["main", "c"]]),
-        // The exception is not caught.
+        // In this execution, the exception is not caught.
         json!([["main", "a"], ["main", "b"], ["stop", "s"]]),
         json!([["main", "a"], ["main", "b"], ["stop", "s"], ["main", "pad"], ["main", "z"]]),
         json!([["main", "a"], ["main", "b"], ["stop", "s"], ["stop", "t"], ["main", "z"]]),
@@ -162,12 +162,13 @@ fn truncated_traces_give_the_certain_part() {
 
 #[test]
 fn check_paper_reports_both_theorems() {
-    // Each profile distinguishes 1 and 2, but each also has an execution without a symbol.
+    // The two profiles together distinguish the branches to 1 and to 2, although each profile alone records nothing in one of the two
+    // executions.
     let file = json!({"entry": 0, "exit": 3, "edges": [[0, 1], [0, 2], [1, 3], [2, 3]], "profiles": [[1], [2]]});
     assert_eq!(answer("witnesses -", &file, 0)["realizable"], true);
     let found = answer("witnesses - --check paper", &file, 0);
     assert_eq!(found["theorems"], json!({"graph": true, "path": true}));
-    // After b2, the traces of the second and third profiles do not show whether b3 or b4 came first.
+    // After b2, the second and the third profile's traces do not show whether b3 or b4 came first.
     let file = with(figure_1(), json!({"profiles": [["entry", "b1", "b2", "b5"], ["b3", "exit"], ["b4"]]}));
     let found = answer("witnesses - --check paper", &file, 1);
     assert_eq!((&found["realizable"], &found["theorems"]), (&json!(false), &json!({"graph": false, "path": false})));

@@ -2,8 +2,8 @@
 //!
 //! [`plan_targeted`] (Joshi, Bond, Zilles, CGO 2004) omits locally cold edges and obvious functions, [`plan_practical`] (Bond, McKinley,
 //! CGO 2005) omits globally cold edges, and [`plan_structural`] (Yasue et al., JILP 2003) ends paths at loop borders. Continuous profiling
-//! (Bond, McKinley, MICRO 2005), while switched off, only maintains the path register. [`cost`] computes the number of operations that each
-//! scheme executes in a run.
+//! (Bond, McKinley, MICRO 2005) only maintains the path register while it is switched off. [`cost`] computes the number of operations that
+//! each scheme executes in a run.
 
 mod cold;
 mod cost;
@@ -42,30 +42,30 @@ pub struct Baseline {
     pub dag: Dag,
     /// Numbers the paths that are counted individually.
     pub numbering: Numbering,
-    /// Increment of the path register, by edge of `dag`.
+    /// Amount added to the path register on each edge of `dag`.
     increments: Vec<i64>,
     partial: Option<PartialPlan>,
 }
 
-/// The part of a plan that exists only if paths are omitted. Executions of all omitted paths are counted together.
+/// The part of a plan that exists only if the plan omits paths. Executions of all omitted paths are counted together.
 #[derive(Clone, Debug)]
 struct PartialPlan {
     /// The acyclic graph of the paths that are counted individually.
     dag: Dag,
-    /// The edges of the graph of all paths that are also in `dag`.
+    /// The edges of the full graph that are also in `dag`.
     kept: DagEdgeSet,
     /// Edges of the function's graph that are never taken.
     excluded: EdgeSet,
-    /// Value that the register gets when a path is omitted. Later increments are added to it.
+    /// Value that the path register gets on an omitted edge. Later increments are added to it.
     poison: i64,
-    /// Size of the number range, after the path numbers, in which executions of omitted paths are counted.
+    /// Size of the number range after the path numbers, in which executions of omitted paths are counted.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests check this bound"))]
     overflow: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterStep {
-    /// The action of the plan that omits no paths.
+    /// An action of the plan without omitted paths.
     Plan(RegisterAction),
     /// Sets the register to a value from which later increments cannot lead to a path number.
     Poison(i64),
@@ -81,7 +81,7 @@ impl Baseline {
         self.partial.as_ref().map_or(&self.dag, |partial| &partial.dag)
     }
 
-    /// Returns true if an edge of the graph of all paths is on a numbered path.
+    /// Returns true if an edge of the full graph is on a path that has a number.
     fn keeps(&self, edge: DagEdgeId) -> bool {
         self.partial.as_ref().is_none_or(|partial| partial.kept.contains(edge))
     }
@@ -124,15 +124,15 @@ impl Baseline {
 /// An edge is locally cold if it gets less than this share of its block's executions (published: 5 %).
 const LOCALLY_COLD: f64 = 0.05;
 /// An edge is globally cold if it gets less than this share of all edge executions in the program. The published threshold is 0.1 % of the
-/// program's path executions, and a path has about ten edges.
+/// program's path executions; it is divided by ten here, because a path has about ten edges.
 const GLOBALLY_COLD: f64 = 1e-4;
 /// The global threshold is multiplied by this factor while there are too many paths (published: 1.5).
 const GROWTH: f64 = 1.5;
 /// Maximum number of multiplications by `GROWTH`. 1.5^80 = 10^14 exceeds all realistic counts.
 const MAX_STEPS: usize = 80;
 
-/// Plans targeted path profiling. Locally cold edges are omitted if their block was executed, and probes are placed on chords. `excluded`
-/// marks edges that are not part of the function's flow.
+/// Plans targeted path profiling. Omits locally cold edges if their block was executed, and places probes on chords. `excluded` has edges
+/// that are not part of the function's control flow.
 pub fn plan_targeted(
     graph: &Graph,
     forced: &[(Edge, CutReason)],
@@ -145,8 +145,8 @@ pub fn plan_targeted(
     omit_edges(graph, forced, frequencies, &omitted, options)
 }
 
-/// Plans practical path profiling. Globally cold edges are omitted, and more edges while there are too many paths. `all` is the total
-/// number of edge executions in the program. The hottest out-edge of each block gets the value 0.
+/// Plans practical path profiling. Omits globally cold edges, and further edges while there are too many paths. Gives the value 0 to the
+/// hottest out-edge of each block. `all` is the total number of edge executions in the program.
 pub fn plan_practical(
     graph: &Graph,
     forced: &[(Edge, CutReason)],

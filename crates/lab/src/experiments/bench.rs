@@ -1,8 +1,8 @@
 //! `trodden-lab experiment bench`: the overhead of counting on corpus programs, compared with other profilers.
 //!
-//! A program's variants run in turns, so that a slowdown of the machine affects all of them. A variant is measured against a different
-//! variant, its base, and its output must equal the output of the base. Times do not include reading the counts. Instructions are counted
-//! in a separate run. If a variant cannot be built or run, its row shows the reason.
+//! A program's variants (builds) run in turns, so that a slowdown of the machine affects all of them. A variant is measured against another
+//! variant, its base, whose output it must print. Times do not include reading the counts. Instructions are counted in a separate run. If a
+//! variant cannot be built or run, its row shows the reason.
 
 mod compare;
 mod exact;
@@ -159,7 +159,7 @@ fn measure_programs(options: &BenchOptions) -> Result<Option<BenchResult>> {
     Ok(Some(suite))
 }
 
-/// Builds the tools and oracles, and selects the instruction counter. Also returns the result to resume, or an empty result.
+/// Builds the tools and oracles, and selects the instruction counter. Also returns the result that is to be resumed, or an empty one.
 fn prepare_bench<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[Variant]) -> Result<(Bench<'a>, BenchResult)> {
     let input = if options.short { Input::Train } else { Input::Ref };
     let rounds = options.rounds.unwrap_or(if options.short { 3 } else { 7 });
@@ -213,7 +213,7 @@ fn read_resumed(file: &Path, new: &BenchResult) -> Result<BenchResult> {
     Ok(old)
 }
 
-/// Returns the plain build, and then the requested variants. Each variant comes after its base.
+/// Returns the plain build, followed by the requested variants, each after its base.
 fn resolve_variants(asked: &[String]) -> Result<Vec<Variant>> {
     let names: Vec<String> = if asked.iter().any(|n| n == "all") {
         Variant::names().into_iter().map(str::to_owned).chain(asked.to_vec()).collect()

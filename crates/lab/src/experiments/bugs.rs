@@ -40,18 +40,18 @@ pub struct BugsOptions {
 
 struct Bug {
     program: &'static str,
-    /// File and function that contain the bug.
+    /// The source file and the function that contain the bug.
     place: (&'static str, &'static str),
     /// The text with which the function's definition starts.
     definition: &'static str,
-    /// Texts that identify the two branches. A branch extends from the first line that contains its text to the next closing brace. The
-    /// complete range is needed because a path may start after a loop within the branch.
+    /// Texts that identify the two branches. A branch extends from the first line with its text to the next closing brace; a single line
+    /// would not be enough, because a path may start after a loop within the branch.
     branches: [&'static str; 2],
-    /// The parts of which runs are composed. A run fails if and only if it contains the fourth part.
+    /// The parts of which inputs are composed. A run fails if and only if it contains the fourth part.
     parts: [&'static str; 4],
-    /// Creates the input files in a folder. Receives the unpatched program and the folder.
+    /// Creates the input files in a folder, given the unpatched program and the folder.
     prepare: fn(&Path, &Path) -> Result<()>,
-    /// Returns the arguments of a run. Receives the run's folder, number and parts.
+    /// Returns the arguments of a run, given the run's folder, number and parts.
     arguments: fn(&Path, usize, &[&str]) -> Result<Vec<OsString>>,
 }
 
@@ -98,7 +98,8 @@ struct BugOutcome {
     passing: usize,
     lines: CoverageComparison,
     branches: CoverageComparison,
-    /// Rank of the first path through both branches, its Ochiai score, and the number of paths with that score; `None` if it was not found.
+    /// Rank of the first path through both branches, its Ochiai score, and the number of paths with the same score; `None` if there is no
+    /// such path.
     path: Option<(usize, f64, usize)>,
 }
 
@@ -109,7 +110,7 @@ struct CoverageComparison {
     is_equal: bool,
     /// Highest Ochiai score of a line or branch.
     ochiai: f64,
-    /// Ochiai score of code that all runs cover.
+    /// Ochiai score of code that every run executes.
     covered_by_all: f64,
 }
 
@@ -225,7 +226,7 @@ fn build(seeded: &Corpus, program: &str, trodden: &Path) -> Result<()> {
     seeded.build_as(COVERAGE_BUILD, program, &[("CFLAGS", flags.into()), ("LDFLAGS", "-fprofile-instr-generate".into())])
 }
 
-/// Composes runs from four parts. Each run has the first three parts in some order. It also has the fourth part if it is to fail, or else
+/// Composes runs from the four parts. Each run has the first three parts in some order, and also the fourth part if it is to fail, or else
 /// one of the first three parts again.
 fn compose_runs<'a>(parts: &[&'a str; 4]) -> Vec<Vec<&'a str>> {
     let mut runs = Vec::new();
@@ -301,7 +302,7 @@ fn compare<'a>(failed: &[bool], coverage: impl Iterator<Item = &'a Locations>) -
     }
 }
 
-/// Returns the rank of the first path through both branches, its Ochiai score, and the number of paths with that score.
+/// Returns the rank of the first path through both branches, its Ochiai score, and the number of paths with the same score.
 fn rank_path(trodden: &Path, work: &Path, failed: &[bool], bug: &Bug, sources: &Path) -> Result<Option<(usize, f64, usize)>> {
     let text = String::from_utf8_lossy(&fs::read(sources.join(bug.place.0))?).into_owned();
     let body = text.find(bug.definition).with_context(|| format!("cannot find function {1} in {0}", bug.place.0, bug.place.1))?;

@@ -1,10 +1,10 @@
-//! `trodden-lab experiment copies`: counts paths of corpus programs with copies, and compares the copies' cost with that of counting all
-//! paths in one program.
+//! `trodden-lab experiment copies`: counts paths of corpus programs with several copies, and compares the copies' cost with that of
+//! counting all paths in one program.
 //!
 //! Each run is `trodden record --copies K --baseline`. It fails unless the merged profile equals the program's own. The copies and the
 //! program that counts everything ("sequential") also count how often their probes execute ("hits"). With `--times`, the copies run again,
-//! one after the other and without counting hits. Results are written after each row, and rows of the same day are not run again. `--engine
-//! slurm` starts a cluster (`xtask/slurm.sh`), and `--lose-node` kills one of its nodes while copies run there.
+//! one after the other and without counting hits. Results are written after each row, and rows of the same day are not run again.
+//! `--engine slurm` starts a cluster (`xtask/slurm.sh`), and `--lose-node` kills one of its nodes while copies run there.
 
 mod analysis;
 mod cluster;
@@ -29,10 +29,10 @@ use trodden_corpus::{Corpus, Input};
 /// Programs measured by default. Their runs are deterministic.
 const DEFAULT_PROGRAMS: &[&str] = &["gzip", "bzip2", "mawk", "minisat", "hmmer", "sqlite"];
 
-/// Programs that print elapsed times, so the outputs of their copies differ.
+/// Programs that print elapsed times, so that the outputs of their copies differ.
 const PRINT_TIMES: &[&str] = &["minisat", "sqlite", "x264"];
 
-/// Programs that write files, so each of their copies needs its own folder.
+/// Programs that write files, so that each of their copies needs its own folder.
 const WRITE_FILES: &[&str] = &["cppcheck", "x264"];
 
 #[derive(Debug, Args)]
@@ -111,7 +111,7 @@ pub fn run(options: &CopiesOptions) -> Result<()> {
     Ok(())
 }
 
-/// Runs the settings of a program that the results do not have yet.
+/// Runs those settings of a program for which there are no results yet.
 fn run_missing_settings(
     corpus: &Corpus,
     program: &str,
@@ -161,7 +161,8 @@ struct CopiesSubject<'a> {
     folder: PathBuf,
     /// Checksum of the program's output.
     output_sum: String,
-    /// Hits of the program that counts everything: all hits, and hits of labels only; `None` until they are measured.
+    /// Probe executions ("hits") in the program that counts everything: all, and those of labels (increments on edges) only. `None` until
+    /// they are measured.
     sequential: Option<[f64; 2]>,
 }
 
@@ -215,7 +216,7 @@ impl<'a> CopiesSubject<'a> {
         (arguments, costs)
     }
 
-    /// Measures what the row of a setting lacks. `known` is the row so far; `None` if the setting has no row.
+    /// Measures what is missing in the row of a setting. `known` is the row so far, or `None` if there is none.
     fn measure_row(&mut self, setting: Setting, known: Option<CopiesRow>, options: &CopiesOptions) -> Result<CopiesRow> {
         let (copies, strategy) = (setting.copies, setting.strategy.clone());
         let mut row = match known {
@@ -307,7 +308,7 @@ impl<'a> CopiesSubject<'a> {
     }
 }
 
-/// Builds the command line of `record`. Arguments that only `trodden-lab` accepts are passed through `trodden-lab with`.
+/// Builds the command line of `record`. Options that only `trodden-lab with` accepts are passed through that command.
 fn runner(trodden: &Path, arguments: &str) -> String {
     let (mut choices, mut arguments_of_record) = (Vec::new(), Vec::new());
     let mut words = arguments.split_whitespace();
@@ -338,7 +339,7 @@ fn each_copy(costs: &Value) -> impl Iterator<Item = &Value> {
     costs["copies"].as_array().into_iter().flatten()
 }
 
-/// Returns the maximum number of hits that a copy counted: of all hits, and of hits of labels only.
+/// Returns the numbers of hits in the copy that counted most: all hits, and hits of labels only.
 fn max_counted_hits(costs: &Value) -> Result<[f64; 2]> {
     let mut max = [0.0f64; 2];
     for copy in each_copy(costs) {

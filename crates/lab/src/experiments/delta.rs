@@ -2,7 +2,7 @@
 //!
 //! Reproduces figures 3.17 (span against number of paths) and 3.18 (Ball-Larus delta over preferential delta) of Vaswani's thesis as a
 //! table and a chart. The delta of a numbering is the span of the executed paths' numbers divided by the number of executed paths. Programs
-//! count in hash tables, so that no paths are cut. `trodden-oracle delta` measures the spans.
+//! count in hash tables, so that no paths have to be cut. `trodden-oracle delta` measures the spans.
 
 use crate::experiments::bench::plot::{Area, DrawResult};
 use crate::experiments::bench::statistics::geometric_mean;
@@ -47,7 +47,7 @@ pub struct DeltaOptions {
     output: Option<PathBuf>,
 }
 
-/// Spans of a function, as printed by `trodden-oracle delta`.
+/// Spans of path numbers in a function, as printed by `trodden-oracle delta`.
 #[derive(Debug, Deserialize)]
 struct DeltaRow {
     paths: u64,
@@ -63,7 +63,7 @@ impl DeltaRow {
         span.map(|span| span as f64 / self.paths as f64)
     }
 
-    /// Returns the Ball-Larus span over the published preferential span.
+    /// Returns the ratio of the Ball-Larus span to the span of preferential numbering as published.
     fn ratio(&self) -> Option<f64> {
         Some(self.ball_larus.parse::<f64>().ok()? / self.published? as f64)
     }

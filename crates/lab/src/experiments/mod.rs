@@ -40,7 +40,7 @@ pub enum LabExperiment {
 }
 
 pub fn run(experiment: &LabExperiment) -> Result<()> {
-    // Baselines are computed from a profile alone. All other experiments build programs.
+    // Baselines are computed from a profile alone, so they need no checkout. All other experiments build programs.
     if !matches!(experiment, LabExperiment::Baselines(_)) {
         trodden_corpus::steps::require_checkout()?;
     }

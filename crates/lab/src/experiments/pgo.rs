@@ -1,8 +1,8 @@
-//! `trodden-lab experiment pgo`: profile-guided builds of corpus programs. There are builds with clang's profile, with a profile derived
-//! from paths, and by `trodden pgo`, which also transforms the program based on its paths.
+//! `trodden-lab experiment pgo`: profile-guided builds of corpus programs, with clang's profile, with a profile derived from paths, and by
+//! `trodden pgo`, which also transforms the program based on its paths.
 //!
 //! Profiles come from the short run. The long run is timed, and the builds take turns. The builds with clang's profile and with the derived
-//! profile use the same folder and profile name. So equal profiles must yield identical programs, and the experiment checks that.
+//! profile use the same folder and profile name, so equal profiles must yield identical programs, and the experiment checks that.
 //! `llvm-profdata` compares the profiles.
 
 mod branches;
@@ -26,7 +26,7 @@ use trodden_corpus::{Corpus, Input, script};
 
 /// Programs measured by default: dynamic programming, two compressors, an interpreter, a solver in C++, and a database.
 const PROGRAMS: &[&str] = &["hmmer", "bzip2", "lua", "gzip", "minisat", "sqlite"];
-/// Name of the folder and profile that both profile-guided builds share.
+/// Name of the folder and of the profile in both builds with an edge profile.
 const SHARED_NAME: &str = "pgo";
 /// Name of the build in which `trodden pgo` works.
 const WORK_BUILD: &str = "pgo-work";
@@ -60,13 +60,13 @@ struct PgoRow {
     program: String,
     user: [Spread; BUILD_COUNT],
     instructions: Option<[u64; BUILD_COUNT]>,
-    /// Instructions of the profiling runs: clang's and trodden's.
+    /// Instructions of the profiling runs, by clang's and by trodden's instrumentation.
     profiling: Option<[u64; 2]>,
     profiles: CounterAgreement,
     same_bytes: bool,
 }
 
-/// Number of functions, and number of functions that have equal counters in both profiles.
+/// Number of functions, and number of functions whose counters are equal in both profiles.
 struct CounterAgreement {
     functions: usize,
     equal: usize,
@@ -176,11 +176,11 @@ fn build_by_trodden_pgo(corpus: &Corpus, program: &str, build: &str, choices: &s
     let mut command = Command::new(steps::target_folder().join("release/trodden"));
     command.arg("pgo").arg("--train").arg(recipe(Input::Train.name())).arg("--program").arg(binary_path(corpus, WORK_BUILD, program));
     command.arg("-o").arg(&output);
-    // Build scripts would also use compilers in PATH.
+    // For Rust programs, the compilers are passed only in variables, because build scripts would also use compilers in PATH.
     let only_variables = if corpus.is_rust(program)? { "--only-variables" } else { "" };
     command.env(steps::LABORATORY_VARIABLE, format!("{choices} {only_variables}"));
     command.args(["--", "sh", "-c"]).arg(recipe("build"));
-    // `cargo` must be trodden's even though the compilers are not.
+    // `cargo` must be trodden's, although the compilers are not.
     let builder = Variant::trodden().build_environment()?.into_iter().filter(|(name, _)| ["CARGO_BUILD", "PATH"].contains(name));
     let variables = Variant::plain().build_environment()?.into_iter().filter(|(name, _)| !["CC", "CXX"].contains(name)).chain(builder);
     command.envs(variables).env("BUILD", WORK_BUILD).env("TRODDEN_CACHE", corpus.folder().join("store"));
@@ -189,7 +189,7 @@ fn build_by_trodden_pgo(corpus: &Corpus, program: &str, build: &str, choices: &s
     Ok(changed.map(|l| l.trim_start_matches("trodden: ").to_owned()).collect())
 }
 
-/// Builds with a profile in the shared folder, and copies the program to the folder of `build`.
+/// Builds with a profile in the shared folder, and copies the resulting program to the folder of `build`.
 fn build_with_profile(corpus: &Corpus, program: &str, profile: &Path, build: &str) -> Result<()> {
     let shared = corpus.folder().join("pgo").join(format!("{program}.profdata"));
     fs::copy(profile, &shared).with_context(|| format!("cannot write {}", shared.display()))?;
@@ -223,7 +223,7 @@ fn measure_times(corpus: &Corpus, program: &str, rounds: usize) -> Result<[Sprea
     Ok(seconds.map(|of| Spread::from_values(&of)))
 }
 
-/// Counts the instructions of the short run. Runs a copy without debug information, because valgrind cannot read clang's.
+/// Counts the instructions of the short run. Runs a stripped copy, because valgrind cannot read clang's debug information.
 fn count_instructions(corpus: &Corpus, program: &str, build: &str, counter: InstructionCounter) -> Result<u64> {
     progress(&format!("instructions, by {}: {program}, {build}", counter.name()));
     let stripped = format!("{build}-stripped");
@@ -244,7 +244,7 @@ fn compare_profiles(one: &Path, other: &Path) -> Result<CounterAgreement> {
     Ok(CounterAgreement { functions: one.len(), equal: one.iter().filter(|f| other.contains(f)).count() })
 }
 
-/// Returns the functions of a profile as text: name, hash and counters, without value profiles.
+/// Returns the functions of a profile as text: name, hash and counters, but not the value profile.
 fn read_functions(profile: &Path) -> Result<Vec<String>> {
     let text = steps::output(Command::new("llvm-profdata-22").args(["merge", "--text"]).arg(profile).args(["-o", "-"]))?;
     let lines: Vec<&str> = text.lines().collect();

@@ -2,8 +2,8 @@
 //! enlarge programs?
 //!
 //! Reproduces tables 3.1, 3.3 and 3.4 of Vaswani's thesis on corpus programs. A program that counts all paths runs the tests and the field
-//! inputs. `trodden untested` is applied to the two profiles. Its result must equal that of the independent `trodden-oracle untested`, and
-//! is compared with the counts of a residual build that runs the field input.
+//! (production) inputs. `trodden untested` compares the two profiles. Its result must equal that of the independent
+//! `trodden-oracle untested`, and is compared with the counts of a program that runs the field input and counts only untested paths.
 
 mod page;
 
@@ -68,7 +68,7 @@ impl UntestedFigures {
         percent(number(&self.untested_executions), number(&self.executions))
     }
 
-    /// Returns the share of untested paths that are in functions without an untested edge, in percent.
+    /// Returns the share of untested paths that are in functions all of whose edges are tested, in percent.
     fn share_without_edges(&self) -> f64 {
         percent(self.untested_paths_in_functions_without_untested_edges as f64, self.untested_paths as f64)
     }
@@ -81,9 +81,9 @@ fn percent(part: f64, all: f64) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum ResidualBuild {
-    /// Both counted the same executions of untested paths.
+    /// The program that counts only untested paths counts them as often as the program that counts all paths.
     Equal,
-    /// They differ, but two runs of the build that counts all paths differ, too.
+    /// The counts differ, but so do those of two runs of the program that counts all paths.
     RunsDiffer,
 }
 
@@ -213,7 +213,8 @@ impl<'a> ResidualSubject<'a> {
         Ok(stored)
     }
 
-    /// Returns the oracle's figures for the paths that the field takes and the tests do not. `trodden untested` must agree with the oracle.
+    /// Returns the oracle's figures for the paths that the field takes and the tests do not. Fails unless `trodden untested` agrees with
+    /// the oracle.
     fn compare_with_oracle(&self, tests: &[&Path], field: &Path) -> Result<UntestedFigures> {
         let merged = self.folder.join("tests.trodden");
         steps::output(trodden().arg("merge").args(tests).arg("-o").arg(&merged))?;
@@ -250,7 +251,8 @@ impl<'a> ResidualSubject<'a> {
         Ok(checked)
     }
 
-    /// Runs the field input with a residual build, which must count exactly the untested paths.
+    /// Runs the field input with a program that counts only untested paths, and compares its counts with those of the program that counts
+    /// all.
     fn check_residual_build(&self, tests: &Path, field: &Path) -> Result<ResidualBuild> {
         let counted = self.profile(&self.reinstrument("residual", "", &["--residual".as_ref(), tests.as_ref()])?, Input::Ref, "field")?;
         let of = |field: &Path| -> Result<(String, String)> {
@@ -283,7 +285,7 @@ impl<'a> ResidualSubject<'a> {
         Ok(build)
     }
 
-    /// Returns the program's `.text` size and total size, by build.
+    /// Returns, for each build, the size of `.text` and the size of all loaded sections.
     fn measure_sizes(&self, tests: &Path) -> Result<BTreeMap<String, [u64; 2]>> {
         let mut sizes = BTreeMap::from([("plain".to_owned(), section_sizes(&self.corpus.program(self.program, &Variant::plain()))?)]);
         for name in SIZES {
@@ -308,7 +310,7 @@ fn untested_summary(residual: &mut Command) -> Result<serde_json::Value> {
     Ok(reported["summary"].take())
 }
 
-/// Formats a JSON number, which is a string if it is large.
+/// Formats a JSON number, which is written as a string if it is large.
 fn format_number(value: &serde_json::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -73,14 +73,14 @@ impl WaitsBench<'_> {
     }
 
     fn record_command(&self, recording: &str, arguments: &[&str]) -> Result<Command> {
-        // `waits record` does not overwrite a recording.
+        // Removed first, because `waits record` does not overwrite a recording.
         let _ = std::fs::remove_dir_all(self.path(recording));
         let mut command = self.command(&self.trodden, &["waits", "record", "--output", recording, "--"]);
         command.args(arguments);
         Ok(command)
     }
 
-    /// Measures an MPI call and a free lock, alone and recorded, in loops that print the time per call.
+    /// Measures an MPI call and the locking of a free lock, each with and without the recorder, in loops that print the time per call.
     fn measure_calls(&self) -> Result<FigureRows> {
         steps::run(&mut self.command("mpicc", &["-O2", "-pthread", "-o", "calls", "calls.c"]))?;
         let count = LOOP_CALLS.to_string();
@@ -113,7 +113,7 @@ impl WaitsBench<'_> {
         let theirs = self.processor_seconds(&mut self.command(&python, &["archive.py", "count", "archive/traces.otf2"]))?;
         let counted = steps::output(&mut self.command(&python, &["archive.py", "count", "archive/traces.otf2"]))?;
         let events = parse_number(&counted)?;
-        // Each call has an enter and an exit event. The archive also contains message records.
+        // Each call counts as two events, its entry and its exit. The archive also contains message records, which are counted.
         let own_events = self.options.iterations as f64 * 2.0 * 4.0;
         let (own, otf2, theirs) = (own_events / own, events / otf2, events / theirs);
         let row = |what: &str, rate: f64| {

@@ -236,7 +236,7 @@ fn tokenize(text: &str) -> Result<Vec<DotToken>> {
     Ok(tokens)
 }
 
-/// Returns the length of the word (letters, digits, underscores) or number (with sign and point) at the start of the text.
+/// Returns the length of the word at the start of the text (letters, digits, underscores), or of the number (with sign and point).
 fn word_length(text: &str) -> usize {
     let part = |(i, c): (usize, char)| c.is_alphanumeric() || c == '_' || c == '.' || (c == '-' && i == 0);
     text.char_indices().find(|c| !part(*c)).map_or(text.len(), |(i, _)| i)

@@ -8,7 +8,7 @@ use trodden_selective::InterestingSet;
 use trodden_selective::separation::{Separation, WeightedPaths, decide_separation};
 use trodden_selective::steps::{PreferentialStep, preferential_steps, selective_steps};
 
-/// Returns the steps of precise selective or preferential numbering. Fails for other schemes, and if a number is too large.
+/// Returns the steps of precise selective or preferential numbering as JSON. Fails for other schemes, and if a number is too large.
 pub fn steps_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &InterestingSet, scheme: NumberingScheme) -> Result<Value> {
     match scheme {
         NumberingScheme::Pspp => selective_json(named, acyclic, &set.closed()),
@@ -69,8 +69,8 @@ fn preferential_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &Interesti
     }))
 }
 
-/// Returns whether edge values exist that give all interesting paths lower numbers than all others, with a proof. `null` if there are too
-/// many paths to decide.
+/// Returns as JSON, with a proof, whether edge values exist that give all interesting paths lower numbers than all others. `null` if there
+/// are too many paths to decide.
 pub fn separable_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &InterestingSet) -> Result<Value> {
     let dag = &acyclic.dag;
     let paths = |paths: &WeightedPaths| {
@@ -134,7 +134,7 @@ mod tests {
             let row = steps["nodes"].as_array().unwrap().iter().find(|r| r["node"] == name).unwrap().clone();
             (row["paths"].as_u64().unwrap(), row["min"].as_i64())
         };
-        // The uninteresting edge s-b comes first: the paths over b have the numbers 0 and 1, those over a have 2 and 3.
+        // The paths over the uninteresting edge s-b have the numbers 0 and 1, and those over a have 2 and 3.
         assert_eq!([node("m"), node("b"), node("a"), node("s")], [(2, Some(0)), (2, None), (2, Some(0)), (4, Some(2))]);
         let labels = |key: &str| steps["edges"].as_array().unwrap().iter().map(|r| r[key].as_i64().unwrap()).collect::<Vec<_>>();
         assert_eq!(labels("initial"), [2, 0, 0, 0, 0, 1, 0, 0]);

@@ -186,7 +186,7 @@ fn dot(graph: &ProgramGraph, functions: &[&FunctionGraph]) -> String {
     text
 }
 
-/// Appends a cluster: blocks with their addresses and calls, and edges with their kinds.
+/// Appends a function as a Graphviz cluster: blocks with their addresses and calls, and edges with their kinds.
 fn dot_function(graph: &ProgramGraph, function: &FunctionGraph, text: &mut String) {
     let escaped = |name: &str| name.replace('\\', "\\\\").replace('"', "\\\"");
     let _ = writeln!(

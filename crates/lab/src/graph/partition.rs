@@ -1,4 +1,4 @@
-//! `trodden-lab graph partition`: the paths of a graph divided among copies.
+//! `trodden-lab graph partition`: divides the paths of a graph among copies.
 //!
 //! Labels are those of precise selective profiling and valid for every path: no uninteresting path has the sum of an interesting path.
 //! (Copies of programs use cheaper labels if uninteresting paths cannot occur.)
@@ -16,7 +16,7 @@ use trodden_flow::{Dag, DagEdgeId, DagEdgeSet, Origin};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures, tasks};
 
 const SCHEMA_VERSION: u32 = 1;
-/// Scale from the frequencies of graphs to integers.
+/// Factor by which the frequencies of graphs are multiplied to become integers.
 const SCALE: f64 = 1024.0;
 /// Maximum scaled frequency, so that sums of many frequencies fit into 64 bits.
 const MAX_FREQUENCY: f64 = (1u64 << 48) as f64;
@@ -68,7 +68,8 @@ pub fn partition(named: &NamedGraph, request: &PartitionRequest) -> Result<Value
     Ok(answer)
 }
 
-/// Lists the tasks of strategy p3, each with its probes before labels are moved, and with the probes that it shares with other tasks.
+/// Lists the tasks of strategy p3, each with its probes before labels are moved along edges, and with the probes that it shares with other
+/// tasks.
 fn tasks_json(named: &NamedGraph, dag: &Dag, request: &PartitionRequest) -> Value {
     let sets = tasks::tasks(dag, ProfitableProcedures::ALL.threshold(dag, request.copies), request.fold_again);
     let even = vec![1; dag.edges().len()];
@@ -192,7 +193,7 @@ mod tests {
         assert!(error.contains("edges") && error.contains("Use --strategy weighted"), "{error}");
     }
 
-    /// Four of the five diamonds of figure 1 of the paper, in two chains: four tasks (example 3) that share no probes.
+    /// Four of the five diamonds in figure 1 of the paper, as two chains. They are four tasks (example 3) that share no probes.
     #[test]
     fn tasks_are_listed_with_their_costs() {
         let rows = [("v4", "v10", "v7"), ("v15", "v21", "v18")].iter().flat_map(|(from, to, shared)| {

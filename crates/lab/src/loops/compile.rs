@@ -27,10 +27,10 @@ pub struct Assembly {
     pub counted: MachineFunctions,
 }
 
-/// Names of blocks by function, in order.
+/// For each function, the names of its blocks, in order.
 pub type Labels = HashMap<String, Vec<String>>;
 
-/// Compiles both versions. Counting is configured as in the program, except for `parameters`.
+/// Compiles a unit without and with counting. Counting is configured as in the program, except for `parameters`.
 pub fn assemble(frame: &Frame, parameters: &Settings) -> Result<Assembly> {
     let map = frame.map()?;
     let folder = create_folder_in(&std::env::temp_dir(), "trodden-loops-")?;
@@ -40,7 +40,7 @@ pub fn assemble(frame: &Frame, parameters: &Settings) -> Result<Assembly> {
     run(Command::new(llvm.tool(context(), Tool::Opt)?).args(["-passes=function(instnamer)", "-S"]).arg(&bitcode).arg("-o").arg(&named))?;
     let text = fs::read_to_string(&named)?;
     let plain = compile(&llvm, &map, &named, &folder.path().join("plain.s"), None)?;
-    // The unit with named blocks is a different unit, and must not enter the store.
+    // The unit with named blocks differs from the program's unit, so it must not be stored in the unit cache.
     let settings = Settings { keep: Some(Keep::Map), ..parameters.clone().or(Settings::from(&map.experiment)) };
     let request = experiment::resolve(context(), settings).and_then(|request| experiment::write_request(context(), &request));
     let request = request.with_context(|| format!("cannot use the unit of {}", map.source))?;

@@ -9,12 +9,12 @@ pub type MachineFunctions = HashMap<String, Vec<MachineBlock>>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineBlock {
-    /// Label, if the block is a jump target.
+    /// Label of the block, if it is a jump target.
     pub label: Option<String>,
     /// Name of the IR block that the code comes from.
     pub name: Option<String>,
     pub instructions: Vec<String>,
-    /// Indices of the successors. Indirect branches may lead to any target of the function's jump tables.
+    /// Indices of the successors. If the block ends with an indirect branch, these are all targets of the function's jump tables.
     pub next: Vec<usize>,
 }
 
@@ -61,7 +61,7 @@ fn parse_blocks<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Vec<MachineBlo
             blocks.last_mut().expect("starts with one block").instructions.push(code.split_whitespace().collect::<Vec<_>>().join(" "));
         }
     }
-    // Drop the placeholder for code before the first label if it is empty.
+    // Removes the block for code before the first label if there is no such code.
     if blocks[0].instructions.is_empty() && blocks.len() > 1 {
         blocks.remove(0);
     }

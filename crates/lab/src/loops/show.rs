@@ -49,7 +49,7 @@ fn show(out: &mut String, painter: Painter, number: usize, one: &HotLoop, max_bl
     }
 }
 
-/// Returns the blocks that execute most machine instructions, in layout order.
+/// Returns the blocks with the most executed machine instructions, in layout order.
 fn hottest(blocks: &[HotBlock], max_blocks: usize) -> Vec<&HotBlock> {
     let weight = |b: &HotBlock| u128::from(b.plain_executions.max(b.counted_executions)) * b.lines.len() as u128;
     let mut order: Vec<usize> = (0..blocks.len()).collect();

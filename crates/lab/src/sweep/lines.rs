@@ -12,7 +12,7 @@ const HEIGHT: f64 = 220.0;
 const LEFT: f64 = 44.0;
 const TOP: f64 = 16.0;
 
-/// The name and the points of a line.
+/// A line of a plot: its name and its points.
 type PlottedLine = (String, Vec<(f64, f64)>);
 
 #[derive(Clone, Copy, PartialEq)]
@@ -67,7 +67,7 @@ pub fn plot_path_statistics(results: &SweepResults, page: &mut String) {
     plot("Instructions on paths of at most N branches, percent", "branches", &lengths, Axis::Linear, page);
 }
 
-/// Averages cumulative distributions. After its last point, a distribution has the value of that point.
+/// Averages cumulative distributions. A distribution that ends early keeps the value of its last point.
 fn mean(lines: &[PlottedLine]) -> Vec<(f64, f64)> {
     let mut at: Vec<f64> = lines.iter().flat_map(|(_, points)| points.iter().map(|p| p.0)).collect();
     at.sort_by(f64::total_cmp);
@@ -142,7 +142,7 @@ pub fn scaled_to_fit(width: f64) -> String {
     format!("style=\"height:auto;max-width:max(100%,{:.0}px)\"", 0.7 * width)
 }
 
-/// Returns the upper end of a percentage axis, chosen so that its quarters are short numbers. Values may slightly exceed 100.
+/// Returns the upper end of a percentage axis, chosen so that the quarters of the axis have short labels. Values may slightly exceed 100.
 pub fn axis_maximum(max: f64) -> f64 {
     if max > 20.0 {
         return 100.0;
@@ -156,7 +156,7 @@ pub fn axis_maximum(max: f64) -> f64 {
 pub fn axis_range(values: &[f64]) -> (f64, f64) {
     let (min, max) = values.iter().fold((f64::INFINITY, 0.0), |(min, max), v| (f64::min(min, *v), f64::max(max, *v)));
     let top = axis_maximum(max);
-    // Lengths whose quarters are short numbers.
+    // Axis lengths whose quarters have short labels.
     let lengths = [1.0, 2.0, 4.0, 8.0, 20.0, 40.0];
     let fitting = lengths.into_iter().find(|length| top - length < min - length * 0.05);
     match fitting {

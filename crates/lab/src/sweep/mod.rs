@@ -1,7 +1,7 @@
 //! `trodden-lab sweep`: simulates the configurations of an experiment with the hardware path profiler.
 //!
-//! Configurations that differ only in their tables form a group, which shares a detector and a processor model. Groups are fed in
-//! parallel, batch by batch. A source is read once if all groups fit into [`MAX_MEMORY`], and several times otherwise.
+//! Configurations that differ only in their tables form a group, which shares a detector and a processor model. Groups are fed in parallel,
+//! batch by batch. A source of branches is read once if all groups fit into [`MAX_MEMORY`], and several times otherwise.
 
 mod experiment;
 mod lines;
@@ -92,7 +92,7 @@ fn run_experiment(experiment: &SweepExperiment, folder: &Path, window: u64) -> R
         outcomes.extend(of_source);
         characters.push(character);
     }
-    // Sum and count of the overlaps of each metric and configuration.
+    // For each metric and configuration, the sum and the number of the overlaps.
     let mut overlaps = vec![vec![(0.0, 0u32); combinations.len()]; metrics.len()];
     for (outcome, overlap) in outcomes.iter().filter_map(|o: &SweepOutcome| Some((o, o.overlap?))) {
         let (sum, number) = &mut overlaps[outcome.metric][outcome.configuration];
@@ -117,7 +117,7 @@ fn run_experiment(experiment: &SweepExperiment, folder: &Path, window: u64) -> R
 
 const MAX_MEMORY: u64 = 2 << 30;
 
-/// Configurations (by index) that share a lane.
+/// Configurations (by index) that share a detector and a processor model ("lane").
 struct LaneGroup {
     members: Vec<usize>,
     lane: Lane,
@@ -162,7 +162,7 @@ impl SweepJob<'_> {
         let mut pending = self.form_groups();
         self.announce(path, &pending);
         let (mut outcomes, mut first_character) = (Vec::new(), None);
-        // Maximum memory of a group at the end of the previous pass.
+        // Memory of the largest group at the end of the previous pass over the source.
         let mut final_memory = 0;
         while !pending.is_empty() {
             let mut opened = open_file_or_trace(path, self.format)?;
@@ -202,7 +202,7 @@ impl SweepJob<'_> {
                 for (place, metric) in self.metrics.iter().enumerate() {
                     outcomes.extend(group.outcomes(number, place, *metric));
                 }
-                // Configuration 0 has the base detector, unless a factor changes it.
+                // The source is characterised with the detector of configuration 0, which is the base detector unless a factor changes it.
                 if group.members.contains(&0) {
                     first_character = Some(characterize(&group.lane.profiler, &self.metrics));
                 }
@@ -226,10 +226,11 @@ impl SweepJob<'_> {
         }
     }
 
-    /// Groups the configurations (by index) that share a detector and a processor. Groups whose tables would exceed the memory are split.
+    /// Groups the configurations (by index) that share a detector and a processor model. Splits groups whose tables would exceed the
+    /// memory.
     fn form_groups(&self) -> VecDeque<Vec<usize>> {
         let mut members: Vec<Vec<usize>> = Vec::new();
-        // With a branch queue, the first table affects timing, so a configuration with a branch queue has its own lane.
+        // If there is a branch queue, the first table affects timing, so such a configuration cannot share its processor model.
         let shares = |one: &Configuration, other: &Configuration| {
             one.detector == other.detector && (self.model.is_none() || one.processor == other.processor && one.processor.branch_queue == 0)
         };

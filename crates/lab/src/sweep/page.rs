@@ -1,5 +1,5 @@
-//! The HTML page of an experiment: overlap of each source and configuration, effects of factors, slowdown, and a table of all results.
-//! It is a single file without scripts. Bars are SVG, and colours follow the reader's light or dark scheme.
+//! The HTML page of an experiment: overlap of each source and configuration, effects of factors, slowdown, and a table of all results. It
+//! is a single file without scripts. Bars are drawn in SVG, and colours follow the reader's light or dark scheme.
 
 use super::lines::{self, COLOURS, axis_range, escape_html};
 use super::results::{SweepOutcome, SweepResults, sort_by_rank};
@@ -18,7 +18,7 @@ h1,h2{overflow-wrap:anywhere}text{fill:var(--ink);font:12px system-ui,sans-serif
 const MAX_BARS: usize = 8;
 const MAX_NAMED: usize = 6;
 
-/// A plot: its title, the value that it shows, and whether the value is the same for all metrics.
+/// A plot: its title, the value that it shows, and whether that value is the same for all metrics.
 type Plot = (&'static str, fn(&SweepOutcome) -> Option<f64>, bool);
 
 const PLOTS: [Plot; 4] = [
@@ -215,7 +215,7 @@ fn render_table(results: &SweepResults, page: &mut String) {
     page.push_str("</table></div>");
 }
 
-/// Formats the levels of those factors that vary in the experiment.
+/// Formats a configuration's levels of those factors that vary in the experiment.
 fn format_levels(results: &SweepResults, configuration: usize) -> String {
     let levels = results.combinations[configuration].iter().zip(&results.levels).zip(&results.factors);
     let varying: Vec<String> = levels
@@ -225,7 +225,7 @@ fn format_levels(results: &SweepResults, configuration: usize) -> String {
     if varying.is_empty() { "the only configuration".into() } else { varying.join(", ") }
 }
 
-/// Returns a sentence that lists the factors whose level is the same in all configurations. If no factor is, the string is empty.
+/// Returns a sentence that lists the factors with a single level in all configurations, or an empty string if there are none.
 fn describe_constants(results: &SweepResults) -> String {
     let same = results.factors.iter().zip(&results.levels).filter(|(_, levels)| levels.len() == 1);
     let words: Vec<String> = same.map(|(factor, levels)| format!("{} {}", escape_html(factor), escape_html(&levels[0]))).collect();

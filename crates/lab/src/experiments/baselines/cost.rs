@@ -1,8 +1,7 @@
-//! A scheme's cost in a run whose paths are known: the number of operations that the scheme executes.
+//! The cost of a scheme in a run whose paths are known: the number of operations that the scheme executes.
 //!
-//! The operations are non-zero additions to the path register, assignments to it, and counter increments. The schemes are costed as
-//! published, without trodden's optimisation passes. So all schemes are compared with Ball and Larus's by the same machine-independent
-//! measure.
+//! The operations are non-zero additions to the path register, assignments to it, and counter increments. Schemes are costed as published,
+//! without trodden's optimisation passes. So all schemes are compared with Ball and Larus's by the same machine-independent measure.
 
 use super::{Baseline, RegisterStep, is_obvious, plan_practical, plan_structural, plan_targeted};
 use trodden_flow::dag::Entries;
@@ -32,7 +31,8 @@ struct Executed<'a> {
     forced: Vec<(Edge, CutReason)>,
 }
 
-/// Computes the cost of each scheme in the run of a profile that counts all paths. The schemes use the edge frequencies of the same run.
+/// Computes the cost of each scheme in a run, from a profile that counts all paths. The schemes choose their edges by the edge frequencies
+/// of the same run.
 pub fn compute_costs(profile: &Profile) -> Result<[SchemeCost; SCHEMES.len()], MapError> {
     let mut functions = Vec::new();
     for (_, unit, map) in profile.functions() {
@@ -58,7 +58,7 @@ impl Executed<'_> {
         let graph = (*map.graph).clone();
         let frequencies = Frequencies::measured(&graph, paths.edges.iter().map(|n| *n as f64).collect());
         let excluded = EdgeSet::from_fn(map.graph.edge_count(), |e| map.graph.kind(e) == EdgeKind::Reach);
-        // All other cuts follow from the graph.
+        // Back edges and the path limit lead to the same cuts in every plan, so only the other cuts must be given.
         let is_forced = |reason: CutReason| !matches!(reason, CutReason::Back | CutReason::Limit);
         let forced = map.cuts.iter().filter(|(_, reason)| is_forced(*reason)).copied().collect();
         Ok(Executed { map, graph, paths, frequencies, excluded, forced })

@@ -24,7 +24,7 @@ impl Baseline {
 
 const GRAPHS: u64 = 20_000;
 
-/// A path that was walked: the block where it starts after a cut edge (`None` at the entry), its edges, and how it ends.
+/// A path of a random walk: the block where it starts after a cut edge (`None` at the entry), its edges, and how it ends.
 type Walked = (Option<Node>, Vec<Edge>, WalkEnd);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,12 +33,12 @@ enum WalkEnd {
     Cut(Edge),
 }
 
-/// Walks at random, counts as the plan says, and logs the paths. Excluded edges are never taken.
+/// Walks at random through a graph, counts paths as the plan says, and logs them. Never takes excluded edges.
 fn walk(random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &EdgeSet, counts: &mut BTreeMap<i64, u64>, log: &mut Vec<Walked>) {
     let (mut at, mut register) = (graph.entry(), 0i64);
     let (mut begin, mut edges) = (None, Vec::new());
     for step in 0.. {
-        // The last path of an abandoned walk is not counted.
+        // A walk that is too long is abandoned, and its last path is not counted.
         if step >= 60 && at != graph.exit() {
             return;
         }
@@ -47,7 +47,7 @@ fn walk(random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &EdgeSet,
             return log.push((begin, edges, WalkEnd::Exit));
         }
         if out.is_empty() {
-            // Graphs of real functions have no blocks without out-edges.
+            // Graphs of real functions have no such blocks without out-edges.
             return;
         }
         let edge = random.pick(&out);
@@ -76,7 +76,7 @@ fn walk(random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &EdgeSet,
     }
 }
 
-/// Finds a path's edges in an acyclic graph. Returns `None` if an edge is missing.
+/// Finds the edges of a walked path in an acyclic graph. Returns `None` if an edge is missing.
 fn find_in_dag(dag: &Dag, (begin, edges, end): &Walked) -> Option<Vec<DagEdgeId>> {
     let find = |wanted: &dyn Fn(Origin, Node) -> bool| dag.edge_ids().find(|id| wanted(dag.edge(*id).origin, dag.edge(*id).to));
     let mut path = Vec::new();
@@ -104,7 +104,8 @@ fn random_graph(random: &mut Random) -> Option<(Graph, Frequencies)> {
     Some((graph, frequencies))
 }
 
-/// Returns random options with shared entries. With these, a path is identified by its edges and the block where it starts.
+/// Returns random options in which cut edges lead to shared entries, so that a path is identified by its edges and the block where it
+/// starts.
 fn shared_entries(random: &mut Random) -> PlanOptions {
     PlanOptions { entries: Entries::Shared, ..plan_options(random) }
 }
@@ -121,7 +122,7 @@ fn check(seed: u64, random: &mut Random, graph: &Graph, plan: &Baseline, exclude
             None => omitted += 1,
         }
     }
-    // Abandoned walks have counted and logged the paths that they completed.
+    // Paths that were completed before a walk was abandoned have been counted and logged, too.
     let paths = plan.numbering.paths() as i64;
     let overflow = plan.overflow() as i64;
     let (reported, other): (BTreeMap<i64, u64>, BTreeMap<i64, u64>) = counts.into_iter().partition(|(id, _)| (0..paths).contains(id));

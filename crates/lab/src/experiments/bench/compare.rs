@@ -1,9 +1,9 @@
 //! Compares two benchmark results and separates real changes from noise.
 //!
 //! The compared figures are ratios of a variant to its base. Time ratios are computed round by round: base and variant run one after the
-//! other, so a change of the machine affects both. A change of time counts as real if it is at least 1 % and the exact rank test
-//! distinguishes the rounds at the 1 % level. The test needs at least five rounds. Instruction counts hardly vary, so a change of 0.2 %
-//! counts as real.
+//! other, so a change of the machine affects both. A change of time counts as real if it is at least 1 % and the exact rank test finds it
+//! significant at the 1 % level, for which it needs at least five rounds. Instruction counts hardly vary, so a change of 0.2 % counts as
+//! real.
 
 use super::result::BenchResult;
 use super::statistics::{Spread, geometric_mean, rank_sum_p_value};
@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use std::fmt::Write;
 
 const SIGNIFICANCE: f64 = 0.01;
-/// Smaller changes of time are irrelevant. Code alignment alone may cause them.
+/// Smaller changes of time are ignored, because code alignment alone may cause them.
 const MIN_TIME_CHANGE: f64 = 0.01;
 const MIN_INSTRUCTIONS_CHANGE: f64 = 0.002;
 
@@ -23,7 +23,7 @@ pub struct VariantComparison {
     instructions: Option<Change>,
 }
 
-/// A ratio to the base, in the old and in the new result.
+/// A variant's ratio to its base, in the old and in the new result.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Change {
     old: f64,
@@ -76,7 +76,7 @@ pub fn compare(old: &BenchResult, new: &BenchResult) -> Result<Vec<VariantCompar
 /// Returns the ratios of a variant's time to its base's time, by round.
 fn time_ratios(suite: &BenchResult, program: &str, variant: &str) -> Vec<f64> {
     let base = suite.base_of(variant).and_then(|base| suite.figures(program, base));
-    // Figures that were measured under callgrind have no rounds.
+    // Measurements under callgrind have no rounds.
     let (Some(own), Some(base)) = (suite.figures(program, variant).filter(|f| f.base_user_s.is_none()), base) else { return Vec::new() };
     own.user_s.iter().zip(&base.user_s).filter(|(_, base)| **base > 0.0).map(|(own, base)| own / base).collect()
 }
@@ -86,7 +86,7 @@ fn time_change(old: &[f64], new: &[f64]) -> Option<Change> {
         return None;
     }
     let (old_median, new_median) = (Spread::from_values(old).median, Spread::from_values(new).median);
-    // The smallest p-value that samples of these sizes can have.
+    // The smallest p-value that is possible with these sample sizes.
     let min_p_value = rank_sum_p_value(&vec![0.0; old.len()], &vec![1.0; new.len()]);
     let verdict = match () {
         () if min_p_value > SIGNIFICANCE => ComparisonVerdict::TooFewRuns,
@@ -104,7 +104,7 @@ fn classify(old: f64, new: f64, threshold: f64) -> ComparisonVerdict {
     }
 }
 
-/// Renders a line for each comparison, and the geometric means.
+/// Renders one line per comparison, and the geometric means.
 pub fn render(old: &BenchResult, new: &BenchResult, all: &[VariantComparison]) -> String {
     let mut out = format!("\n{} ({}) -> {} ({})\n", old.date, old.commit, new.date, new.commit);
     let _ = writeln!(
@@ -160,7 +160,7 @@ fn format_row(program: &str, variant: &str, time: Option<Change>, instructions: 
     format!("{program:<16}{variant:<28}{}{}", cells(time), cells(instructions)).trim_end().to_owned()
 }
 
-/// Returns the tool that counted instructions, and the input of the run in which it counted them.
+/// Returns the tool that counted instructions, and the input with which it did so.
 fn instruction_source(suite: &BenchResult) -> (&Option<String>, &str) {
     (&suite.instructions_by, &suite.instructions_input)
 }

@@ -1,4 +1,4 @@
-//! Counts the instructions of a run. They vary far less than the run's time.
+//! Counts the instructions of a run, because they vary far less than the run's time.
 
 use anyhow::{Context, Result};
 use std::path::Path;
@@ -9,14 +9,14 @@ use trodden_corpus::{Corpus, Input};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstructionCounter {
-    /// Hardware counters, read with `perf stat`.
+    /// Hardware counters, read by `perf stat`.
     Perf,
-    /// Valgrind. It is about twenty times slower, and serves machines without accessible hardware counters.
+    /// Valgrind, for machines without accessible hardware counters. It makes programs about twenty times slower.
     Valgrind,
 }
 
 impl InstructionCounter {
-    /// Returns the best tool that works on this machine; `None` if neither does.
+    /// Returns the best tool that works on this machine, or `None` if no tool does.
     pub fn available() -> Option<InstructionCounter> {
         let counts = |line: &str| !line.contains("<not") && line.starts_with(|c: char| c.is_ascii_digit());
         let perf = Command::new("perf").args(["stat", "-x,", "-e", "instructions:u", "true"]).output();
@@ -39,7 +39,7 @@ impl InstructionCounter {
         let runner = self.runner(&log);
         match self {
             InstructionCounter::Perf => corpus.run(program, variant, input, &runner)?,
-            // Valgrind 3.19 cannot read clang's debug information.
+            // Stripped, because Valgrind 3.19 cannot read clang's debug information.
             InstructionCounter::Valgrind => corpus.run_stripped(program, variant, input, &runner)?,
         };
         let text = std::fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
@@ -48,7 +48,7 @@ impl InstructionCounter {
             .with_context(|| format!("{} reported no instruction count for {program}. It printed: {}", self.name(), text.trim()))
     }
 
-    /// Returns the command prefix that counts a command's instructions.
+    /// Returns the words to put before a command so that its instructions are counted.
     pub fn runner(self, log: &Path) -> String {
         match self {
             InstructionCounter::Perf => format!("perf stat -x, -e instructions:u -o {} --append --", log.display()),

@@ -17,14 +17,14 @@ use trodden_corpus::{Corpus, Input};
 
 pub struct Bench<'a> {
     pub corpus: &'a Corpus,
-    /// The variants. Each variant comes after its base.
+    /// The variants, each after its base.
     pub variants: Vec<PreparedVariant>,
     pub input: Input,
     pub rounds: usize,
     pub counter: Option<InstructionCounter>,
     /// Path of the oracle program; `None` if counts are not checked.
     pub oracle: Option<PathBuf>,
-    /// Input of the run whose instructions are counted.
+    /// Input of the runs whose instructions are counted.
     pub counted: Input,
     pub rebuild: bool,
     /// Caches results that do not vary between runs.
@@ -51,11 +51,11 @@ struct VariantRuns<'a> {
     variant: &'a Variant,
     usage: Vec<Usage>,
     sums: Vec<String>,
-    /// For sampled runs, the overlap of each profile with the full profile.
+    /// Overlap of each sampled profile with the full profile.
     overlaps: Vec<f64>,
-    /// For sampled runs, statistics of how true counts compare with the estimates' margins.
+    /// How often true counts are within the margins of the sampled runs' estimates.
     margins: Margins,
-    /// Why the variant no longer runs; `None` while it runs.
+    /// The reason for which the variant is no longer run; `None` while it is.
     ended: Option<BenchOutcome>,
 }
 
@@ -67,7 +67,7 @@ impl VariantRuns<'_> {
     }
 }
 
-/// A sampled run's overlap with the full profile, and its margins compared with true counts.
+/// A sampled profile's overlap with the full profile, and how often true counts are within its margins.
 type SampleAccuracy = (f64, Margins);
 
 impl Bench<'_> {
@@ -92,8 +92,8 @@ impl Bench<'_> {
         Ok(rows)
     }
 
-    /// Builds a program and computes the figures that do not depend on the state of the machine; times nothing. If a variant fails, the
-    /// reason is only printed, since measuring the variant will fail, too.
+    /// Builds a program and computes the figures that do not depend on the state of the machine. Times nothing. If a variant fails, only
+    /// prints the reason, because measuring the variant will fail, too.
     pub fn prepare(&self, program: &str) -> Result<()> {
         self.corpus.fetch(program)?;
         self.corpus.create_inputs(program)?;
@@ -164,7 +164,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Runs a variant once. Returns its usage, the checksum of its output, and the accuracy of a sampled run.
+    /// Runs a variant once. Returns its resource usage, the checksum of its output, and (for sampled runs) the accuracy of the profile.
     fn run(&self, program: &str, variant: &Variant, full: Option<&Path>) -> Result<(Usage, String, Option<SampleAccuracy>)> {
         let (usage, sum) = usage::measure_run(self.corpus, program, variant, self.input)?;
         let full = full.filter(|_| variant.is_sampled());
@@ -236,8 +236,8 @@ impl Bench<'_> {
         self.cache.get_or_compute(&format!("{program}: exactness"), &files.each_ref().map(PathBuf::as_path), has_verdict, compute).map(Some)
     }
 
-    /// Measures one short run under a tool, and one of the base build. Only the order of magnitude of the ratio matters, so a cached result
-    /// is good enough.
+    /// Measures one short run of a variant under a simulator, and one of its base. Only the order of magnitude of the ratio matters, so a
+    /// cached result is good enough.
     fn measure_under_tool(&self, program: &str, variant: &Variant) -> Result<Figures> {
         let base = variant.base().context("cannot compare the variant, because it has no base build")?;
         let compute = || {

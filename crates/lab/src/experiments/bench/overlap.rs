@@ -1,5 +1,5 @@
-//! The accuracy of sampled profiles. It has two parts: the overlap with the full profile of the same run, as `trodden diff` computes it,
-//! and how many true counts are within the margins of their estimates.
+//! The accuracy of sampled profiles: their overlap with the full profile of the same run, as `trodden diff` computes it, and the number of
+//! true counts within the margins of their estimates.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -9,14 +9,14 @@ use std::path::Path;
 use std::process::Command;
 use trodden_corpus::steps;
 
-/// Margins are judged only for paths with at least this many executions counted in bursts.
+/// Minimum number of counted executions for a path's margin to be judged.
 const MIN_SEEN: u64 = 100;
 /// A margin is narrow if it is less than this fraction of the estimate.
 const NARROW: f64 = 0.3;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Margins {
-    /// Number of paths with at least [`MIN_SEEN`] counted executions and a margin.
+    /// Number of judged paths, which have at least [`MIN_SEEN`] counted executions and a margin.
     judged: usize,
     /// Number of judged paths whose true count is within the margin.
     inside: usize,
@@ -82,7 +82,7 @@ impl fmt::Display for Margins {
     }
 }
 
-/// Identifies a path in all builds: its unit's source file, its function's linkage name, and its number.
+/// Name that identifies a path in all builds: its unit's source file, its function's linkage name, and its number.
 type PathName = (String, String, u64);
 
 /// Returns the paths in a JSON report with their names. Fails if the report lacks a field.

@@ -1,7 +1,7 @@
 //! A bar chart of the time that each variant adds to each program, with geometric means.
 //!
 //! The colours are those of Okabe and Ito (2008), which people with any kind of colour vision can distinguish. A bar that exceeds the chart
-//! is truncated and labelled with its value. Runs under a simulator (callgrind) are omitted, because all their bars would be truncated.
+//! is truncated and labelled with its value. Runs under a simulator (callgrind) are left out, because all their bars would be truncated.
 
 use super::result::BenchResult;
 use super::statistics::geometric_mean;
@@ -35,7 +35,7 @@ struct Chart {
     groups: Vec<BarGroup>,
 }
 
-/// The bars of a program, or of the means. There is one bar per variant.
+/// The bars of one program, or of the means. There is one bar per variant.
 #[derive(Debug, PartialEq)]
 struct BarGroup {
     name: String,
@@ -89,7 +89,8 @@ impl Chart {
         let bars = || self.groups.iter().flat_map(|g| g.bars.iter().flatten());
         let lowest = bars().map(|b| b.height).fold(0.0, f64::min);
         let highest = bars().map(|b| b.height).fold(10.0, f64::max);
-        // The labels of the means need room. The limits keep an outlier from squeezing all other bars.
+        // A margin above and below the bars leaves room for the labels of the means. The limits keep an outlier from making all other bars
+        // short.
         (lowest.max(-MAX_PERCENT) * 1.2, (highest * 1.15).min(MAX_PERCENT))
     }
 }
@@ -159,7 +160,7 @@ fn draw_legend(area: &Area, chart: &Chart, width: u32) -> DrawResult {
 
 fn colour(at: usize) -> RGBColor {
     let RGBColor(red, green, blue) = COLOURS[at % COLOURS.len()];
-    // Colours are pale in the second round through the palette and dark in the third.
+    // The palette is reused with paler colours the second time, and with darker ones the third time.
     let mix = |part: u8| match at / COLOURS.len() % 3 {
         0 => part,
         1 => 255 - (255 - part) / 5 * 2,
@@ -190,8 +191,7 @@ fn draw_bars(area: &Area, chart: &Chart) -> DrawResult {
         .draw()?;
     for (at, group) in chart.groups.iter().enumerate() {
         draw_group(&mut canvas, chart, at, group, (lowest, highest))?;
-        // The label is below the axis. Positions in the canvas refer to the complete drawing, but `area` needs positions relative to
-        // itself.
+        // The label is below the axis. The canvas gives positions in the complete drawing, but `area` expects positions relative to itself.
         let (x, y) = canvas.backend_coord(&(at as f64 + 0.5, lowest));
         let (left, top) = area.get_base_pixel();
         let place = (x - left, y - top + 8);

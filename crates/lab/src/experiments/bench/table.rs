@@ -4,15 +4,14 @@ use super::result::{BenchOutcome, BenchResult, BenchRow, ExactnessCheck, Figures
 use super::statistics::{Spread, geometric_mean};
 use std::fmt::Write;
 
-/// A table. The first `words` columns are left-aligned text, the others right-aligned numbers.
+/// A table of text. The first `words` columns are left-aligned words, the others right-aligned numbers.
 struct TextTable {
     head: Vec<String>,
     words: usize,
     rows: Vec<Vec<String>>,
 }
 
-/// Renders two tables with a line per variant of a program. The first has times and instructions; the second has code, memory, build time
-/// and exactness.
+/// Renders two tables with one line per program and variant: times and instructions, and then code size, memory, build time and exactness.
 pub fn render_table(suite: &BenchResult) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{}\n{}", time_table(suite).to_markdown(), size_table(suite).to_markdown());
@@ -98,7 +97,7 @@ fn size_table(suite: &BenchResult) -> TextTable {
     figure_table(suite, &head, line, mean)
 }
 
-/// Builds a table with a line per measured or failed row, followed by the means.
+/// Builds a table with one line per measured or failed row, followed by the means.
 fn figure_table(
     suite: &BenchResult,
     head: &[&str],
@@ -140,7 +139,7 @@ fn ratio_table(suite: &BenchResult, of: fn(&Ratios) -> Option<f64>) -> TextTable
     TextTable { head: std::iter::once("program").chain(columns).map(str::to_owned).collect(), words: 1, rows }
 }
 
-/// Formats the geometric mean over all programs for which both variant and base were measured.
+/// Formats the geometric mean of a variant's ratios over all programs for which both the variant and its base were measured.
 fn format_mean(suite: &BenchResult, variant: &str, of: fn(&Ratios) -> Option<f64>) -> String {
     let ratios: Vec<f64> = suite.programs().iter().filter_map(|p| of(&suite.ratios(p, variant))).collect();
     geometric_mean(&ratios).map_or_else(String::new, |mean| format!("{mean:.3}"))

@@ -1,4 +1,4 @@
-//! A Slurm cluster of three nodes on this machine (`xtask/slurm.sh`). One of its nodes can be killed.
+//! A Slurm cluster of three nodes on this machine (`xtask/slurm.sh`), one of which can be killed.
 
 use anyhow::Result;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! Counts the branches of a run with callgrind: taken jumps, and conditional branches that a simple predictor mispredicts.
 //!
-//! Instruction counts do not reflect code layout. Taken jumps do, because processors fetch sequentially. Calls, returns and indirect jumps
-//! are not included. The predictor is valgrind's: 16,384 two-bit counters, indexed by address and recent outcomes. It is weaker than the
-//! predictors of current processors.
+//! Instruction counts do not reflect code layout, but taken jumps do, because processors fetch sequentially. Calls, returns and indirect
+//! jumps are not included. The predictor is valgrind's: 16,384 two-bit counters, indexed by address and recent outcomes. It is weaker than
+//! the predictors of current processors.
 
 use crate::experiments::progress;
 use anyhow::{Context, Result};
@@ -39,7 +39,8 @@ pub fn count_branches(corpus: &Corpus, program: &str, build: &str) -> Result<Bra
     Ok(all)
 }
 
-/// Returns the command prefix. Without `--dump-instr`, callgrind would omit jumps within a source line.
+/// Returns the words to put before a command. `--dump-instr` is necessary, because callgrind would otherwise omit jumps within a source
+/// line.
 fn runner(folder: &Path) -> String {
     let words = "valgrind --quiet --tool=callgrind --branch-sim=yes --collect-jumps=yes --dump-instr=yes --callgrind-out-file";
     format!("{words}={}/%p", folder.display())

@@ -1,5 +1,5 @@
-//! `trodden-lab experiment pgo --short`: compares the program built by `trodden pgo` with the build that uses clang's edge profile. The
-//! compared counts are stable even on a busy machine.
+//! `trodden-lab experiment pgo --short`: compares the program built by `trodden pgo` with the build that uses clang's edge profile, by
+//! counts that are stable even on a busy machine.
 //!
 //! They are instructions, taken jumps, conditional branches and mispredictions of a simple predictor in the short run, on which both builds
 //! were trained. This comparison needs half as many builds as the full one, and no timing.
@@ -51,7 +51,7 @@ fn measure_row(corpus: &Corpus, program: &str, counter: InstructionCounter) -> R
     ensure!(sum(PLAIN)? == sum(PATHS)?, "the output of the `trodden pgo` build differs from the output of the plain build");
     let count = |build: &str| count_instructions(corpus, program, build, counter).map(|n| n as f64);
     let (plain, clang, paths) = (count(PLAIN)?, count(CLANG)?, count(PATHS)?);
-    // `count_instructions` has created the stripped copies.
+    // `count_instructions` has created these stripped copies.
     let jumps = |build: &str| branches::count_branches(corpus, program, &format!("{build}-stripped"));
     let (before, after) = (jumps(CLANG)?, jumps(PATHS)?);
     let ratio = |of: fn(&branches::BranchCounts) -> u64| of(&after) as f64 / of(&before) as f64;

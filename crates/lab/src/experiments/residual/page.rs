@@ -83,7 +83,7 @@ fn untested_row(name: &str, row: &ResidualRow) -> String {
     )
 }
 
-/// Averages the shares arithmetically, as the thesis does.
+/// Averages the percentages arithmetically, as the thesis does.
 fn mean_row(results: &ResidualResults) -> String {
     let mean = |of: fn(&UntestedFigures) -> f64| {
         let all: Vec<f64> = results.programs.values().map(|r| of(&r.untested)).collect();
