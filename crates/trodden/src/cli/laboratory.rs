@@ -37,7 +37,7 @@ impl Command {
             Command::Isolate(job) => job.choices = choices.isolation.clone(),
             Command::Report(job) => job.choices = choices.reporting.clone(),
             Command::Export(job) => job.choices = choices.coverage.clone(),
-            Command::Coverage(job) => job.files().choices = choices.coverage.clone(),
+            Command::Coverage(job) => job.file_selection_mut().choices = choices.coverage.clone(),
             _ => {}
         }
         Ok(())

@@ -33,9 +33,9 @@ const STDIN_NOTE_DELAY: Duration = Duration::from_secs(1);
 
 /// Records a run with several copies. Returns the program's exit status, or 1 if the copies behaved differently.
 pub fn run(record: &Record) -> Result<ExitCode> {
-    let job = CopyJob { what: record.recorded_command(), options: copy_options(&record.copies)? };
+    let job = CopyJob { what: record.to_recorded_command(), options: copy_options(&record.copies)? };
     let context = CopyContext { driver: context(), recording: &recording_context() };
-    let done = copies::run(&job, context, &standard_input)?;
+    let done = copies::run(&job, context, &read_standard_input)?;
     print_output(&done.output()?)?;
     done.copy_changes_back()?;
     if let Some(measurements) = &done.measurements {
@@ -120,7 +120,7 @@ fn minimised_hits(given: &CopiesRecording) -> Measure {
 }
 
 /// Returns the standard input that each copy gets: the path of a regular file, or the content of anything else (a pipe, for example).
-fn standard_input() -> Result<CopyInput> {
+fn read_standard_input() -> Result<CopyInput> {
     let mut input = io::stdin().lock();
     if input.is_terminal() {
         return Ok(CopyInput::Nothing);
@@ -195,7 +195,7 @@ fn show_costs(options: &CopiesRecording, measurements: &CopyMeasurements, differ
 /// behaved alike, else 1.
 pub fn check_repeatable(command: &[OsString], runs: u32, json: bool) -> Result<ExitCode> {
     let context = CopyContext { driver: context(), recording: &recording_context() };
-    let found = copies::check_repeatable(command, runs, context, &standard_input)?;
+    let found = copies::check_repeatable(command, runs, context, &read_standard_input)?;
     let (differences, by_addresses) = (&found.differences, &found.by_addresses);
     let same = found.is_same();
     let mut out = output::text_writer();

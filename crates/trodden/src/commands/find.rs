@@ -54,14 +54,14 @@ fn find_in_profile(job: &Find, color: Color) -> Result<ExitCode> {
         let what = if found.answer() == FoundAnswer::Unknown { "a path may match" } else { "more paths may match" };
         note(format_args!(
             "paths of {} are cut into pieces that were counted separately, so {what}. {CUT_EDGE_ADVICE}",
-            first_of(&undecided)
+            quote_first_name(&undecided)
         ));
     }
     let incomplete = found.incompletely_counted();
     if found.answer() == FoundAnswer::Unknown && !incomplete.is_empty() {
         note(format_args!(
             "some executions of {} were not counted, and these may match. Record a build that counts all paths",
-            first_of(&incomplete)
+            quote_first_name(&incomplete)
         ));
     }
     remarks::note_inexact(&profile);
@@ -73,6 +73,6 @@ fn find_in_profile(job: &Find, color: Color) -> Result<ExitCode> {
     })
 }
 
-fn first_of(names: &[&str]) -> String {
+fn quote_first_name(names: &[&str]) -> String {
     list_names(&names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>(), 1)
 }

@@ -25,8 +25,8 @@ pub fn run(job: &Import) -> Result<ExitCode> {
     match kind {
         InputKind::RawFiles => record::collect_files(&job.files, &destination, &recording)?,
         InputKind::StreamFiles => streams::import_leftover_streams(&job.files, &destination, &recording)?,
-        InputKind::Trace => trace::import(single_file(job, "trace")?, &destination)?,
-        InputKind::Branches => import_branches(job, single_file(job, "text of `perf script`")?, &destination)?,
+        InputKind::Trace => trace::import(require_single_file(job, "trace")?, &destination)?,
+        InputKind::Branches => import_branches(job, require_single_file(job, "text of `perf script`")?, &destination)?,
         other => return Err(other.not_accepted_error(&job.files[0], "import")),
     }
     Ok(ExitCode::SUCCESS)

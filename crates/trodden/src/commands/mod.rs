@@ -71,7 +71,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
     let stores_runs = matches!(cli.command, Command::Record(_) | Command::Import(_) | Command::Suite(_));
     let done = dispatch(cli);
     if stores_runs {
-        last_store::remember();
+        last_store::remember_current_store();
     }
     done
 }

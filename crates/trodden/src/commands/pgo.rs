@@ -40,7 +40,7 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
     };
     let training = Training { edges: &edges, paths: if job.choices.edges { None } else { Some(&paths) } };
     let made = guided::run(context(), &guided, &training)?;
-    report(&made.output, &functions.take());
+    report_transformations(&made.output, &functions.take());
     if let Some(kept) = &job.choices.keep_profile {
         crate::output::write_file(kept, &made.profile)?;
     }
@@ -72,7 +72,7 @@ fn transformed_functions(job: &Pgo, program: &Path) -> Result<Vec<TransformedFun
     Ok(find_transformations(&profile, &options)?)
 }
 
-fn report(output: &Path, transformed: &[TransformedFunction]) {
+fn report_transformations(output: &Path, transformed: &[TransformedFunction]) {
     for function in transformed.iter().filter(|function| function.is_changed()) {
         let number = |kind: fn(&Transformation) -> bool| function.transformations.iter().filter(|t| kind(t)).count();
         let (copies, loops) =

@@ -130,7 +130,7 @@ fn write_profile(
 /// Runs `true` under QEMU with the plugin. Returns a description of QEMU and the plugin.
 pub fn try_plugin() -> Result<String> {
     let version = qemu_version()?;
-    let plugin = plugin_path()?;
+    let plugin = find_plugin()?;
     let command = ["true".into()];
     let instructions = with_emulated_program(&command, true, Level::Branches, |program| program.trial())?;
     Ok(format!("{version}; {} recorded {instructions} instructions of `true`", plugin.display()))
@@ -151,12 +151,12 @@ fn with_emulated_program<T>(
     let name = &command[0];
     let file = find_program(context(), name).filter(|path| is_program(path));
     let file = file.ok_or_else(|| anyhow!("{} is not an executable program", name.display()))?;
-    let (plugin, folder) = (plugin_path()?, temporary::create_folder("trodden-simulate-")?);
+    let (plugin, folder) = (find_plugin()?, temporary::create_folder("trodden-simulate-")?);
     let output = moves_output.then(|| std::io::stderr().as_fd().try_clone_to_owned().map(Stdio::from)).transpose()?;
     work(EmulatedProgram { command, file: &file, plugin: &plugin, folder, output, level })
 }
 
-fn plugin_path() -> Result<PathBuf> {
+fn find_plugin() -> Result<PathBuf> {
     if let Some(named) = PLUGIN.from_variable(context())? {
         return Ok(named);
     }
