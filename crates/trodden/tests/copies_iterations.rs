@@ -141,7 +141,7 @@ fn copies_share_the_counting_of_paths_over_iterations() {
                 assert!((1..=copies.parse().unwrap()).contains(&profile.images.len()));
             }
         }
-        let said = place.text("report counted.trodden");
+        let said = place.read_output("report counted.trodden");
         assert!(said.contains("paths over iterations were counted instead of paths"), "{said}");
     }
 }
@@ -176,7 +176,7 @@ fn other_paths_over_iterations_are_counted_together() {
             assert!(others >= unknown && others < unknown + all - of_long, "{others}, {unknown}");
             counted.retain(|_, count| *count > 0);
             assert_eq!(counted, expected, "{k} iterations, {copies} copies");
-            let said = place.text("report counted.trodden");
+            let said = place.read_output("report counted.trodden");
             assert!(said.contains(&format!("{others} executions of paths over iterations that were unknown")), "{said}");
         }
     }
@@ -194,7 +194,7 @@ fn copies_share_path_sequences_by_function() {
             must(place.command(trodden()).args(arguments.split_whitespace())).stdout
         };
         let plain = run("streaming", "-o stream.trodden --whole-program");
-        let counts = place.paths("stream.trodden");
+        let counts = place.count_paths("stream.trodden");
         for (copies, program) in [("3", "prog"), ("2", "streaming")] {
             assert_eq!(run(program, &format!("-o shared.trodden --copies {copies} --divide iterations")), plain);
             for k in ["1", "2", "4"] {
@@ -202,7 +202,7 @@ fn copies_share_path_sequences_by_function() {
                 assert!(expected.len() > 8, "{expected:?}");
                 assert_eq!(count_iterations(&place, "shared.trodden.streams", k), expected, "{file}, {k} iterations");
             }
-            assert_eq!(place.paths("shared.trodden"), counts, "{file}: the counts of {copies} copies");
+            assert_eq!(place.count_paths("shared.trodden"), counts, "{file}: the counts of {copies} copies");
             let profile = Profile::read(&place.path("shared.trodden")).unwrap();
             assert_eq!(profile.images.len().to_string(), copies);
             let refused = place.command(trodden()).args(["segments", "shared.trodden.streams", "--thread", "0"]).output().unwrap();
@@ -213,12 +213,12 @@ fn copies_share_path_sequences_by_function() {
 }
 
 impl Place {
-    fn text(&self, arguments: &str) -> String {
+    fn read_output(&self, arguments: &str) -> String {
         String::from_utf8(self.trodden(arguments).stdout).unwrap()
     }
 
     /// Returns the counts of all executed paths in a profile, by function and path number.
-    fn paths(&self, profile: &str) -> BTreeMap<(String, u64), u64> {
+    fn count_paths(&self, profile: &str) -> BTreeMap<(String, u64), u64> {
         let profile = Profile::read(&self.path(profile)).unwrap();
         let mut paths = BTreeMap::new();
         for (_, unit, function) in profile.functions() {

@@ -209,10 +209,10 @@ fn loops_with_computable_trip_counts_are_counted_when_they_are_left() {
 
 #[test]
 fn trip_count_is_computed_from_the_programs_own_induction_variable() {
-    const WALK: &str = "__attribute__((noinline)) unsigned long walk(unsigned long n, volatile char *p) {\n\
+    const WALK_SOURCE: &str = "__attribute__((noinline)) unsigned long walk(unsigned long n, volatile char *p) {\n\
         _Pragma(\"clang loop unroll(disable)\") for (unsigned long i = 0; i < n; i += 4) { p[i] += p[i + 1]; p[i + 2] += p[i + 3]; }\n\
         return n; }\nint main(int c, char **v) { (void)v; char s[32]; return walk(c, s) == 0; }\n";
-    let place = Place::with(&[("prog.c", WALK)]);
+    let place = Place::with(&[("prog.c", WALK_SOURCE)]);
     let number = |parameters: &str| count_walk_lines(&place, parameters, |l| l.starts_with("shr"));
     assert_eq!((number(""), number("trip-counts=off")), (1, 0));
     let steps = |parameters: &str| count_walk_lines(&place, parameters, |l| ["incq\t%", "decq\t%"].iter().any(|i| l.starts_with(i)));
@@ -221,13 +221,13 @@ fn trip_count_is_computed_from_the_programs_own_induction_variable() {
 
 #[test]
 fn endless_loops_are_counted_while_they_run() {
-    const ENDLESS: &str = "#include <pthread.h>\n#include <unistd.h>\nstatic volatile unsigned iterations, turns, odd;\n\
+    const ENDLESS_PROGRAM: &str = "#include <pthread.h>\n#include <unistd.h>\nstatic volatile unsigned iterations, turns, odd;\n\
         static __attribute__((noinline)) void *spin(void *p) { for (;;) iterations++; return p; }\n\
         static __attribute__((noinline)) void *turn(void *p) { for (;;) { turns++; if (turns & 1) odd++; } return p; }\n\
         int main(void) { pthread_t t; if (pthread_create(&t, 0, spin, 0) || pthread_create(&t, 0, turn, 0)) return 1;\n\
           while (iterations < 1000 || turns < 1000) usleep(1000);\n\
           return 0; }\n";
-    let place = Place::with(&[("prog.c", ENDLESS)]);
+    let place = Place::with(&[("prog.c", ENDLESS_PROGRAM)]);
     for parameters in ["", "trip-counts=on"] {
         assert!(build_command(&place, parameters).status().unwrap().success());
         let profile = record(&place);

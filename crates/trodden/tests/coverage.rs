@@ -167,9 +167,9 @@ fn cases_that_fall_through_are_not_duplicated() {
 /// LLVM knows the executions of a child that ends with `_exit` only in continuous mode.
 #[test]
 fn parents_code_after_a_fork_is_executed() {
-    const PARENT: &str = "#include <sys/wait.h>\n#include <unistd.h>\nint main(int n, char **v) {\n  pid_t child = fork();\n  \
+    const PARENT_PROGRAM: &str = "#include <sys/wait.h>\n#include <unistd.h>\nint main(int n, char **v) {\n  pid_t child = fork();\n  \
         if (child == 0) {\n    _exit(0);\n  } else {\n    waitpid(child, 0, 0);\n  }\n  return 0;\n}\n";
-    let place = Place::with(&[("parent.c", PARENT)]);
+    let place = Place::with(&[("parent.c", PARENT_PROGRAM)]);
     place.trodden("cc --trodden=coverage -O1 parent.c -o own");
     must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]));
     let lines = String::from_utf8(place.trodden("export lcov run.trodden").stdout).unwrap();
@@ -181,9 +181,9 @@ fn parents_code_after_a_fork_is_executed() {
 /// In LLVM's arithmetic, the code after the second return has the count 0: one entry minus one first return.
 #[test]
 fn warning_names_functions_with_calls_that_return_twice() {
-    const BACK: &str = "#include <setjmp.h>\nstatic jmp_buf back;\n__attribute__((noinline)) static void away(int n) {\n  \
+    const RETURNS_TWICE_PROGRAM: &str = "#include <setjmp.h>\nstatic jmp_buf back;\n__attribute__((noinline)) static void away(int n) {\n  \
         if (n < 2) longjmp(back, 1);\n}\nint main(int n, char **v) {\n  if (setjmp(back) == 0) {\n    away(n);\n  }\n  return 0;\n}\n";
-    let place = Place::with(&[("back.c", BACK)]);
+    let place = Place::with(&[("back.c", RETURNS_TWICE_PROGRAM)]);
     place.trodden("cc --trodden=coverage -O1 back.c -o own");
     let warned = |arguments: &[&str]| {
         must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]).args(arguments));
@@ -195,9 +195,9 @@ fn warning_names_functions_with_calls_that_return_twice() {
 /// All export formats use source names. With `--like llvm-cov`, they use linkage names as `llvm-cov export` does.
 #[test]
 fn exports_use_source_names() {
-    const BOX: &str = "namespace a { template <class T> struct Box {\n  T t;\n  Box(T x) : t(x) {}\n}; }\n\
+    const TEMPLATE_PROGRAM: &str = "namespace a { template <class T> struct Box {\n  T t;\n  Box(T x) : t(x) {}\n}; }\n\
         static int local(int n) { return n + 1; }\nint main() { a::Box<int> b(1); a::Box<long> c(1); return local(1) - 2; }\n";
-    let place = Place::with(&[("box.cc", BOX)]);
+    let place = Place::with(&[("box.cc", TEMPLATE_PROGRAM)]);
     place.cxx("--trodden=coverage -O1 box.cc -o own");
     place.trodden("record --no-store -o run.trodden -- ./own");
     let names = |options: &str| -> (Vec<String>, Vec<String>) {
@@ -240,9 +240,9 @@ fn read_lines_of_run(place: &Place, options: &str) -> (std::collections::BTreeMa
 }
 
 fn check_code_after_calls_that_do_not_return(level: &str) {
-    const LEAVE: &str = "#include <stdio.h>\n#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\nint main(void) {\n  \
+    const LEAVES_PROGRAM: &str = "#include <stdio.h>\n#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\nint main(void) {\n  \
         puts(\"before\");\n  leave(0);\n  puts(\"after\");\n  for (int i = 0; i < 3; i++)\n    puts(\"more\");\n\n  return 0;\n}\n";
-    let place = Place::with(&[("leave.c", LEAVE)]);
+    let place = Place::with(&[("leave.c", LEAVES_PROGRAM)]);
     place.cc(&format!("--trodden=coverage {level} leave.c -o own"));
     place.trodden("record --no-store -o run.trodden -- ./own");
     let (lines, _) = read_lines_of_run(&place, "");
@@ -272,11 +272,11 @@ fn code_after_exit_is_unexecuted_with_optimisation() {
 /// The unexecuted code ends with the brace before `else`, on the same line.
 #[test]
 fn else_block_that_begins_on_the_last_line_of_unexecuted_code_is_executed() {
-    const OTHER: &str = "#include <stdio.h>\n#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\n\
+    const ELSE_PROGRAM: &str = "#include <stdio.h>\n#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\n\
         static void step(int last) {\n  if (last) {\n    leave(0);\n    puts(\"after\");\n  } else {\n    putchar('o');\n  }\n  \
         puts(\"end\");\n}\nint main(void) {\n  step(0);\n  step(1);\n  return 0;\n}\n";
     for level in ["-O0", "-O2"] {
-        let place = Place::with(&[("other.c", OTHER)]);
+        let place = Place::with(&[("other.c", ELSE_PROGRAM)]);
         place.cc(&format!("--trodden=coverage {level} other.c -o own"));
         place.trodden("record --no-store -o run.trodden -- ./own");
         let (lines, _) = read_lines_of_run(&place, "");
@@ -289,10 +289,10 @@ fn else_block_that_begins_on_the_last_line_of_unexecuted_code_is_executed() {
 /// Being killed inside the last loop does not count as leaving the loop.
 #[test]
 fn loop_in_which_the_program_was_killed_has_no_executed_exit() {
-    const WAIT: &str = "#include <signal.h>\n#include <unistd.h>\nstatic volatile int stop;\nint main(void) {\n  \
+    const WAITING_PROGRAM: &str = "#include <signal.h>\n#include <unistd.h>\nstatic volatile int stop;\nint main(void) {\n  \
         for (int i = 0; i < 3; i++)\n    write(1, \"x\", 1);\n  while (!stop)\n    kill(getpid(), SIGKILL);\n  return 0;\n}\n";
     for level in ["-O0", "-O2"] {
-        let place = Place::with(&[("wait.c", WAIT)]);
+        let place = Place::with(&[("wait.c", WAITING_PROGRAM)]);
         place.cc(&format!("--trodden=coverage {level} wait.c -o own"));
         place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]).output().unwrap();
         let (lines, branches) = read_lines_of_run(&place, "");
@@ -305,9 +305,10 @@ fn loop_in_which_the_program_was_killed_has_no_executed_exit() {
 /// For an object whose destructor is empty, optimised code calls the base class's destructor directly.
 #[test]
 fn executed_empty_destructor_is_covered() {
-    const DERIVED: &str = "int g;\nstruct B { virtual ~B(); };\nstruct D : B { ~D() override; };\nB::~B() { g++; }\nD::~D() {}\n\
+    const DERIVED_CLASS_PROGRAM: &str = "int g;\nstruct B { virtual ~B(); };\nstruct D : B { ~D() override; };\nB::~B() { g++; \
+        }\nD::~D() {}\n\
         int main() {\n  { D d; }\n  return g - 1;\n}\n";
-    let place = Place::with(&[("derived.cc", DERIVED)]);
+    let place = Place::with(&[("derived.cc", DERIVED_CLASS_PROGRAM)]);
     place.cxx("--trodden=coverage -O2 derived.cc -o own");
     place.trodden("record --no-store -o run.trodden -- ./own");
     let (lines, _) = read_lines_of_run(&place, "");

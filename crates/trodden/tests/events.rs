@@ -127,13 +127,13 @@ fn times_of_paths_exclude_callees_and_do_not_exceed_the_total() {
         assert!(sum_events(unit, function) > -elapsed / 10, "{}", function.name);
     }
     // An interruption is counted for the path that it interrupts, which differs between runs, so up to eight runs are tried.
-    let right = (0..8).any(|_| is_charged_right(&place.record("timed").1));
+    let right = (0..8).any(|_| is_time_attributed_correctly(&place.record("timed").1));
     assert!(right, "{:?}", read_path_events(&profile, "choose"));
 }
 
 /// Returns true if the path with 4,000 multiplications has more events than the path without any, and `heavy` has nearly all events that it
 /// causes.
-fn is_charged_right(profile: &Profile) -> bool {
+fn is_time_attributed_correctly(profile: &Profile) -> bool {
     let choose = read_path_events(profile, "choose");
     let mean = |n: u64| choose.iter().filter(|(count, _)| *count == n).map(|(_, events)| events.mean(n)).fold(0.0, f64::max);
     let of = |name| read_path_events(profile, name).iter().map(|(_, e)| e.sum).sum::<i128>();

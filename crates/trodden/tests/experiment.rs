@@ -50,7 +50,7 @@ fn step_loop(place: &Place, program: &str) -> f64 {
     (steps(&["x", "y"]) - steps(&["x"])) / 1000.0
 }
 
-fn run_experiment(place: &Place, program: &str) -> Experiment {
+fn read_experiment(place: &Place, program: &str) -> Experiment {
     place.image(program).frames[0].map().unwrap().experiment
 }
 
@@ -78,7 +78,7 @@ fn computed_loop_costs_equal_single_stepped_costs() {
     for (made, options) in [("residual", "--residual known"), ("interesting", "--interesting top:1:run.trodden")] {
         place.trodden(&format!("instrument prog -o {made} {options}"));
         record(made);
-        assert_eq!(run_experiment(&place, made).inputs().len(), 1, "{made}");
+        assert_eq!(read_experiment(&place, made).inputs().len(), 1, "{made}");
         if made == "residual" {
             // Seven of eight iterations take tested paths, for which the profile has no counts.
             let refused = place.command(laboratory()).args(["loops", "./residual", "residual.trodden"]).output().unwrap();
@@ -97,7 +97,7 @@ fn missing_set_of_paths_is_named_with_advice() {
     let place = build_and_record();
     place.trodden("instrument prog -o interesting --interesting top:1:run.trodden");
     place.trodden("record --no-store -o interesting.trodden -- ./interesting");
-    let set = run_experiment(&place, "interesting").interesting().expect("interesting paths").set;
+    let set = read_experiment(&place, "interesting").interesting().expect("interesting paths").set;
     std::fs::remove_file(InputFolder::new(place.path("store/inputs")).path(set)).unwrap();
     let error = expect_error(place.command(laboratory()).args(["loops", "./interesting", "interesting.trodden"]));
     assert!(error.contains(&set.to_string()) && error.contains("--interesting") && error.contains("TRODDEN_CACHE"), "{error}");
@@ -120,7 +120,7 @@ fn file_names_may_contain_blanks_quotes_and_any_bytes() {
     let mut driver = place.command(trodden());
     driver.env("TRODDEN_CACHE", &store).env("TRODDEN_INSTRUMENT", format!("weights={} known={}", encoded(&weights), encoded(&known)));
     must(driver.args(["cc", "-O2", "a.c", "-o", "by-variable"]));
-    let (one, other) = (run_experiment(&place, "by-option"), run_experiment(&place, "by-variable"));
+    let (one, other) = (read_experiment(&place, "by-option"), read_experiment(&place, "by-variable"));
     assert!(one.known().is_some() && one.placement().weights.is_some(), "{one}");
     assert_eq!(one, other);
     let mut record = place.command(trodden());
@@ -171,7 +171,7 @@ fn options_override_the_environment_which_overrides_the_build() {
     let arguments = ["build", "--max-paths", "64", "--chords", "on", "--", "sh", "-ec", script];
     with_choices(build.env("TRODDEN_INSTRUMENT", "reach=all chords=off"), arguments);
     must(&mut build);
-    let text = |program| run_experiment(&place, program).to_string();
+    let text = |program| read_experiment(&place, program).to_string();
     assert_eq!(text("one"), "scheme=ball-larus max-paths=64 chords=on trip-counts=tight early=on reach=all");
     assert_eq!(text("two"), text("one").replace("max-paths=64", "max-paths=9"));
     assert_eq!(text("three"), format!("{} when=bursts", text("one")));
@@ -212,12 +212,12 @@ fn laboratory_choices_reach_only_builds_and_drivers() {
     place.cc("-O1 a.c -o usual");
     place.laboratory("with --max-paths 2 --chords off -- instrument usual -o made");
     for program in ["driven", "built", "made"] {
-        let settings = run_experiment(&place, program).to_string();
+        let settings = read_experiment(&place, program).to_string();
         assert!(settings.contains("max-paths=2") && settings.contains("chords=off"), "{program}: {settings}");
     }
     let mut both = place.command(laboratory());
     both.args("with --max-paths 3 -- cc -O1 a.c -o both".split(' ')).env("TRODDEN_INSTRUMENT", "reach=all max-paths=9");
     must(&mut both);
-    let settings = run_experiment(&place, "both").to_string();
+    let settings = read_experiment(&place, "both").to_string();
     assert!(settings.contains("max-paths=3") && settings.contains("reach=all"), "{settings}");
 }

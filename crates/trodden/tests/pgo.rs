@@ -31,7 +31,7 @@ fn read_profile(place: &Place, file: &str) -> Profile {
     profile
 }
 
-fn assert_equal(llvm: &Profile, ours: &Profile, what: &str) {
+fn assert_equal_profiles(llvm: &Profile, ours: &Profile, what: &str) {
     let names = |p: &Profile| p.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(llvm), names(ours), "{what}: functions");
     for (function, known) in llvm {
@@ -63,7 +63,7 @@ fn counters_of_random_programs_equal_those_of_llvm() {
         let recorded = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./prog"]).output().unwrap();
         assert_eq!(recorded.status.code(), status.code(), "{what}");
         place.trodden("export profdata run.trodden -o own.profdata");
-        assert_equal(&read_profile(&place, "llvm.profraw"), &read_profile(&place, "own.profdata"), &what);
+        assert_equal_profiles(&read_profile(&place, "llvm.profraw"), &read_profile(&place, "own.profdata"), &what);
         let mut using = place.command(clang);
         must(using.args([level, "-w", "-fprofile-use=own.profdata", name, "-o", "prog.o"]).args(STRICT_FLAGS));
         checked += 1;
@@ -109,16 +109,16 @@ fn edge_profiles_of_several_units_and_merged_runs_equal_those_of_llvm() {
     }
     place.trodden("merge -o both.trodden one.trodden two.trodden");
     place.trodden("export profdata both.trodden -o own.profdata");
-    assert_equal(&read_profile(&place, "llvm.profdata"), &read_profile(&place, "own.profdata"), "two units");
+    assert_equal_profiles(&read_profile(&place, "llvm.profdata"), &read_profile(&place, "own.profdata"), "two units");
     // `trodden instrument` makes these two variants from the stored bitcode.
     place.trodden("instrument prog -o again --pgo");
     place.trodden("record --no-store -o again.trodden -- ./again");
     place.trodden("export profdata again.trodden -o again.profdata");
-    assert_equal(&read_profile(&place, "one.profraw"), &read_profile(&place, "again.profdata"), "a variant");
+    assert_equal_profiles(&read_profile(&place, "one.profraw"), &read_profile(&place, "again.profdata"), "a variant");
     place.trodden("build --lto --pgo -- clang -O2 first.c second.c -o whole");
     place.trodden("record --no-store -o whole.trodden -- ./whole");
     place.trodden("export profdata whole.trodden -o whole.profdata");
-    assert_equal(&read_profile(&place, "one.profraw"), &read_profile(&place, "whole.profdata"), "optimised as a whole");
+    assert_equal_profiles(&read_profile(&place, "one.profraw"), &read_profile(&place, "whole.profdata"), "optimised as a whole");
     place.trodden("instrument prog -o plain");
     place.trodden("record --no-store -o plain.trodden -- ./plain");
     let refused = place.command(trodden()).args(["export", "profdata", "plain.trodden"]).output().unwrap();
@@ -201,20 +201,20 @@ fn rust_edge_profiles_equal_those_of_llvm() {
     must(&mut place.command(place.path(&format!("target/{target}/release/subject"))));
     let raw = std::fs::read_dir(raw).unwrap().next().unwrap().unwrap().file_name();
     let llvm = read_profile(&place, &format!("raw/{}", raw.to_string_lossy()));
-    assert_equal(&llvm, &read_profile(&place, "own.profdata"), "rust");
+    assert_equal_profiles(&llvm, &read_profile(&place, "own.profdata"), "rust");
     let flags = format!("-Cprofile-use={} -Cllvm-args=-pgo-warn-missing-function", place.path("own.profdata").display());
     let said = run_cargo(&place, "cargo", &format!("build --release --target {target} --target-dir used"), &flags);
     assert!(!said.contains("warning"), "{said}");
-    check_one_command(&place, &format!("used/{target}/release/subject"), &llvm);
+    check_pgo_command(&place, &format!("used/{target}/release/subject"), &llvm);
 }
 
 /// Checks `trodden pgo` with a cargo command: the edge profile is the same, behaviour is unchanged, and path-based transformations apply.
-fn check_one_command(place: &Place, plain: &str, llvm: &Profile) {
+fn check_pgo_command(place: &Place, plain: &str, llvm: &Profile) {
     let arguments =
         ["pgo", "--train", "$TRODDEN_PROGRAM > trained", "--keep-profile", "kept.profdata", "--", "cargo", "build", "--release"];
     let mut command = remove_cargos_variables(place.command(trodden()));
     let reported = String::from_utf8(must(with_choices(&mut command, arguments)).stderr).unwrap();
-    assert_equal(llvm, &read_profile(place, "kept.profdata"), "rust, in one command");
+    assert_equal_profiles(llvm, &read_profile(place, "kept.profdata"), "rust, in one command");
     assert!(reported.contains("step") && reported.contains("copies of paths whose branches are decided by earlier ones: "), "{reported}");
     assert_eq!(place.output("subject.fast"), place.output(plain));
     let symbols = String::from_utf8(place.tool("nm", "subject.fast").stdout).unwrap();
@@ -247,10 +247,11 @@ fn compilers_with_a_version_in_their_name_are_intercepted() {
 /// One source file is compiled twice, with different folder names and function names. Each compilation must have its own paths.
 #[test]
 fn copies_of_a_unit_with_renamed_folders_have_their_paths() {
-    const PART: &str = "__attribute__((noinline)) int NAME(int n) {\n  int sum = 0;\n  for (int i = 0; i < n; i++)\n    if (i % 3)\n      \
+    const PART_SOURCE: &str = "__attribute__((noinline)) int NAME(int n) {\n  int sum = 0;\n  for (int i = 0; i < n; i++)\n    if (i % \
+        3)\n      \
         sum += i;\n  return sum;\n}\n";
-    const MAIN: &str = "int work(int), again(int);\nint main(int n, char **v) { return work(n + 5) + again(n + 2) < 0; }\n";
-    let place = Place::with(&[("src/part.c", PART), ("src/main.c", MAIN)]);
+    const MAIN_SOURCE: &str = "int work(int), again(int);\nint main(int n, char **v) { return work(n + 5) + again(n + 2) < 0; }\n";
+    let place = Place::with(&[("src/part.c", PART_SOURCE), ("src/main.c", MAIN_SOURCE)]);
     let here = place.path("");
     let here = here.to_str().unwrap().trim_end_matches('/');
     for counters in ["", "--trodden=pgo", "--trodden=coverage"] {

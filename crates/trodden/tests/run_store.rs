@@ -155,8 +155,8 @@ fn stores_of_other_users_can_be_read() {
 
 #[test]
 fn killed_recordings_lose_no_other_runs() {
-    const RECORDINGS: usize = 48;
-    const AT_A_TIME: usize = 8;
+    const RECORDING_COUNT: usize = 48;
+    const PARALLEL_RECORDINGS: usize = 8;
     let place = create_place();
     place.trodden("record -- ./prog first");
     let record = |at: usize| -> Command {
@@ -167,12 +167,12 @@ fn killed_recordings_lose_no_other_runs() {
     // The duration of a recording is measured while as many recordings run in parallel as below. The recordings below are killed after
     // fractions of it, and thus at all stages.
     let clock = Instant::now();
-    let beside: Vec<_> = (0..AT_A_TIME).map(|at| record(at).spawn().unwrap()).collect();
+    let beside: Vec<_> = (0..PARALLEL_RECORDINGS).map(|at| record(at).spawn().unwrap()).collect();
     assert!(beside.into_iter().all(|mut recorder| recorder.wait().unwrap().success()));
     let usual = clock.elapsed();
-    let mut completed: BTreeSet<String> = (0..AT_A_TIME).map(|at| format!("number-{at}")).collect();
-    for group in 1..RECORDINGS / AT_A_TIME {
-        let numbers = group * AT_A_TIME..(group + 1) * AT_A_TIME;
+    let mut completed: BTreeSet<String> = (0..PARALLEL_RECORDINGS).map(|at| format!("number-{at}")).collect();
+    for group in 1..RECORDING_COUNT / PARALLEL_RECORDINGS {
+        let numbers = group * PARALLEL_RECORDINGS..(group + 1) * PARALLEL_RECORDINGS;
         let mut recorders: Vec<_> = numbers.clone().map(|at| (at, record(at).spawn().unwrap())).collect();
         for (at, recorder) in &mut recorders {
             if *at % 4 != 0 {

@@ -59,26 +59,29 @@ const CLI_TEST: &str = "use std::process::Command;\nconst APP: &str = env!(\"CAR
     #[test]\nfn sees_no_wrapper() {\n    assert!(std::env::var_os(\"RUSTC_WORKSPACE_WRAPPER\").is_none());\n    \
     assert_eq!(wcore::chosen(), 2);\n}\n";
 
-fn package(name: &str, rest: &str) -> String {
+fn format_manifest(name: &str, rest: &str) -> String {
     format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2021\"\n{rest}[lints.rust]\nunexpected_cfgs = \"allow\"\n")
 }
 
 fn create_workspace() -> Place {
     Place::with(&[
         ("Cargo.toml", WORKSPACE_MANIFEST),
-        ("core/Cargo.toml", &package("wcore", "[dependencies]\nouter.path = \"../outer\"\n")),
+        ("core/Cargo.toml", &format_manifest("wcore", "[dependencies]\nouter.path = \"../outer\"\n")),
         ("core/src/lib.rs", CORE_LIBRARY),
         (
             "core/tests/it.rs",
             "#[test]\nfn it() { assert_eq!(wcore::add(outer::four(), 4), 8); }\n\
             #[test]\n#[should_panic]\nfn nothing() { wcore::must(None); }\n",
         ),
-        ("mac/Cargo.toml", &package("wmac", "[lib]\nproc-macro = true\n")),
+        ("mac/Cargo.toml", &format_manifest("wmac", "[lib]\nproc-macro = true\n")),
         (
             "mac/src/lib.rs",
             "#[proc_macro]\npub fn seven(_: proc_macro::TokenStream) -> proc_macro::TokenStream { \"7u32\".parse().unwrap() }\n",
         ),
-        ("app/Cargo.toml", &package("wapp", "default-run = \"wapp\"\n[dependencies]\nwcore.path = \"../core\"\nwmac.path = \"../mac\"\n")),
+        (
+            "app/Cargo.toml",
+            &format_manifest("wapp", "default-run = \"wapp\"\n[dependencies]\nwcore.path = \"../core\"\nwmac.path = \"../mac\"\n"),
+        ),
         ("app/src/main.rs", APP_PROGRAM),
         // No test runs this program.
         ("app/src/bin/idle.rs", "fn main() {\n    println!(\"idle\");\n}\n"),
@@ -182,7 +185,7 @@ fn c_code_of_build_scripts_is_covered() {
     let library = "unsafe extern \"C\" { fn pick(n: i32) -> i32; }\npub fn weigh(n: i32) -> i32 {\n    if n % 2 == 0 {\n        \
         unsafe { pick(n) }\n    } else {\n        n\n    }\n}\n#[test]\nfn even() {\n    assert_eq!(weigh(4), 8);\n}\n";
     let place = Place::with(&[
-        ("Cargo.toml", &package("mixed", "")),
+        ("Cargo.toml", &format_manifest("mixed", "")),
         ("build.rs", BUILD_SCRIPT),
         ("native/pick.c", "int pick(int n) {\n  if (n > 2)\n    return 2 * n;\n  return n;\n}\n"),
         ("src/lib.rs", library),
@@ -217,7 +220,7 @@ fn only_changed_units_are_recompiled() {
             sum.join(" | ")
         )
     };
-    let place = Place::with(&[("Cargo.toml", &package("subject", "")), ("src/main.rs", &main("1"))]);
+    let place = Place::with(&[("Cargo.toml", &format_manifest("subject", "")), ("src/main.rs", &main("1"))]);
     let program = "target/trodden/x86_64-unknown-linux-gnu/debug/subject";
     let objects = || list_files_below(&place.path("store/crates")).into_iter().filter(|file| file.ends_with(".o")).count();
     let build = |base: &str, incremental: &str| {
@@ -264,7 +267,7 @@ fn runs_with_different_features_are_added_up() {
     let test =
         "#[test]\nfn runs() {\n    assert!(std::process::Command::new(env!(\"CARGO_BIN_EXE_subject\")).status().unwrap().success());\n}\n";
     let place = Place::with(&[
-        ("Cargo.toml", &package("subject", "[features]\nmore = []\n")),
+        ("Cargo.toml", &format_manifest("subject", "[features]\nmore = []\n")),
         ("src/lib.rs", library),
         ("src/main.rs", main),
         ("tests/runs.rs", test),
@@ -295,7 +298,7 @@ fn standard_library_is_counted_on_request() {
         println!(\"{}\", text.len());\n    \
         assert!(std::backtrace::Backtrace::force_capture().to_string().contains(\"subject::main\"));\n}\n\
         #[test]\nfn passes() {}\n";
-    let place = Place::with(&[("Cargo.toml", &package("subject", "")), ("src/main.rs", main)]);
+    let place = Place::with(&[("Cargo.toml", &format_manifest("subject", "")), ("src/main.rs", main)]);
     let program = "target/trodden/x86_64-unknown-linux-gnu/debug/subject";
     must(&mut cargo_command(&place, "", "build --offline"));
     let (printed, without) = place.record(program);
@@ -318,7 +321,7 @@ fn standard_library_is_counted_on_request() {
 
 /// Adds a package to the place that is not a workspace member.
 fn wrap_in_outer_workspace(place: Place) -> Place {
-    place.write("outer/Cargo.toml", &package("outer", "[workspace]\n"));
+    place.write("outer/Cargo.toml", &format_manifest("outer", "[workspace]\n"));
     place.write("outer/src/lib.rs", "pub fn four() -> u32 { 4 }\n");
     place.write("Cargo.toml", &WORKSPACE_MANIFEST.replace("members", "exclude = [\"outer\"]\nmembers"));
     place
@@ -382,7 +385,7 @@ fn crate_by_crate_counts_equal_whole_program_counts() {
 #[test]
 fn static_libraries_contain_the_runtime() {
     let place = Place::with(&[
-        ("Cargo.toml", &package("part", "[lib]\ncrate-type = [\"staticlib\", \"rlib\"]\n[profile.release]\npanic = \"abort\"\n")),
+        ("Cargo.toml", &format_manifest("part", "[lib]\ncrate-type = [\"staticlib\", \"rlib\"]\n[profile.release]\npanic = \"abort\"\n")),
         ("src/lib.rs", "#[unsafe(no_mangle)]\npub extern \"C\" fn grade(n: i32) -> i32 { if n > 9 { 9 } else { n } }\n"),
         ("use.c", "int grade(int);\nint main(int n, char **v) { return v ? grade(10 + n) + grade(n) - 10 : 1; }\n"),
     ]);

@@ -241,11 +241,12 @@ fn phases_that_differ_in_paths_but_not_in_blocks_are_found() {
 /// All forms of the report, and the advice, must mention that the iterations of a loop alternate.
 #[test]
 fn alternating_iterations_are_reported_and_advised_on() {
-    const TURNS: &str = "#include <stdio.h>\nint main(int argc, char **argv) {\n  int sum = 0;\n  for (int i = 0; i < 3000; i++) {\n    \
+    const ALTERNATING_PROGRAM: &str = "#include <stdio.h>\nint main(int argc, char **argv) {\n  int sum = 0;\n  for (int i = 0; i < \
+        3000; i++) {\n    \
         if (i & argc)\n      __asm__ volatile(\"# odd\" : \"+r\"(sum));\n    \
         else\n      __asm__ volatile(\"# even\" : \"+r\"(sum));\n  }\n  \
         printf(\"%d\\n\", sum);\n  return 0;\n}\n";
-    let place = Place::with(&[("turns.c", TURNS)]);
+    let place = Place::with(&[("turns.c", ALTERNATING_PROGRAM)]);
     place.cc("--trodden=stream -O1 -g turns.c -o prog");
     record(&place, "turns", &[]);
     let asked = |arguments: &str| must(place.command(trodden()).args(arguments.split(' '))).stdout;

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use webdriver::Browser;
 
 /// Options that only `trodden-lab simulate` accepts.
-const MODEL: [&str; 10] = [
+const LABORATORY_OPTIONS: [&str; 10] = [
     "--branch-queue",
     "--counter-bits",
     "--extensions",
@@ -27,7 +27,7 @@ const MODEL: [&str; 10] = [
 
 /// Runs `trodden simulate`, or `trodden-lab simulate` if one of the options requires it.
 fn run_simulate(folder: &Path, arguments: &[&str]) -> Output {
-    if arguments.iter().any(|option| MODEL.contains(option)) {
+    if arguments.iter().any(|option| LABORATORY_OPTIONS.contains(option)) {
         return run_laboratory(folder, &[&["simulate"], arguments].concat());
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
@@ -274,7 +274,7 @@ fn run_report(folder: &Path, profile: &str) -> Value {
     serde_json::from_slice(&out.stdout).unwrap()
 }
 
-fn counts(folder: &Path, profile: &str) -> std::collections::BTreeMap<(String, u64), u64> {
+fn count_paths(folder: &Path, profile: &str) -> std::collections::BTreeMap<(String, u64), u64> {
     let report = run_report(folder, profile);
     let name = |path: &Value| report["functions"][path["function"].as_u64().unwrap() as usize]["name"].as_str().unwrap().to_owned();
     let paths = report["paths"].as_array().unwrap();
@@ -301,7 +301,7 @@ fn complete_profiles_lose_nothing() {
     let said = run_trodden_in(at, &["simulate", "--profile", "hot.trodden", "--profile-of", "complete", "--", "./arms"]);
     assert!(said.contains("executions of paths") && !said.contains("not counted"), "{said}");
     assert_eq!(count_blocks(at, "hot.trodden"), count_blocks(at, "counted.trodden"));
-    let total = |file: &str| counts(at, file).values().sum::<u64>();
+    let total = |file: &str| count_paths(at, file).values().sum::<u64>();
     assert_eq!(total("hot.trodden"), total("counted.trodden"));
     // Such a profile has no run, so the report must not describe one.
     let head = Command::new(env!("CARGO_BIN_EXE_trodden")).args(["report", "hot.trodden"]).current_dir(at).output().unwrap();
@@ -320,7 +320,7 @@ fn detected_paths_become_function_paths() {
     trodden(&["record", "--no-store", "-o", "counted.trodden", "--", "./counted"]);
     let said = trodden(&["simulate", "--profile", "hot.trodden", "--profile-of", "complete", "--", "./paths"]);
     assert!(said.contains("executions of paths"), "{said}");
-    let (counted, found) = (counts(at, "counted.trodden"), counts(at, "hot.trodden"));
+    let (counted, found) = (count_paths(at, "counted.trodden"), count_paths(at, "hot.trodden"));
     let of = |counts: &std::collections::BTreeMap<(String, u64), u64>, function: &str| -> Vec<(u64, u64)> {
         counts.iter().filter(|((name, _), _)| name == function).map(|((_, id), count)| (*id, *count)).collect()
     };

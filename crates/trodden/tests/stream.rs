@@ -366,7 +366,7 @@ fn last_paths_of_a_running_process_are_contiguous() {
 /// limit or contain several calls.
 #[test]
 fn path_numbers_of_recursive_functions_agree() {
-    const RECURSIVE: &str = r#"
+    const RECURSIVE_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 static int seen[64], sum;
@@ -407,7 +407,7 @@ int main(void) {
 }
 "#;
     for level in ["-O0", "-O1", "-O2"] {
-        let place = Place::with(&[("prog.c", RECURSIVE)]);
+        let place = Place::with(&[("prog.c", RECURSIVE_PROGRAM)]);
         place.cc(&format!("{level} prog.c -o counting"));
         place.cc(&format!("--trodden=stream {level} prog.c -o streaming"));
         let profile = check_stream_matches_counts(&place);
@@ -426,7 +426,7 @@ int main(void) {
 /// A child must start in the frames that its parent had at the fork, although the parent leaves these frames immediately.
 #[test]
 fn forked_children_start_in_the_frames_of_their_parent() {
-    const FORKS: &str = r#"
+    const FORKS_PROGRAM: &str = r#"
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -444,7 +444,7 @@ int main(int argc, char **argv) {
     return 0;
 }
 "#;
-    let place = Place::with(&[("prog.c", FORKS)]);
+    let place = Place::with(&[("prog.c", FORKS_PROGRAM)]);
     place.cc("--trodden=stream -O0 prog.c -o prog");
     for us in ["0", "20000"] {
         let mut record = place.command(trodden());

@@ -16,7 +16,7 @@ const PROGRAM: &str = "#include <unistd.h>\n\
     __attribute__((noinline)) static int step(int n) { __asm__ volatile(\"\"); return n & 1 ? n : 2 * n; }\n\
     int main(void) { char c; int s = 0; while (read(0, &c, 1) == 1) for (int i = 0; i < 20000; i++) s += step(i * s); return s == 1; }\n";
 
-const LOG: &str = "log";
+const LOG_EXTENSION: &str = "log";
 
 fn list_journals(stream: &Path) -> Vec<PathBuf> {
     let begin = stream.with_extension("");
@@ -42,7 +42,7 @@ fn kill_recorder(place: &Place) -> PathBuf {
         signal("-STOP");
         let found = list_stream_files(place).into_iter().find(|stream| {
             let journals = list_journals(stream);
-            stream.with_extension(LOG).exists() && matches!(journals.as_slice(), [journal] if has_at_least_frames(journal, 3))
+            stream.with_extension(LOG_EXTENSION).exists() && matches!(journals.as_slice(), [journal] if has_at_least_frames(journal, 3))
         });
         if let Some(stream) = found {
             break stream;
@@ -79,7 +79,7 @@ type Collected = (Vec<(ThreadKey, u64, Vec<Symbol>)>, u64);
 
 /// Collects the events of a stream file, its log and its journals. Returns `None` if that fails.
 fn collect_stream(stream: &Path, to: &Path) -> Option<Collected> {
-    let drained = Drain::resume(stream, to, Some(&stream.with_extension(LOG)), CompressionMethod::Phrases).ok()?;
+    let drained = Drain::resume(stream, to, Some(&stream.with_extension(LOG_EXTENSION)), CompressionMethod::Phrases).ok()?;
     let log = StreamLog::open(to).unwrap();
     let threads = log.threads().iter().map(|thread| {
         let mut symbols = Vec::new();

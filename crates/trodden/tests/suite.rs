@@ -45,7 +45,7 @@ fn build_program() -> Place {
     place
 }
 
-fn run(place: &Place, arguments: &str) -> Output {
+fn run_trodden(place: &Place, arguments: &str) -> Output {
     place.command(trodden()).args(arguments.split_whitespace()).output().unwrap()
 }
 
@@ -53,14 +53,14 @@ fn read_json(place: &Place, arguments: &str) -> Value {
     serde_json::from_slice(&place.trodden(arguments).stdout).unwrap()
 }
 
-fn names(list: &Value) -> Vec<&str> {
+fn read_names(list: &Value) -> Vec<&str> {
     list.as_array().unwrap().iter().map(|t| t["test"].as_str().unwrap()).collect()
 }
 
 #[test]
 fn redundant_tests_are_found_and_orders_follow_changes() {
     let place = build_program();
-    let output = run(&place, "suite run tests --commands tests.txt --jobs 2");
+    let output = run_trodden(&place, "suite run tests --commands tests.txt --jobs 2");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("5 tests, 1 failed") && said.contains("failed: plain and scaled"), "{said}");
@@ -75,7 +75,7 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
         (&Value::from(3), &Value::from(3), &Value::from(true)),
         "{found:#}"
     );
-    let mut redundant = names(&found["redundant"]);
+    let mut redundant = read_names(&found["redundant"]);
     redundant.sort_unstable();
     assert_eq!(redundant, ["plain", "scaled"]);
     let text = String::from_utf8(place.trodden("suite list tests --redundant").stdout).unwrap();
@@ -83,7 +83,11 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
 
     // Without the paths of `convert` and `touch`, all tests execute the same paths, so one of them is sufficient.
     let found = read_json(&place, "suite list tests --redundant=time --file a.c --except ^convert$ --except ^touch$ --json");
-    assert_eq!((&found["cost_unit"], &found["paths"], names(&found["kept"]).len()), (&"microseconds".into(), &1.into(), 1), "{found:#}");
+    assert_eq!(
+        (&found["cost_unit"], &found["paths"], read_names(&found["kept"]).len()),
+        (&"microseconds".into(), &1.into(), 1),
+        "{found:#}"
+    );
     let list = read_json(&place, "suite list tests --function convert --json");
     assert_eq!(list["paths"], Value::from(4));
     let order = read_json(&place, "suite order tests --function convert --json");
@@ -94,7 +98,7 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
         ("--function convert --except convert", "together"),
         ("--function *", "regular expression"),
     ] {
-        let output = run(&place, &format!("suite list tests --redundant {options}"));
+        let output = run_trodden(&place, &format!("suite list tests --redundant {options}"));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(2) && said.contains(wanted), "{options}: {said}");
     }
@@ -102,7 +106,7 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
     // The test `rounded` executes line 10.
     place.write("change.diff", "--- a/a.c\n+++ b/a.c\n@@ -10 +10 @@\n-        n = n / 10 * 10;\n+        n = n / 10 * 11;\n");
     let order: Value = serde_json::from_str(&run_order_by_diff(&place, "change.diff", "--only-changed --json")).unwrap();
-    let mut first = names(&order["tests"]);
+    let mut first = read_names(&order["tests"]);
     first.sort_unstable();
     assert_eq!((first, &order["changed_paths"]), (vec!["both", "rounded"], &Value::from(2)));
     // If no test executes the changed line, the diff determines no order.
@@ -121,7 +125,7 @@ fn options_that_do_not_apply_are_rejected() {
     for (arguments, option) in
         [("order tests --by lines --except x", "--except"), ("order tests --object prog", "--object"), ("list --redundant", "<SUITE>")]
     {
-        let output = run(&place, &format!("suite {arguments}"));
+        let output = run_trodden(&place, &format!("suite {arguments}"));
         assert!(output.status.code() == Some(2) && String::from_utf8_lossy(&output.stderr).contains(option), "{output:?}");
     }
 }
@@ -186,13 +190,13 @@ fn ctest_tests_are_recorded_as_runs() {
          WILL_FAIL TRUE)\n",
     );
     must(place.command("cmake").args(["-S", ".", "-B", "out"]));
-    assert_eq!(run(&place, "suite run checks --ctest out").status.code(), Some(1));
+    assert_eq!(run_trodden(&place, "suite run checks --ctest out").status.code(), Some(1));
     let list = read_json(&place, "suite list checks --json");
     let seen: Vec<_> =
         list["tests"].as_array().unwrap().iter().map(|t| (t["test"].as_str().unwrap(), t["status"].as_str().unwrap())).collect();
     assert_eq!(seen, [("one", "passed"), ("fails", "failed"), ("should fail", "passed")]);
-    assert_eq!(run(&place, "suite run one --ctest out -- -R ^one$").status.code(), Some(0));
-    assert_eq!(names(&read_json(&place, "suite list one --json")["tests"]), ["one"]);
+    assert_eq!(run_trodden(&place, "suite run one --ctest out -- -R ^one$").status.code(), Some(0));
+    assert_eq!(read_names(&read_json(&place, "suite list one --json")["tests"]), ["one"]);
 }
 
 #[test]

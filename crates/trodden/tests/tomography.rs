@@ -43,7 +43,7 @@ int main(int argc, char **argv) {
 "#;
 
 /// The users' inputs, of which the first one is profiled to divide the counting.
-const INPUTS: [&str; 7] = ["27 97 ABC word 30 x9", "1", "A B C", "871 6171", "35 70 105 21", "one two", "97 ABc 12a 64"];
+const USER_INPUTS: [&str; 7] = ["27 97 ABC word 30 x9", "1", "A B C", "871 6171", "35 70 105 21", "one two", "97 ABc 12a 64"];
 
 /// Path counts, by linkage name and path number.
 type Counts = BTreeMap<(String, u64), u64>;
@@ -58,7 +58,7 @@ fn read_functions(program: &Path) -> Vec<FunctionMap> {
 }
 
 /// Returns true if a copy counts a path, that is, if the graph of the function in the copy contains all edges of the path.
-fn watches(whole: &[FunctionMap], copy: &[FunctionMap], path: &(String, u64)) -> bool {
+fn counts_path(whole: &[FunctionMap], copy: &[FunctionMap], path: &(String, u64)) -> bool {
     let function = whole.iter().find(|f| f.name == path.0).unwrap();
     let dag = function.dag().unwrap();
     let edges = Numbering::from_values(&dag, &function.values).unwrap().path(&dag, path.1).unwrap();
@@ -143,7 +143,7 @@ fn format_user_name(strategy: &str, user: usize) -> String {
 fn estimates_from_partial_reports_hold_for_all_users() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("-O1 -g prog.c -o prog");
-    let full = INPUTS.map(|input| {
+    let full = USER_INPUTS.map(|input| {
         // The program may end with a status other than 0.
         place
             .command(trodden())
@@ -162,7 +162,7 @@ fn estimates_from_partial_reports_hold_for_all_users() {
         let copies: Vec<Vec<FunctionMap>> = (0..4).map(|n| read_functions(&place.path(&format!("parts/copy-{n:04}/prog")))).collect();
         // The last copy has no user, and one user has two copies.
         let having = |user: usize| if user == 6 { vec![0, 1] } else { vec![user % 3] };
-        for (user, input) in INPUTS.iter().enumerate() {
+        for (user, input) in USER_INPUTS.iter().enumerate() {
             having(user).into_iter().for_each(|copy| pack_report(&place, copy, &format_user_name(strategy, user), input));
         }
         let sums = run_aggregate(&place, "--rows rows.csv --population 70");
@@ -172,7 +172,7 @@ fn estimates_from_partial_reports_hold_for_all_users() {
         for (user, counts) in full.iter().enumerate() {
             let mut expected = Counts::new();
             for (path, count) in counts {
-                let times = having(user).iter().filter(|copy| watches(&whole, &copies[**copy], path)).count() as u64;
+                let times = having(user).iter().filter(|copy| counts_path(&whole, &copies[**copy], path)).count() as u64;
                 if times > 0 {
                     expected.insert(path.clone(), times * count);
                     seen.insert(path.clone());
@@ -183,7 +183,7 @@ fn estimates_from_partial_reports_hold_for_all_users() {
         let paths = sums["paths"].as_array().unwrap();
         assert_eq!((parse_number(&sums["users"]), parse_number(&sums["reports"]), paths.len()), (7, 8, seen.len()), "{sums}");
         let watching =
-            |path: &(String, u64)| (0..7).filter(|u| having(*u).iter().any(|c| watches(&whole, &copies[*c], path))).count() as u64;
+            |path: &(String, u64)| (0..7).filter(|u| having(*u).iter().any(|c| counts_path(&whole, &copies[*c], path))).count() as u64;
         let partly = paths.iter().filter(|reported| check_estimates(reported, &rows, &watching) < 7).count();
         assert!(partly > 5, "{strategy}: only {partly} paths are not watched by all");
         // Paths are sorted by estimated users, in descending order.

@@ -56,7 +56,7 @@ struct Round {
 }
 
 impl Round {
-    fn draw(random: &mut Random, number: u64) -> Round {
+    fn random(random: &mut Random, number: u64) -> Round {
         use Disturbance::*;
         const DISTURBANCES: [Disturbance; 8] =
             [Signal("KILL"), Signal("KILL"), Signal("TERM"), Signal("QUIT"), Signal("INT"), Death, SmallDisk, FileSize];
@@ -81,13 +81,13 @@ impl Round {
         }
     }
 
-    fn program(&self, folder: &Folder, output: &Path) -> Vec<String> {
+    fn program_command(&self, folder: &Folder, output: &Path) -> Vec<String> {
         let (kind, amount) = (PROGRAM_KINDS[self.kind].0.to_owned(), self.amount.to_string());
         vec![folder.path("app").display().to_string(), kind, amount, output.display().to_string()]
     }
 
     /// Creates the recording command, without the program or process to trace.
-    fn recorder(&self, temporary: &Path, trace: &Path, errors: &Path) -> Command {
+    fn recorder_command(&self, temporary: &Path, trace: &Path, errors: &Path) -> Command {
         let limit = if self.disturbance == Disturbance::FileSize { "ulimit -f 8; " } else { "" };
         let mut recorder = Command::new("sh");
         recorder.args(["-c", &format!("{limit}exec \"$@\""), "sh", env!("CARGO_BIN_EXE_trodden"), "trace", "record", "--runs", "1"]);
@@ -134,10 +134,10 @@ fn find_process(program: &[String]) -> Option<u32> {
     processes.into_iter().filter(is_its).min()
 }
 
-fn play_round(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
+fn run_round(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
     let at = |name: &str| folder.path(&format!("{name}-{}", round.number));
     let (reference, output) = (at("reference"), at("output"));
-    let status = start_program(&round.program(folder, &reference)).wait().unwrap().code();
+    let status = start_program(&round.program_command(folder, &reference)).wait().unwrap().code();
     assert_eq!(status, Some(PROGRAM_KINDS[round.kind].2));
     let expected = fs::read(&reference).unwrap();
     let own = at("temporary");
@@ -146,8 +146,8 @@ fn play_round(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
     let temporary = small.unwrap_or(&own);
     let trace = small.map_or_else(|| at("trace"), |disk| disk.join("the.trace"));
 
-    let mut recorder = round.recorder(temporary, &trace, &at("errors"));
-    let program = round.program(folder, &output);
+    let mut recorder = round.recorder_command(temporary, &trace, &at("errors"));
+    let program = round.program_command(folder, &output);
     let mut target = None;
     if round.is_attached {
         let child = target.insert(start_program(&program));
@@ -198,8 +198,8 @@ fn programs_survive_recorders_that_are_disturbed_at_random_moments() {
     let disk = Disk::mount(place.clone(), "300k").map(|disk| (disk, place));
     let mut random = Random(seed);
     for number in 0..rounds {
-        let round = Round::draw(&mut random, number);
+        let round = Round::random(&mut random, number);
         eprintln!("{round:?}");
-        play_round(&folder, &round, disk.as_ref().map(|(_, place)| place));
+        run_round(&folder, &round, disk.as_ref().map(|(_, place)| place));
     }
 }

@@ -110,7 +110,7 @@ impl Target {
 
     /// Returns what a trace might change: the code, the number of mappings, and the signals that each thread blocks. The process must not
     /// be traced at that time.
-    fn state(&self) -> (Vec<u8>, usize, Vec<String>) {
+    fn read_state(&self) -> (Vec<u8>, usize, Vec<String>) {
         let file = |name: &str| std::fs::read_to_string(format!("/proc/{}/{name}", self.id())).unwrap();
         let maps = file("maps");
         let code = maps.lines().find(|line| line.contains(" r-xp ") && line.ends_with("/app")).expect("the code is mapped");
@@ -184,14 +184,14 @@ fn processes_survive_a_recorder_without_room() {
     assert!(undisturbed.starts_with(SUM_PREFIX));
     for collector in ["ptrace", "trampolines", "single-step"] {
         let target = Target::start(&folder, &[]);
-        let before = target.state();
+        let before = target.read_state();
         let mut command = Command::new("sh");
         command.current_dir(folder.path("")).env("PID", target.id()).stdin(Stdio::null());
         let script = format!("ulimit -f 1; exec \"$0\" trace record --collector {collector} --for 60s --output t.trace --pid $PID");
         let output = command.args(["-c", &script, env!("CARGO_BIN_EXE_trodden")]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{collector}: {}", errors(&output));
         assert!(errors(&output).contains("File too large"), "{collector}: {}", errors(&output));
-        assert!(target.state() == before, "{collector}: {}", errors(&output));
+        assert!(target.read_state() == before, "{collector}: {}", errors(&output));
         assert_eq!(target.end_and_read_output(), undisturbed, "{collector}");
     }
 }
@@ -210,7 +210,7 @@ fn processes_survive_actions_that_end_the_trace() {
     ];
     for (argument, options, why) in ways {
         let mut target = Target::start(&folder, &[argument]);
-        let before = target.state();
+        let before = target.read_state();
         let recorder = recorder_command(&folder, &target, &[options, &["--for", "60s"]].concat()).spawn().unwrap();
         while !is_traced(&target) {
             std::thread::sleep(Duration::from_millis(5));
@@ -220,7 +220,7 @@ fn processes_survive_actions_that_end_the_trace() {
         let output: Output = recorder.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{options:?}: {}", errors(&output));
         assert!(errors(&output).contains(why), "{options:?}: {}", errors(&output));
-        let after = target.state();
+        let after = target.read_state();
         assert!(after.0 == before.0 && after.2 == before.2, "{options:?}");
         assert!(target.end_and_read_output().starts_with(SUM_PREFIX));
     }
@@ -300,10 +300,10 @@ fn stopped_targets_are_reported_while_they_are_traced() {
     let folder = Folder::new();
     folder.compile("cc", "worker.c", WORKER_PROGRAM);
     let target = Target::start(&folder, &[]);
-    let before = target.state().0;
+    let before = target.read_state().0;
     let mut recorder = recorder_command(&folder, &target, &["--collector", "ptrace"]).spawn().unwrap();
     // Waits until the recorder has changed the code. Stopping the target while the recorder attaches would be an error instead.
-    while target.state().0 == before {
+    while target.read_state().0 == before {
         std::thread::sleep(Duration::from_millis(2));
     }
     target.signal("-STOP");

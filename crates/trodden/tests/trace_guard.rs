@@ -11,7 +11,7 @@ use traced::{Folder, errors, must};
 const PROGRAM: &str = include_str!("traced/guarded.c");
 const COLLECTORS: [&str; 2] = ["trampolines", "ptrace"];
 
-fn has_keys() -> bool {
+fn has_protection_keys() -> bool {
     let has = trodden_trace::has_protection_keys();
     if !has {
         eprintln!("skipped: this processor has no memory protection keys");
@@ -21,7 +21,7 @@ fn has_keys() -> bool {
 
 /// Runs the program in each of the `ways`, with and without a trace, and compares the results. `before` is a shell script that runs first.
 fn check_ways(before: &str, ways: &[&str]) {
-    if !has_keys() {
+    if !has_protection_keys() {
         return;
     }
     let folder = Folder::new();
@@ -77,7 +77,7 @@ fn threads_processes_and_timers_are_not_disturbed() {
 
 #[test]
 fn the_end_of_a_trace_leaves_masks_and_actions_as_they_were() {
-    if !has_keys() {
+    if !has_protection_keys() {
         return;
     }
     let folder = Folder::new();

@@ -52,7 +52,7 @@ int main(int argc, char **argv) {
 "#;
 
 impl Folder {
-    fn library(&self) {
+    fn compile_library(&self) {
         std::fs::write(self.path("twice.c"), LIBRARY_SOURCE).unwrap();
         let arguments = ["-O1", "-g", "-shared", "-fPIC", "twice.c", "-o", "libtwice.so"];
         must(Command::new("cc").current_dir(self.path(".")).args(arguments).output().unwrap());
@@ -76,17 +76,17 @@ impl Folder {
     }
 }
 
-const WAYS: [&[&str]; 4] =
+const RECORD_OPTIONS: [&[&str]; 4] =
     [&["--runs", "4"], &["--runs", "4", "--collector", "ptrace"], &["--runs", "1"], &["--runs", "1", "--collector", "ptrace"]];
 
 #[test]
 fn libraries_are_traced() {
     let folder = Folder::new();
-    folder.library();
+    folder.compile_library();
     std::fs::write(folder.path("app.c"), PROGRAM).unwrap();
     let arguments = ["-O1", "-g", "app.c", "-o", "app", "-L.", "-ltwice", "-Wl,-rpath,$ORIGIN"];
     must(Command::new("cc").current_dir(folder.path(".")).args(arguments).output().unwrap());
-    let blocks = folder.assert_library_matches_stepping("libtwice", &["./app"], &WAYS);
+    let blocks = folder.assert_library_matches_stepping("libtwice", &["./app"], &RECORD_OPTIONS);
     // In this listing, each address is followed by the name of its file.
     let of = |file: &str| blocks.iter().filter(|line| line.ends_with(file)).count();
     assert!(of(" libtwice.so") > 40 && of(" app") > 20 && of(" libtwice.so") + of(" app") == blocks.len(), "{blocks:?}");
@@ -108,9 +108,9 @@ fn libraries_are_traced() {
 #[test]
 fn libraries_that_are_loaded_later_are_traced() {
     let folder = Folder::new();
-    folder.library();
+    folder.compile_library();
     folder.compile("cc", "loads.c", LOADS_PROGRAM);
-    let blocks = folder.assert_library_matches_stepping("./libtwice.so", &["./app", "./libtwice.so"], &WAYS);
+    let blocks = folder.assert_library_matches_stepping("./libtwice.so", &["./app", "./libtwice.so"], &RECORD_OPTIONS);
     assert!(blocks.iter().filter(|line| line.ends_with(" libtwice.so")).count() > 30, "{blocks:?}");
     // If `--library` is not given, loading a library later must not disturb the trace.
     folder.assert_matches_stepping(&["./app", "./libtwice.so"], 0);
@@ -139,7 +139,7 @@ fn system_libraries_are_traced() {
 #[test]
 fn libraries_that_cannot_be_traced_are_named() {
     let folder = Folder::new();
-    folder.library();
+    folder.compile_library();
     let with =
         |choices: &str, options: &[&str]| errors(&folder.record_with(choices, options, "no.trace", &["/usr/bin/gzip", "-c", "input"]));
     let said = |options: &[&str]| with("", options);
@@ -164,7 +164,7 @@ int main(void) { for (volatile int n = 0;; n++) { sum(n % 5, square); usleep(100
 #[test]
 fn libraries_of_running_processes_are_traced() {
     let folder = Folder::new();
-    folder.library();
+    folder.compile_library();
     std::fs::write(folder.path("app.c"), CALLS_PROGRAM).unwrap();
     let arguments = ["-O1", "-g", "app.c", "-o", "app", "-L.", "-ltwice", "-Wl,-rpath,$ORIGIN"];
     must(Command::new("cc").current_dir(folder.path(".")).args(arguments).output().unwrap());

@@ -65,7 +65,7 @@ fn remove_identity(line: &str) -> String {
 
 #[test]
 fn built_units_agree_with_the_expected_text() {
-    let units: Vec<PathBuf> = list_files().collect();
+    let units: Vec<PathBuf> = list_unit_files().collect();
     let half = |units: &[PathBuf]| {
         let place = Place::new();
         units.iter().map(|unit| check_unit(&place, unit)).collect::<Vec<_>>()
@@ -113,12 +113,12 @@ fn parse_settings(place: &Place, unit: &str, options: &str) -> Settings {
         let numbers = if keys.contains(&"segments") { "reach=calls" } else { "" };
         build_unit(place, unit, &numbers.parse().unwrap());
         let inputs = Inputs::new(&place.path("unit.o"), unit);
-        keys.into_iter().for_each(|key| inputs.set(&mut settings, key, place));
+        keys.into_iter().for_each(|key| inputs.create_input(&mut settings, key, place));
     }
     settings
 }
 
-fn list_files() -> impl Iterator<Item = PathBuf> {
+fn list_unit_files() -> impl Iterator<Item = PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/units");
     std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|file| file.extension().is_some_and(|end| end == "ll"))
 }

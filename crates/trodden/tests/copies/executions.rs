@@ -4,14 +4,18 @@ use super::place::{Place, must, trodden, with_choices};
 use super::{count_paths, record};
 
 /// A program whose paths depend on its process ID.
-const PID_DEPENDENT: &str = "#include <stdio.h>\n#include <unistd.h>\n__attribute__((noinline)) int step(int n) { if (n & 1) return 3 * n; \
+const PID_DEPENDENT_PROGRAM: &str = "#include <stdio.h>\n#include <unistd.h>\n__attribute__((noinline)) int step(int n) { if (n & 1) \
+    return 3 * n; \
     return n / 2; }\n\
     int main(void) { int s = 0; for (int i = 0; i < getpid() % 1000 + 10; i++) s += step(i); printf(\"%d\\n\", s); return 0; }\n";
 
 #[test]
 fn nondeterministic_programs_are_detected() {
-    let place =
-        Place::with(&[("prog.c", PID_DEPENDENT), ("same.c", "int main(int c, char **v) { return c > 1 ? 2 : 0; }\n"), ("input", "")]);
+    let place = Place::with(&[
+        ("prog.c", PID_DEPENDENT_PROGRAM),
+        ("same.c", "int main(int c, char **v) { return c > 1 ? 2 : 0; }\n"),
+        ("input", ""),
+    ]);
     place.cc("-O1 prog.c -o prog");
     place.cc("-O1 same.c -o same");
     let copies = record(&place, "./prog", "--copies 2 --no-first-run");
@@ -148,7 +152,7 @@ fn copies_find_the_same_libraries_as_the_program() {
     assert!(reported.contains("copy 0 ended with status 127") && reported.contains("libtwice.so"), "{reported}");
 }
 
-fn leftover_folders(place: &Place) -> Vec<String> {
+fn list_leftover_folders(place: &Place) -> Vec<String> {
     let entries = std::fs::read_dir(place.path(".")).unwrap();
     entries.map(|e| e.unwrap().file_name().into_string().unwrap()).filter(|name| name.starts_with("raw-")).collect()
 }
@@ -187,5 +191,5 @@ fn output_files_are_checked_first_and_an_interrupted_run_leaves_no_files() {
     let reported = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert!(ended.status.code() == Some(2) && reported.contains("interrupted") && !reported.contains("kept in"), "{reported}");
     assert_eq!(std::fs::read_dir(place.path("new")).unwrap().count(), 0, "{reported}");
-    assert!(place.path("costs").is_dir() && leftover_folders(&place).is_empty());
+    assert!(place.path("costs").is_dir() && list_leftover_folders(&place).is_empty());
 }

@@ -4,7 +4,7 @@
 //! In each MPI program, rank 1 does much more work than the other ranks in one function before it lets them continue. The report must name
 //! this function first, and the call that waited for it must be a wait site.
 
-use super::{Place, check, first};
+use super::{Place, check_consistency, first_cause};
 
 const MPI_MODES_PROGRAM: &str = r#"
 #include <mpi.h>
@@ -156,8 +156,8 @@ fn check_mode(mode: &str, expected: &[(&str, &str)]) {
         place.build(&format!("mpicc.{library}"), "modes.c", MPI_MODES_PROGRAM, &["-O1"]);
         place.record(&[&format!("mpirun.{library}"), "-n", "3", "./app", mode]);
         let report = place.report(&[]);
-        check(&report);
-        assert_eq!(first(&report), ("slow_filter".into(), 1), "{library} {mode}: {:#}", report["causes"]);
+        check_consistency(&report);
+        assert_eq!(first_cause(&report), ("slow_filter".into(), 1), "{library} {mode}: {:#}", report["causes"]);
         let sites: Vec<(&str, &str)> =
             report["waits"].as_array().unwrap().iter().filter_map(|w| Some((w["site"]["call"].as_str()?, w["kind"].as_str()?))).collect();
         for site in expected {
@@ -252,7 +252,7 @@ fn c11_threads_are_explained() {
     place.build("gcc", "c11.c", C11_THREADS_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
-    check(&report);
+    check_consistency(&report);
     assert_eq!(report["causes"][0]["function"], "prepare");
     let waits = report["waits"].as_array().unwrap();
     // After it is woken, `cnd_wait` must also wait for the mutex, which the waking thread holds for 20 ms.
@@ -307,7 +307,7 @@ fn processes_that_share_memory_are_explained() {
     place.build("gcc", "processes.c", SHARED_MEMORY_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
-    check(&report);
+    check_consistency(&report);
     let cause = &report["causes"][0];
     assert!(cause["function"] == "balance" || cause["caller"] == "balance", "{:#}", report["causes"]);
     let kind = |name: &str| report["kinds"].as_array().unwrap().iter().find(|k| k["kind"] == name).cloned().unwrap_or_default();
@@ -339,7 +339,7 @@ fn a_run_ends_with_its_process_and_openmp_is_noted() {
     place.build("gcc", "team.c", TEAM_PROGRAM, &["-O1", "-fopenmp"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
-    check(&report);
+    check_consistency(&report);
     assert!(report["run_ns"].as_u64() >= Some(200_000_000), "{}", report["run_ns"]);
     assert!(report["notes"].to_string().contains("libgomp"), "{:#}", report["notes"]);
 }

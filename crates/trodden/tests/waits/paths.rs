@@ -1,7 +1,7 @@
 //! Waits in programs that were built to write path streams: each step of an explanation is a Ball-Larus path.
 
 use super::place::{Place, must, trodden};
-use super::{check, recorder};
+use super::{check_consistency, recorder};
 use serde_json::Value;
 
 /// A program whose function `refresh` has three paths. Lines 6 and 8 call the C library, which writes no stream. Line 10 reaches line 6 in
@@ -39,7 +39,7 @@ fn steps_of_programs_that_write_streams_are_paths() {
     run(&["cc", "--trodden=stream", "-O1", "-g", "-pthread", "refresh.c", "-o", "app"]);
     run(&["record", "--whole-program", "--", env!("CARGO_BIN_EXE_trodden"), "waits", "record", "-o", "app.waits", "--", "./app"]);
     let report: Value = serde_json::from_slice(&run(&["report", "app.waits", "--json", "--stream", "1"]).stdout).unwrap();
-    check(&report);
+    check_consistency(&report);
     let join = report["waits"].as_array().unwrap().iter().find(|wait| wait["kind"] == "join").unwrap();
     let steps: Vec<&Value> = join["classes"].as_array().unwrap().iter().flat_map(|class| class["plus"].as_array().unwrap()).collect();
     // A step's line comes from samples and debug information, and its path from the stream. Both must agree.

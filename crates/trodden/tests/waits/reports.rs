@@ -2,7 +2,7 @@
 
 use super::threads::LOCKS_PROGRAM;
 use super::webdriver::Browser;
-use super::{Place, check, must};
+use super::{Place, check_consistency, must};
 use serde_json::Value;
 
 fn run_report(place: &Place, trace: &str, options: &[&str]) -> Value {
@@ -22,7 +22,7 @@ fn readers_click_a_page_and_an_exported_chrome_trace_can_be_read() {
     let text = must(place.command(env!("CARGO_BIN_EXE_trodden")).args(["report", "app.waits", "--top", "0"]).output().unwrap());
     click_waits(&place, &own, &String::from_utf8(text.stdout).unwrap());
     let back = run_report(&place, "trace.json", &[]);
-    check(&back);
+    check_consistency(&back);
     // A Chrome trace has times in microseconds, and need not contain short slices, so only similar results are expected.
     let (wait, again) = (own["wait_ns"].as_f64().unwrap(), back["wait_ns"].as_f64().unwrap());
     assert!((wait - again).abs() < 0.05 * wait, "{wait} {again}");
@@ -173,7 +173,7 @@ fn scheduler_events_show_who_woke_whom() {
     let place = Place::new();
     std::fs::write(place.path("app.txt"), SCHEDULER_TEXT).unwrap();
     let found = run_report(&place, "app.txt", &[]);
-    check(&found);
+    check_consistency(&found);
     assert_eq!((found["wait_ns"].as_u64(), found["wait_occurrences"].as_u64()), (Some(10_000), Some(1)));
     assert_eq!(found["causes"][0]["function"], "main");
     assert_eq!(found["causes"][0]["ns"], 10_000);
@@ -205,7 +205,7 @@ fn kernel_traces_in_the_common_trace_format_give_the_same_report() {
     std::fs::write(place.path("common.txt"), COMMON_FORMAT_TEXT).unwrap();
     std::fs::write(place.path("app.txt"), SCHEDULER_TEXT).unwrap();
     let (common, own) = (run_report(&place, "common.txt", &[]), run_report(&place, "app.txt", &[]));
-    check(&common);
+    check_consistency(&common);
     for key in ["wait_ns", "wait_occurrences", "causes", "waits", "run_ns"] {
         assert_eq!(common[key], own[key], "{key}");
     }
@@ -242,7 +242,7 @@ fn wake_ups_come_from_the_trace_or_are_reported_as_missing() {
     for (event, waits) in [("sched_waking", 10), ("sched_wakeup", 10), ("", 0)] {
         std::fs::write(place.path("app.txt"), generate_wake_ups(event)).unwrap();
         let found = run_report(&place, "app.txt", &[]);
-        check(&found);
+        check_consistency(&found);
         assert_eq!(found["wait_occurrences"], waits, "{event}: {found:#}");
         assert_eq!(found["wait_ns"], waits * 10_000_000, "{event}");
         if waits > 0 {
@@ -365,7 +365,7 @@ fn binary_traces_in_the_common_trace_format_are_read() {
     }
     std::fs::write(place.path("app.txt"), SCHEDULER_TEXT).unwrap();
     let (common, own) = (run_report(&place, "app.lttng", &[]), run_report(&place, "app.txt", &[]));
-    check(&common);
+    check_consistency(&common);
     assert_eq!((&common["waits"], &common["causes"]), (&own["waits"], &own["causes"]));
 }
 

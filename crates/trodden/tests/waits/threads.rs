@@ -1,6 +1,6 @@
 //! Threads in C and Rust that wait for each other.
 
-use super::{Place, check, first};
+use super::{Place, check_consistency, first_cause};
 
 pub const LOCKS_PROGRAM: &str = r#"
 #include <pthread.h>
@@ -27,7 +27,7 @@ fn the_holder_of_a_lock_is_named_first() {
     place.build("gcc", "locks.c", LOCKS_PROGRAM, &["-O2", "-pthread"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
-    check(&report);
+    check_consistency(&report);
     assert_eq!(report["causes"][0]["function"], "rebuild_index", "{:#}", report["causes"]);
     assert!(report["waits"].as_array().unwrap().iter().any(|w| w["kind"] == "join"));
 }
@@ -59,8 +59,8 @@ fn the_holder_of_a_rust_mutex_is_named_first() {
     place.build("rustc", "locks.rs", RUST_PROGRAM, &["-O", "--edition=2021"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
-    check(&report);
-    let (function, _) = first(&report);
+    check_consistency(&report);
+    let (function, _) = first_cause(&report);
     assert!(function.ends_with("rebuild_index") || function.ends_with("crunch"), "{:#}", report["causes"]);
 }
 
@@ -107,7 +107,7 @@ fn every_way_to_wait_for_a_thread_is_explained_by_what_it_did() {
     place.build("gcc", "threads.c", THREAD_WAITS_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
-    check(&report);
+    check_consistency(&report);
     let waits = report["waits"].as_array().unwrap();
     let of = |call: &str| {
         let sites = waits.iter().filter(|w| w["site"]["call"] == call && w["site"]["function"] == "main");
@@ -148,7 +148,7 @@ fn calls_that_only_lose_the_processor_are_not_blocked() {
     place.build("gcc", "pipe.c", PIPE_LOCK_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
-    check(&report);
+    check_consistency(&report);
     let blocked = |function: &str| {
         let is_it = |cause: &&serde_json::Value| cause["function"] == function && cause["state"] == "blocked";
         report["causes"].as_array().unwrap().iter().filter(is_it).count()
