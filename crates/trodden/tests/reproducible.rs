@@ -50,7 +50,7 @@ int main(int c, char **v) {
 "#;
 
 #[test]
-fn objects_are_identical_each_time() {
+fn compiling_twice_gives_identical_objects() {
     let place = Place::with(&[("subject.cpp", SUBJECT_PROGRAM)]);
     place.cxx("-O2 subject.cpp -o full");
     place.trodden("record --no-store -o run.trodden -- ./full");

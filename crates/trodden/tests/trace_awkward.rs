@@ -484,7 +484,7 @@ int main(void) {
 "#;
 
 #[test]
-fn untraced_processes_from_clone3_hit_no_breakpoint_alone() {
+fn untraced_processes_from_clone3_hit_no_breakpoints() {
     let folder = Folder::new();
     folder.compile("cc", "untraced.c", CLONE3_PROGRAM);
     assert_eq!(must(Command::new(folder.path("app")).output().unwrap()), "30 7 1\n");

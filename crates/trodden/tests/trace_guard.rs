@@ -45,23 +45,23 @@ fn check_ways(before: &str, ways: &[&str]) {
 }
 
 #[test]
-fn actions_for_signals_stay_as_the_program_sets_them() {
+fn signal_actions_stay_as_the_program_sets_them() {
     check_ways("", &["reset", "own-actions", "ignored", "inherited"]);
     check_ways("trap '' SEGV TRAP; ", &["inherited"]);
 }
 
 #[test]
-fn masks_stay_as_the_program_sets_them() {
+fn signal_masks_stay_as_the_program_sets_them() {
     check_ways("", &["masks", "handlers", "suspend", "trap-blocked", "raised"]);
 }
 
 #[test]
-fn faults_of_the_program_are_its_own() {
+fn program_gets_the_faults_that_it_causes() {
     check_ways("", &["store", "fatal-blocked", "stack", "emulated", "mappings"]);
 }
 
 #[test]
-fn protection_keys_of_the_program_are_its_own() {
+fn program_can_use_protection_keys_itself() {
     check_ways("", &["keys", "executable-only"]);
 }
 
@@ -76,7 +76,7 @@ fn threads_processes_and_timers_are_not_disturbed() {
 }
 
 #[test]
-fn the_end_of_a_trace_leaves_masks_and_actions_as_they_were() {
+fn end_of_a_trace_restores_signal_masks_and_actions() {
     if !has_protection_keys() {
         return;
     }

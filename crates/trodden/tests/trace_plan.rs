@@ -60,7 +60,7 @@ fn a_limit_makes_more_runs_for_fewer_machines() {
 }
 
 #[test]
-fn a_distribution_can_be_given() {
+fn plan_can_be_read_from_a_file() {
     let (folder, plan, stepped) = plan_looping_program();
     std::fs::write(folder.path("plan.json"), plan.to_string()).unwrap();
     must(folder.record(&["--runs", "2", "--distribution", "plan.json"], "t.trace", &["./app"]));
@@ -91,7 +91,7 @@ fn a_distribution_can_be_given() {
 }
 
 #[test]
-fn weights_are_measured() {
+fn costs_predicted_from_measured_weights_are_close() {
     let (folder, _, stepped) = plan_looping_program();
     let most = |weights: &str| {
         let options = ["--runs", "2", "--witness-strategy", "weighted", "--witness-weights", weights];

@@ -221,7 +221,7 @@ fn threads_and_signals_do_not_disturb_reads_of_code() {
 }
 
 #[test]
-fn faults_of_a_program_are_its_own_although_its_code_is_guarded() {
+fn program_whose_code_is_guarded_gets_the_faults_that_it_causes() {
     if !has_protection_keys() {
         return;
     }

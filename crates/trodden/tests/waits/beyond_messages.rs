@@ -334,7 +334,7 @@ int main(void) {
 /// The run must last until the process ends, although nothing is recorded in its last 200 ms. A note must say that waits inside libgomp are
 /// not recorded.
 #[test]
-fn a_run_ends_with_its_process_and_openmp_is_noted() {
+fn run_lasts_until_its_process_ends_and_openmp_waits_are_noted() {
     let place = Place::new();
     place.build("gcc", "team.c", TEAM_PROGRAM, &["-O1", "-fopenmp"]);
     place.record(&["./app"]);

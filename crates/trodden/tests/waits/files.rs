@@ -165,7 +165,7 @@ fn recordings_of_many_threads_and_children_are_complete_in_two_files() {
 }
 
 #[test]
-fn what_killed_threads_and_children_recorded_is_kept() {
+fn records_of_killed_threads_and_children_are_kept() {
     let place = Place::new();
     place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
     let (threads, children, posts) = (150, 20, 300);
@@ -322,7 +322,7 @@ fn corrupt_chunks_are_reported_as_missing() {
 }
 
 #[test]
-fn claimed_ranks_cost_no_memory() {
+fn huge_numbers_of_claimed_ranks_need_no_memory() {
     let place = Place::new();
     place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app", "1", "40", "2"]);

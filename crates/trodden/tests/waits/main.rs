@@ -222,7 +222,7 @@ int main(int argc, char **argv) {
 "#;
 
 #[test]
-fn loops_of_tests_are_waits() {
+fn polling_loops_are_reported_as_waits() {
     let place = Place::new();
     place.build("mpicc.openmpi", "polling.c", POLLING_PROGRAM, &["-O1"]);
     place.record(&["mpirun.openmpi", "-n", "2", "./app"]);

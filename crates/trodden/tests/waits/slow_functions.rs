@@ -117,7 +117,7 @@ int main(int argc, char **argv) {
 "#;
 
 #[test]
-fn functions_that_are_slow_in_all_their_parts_are_named_instead_of_them() {
+fn slow_functions_are_named_instead_of_their_helpers() {
     for (language, compiler) in [("c", "mpicc.openmpi"), ("cc", "mpicxx.mpich")] {
         let place = Place::new();
         place.build(compiler, &format!("helpers.{language}"), HELPERS_PROGRAM, &["-O2"]);

@@ -102,7 +102,7 @@ int main(void) {
 "#;
 
 #[test]
-fn every_way_to_wait_for_a_thread_is_explained_by_what_it_did() {
+fn waits_for_a_thread_are_explained_by_what_the_thread_did() {
     let place = Place::new();
     place.build("gcc", "threads.c", THREAD_WAITS_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app"]);
