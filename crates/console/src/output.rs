@@ -125,7 +125,7 @@ pub const DEFAULT_STEPS: usize = 24;
 
 /// Returns options for text on standard output. `steps` is the maximum number of lines shown per path; 0 shows all.
 pub fn text_options(color: Color, steps: usize) -> TextOptions {
-    TextOptions { color: resolve_color(color), width: width(), steps }
+    TextOptions { color: resolve_color(color), width: terminal_width(), steps }
 }
 
 /// Decides whether to colour standard output, and records the decision for [`printable_text`].
@@ -143,7 +143,7 @@ pub fn resolve_color(color: Color) -> bool {
     is_colored
 }
 
-fn width() -> usize {
+fn terminal_width() -> usize {
     let columns = env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
     columns.or_else(|| terminal_size::terminal_size().map(|(columns, _)| usize::from(columns.0))).unwrap_or(TextOptions::default().width)
 }
@@ -262,7 +262,7 @@ pub fn printable_text(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn print_pieces(pieces: &[&[u8]], escape: fn(char) -> String) -> String {
+    fn print_in_pieces(pieces: &[&[u8]], escape: fn(char) -> String) -> String {
         let mut out = Vec::new();
         {
             let mut printable = PrintableWriter { to: &mut out, escape, tail: Vec::new() };
@@ -274,13 +274,13 @@ mod tests {
     #[test]
     fn control_characters_and_invalid_bytes_are_replaced() {
         let replaced = |_| "\u{fffd}".to_owned();
-        assert_eq!(print_pieces(&[b"a\x1b[2J\x7f\n\tb\xc2\x9bc\x9b"], replaced), "a\u{fffd}[2J\u{fffd}\n\tb\u{fffd}c\u{fffd}");
+        assert_eq!(print_in_pieces(&[b"a\x1b[2J\x7f\n\tb\xc2\x9bc\x9b"], replaced), "a\u{fffd}[2J\u{fffd}\n\tb\u{fffd}c\u{fffd}");
     }
 
     #[test]
     fn characters_split_over_pieces_are_joined() {
         let replaced = |_| "\u{fffd}".to_owned();
-        assert_eq!(print_pieces(&[b"\xc3", b"\xa4\xc2", b"\x9b\xe2\x82", b"\xac\xe2"], replaced), "\u{e4}\u{fffd}\u{20ac}\u{fffd}");
+        assert_eq!(print_in_pieces(&[b"\xc3", b"\xa4\xc2", b"\x9b\xe2\x82", b"\xac\xe2"], replaced), "\u{e4}\u{fffd}\u{20ac}\u{fffd}");
     }
 
     #[test]
@@ -288,7 +288,7 @@ mod tests {
         let name = "a\u{1b}[2J\u{7f}\u{9b}\u{202e}\u{e4}";
         let text = serde_json::to_string(&name).unwrap();
         let whole = String::from_utf8(json_text(&name).unwrap()).unwrap();
-        for out in [print_pieces(&[text.as_bytes()], escape_in_json), whole.trim_end().to_owned()] {
+        for out in [print_in_pieces(&[text.as_bytes()], escape_in_json), whole.trim_end().to_owned()] {
             assert!(!out.contains(escape::is_unprintable), "{out:?}");
             assert_eq!(serde_json::from_str::<String>(&out).unwrap(), name);
         }

@@ -27,6 +27,6 @@ pub use context::RecordingContext;
 pub use destination::{Delivered, ProfileDestination, deliver, warn_nothing_counted};
 pub use folder::{RunFolder, is_in_use, run_folder};
 pub use runs::{
-    PROGRAM_VARIABLE, RecordedCommand, TEST_VARIABLE, command, cpu_time, exit_code_with, host_name, new_run, output_pattern,
+    PROGRAM_VARIABLE, RecordedCommand, TEST_VARIABLE, command, cpu_time, exit_code_of_recording, host_name, new_run, output_pattern,
     process_ending, run_metadata,
 };

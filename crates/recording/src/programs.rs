@@ -6,9 +6,9 @@
 
 use crate::runs::format_causes;
 use crate::streams::record::{STREAM_FILE_NAMES, StreamOptions, write_raw_counts};
-use crate::streams::recorder::{MIN_PAUSE, StreamRecorder, longer_pause};
+use crate::streams::recorder::{MIN_PAUSE, StreamRecorder, next_longer_pause};
 use crate::{
-    RecordedCommand, RecordingContext, TEST_VARIABLE, command, exit_code_with, host_name, new_run, output_pattern, process_ending,
+    RecordedCommand, RecordingContext, TEST_VARIABLE, command, exit_code_of_recording, host_name, new_run, output_pattern, process_ending,
     run_folder, run_metadata, warn_nothing_counted,
 };
 use anyhow::{Context, Result, bail};
@@ -82,7 +82,7 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
             quote_for_shell(&kept.to_string_lossy())
         );
     }
-    Ok(exit_code_with(status, is_whole))
+    Ok(exit_code_of_recording(status, is_whole))
 }
 
 fn describe_failure(error: TraceError, program: &OsStr) -> anyhow::Error {
@@ -129,7 +129,7 @@ fn drain(recorder: &mut StreamRecorder, programs: &Receiver<StartedProgram>, com
                 return recorder.finish(&folder).map(|_| ());
             }
         }
-        pause = if recorder.poll()? == 0 { longer_pause(pause) } else { MIN_PAUSE };
+        pause = if recorder.poll()? == 0 { next_longer_pause(pause) } else { MIN_PAUSE };
     }
 }
 

@@ -8,7 +8,7 @@ use crate::bursts::{self, BurstFiles, BurstThread};
 use crate::runs::format_causes;
 use crate::{
     BurstSchedule, Delivered, PROGRAM_VARIABLE, ProfileDestination, RecordedCommand, RecordingContext, RunFolder, command, deliver,
-    exit_code_with, is_in_use, new_run, output_pattern, process_ending, run_folder, run_metadata, warn_nothing_counted,
+    exit_code_of_recording, is_in_use, new_run, output_pattern, process_ending, run_folder, run_metadata, warn_nothing_counted,
 };
 use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
@@ -33,7 +33,7 @@ pub fn run(what: &RecordedCommand, bursts: BurstSchedule, must_sample: bool, con
     let status = counted.status;
     let delivery = folder.check().and_then(|()| store_profile(what, must_sample, counted, folder.path(), context));
     let is_whole = report_delivery(delivery, folder);
-    Ok(exit_code_with(status, is_whole))
+    Ok(exit_code_of_recording(status, is_whole))
 }
 
 /// A command, such as cargo, that runs programs through a runner. The runner passes the output pattern to the programs.
@@ -71,7 +71,7 @@ pub fn run_through_runner(what: RunnerCommand, bursts: BurstSchedule, context: &
     });
     let is_recorded = delivery.is_ok();
     let is_whole = report_delivery(delivery, folder);
-    Ok((exit_code_with(status, is_whole), is_recorded))
+    Ok((exit_code_of_recording(status, is_whole), is_recorded))
 }
 
 /// If an image no longer exists, makes the profile refer to its copy.
@@ -178,7 +178,7 @@ impl CountedRun {
 }
 
 /// Processes that end within this time are not reported as still running.
-const EXIT_GRACE: Duration = Duration::from_millis(50);
+const EXIT_GRACE_PERIOD: Duration = Duration::from_millis(50);
 
 /// Runs a command that writes raw files, named by the pattern `names`, to a folder.
 fn run_counted(
@@ -232,7 +232,7 @@ fn warn_of_running_processes(arguments: &[OsString], folder: &Path) {
     let is_used = || trodden_profile::raw_files(folder).unwrap_or_default().iter().any(|file| is_in_use(file));
     // Processes get some time to end before they are reported.
     if is_used() && {
-        std::thread::sleep(EXIT_GRACE);
+        std::thread::sleep(EXIT_GRACE_PERIOD);
         is_used()
     } {
         log::warn!(

@@ -33,7 +33,7 @@ pub const PROGRAM_VARIABLE: &str = "TRODDEN_PROGRAM";
 pub const TEST_VARIABLE: &str = "TRODDEN_TEST";
 
 /// Returns the exit status of a recording: the command's own, unless the command succeeded and counts are missing.
-pub fn exit_code_with(status: ExitStatus, is_whole: bool) -> ExitCode {
+pub fn exit_code_of_recording(status: ExitStatus, is_whole: bool) -> ExitCode {
     if status.success() && !is_whole { ExitCode::from(INCOMPLETE_STATUS) } else { exit_code(status) }
 }
 

@@ -91,7 +91,7 @@ fn abridge_cpp(full: &str, with_arguments: bool) -> String {
     let (mut angle, mut round) = (0usize, 0usize);
     let mut rest = full;
     while let Some(c) = rest.chars().next() {
-        if with_arguments && round == 0 && (angle > 0 || c == '<') && special_part(rest, &out).is_none() {
+        if with_arguments && round == 0 && (angle > 0 || c == '<') && special_token(rest, &out).is_none() {
             // Template arguments are copied as they are, so parentheses in them are not counted.
             match c {
                 '<' => angle += 1,
@@ -103,7 +103,7 @@ fn abridge_cpp(full: &str, with_arguments: bool) -> String {
             continue;
         }
         if angle + round == 0 {
-            if let Some(kept) = special_part(rest, &out) {
+            if let Some(kept) = special_token(rest, &out) {
                 out.push_str(kept);
                 rest = &rest[kept.len()..];
                 continue;
@@ -139,7 +139,7 @@ fn abridge_cpp(full: &str, with_arguments: bool) -> String {
 
 /// If `rest` starts with a token in which `<`, `>`, `(` or `)` is not a bracket, such as `operator<<`, returns this token. `before` is the
 /// text before `rest`.
-fn special_part<'a>(rest: &'a str, before: &str) -> Option<&'a str> {
+fn special_token<'a>(rest: &'a str, before: &str) -> Option<&'a str> {
     const OPERATORS: [&str; 12] = [
         "operator<<=",
         "operator>>=",
@@ -154,10 +154,10 @@ fn special_part<'a>(rest: &'a str, before: &str) -> Option<&'a str> {
         "operator<",
         "operator>",
     ];
-    const PARTS: [&str; 2] = ["(anonymous namespace)", "{lambda"];
+    const SPECIAL_NAMES: [&str; 2] = ["(anonymous namespace)", "{lambda"];
     let boundary = before.is_empty() || before.ends_with(':');
     let operator = OPERATORS.iter().find(|o| boundary && rest.starts_with(**o));
-    let part = PARTS.iter().find(|p| rest.starts_with(**p));
+    let part = SPECIAL_NAMES.iter().find(|p| rest.starts_with(**p));
     operator.or(part).map(|found| match *found {
         "{lambda" => &rest[..rest.find('}').map_or(rest.len(), |at| at + 1)],
         found => &rest[..found.len()],

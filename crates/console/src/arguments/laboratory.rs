@@ -310,17 +310,18 @@ impl LaboratoryChoices {
     }
 
     fn for_command(text: &str, command: &[&str]) -> Result<LaboratoryChoices, String> {
-        const ADVICE: &str = "Unset it and use `trodden-lab with`";
+        const UNSET_ADVICE: &str = "Unset it and use `trodden-lab with`";
         let GivenChoices { choices, given } = parse_variable(text).map_err(|error| {
             let error = error.to_string();
             let reason = error.lines().next().unwrap_or_default().trim_start_matches("error: ");
-            format!("{LABORATORY_VARIABLE} does not contain options of `trodden-lab with`: {reason}. {ADVICE}")
+            format!("{LABORATORY_VARIABLE} does not contain options of `trodden-lab with`: {reason}. {UNSET_ADVICE}")
         })?;
         let is_inapplicable = |choice: &&GivenChoice| !choice.applies_to(command) && !INTERNAL_COMMANDS.contains(&command);
         match given.iter().find(is_inapplicable) {
-            Some(GivenChoice { option, .. }) => {
-                Err(format!("{LABORATORY_VARIABLE} contains {option}, which does not apply to `trodden {}`. {ADVICE}", command.join(" ")))
-            }
+            Some(GivenChoice { option, .. }) => Err(format!(
+                "{LABORATORY_VARIABLE} contains {option}, which does not apply to `trodden {}`. {UNSET_ADVICE}",
+                command.join(" ")
+            )),
             None => Ok(choices),
         }
     }

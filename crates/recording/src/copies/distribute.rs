@@ -4,7 +4,7 @@
 //! `FOLDER/program/PROG` is the original program. The copies are `FOLDER/copy-0000/PROG` and so on; their maps say what each copy counts.
 
 use super::CopyContext;
-use super::make::{COPY_PREFIX, CopiedProgram, PathPartition};
+use super::make::{COPY_FOLDER_PREFIX, CopiedProgram, PathPartition};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::io;
@@ -122,7 +122,7 @@ pub fn read(folder: &Path, store: Option<&UnitCache>) -> Result<(PartitionedProg
         edges: false,
     };
     let mut folders: Vec<PathBuf> = fs::read_dir(folder).with_context(none)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
-    folders.retain(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(COPY_PREFIX.as_bytes())));
+    folders.retain(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(COPY_FOLDER_PREFIX.as_bytes())));
     folders.sort();
     ensure!(!folders.is_empty(), none());
     let copy = |folder: &PathBuf| {

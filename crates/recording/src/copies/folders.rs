@@ -92,7 +92,7 @@ fn copy_changed_entries(made: &Path, before: &Path, to: &Path) -> Result<()> {
         let (old, target) = (before.join(entry.file_name()), to.join(entry.file_name()));
         if entry.file_type()?.is_dir() && old.is_dir() && target.is_dir() {
             copy_changed_entries(&entry.path(), &old, &target)?;
-        } else if !is_same(&entry.path(), &old)? {
+        } else if !is_same_entry(&entry.path(), &old)? {
             copy_over(&entry.path(), &target)?;
         }
     }
@@ -100,7 +100,7 @@ fn copy_changed_entries(made: &Path, before: &Path, to: &Path) -> Result<()> {
 }
 
 /// Returns true if both paths have the same type, permissions and content, or false if `other` does not exist.
-fn is_same(one: &Path, other: &Path) -> Result<bool> {
+fn is_same_entry(one: &Path, other: &Path) -> Result<bool> {
     let Ok(second) = other.symlink_metadata() else { return Ok(false) };
     let first = one.symlink_metadata()?;
     if first.file_type() != second.file_type() || first.permissions() != second.permissions() {

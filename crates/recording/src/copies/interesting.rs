@@ -20,7 +20,7 @@ use trodden_unit::experiment::{InputPurpose, SettingsFile};
 use trodden_unit::{FunctionKey, InterestingPaths, KnownPaths, Observation, Settings};
 
 /// Option of `trodden instrument` that builds a program which counts only interesting paths.
-const PROGRAM_OPTION: &str = "--interesting";
+const BUILD_OPTION: &str = "--interesting";
 
 /// Returns the interesting paths that a program counts, or `None` if the program was built differently.
 fn find_interesting_paths(program: &Path, context: CopyContext) -> Option<InterestingPaths> {
@@ -38,7 +38,7 @@ pub fn counts_interesting_paths(program: &Path, context: CopyContext) -> bool {
 /// Records a run with copies that each count some of the interesting paths. Fails if the copies cannot be built or run, or an option does
 /// not apply to them.
 pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
-    path_sets::check_options(&job.options, PROGRAM_OPTION)?;
+    path_sets::check_options(&job.options, BUILD_OPTION)?;
     shared::record_with_partition(job, context, input, |program| InterestingPartition::new(program, job.options.copies, context))
 }
 
@@ -63,7 +63,7 @@ impl InterestingPartition {
             "copies cannot divide the interesting paths of {}, because the program was built with --scheme. Build it without --scheme",
             program.display()
         );
-        let settings = path_sets::common_settings(&units, program, PROGRAM_OPTION)?;
+        let settings = path_sets::common_settings(&units, program, BUILD_OPTION)?;
         let file =
             settings.interesting.as_ref().and_then(SettingsFile::stored).context("the program's units are corrupt. Build it again")?;
         let mut paths = experiment::stored_paths(context.driver, InputPurpose::Interesting, file)?;

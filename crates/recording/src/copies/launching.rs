@@ -42,7 +42,7 @@ pub fn read_results(folder: &Path, copies: &[usize], context: CopyContext) -> Re
 }
 
 /// Runs all copies. If a signal ended only some of them, runs those once more. Returns each copy's result and number of attempts.
-pub fn run_all(count: usize, work: &Path, runner: &CopyRunner) -> Result<(Vec<CopyRun>, Vec<u32>)> {
+pub fn run_all_copies(count: usize, work: &Path, runner: &CopyRunner) -> Result<(Vec<CopyRun>, Vec<u32>)> {
     let all: Vec<usize> = (0..count).collect();
     let mut attempts = launch(work, &all, runner)?;
     let copies = read_results(work, &all, runner.context)?;

@@ -21,7 +21,7 @@ use trodden_unit::experiment::{Keep, Timing};
 use trodden_unit::{Frame, FunctionParts, Identity, InstrumentedImage, Observation, Settings, UnitCache, UnitMap};
 
 /// Prefix of the name of a copy's folder. The copy's number follows.
-pub const COPY_PREFIX: &str = "copy-";
+pub const COPY_FOLDER_PREFIX: &str = "copy-";
 
 /// A program whose paths or edges can be divided among copies.
 pub struct CopiedProgram {
@@ -259,16 +259,16 @@ impl PathPartition {
             .iter()
             .chain(plain.then_some(&nothing))
             .map(|copy| {
-                let parts = self.parts(copy);
+                let parts = self.parts_by_unit(copy);
                 let nothing = FunctionParts::default();
-                inputs.frames.iter().map(|f| (f.unit, objects.request(f, Some(parts.get(&f.unit).unwrap_or(&nothing))))).collect()
+                inputs.frames.iter().map(|f| (f.unit, objects.request_object(f, Some(parts.get(&f.unit).unwrap_or(&nothing))))).collect()
             })
             .collect();
         objects.compile_missing(stop)?;
         let link = |(at, objects): (usize, HashMap<Identity, PathBuf>)| {
             stop.check()?;
             // Copies are in separate folders and have the original file name, because the file name determines the process name.
-            let own = folder.join(format!("{COPY_PREFIX}{at:04}"));
+            let own = folder.join(format!("{COPY_FOLDER_PREFIX}{at:04}"));
             fs::create_dir(&own).with_context(|| format!("cannot create the folder {}", own.display()))?;
             let program = own.join(Path::new(&self.program.path).file_name().unwrap_or_else(|| "program".as_ref()));
             inputs.link_with(context.driver, objects, &program, &request, writes).with_context(|| format!("cannot link copy {at}"))?;
@@ -278,7 +278,7 @@ impl PathPartition {
     }
 
     /// Returns a copy's parts by unit. Units in which the copy counts nothing are left out.
-    fn parts(&self, copy: &CopyPlan) -> HashMap<Identity, FunctionParts> {
+    fn parts_by_unit(&self, copy: &CopyPlan) -> HashMap<Identity, FunctionParts> {
         let mut units = HashMap::<Identity, FunctionParts>::new();
         let functions = self.units.iter().flat_map(|(frame, map)| map.functions.iter().map(move |f| (frame.unit, f)));
         for ((unit, function), part) in functions.zip(&copy.parts) {

@@ -35,7 +35,9 @@ pub use worker::run_worker;
 
 use crate::{RecordedCommand, RecordingContext, deliver, run_metadata};
 use anyhow::{Context, Result};
-use launching::{CopyRun, CopyRunner, PRISTINE_FOLDER, build_spec, launch, read_results, resolve_program, run_all, sequential_engine};
+use launching::{
+    CopyRun, CopyRunner, PRISTINE_FOLDER, build_spec, launch, read_results, resolve_program, run_all_copies, sequential_engine,
+};
 use make::{CopiedProgram, PathPartition};
 use outcomes::{add_first_copy_output, outcome_differences, report_differences, report_interrupted, shell_exit_status};
 use preparation::{CopiesFailed, WorkFolder};
@@ -233,7 +235,7 @@ fn count_with_copies(
 
 fn run_copies(job: &CopyJob, runner: &CopyRunner, partition: &PathPartition, work: &Path) -> Result<CountedCopies> {
     let options = &job.options;
-    let (copies, attempts) = run_all(partition.copies.len(), work, runner)?;
+    let (copies, attempts) = run_all_copies(partition.copies.len(), work, runner)?;
     let mut differences = outcome_differences(&copies);
     let profiles: Vec<Profile> = copies.iter().map(|c| c.profile.clone()).collect();
     let merged = merge_copies(&partition.program, combined_run(job, &copies, runner.context), &profiles)

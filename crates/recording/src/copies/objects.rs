@@ -52,7 +52,7 @@ impl<'a> CopyObjects<'a> {
 
     /// Requests the object in which a unit counts the given parts of its functions, or everything if `parts` is `None`. Returns the path at
     /// which the object will be.
-    pub fn request(&mut self, frame: &'a Frame, parts: Option<&FunctionParts>) -> PathBuf {
+    pub fn request_object(&mut self, frame: &'a Frame, parts: Option<&FunctionParts>) -> PathBuf {
         let parts = parts.map(FunctionParts::to_bytes);
         let own = parts.as_deref().map(Identity::from_content);
         let name = Identity::from_content(format!("{} {} {own:?}", self.common, frame.unit).as_bytes()).to_string();

@@ -48,14 +48,14 @@ pub fn shell_exit_status(outcome: &CopyOutcome) -> u8 {
 /// If `error` says that nothing was counted, adds the first copy's exit status and the last lines of its standard error output. Returns
 /// other errors unchanged.
 pub fn add_first_copy_output(error: CopiesError, first: &CopyRun, work: &Path) -> anyhow::Error {
-    const LINES: usize = 3;
+    const MAX_SHOWN_LINES: usize = 3;
     if !matches!(error, CopiesError::Nothing) {
         return error.into();
     }
     let text = fs::read(copy_file(work, "err", 0)).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    let last = lines[lines.len().saturating_sub(LINES)..].join("; ");
+    let last = lines[lines.len().saturating_sub(MAX_SHOWN_LINES)..].join("; ");
     let printed = if last.is_empty() { "nothing to standard error".to_owned() } else { format!("to standard error: {last}") };
     anyhow::anyhow!("{error} (copy 0 ended with {} and printed {printed})", format_ending(first.outcome.ending))
 }

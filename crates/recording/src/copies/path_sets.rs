@@ -138,10 +138,10 @@ pub fn join_images(image: ImageProfile, elsewhere: Vec<ImageProfile>) -> Vec<Ima
 }
 
 /// A function's key, and the number of earlier occurrences of this function in the image.
-pub type PlacedKey = (FunctionKey, usize);
+pub type FunctionOccurrence = (FunctionKey, usize);
 
 /// Returns the key of the next function. `seen` counts, for each key, the occurrences so far.
-pub fn next_placed_key(seen: &mut HashMap<FunctionKey, usize>, map: &UnitMap, function: &FunctionMap) -> PlacedKey {
+pub fn next_occurrence(seen: &mut HashMap<FunctionKey, usize>, map: &UnitMap, function: &FunctionMap) -> FunctionOccurrence {
     let key = function_key(map, function);
     let before = seen.entry(key.clone()).or_default();
     *before += 1;
@@ -168,12 +168,12 @@ struct CountedFunction {
 /// paths. All copies that observe a function must have executed it equally often. Fails if a copy has a function that the program does not
 /// have.
 pub fn merge_copies(mut image: ImageProfile, copies: &[(usize, ImageProfile)]) -> Result<(ImageProfile, Vec<String>)> {
-    let mut counted: HashMap<PlacedKey, CountedFunction> = HashMap::new();
+    let mut counted: HashMap<FunctionOccurrence, CountedFunction> = HashMap::new();
     let mut differences = Vec::new();
     for (copy, own) in copies {
         let mut seen = HashMap::new();
         for (unit, function) in own.units.iter().flat_map(|unit| unit.map.functions.iter().map(move |function| (unit, function))) {
-            let known = counted.entry(next_placed_key(&mut seen, &unit.map, function)).or_default();
+            let known = counted.entry(next_occurrence(&mut seen, &unit.map, function)).or_default();
             let mut sum = 0u64;
             for (path, count) in unit.counts_of(function) {
                 sum = sum.saturating_add(count);
@@ -193,7 +193,7 @@ pub fn merge_copies(mut image: ImageProfile, copies: &[(usize, ImageProfile)]) -
     for unit in &mut image.units {
         let map = unit.map.clone();
         for function in &map.functions {
-            let Some(known) = counted.remove(&next_placed_key(&mut seen, &map, function)) else { continue };
+            let Some(known) = counted.remove(&next_occurrence(&mut seen, &map, function)) else { continue };
             let others = known.unattributed_executions(&function.name, function.unattributed().start, &mut differences);
             for (path, known) in known.paths {
                 let counter = function.first_counter + path;
@@ -237,17 +237,17 @@ mod tests {
     use super::*;
     use trodden_unit::NameVersion;
 
-    fn function(name: &str) -> FunctionKey {
+    fn function_named(name: &str) -> FunctionKey {
         ("a.c".into(), name.into(), NameVersion::default())
     }
 
     /// Divides functions, each given by name, number of paths and weight. Returns the owning copy of each path, and the number of copies.
     fn copies_of_paths(functions: &[(&str, u64, u64)], copies: usize) -> (Vec<Vec<usize>>, usize) {
         let watched: Vec<(FunctionKey, Vec<u64>)> =
-            functions.iter().map(|(name, paths, _)| (function(name), (0..*paths).collect())).collect();
-        let weights = functions.iter().map(|(name, _, weight)| (function(name), *weight)).collect();
+            functions.iter().map(|(name, paths, _)| (function_named(name), (0..*paths).collect())).collect();
+        let weights = functions.iter().map(|(name, _, weight)| (function_named(name), *weight)).collect();
         let (owners, used) = divide_paths(watched.iter().map(|(key, paths)| (key, paths.clone())), &weights, copies);
-        (functions.iter().map(|(name, ..)| owners[&function(name)].values().copied().collect()).collect(), used)
+        (functions.iter().map(|(name, ..)| owners[&function_named(name)].values().copied().collect()).collect(), used)
     }
 
     #[test]

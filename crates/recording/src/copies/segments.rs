@@ -120,7 +120,7 @@ fn first_counting_copy(plan: &PartitionPlan, procedure: usize, path: &[DagEdgeId
 
 /// Converts the functions in which segments end to procedures that contain only the last paths of segments.
 fn procedures_of_set(set: &SegmentSet) -> Result<Vec<DividedFunction>> {
-    let sites = call_sites(set)?;
+    let sites = find_call_sites(set)?;
     let mut units: BTreeMap<&str, usize> = BTreeMap::new();
     let mut out = Vec::new();
     for (number, function) in (0..).zip(set.functions()).filter(|(_, function)| !function.interesting.is_empty()) {
@@ -140,7 +140,7 @@ fn procedures_of_set(set: &SegmentSet) -> Result<Vec<DividedFunction>> {
         let next = units.len();
         let unit = *units.entry(&function.unit).or_insert(next);
         let call_sites = Some(sites.get(&number).map_or(0, |sites| sites.len() as u32));
-        let procedure = procedure(own, &paths, call_sites, unit);
+        let procedure = build_procedure(own, &paths, call_sites, unit);
         out.push(DividedFunction { number, paths, procedure });
     }
     Ok(out)
@@ -155,7 +155,7 @@ fn build_subgraph(dag: &Dag, paths: &[(u64, Vec<DagEdgeId>)]) -> (Dag, HashMap<D
     (own, used.into_iter().zip((0..).map(DagEdgeId)).collect())
 }
 
-fn procedure(dag: Dag, paths: &[(u64, Vec<DagEdgeId>, u64)], call_sites: Option<u32>, unit: usize) -> Procedure {
+fn build_procedure(dag: Dag, paths: &[(u64, Vec<DagEdgeId>, u64)], call_sites: Option<u32>, unit: usize) -> Procedure {
     let mut frequencies = vec![0u64; dag.edges().len()];
     let ends: BTreeSet<DagEdgeId> = Ends::from_dag(&dag).edges().iter().copied().collect();
     let mut executed = Vec::new();
@@ -171,7 +171,7 @@ fn procedure(dag: Dag, paths: &[(u64, Vec<DagEdgeId>, u64)], call_sites: Option<
 /// the call.
 type CallSites = BTreeMap<u32, BTreeSet<(u32, Option<Edge>)>>;
 
-fn call_sites(set: &SegmentSet) -> Result<CallSites> {
+fn find_call_sites(set: &SegmentSet) -> Result<CallSites> {
     let mut sites = CallSites::new();
     for (caller, function) in (0..).zip(set.functions()) {
         let calls = set.contexts_with_caller(caller);

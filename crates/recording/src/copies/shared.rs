@@ -3,7 +3,7 @@
 //! Functions are assigned to copies in order of decreasing weight, each to the copy with the least weight so far (Graham's LPT rule). All
 //! copies count the lightest functions. If copies disagree on these counts, they did not execute the same paths.
 
-use super::launching::{CopyRunner, build_spec, resolve_program, run_all};
+use super::launching::{CopyRunner, build_spec, resolve_program, run_all_copies};
 use super::outcomes::outcome_differences;
 use super::preparation::{self, CopiesFailed, CopyInput, WorkFolder};
 use super::spec::CopyOutcome;
@@ -22,7 +22,7 @@ use trodden_profile::{Collected, ImageProfile, Profile};
 use trodden_unit::Settings;
 
 /// Maximum weight of the functions that all copies count, as a percentage of the total weight.
-const CHECKED_PERCENT: u64 = 2;
+const MAX_CHECKED_WEIGHT_PERCENT: u64 = 2;
 
 /// Source file of a function's unit, and linkage name of the function.
 pub type NamedFunction = (String, String);
@@ -62,7 +62,7 @@ pub fn lightest_functions(functions: &[(u64, u32)]) -> BTreeSet<u32> {
     let mut selected = 0u64;
     let is_selected = |(weight, _): &&(u64, u32)| {
         selected = selected.saturating_add(*weight);
-        selected.saturating_mul(100) <= all.saturating_mul(CHECKED_PERCENT)
+        selected.saturating_mul(100) <= all.saturating_mul(MAX_CHECKED_WEIGHT_PERCENT)
     };
     lightest.iter().take_while(is_selected).map(|f| f.1).collect()
 }
@@ -142,7 +142,7 @@ fn run_and_merge<P: Partition>(
     (runner, work): (&CopyRunner, &Path),
     (partition, copies): (&P, usize),
 ) -> Result<(Profile, Vec<String>, CopyOutcome)> {
-    let (copies, _) = run_all(copies, work, runner)?;
+    let (copies, _) = run_all_copies(copies, work, runner)?;
     let mut differences = outcome_differences(&copies);
     let run = combined_run(job, &copies, runner.context);
     let profiles = copies.iter().map(|copy| copy.profile.clone()).collect();

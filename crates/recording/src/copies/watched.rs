@@ -23,7 +23,7 @@ use trodden_unit::{KnownPaths, Settings};
 use trodden_wire::ON_UNTESTED_VARIABLE;
 
 /// Option of `trodden instrument` that builds a program which watches for paths.
-const PROGRAM_OPTION: &str = "--watch";
+const BUILD_OPTION: &str = "--watch";
 
 pub fn watches_paths(program: &Path, context: CopyContext) -> bool {
     read_units(program, context.recording.units.as_ref()).is_ok_and(|units| units.iter().any(|(_, map)| map.experiment.is_watched()))
@@ -32,7 +32,7 @@ pub fn watches_paths(program: &Path, context: CopyContext) -> bool {
 /// Records a run with copies that each watch for some of the paths. Fails if the copies cannot be built or run, or an option does not apply
 /// to them.
 pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
-    path_sets::check_options(&job.options, PROGRAM_OPTION)?;
+    path_sets::check_options(&job.options, BUILD_OPTION)?;
     shared::record_with_partition(job, context, input, |program| WatchPartition::new(program, job.options.copies, context))
 }
 
@@ -52,7 +52,7 @@ impl WatchPartition {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         let units = read_units(program, context.recording.units.as_ref())?;
         let reported_expression = reported_expression(&bytes, program, context)?;
-        let settings = path_sets::common_settings(&units, program, PROGRAM_OPTION)?;
+        let settings = path_sets::common_settings(&units, program, BUILD_OPTION)?;
         let file = settings.watched.as_ref().and_then(SettingsFile::stored).context("the program's units are corrupt. Build it again")?;
         let others = experiment::stored_paths(context.driver, InputPurpose::Watched, file)?;
         let (owners, copies) = path_sets::divide_paths(others.unknown(), &path_sets::estimate_executions(&units)?, copies);

@@ -48,7 +48,7 @@ pub fn run_worker(folder: &Path, copy: usize, result: &Path, context: &Recording
     bursting.map(BurstThread::stop);
     drained?;
     if spec.streamed {
-        keep_logs(&run_folders, folder, copy)?;
+        keep_streams(&run_folders, folder, copy)?;
     }
     let status = status.with_context(|| format!("cannot run {}", program.display()))?;
     let ending = process_ending(status);
@@ -71,7 +71,7 @@ pub fn run_worker(folder: &Path, copy: usize, result: &Path, context: &Recording
 }
 
 /// Writes raw files with the path counts in a copy's streams, and moves the streams to the job folder.
-fn keep_logs(run_folders: &RunFolders, folder: &Path, copy: usize) -> Result<()> {
+fn keep_streams(run_folders: &RunFolders, folder: &Path, copy: usize) -> Result<()> {
     let logs = files_with_extension(run_folders.raw.path(), LOG_EXTENSION)?;
     for log in &logs {
         ensure!(

@@ -5,10 +5,10 @@
 //! the recorder is killed, the program continues until the file is full, and then counts the events that it loses; `trodden import` can
 //! make the log later. If the program is killed, the file contains everything that it wrote.
 
-use super::recorder::{MIN_PAUSE, StreamRecorder, longer_pause, write_lost_threads};
+use super::recorder::{MIN_PAUSE, StreamRecorder, next_longer_pause, write_lost_threads};
 use crate::runs::format_causes;
 use crate::{
-    ProfileDestination, RecordedCommand, RecordingContext, command, deliver, exit_code_with, host_name, new_run, output_pattern,
+    ProfileDestination, RecordedCommand, RecordingContext, command, deliver, exit_code_of_recording, host_name, new_run, output_pattern,
     process_ending, run_folder, run_metadata, warn_nothing_counted,
 };
 use anyhow::{Context, Result, ensure};
@@ -67,7 +67,7 @@ pub fn record_last_paths(arguments: &[OsString], last: u64, context: &RecordingC
     if streams.is_empty() {
         log::warn!("nothing was recorded, because no program that ran was built with --stream (`trodden build --stream -- ...`)");
         let _ = fs::remove_dir_all(&folder);
-        return Ok(exit_code_with(status, false));
+        return Ok(exit_code_of_recording(status, false));
     }
     let shown = match process_ending(status) {
         ProcessEnding::Exit(_) => "them",
@@ -78,7 +78,7 @@ pub fn record_last_paths(arguments: &[OsString], last: u64, context: &RecordingC
     if lost > 0 {
         log::warn!("{} could not be recorded, because the stream file was full", plural(lost.into(), "thread", "threads"));
     }
-    Ok(exit_code_with(status, lost == 0))
+    Ok(exit_code_of_recording(status, lost == 0))
 }
 
 /// Runs a command and records its complete streams. Returns the command's exit status.
@@ -106,7 +106,7 @@ pub fn record_complete_streams(what: &RecordedCommand, options: StreamOptions, c
             false
         }
     };
-    Ok(exit_code_with(status, is_whole))
+    Ok(exit_code_of_recording(status, is_whole))
 }
 
 /// Calls `run` while another thread drains the streams that programs write to a folder. Returns the results of both.
@@ -125,7 +125,7 @@ fn drain(mut recorder: StreamRecorder, is_over: &AtomicBool) -> Result<DrainTota
     while !is_over.load(Ordering::Relaxed) {
         if recorder.poll()? == 0 {
             std::thread::sleep(pause);
-            pause = longer_pause(pause);
+            pause = next_longer_pause(pause);
         } else {
             pause = MIN_PAUSE;
         }

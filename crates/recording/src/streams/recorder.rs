@@ -18,7 +18,7 @@ const MAX_PAUSE: Duration = Duration::from_millis(20);
 const SEARCH_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Returns the pause that follows a pause in which no chunk arrived.
-pub fn longer_pause(pause: Duration) -> Duration {
+pub fn next_longer_pause(pause: Duration) -> Duration {
     (2 * pause).min(MAX_PAUSE)
 }
 
@@ -98,7 +98,7 @@ impl<'a> StreamRecorder<'a> {
             // Files that are not initialised yet or were just moved are found by a later search.
             let Some(inode) = inode_of(&file).filter(|inode| !self.drains.contains_key(inode)) else { continue };
             if is_stream_file(&file) && LiveStream::open(&file, false).is_ok() {
-                let log = self.new_log(&file);
+                let log = self.unused_log_path(&file);
                 let Ok(drain) = Drain::begin(&file, &log, self.method) else {
                     // A file that was moved is found in its new folder by a later search.
                     anyhow::ensure!(!file.exists(), "cannot record stream {} into {}", file.display(), log.display());
@@ -112,7 +112,7 @@ impl<'a> StreamRecorder<'a> {
     }
 
     /// Returns an unused path for a log. A process ID may be reused before the previous process's log is finished.
-    fn new_log(&self, file: &Path) -> PathBuf {
+    fn unused_log_path(&self, file: &Path) -> PathBuf {
         let names =
             (0..).map(|n| if n == 0 { file.with_extension(LOG_EXTENSION) } else { file.with_extension(format!("{n}.{LOG_EXTENSION}")) });
         names.into_iter().find(|log| !log.exists()).unwrap_or_else(|| file.with_extension(LOG_EXTENSION))

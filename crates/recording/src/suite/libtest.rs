@@ -46,10 +46,10 @@ pub fn run_binary(job: &TestBinary, context: &RecordingContext, out: &mut dyn Wr
     if has("--exact") {
         let name = arguments.iter().find(|a| !a.to_string_lossy().starts_with('-')).map(|a| a.to_string_lossy().into_owned());
         let name = name.map_or(test_binary_name.clone(), |name| format!("{test_binary_name}::{name}"));
-        return run_single(&recorder, &name, command);
+        return run_single_test(&recorder, &name, command);
     }
     let Some(names) = list_selected_tests(binary, arguments)? else {
-        return run_single(&recorder, &test_binary_name, command);
+        return run_single_test(&recorder, &test_binary_name, command);
     };
     let forwarded: Vec<OsString> = arguments.iter().filter(|a| FORWARDED_OPTIONS.iter().any(|k| a == k)).cloned().collect();
     let test = |name: &String| {
@@ -67,7 +67,7 @@ pub fn run_binary(job: &TestBinary, context: &RecordingContext, out: &mut dyn Wr
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED_STATUS) })
 }
 
-fn run_single(recorder: &SuiteRecorder<'_>, name: &str, command: &[OsString]) -> Result<ExitCode> {
+fn run_single_test(recorder: &SuiteRecorder<'_>, name: &str, command: &[OsString]) -> Result<ExitCode> {
     let (status, counts) = recorder.run(name, command)?;
     check_no_lost_counts(usize::from(counts == TestCounts::Lost))?;
     Ok(trodden_launch::process::exit_code(status))
