@@ -77,12 +77,12 @@ impl Baseline {
     }
 
     /// Returns the acyclic graph whose paths have numbers.
-    pub fn numbered(&self) -> &Dag {
+    pub fn numbered_graph(&self) -> &Dag {
         self.partial.as_ref().map_or(&self.dag, |partial| &partial.dag)
     }
 
     /// Returns true if an edge of the full graph is on a path that has a number.
-    fn keeps(&self, edge: DagEdgeId) -> bool {
+    fn is_on_numbered_path(&self, edge: DagEdgeId) -> bool {
         self.partial.as_ref().is_none_or(|partial| partial.kept.contains(edge))
     }
 
@@ -122,14 +122,14 @@ impl Baseline {
 }
 
 /// An edge is locally cold if it gets less than this share of its block's executions (published: 5 %).
-const LOCALLY_COLD: f64 = 0.05;
+const LOCALLY_COLD_SHARE: f64 = 0.05;
 /// An edge is globally cold if it gets less than this share of all edge executions in the program. The published threshold is 0.1 % of the
 /// program's path executions; it is divided by ten here, because a path has about ten edges.
-const GLOBALLY_COLD: f64 = 1e-4;
+const GLOBALLY_COLD_SHARE: f64 = 1e-4;
 /// The global threshold is multiplied by this factor while there are too many paths (published: 1.5).
-const GROWTH: f64 = 1.5;
-/// Maximum number of multiplications by `GROWTH`. 1.5^80 = 10^14 exceeds all realistic counts.
-const MAX_STEPS: usize = 80;
+const THRESHOLD_GROWTH_FACTOR: f64 = 1.5;
+/// Maximum number of multiplications by `THRESHOLD_GROWTH_FACTOR`. 1.5^80 = 10^14 exceeds all realistic counts.
+const MAX_THRESHOLD_STEPS: usize = 80;
 
 /// Plans targeted path profiling. Omits locally cold edges if their block was executed, and places probes on chords. `excluded` has edges
 /// that are not part of the function's control flow.
@@ -140,7 +140,7 @@ pub fn plan_targeted(
     excluded: &EdgeSet,
     options: &PlanOptions,
 ) -> Baseline {
-    let cold = |e: Edge| frequencies.edge(e) < LOCALLY_COLD * frequencies.node(graph.from(e));
+    let cold = |e: Edge| frequencies.edge(e) < LOCALLY_COLD_SHARE * frequencies.node(graph.from(e));
     let omitted = OmittedEdges { excluded: excluded.clone(), cold: EdgeSet::from_fn(graph.edge_count(), cold) };
     omit_edges(graph, forced, frequencies, &omitted, options)
 }
@@ -156,9 +156,9 @@ pub fn plan_practical(
     options: &PlanOptions,
 ) -> Baseline {
     let options = PlanOptions { hot_first: true, chords: false, ..options.clone() };
-    let mut threshold = GLOBALLY_COLD * all;
+    let mut threshold = GLOBALLY_COLD_SHARE * all;
     let hottest = graph.edges().map(|e| frequencies.edge(e)).fold(0.0, f64::max);
-    for _ in 0..MAX_STEPS {
+    for _ in 0..MAX_THRESHOLD_STEPS {
         let omitted =
             OmittedEdges { excluded: excluded.clone(), cold: EdgeSet::from_fn(graph.edge_count(), |e| frequencies.edge(e) < threshold) };
         let uncut = PlanOptions { max_paths: i64::MAX as u64, ..options.clone() };
@@ -166,10 +166,10 @@ pub fn plan_practical(
         if plan.numbering.paths() <= options.max_paths {
             return plan;
         }
-        if threshold * GROWTH > hottest {
+        if threshold * THRESHOLD_GROWTH_FACTOR > hottest {
             return omit_edges(graph, forced, frequencies, &omitted, &options);
         }
-        threshold *= GROWTH;
+        threshold *= THRESHOLD_GROWTH_FACTOR;
     }
     omit_edges(graph, forced, frequencies, &OmittedEdges { excluded: excluded.clone(), cold: EdgeSet::empty(graph.edge_count()) }, &options)
 }

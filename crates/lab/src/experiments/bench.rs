@@ -32,8 +32,8 @@ use trodden_corpus::steps::build_trodden;
 use trodden_corpus::{Corpus, Input};
 
 /// Programs measured by default: two compressors, an interpreter, and a C++ program.
-const PROGRAMS: &[&str] = &["bzip2", "lua", "gzip", "minisat"];
-const VARIANTS: &[&str] = &["trodden", "clang-edges"];
+const DEFAULT_PROGRAMS: &[&str] = &["bzip2", "lua", "gzip", "minisat"];
+const DEFAULT_VARIANTS: &[&str] = &["trodden", "clang-edges"];
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -49,10 +49,10 @@ Examples:
 --compare exits with status 1 if something became significantly slower; see `docs/handbook/src/benchmarks.md`.")]
 pub struct BenchOptions {
     /// Corpus programs, or `all`.
-    #[arg(long, value_delimiter = ',', default_values = PROGRAMS)]
+    #[arg(long, value_delimiter = ',', default_values = DEFAULT_PROGRAMS)]
     programs: Vec<String>,
     /// Variants to measure, or `all`; `trodden:OPTIONS` takes options of TRODDEN_INSTRUMENT, joined by `+`. Bases are added.
-    #[arg(long, value_delimiter = ',', default_values = VARIANTS)]
+    #[arg(long, value_delimiter = ',', default_values = DEFAULT_VARIANTS)]
     variants: Vec<String>,
     /// Use short runs, three of each, and do not check counts.
     #[arg(long)]
@@ -129,7 +129,7 @@ fn draw(file: &Path, folder: &Path) -> Result<()> {
         Ok(())
     };
     put("md", &table::markdown(&suite))?;
-    plot::svg(&suite).map_or(Ok(()), |svg| put("svg", &svg))
+    plot::render_svg(&suite).map_or(Ok(()), |svg| put("svg", &svg))
 }
 
 fn measure_programs(options: &BenchOptions) -> Result<Option<BenchResult>> {
@@ -140,7 +140,7 @@ fn measure_programs(options: &BenchOptions) -> Result<Option<BenchResult>> {
     let variants = resolve_variants(&options.variants)?;
     let (bench, mut suite) = prepare_bench(options, &corpus, &variants)?;
     if options.prepare {
-        programs.iter().try_for_each(|program| bench.prepare(program))?;
+        programs.iter().try_for_each(|program| bench.prepare_program(program))?;
         return Ok(None);
     }
     let files = ResultFiles::new(options, &suite)?;
@@ -149,13 +149,13 @@ fn measure_programs(options: &BenchOptions) -> Result<Option<BenchResult>> {
             eprintln!("{program} is already in the result");
             continue;
         }
-        suite.rows.extend(bench.program(program)?);
+        suite.rows.extend(bench.measure_program(program)?);
         files.write(&suite)?;
     }
     print!("{}", table::render_table(&suite));
     files.write(&suite)?;
     eprintln!("wrote {}.json, .md and .svg", files.stem.display());
-    check(&suite)?;
+    check_result(&suite)?;
     Ok(Some(suite))
 }
 
@@ -171,7 +171,7 @@ fn prepare_bench<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[Var
         build_trodden()?;
     }
     let oracle = if with_trodden && options.exact.unwrap_or(!options.short) { Some(oracle::build_oracle()?) } else { None };
-    let counter = if options.no_instructions { None } else { InstructionCounter::available() };
+    let counter = if options.no_instructions { None } else { InstructionCounter::find_available() };
     let ready = variants.iter().map(PreparedVariant::from_variant).collect();
     let cache = ResultCache::in_file(&corpus.folder().join("known.json"));
     let counted = options.instructions_of;
@@ -255,12 +255,12 @@ impl ResultFiles {
         };
         put("json", serde_json::to_string_pretty(suite).context("cannot write JSON")? + "\n")?;
         put("md", table::markdown(suite))?;
-        plot::svg(suite).map_or(Ok(()), |svg| put("svg", svg))
+        plot::render_svg(suite).map_or(Ok(()), |svg| put("svg", svg))
     }
 }
 
 /// Fails if outputs differ, counts are wrong, or a build or run failed.
-fn check(suite: &BenchResult) -> Result<()> {
+fn check_result(suite: &BenchResult) -> Result<()> {
     for row in &suite.rows {
         let Some(figures) = row.figures() else { continue };
         if !figures.same_output {

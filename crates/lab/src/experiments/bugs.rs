@@ -133,7 +133,7 @@ pub fn run(options: &BugsOptions) -> Result<()> {
     println!("|---|---|---|---|---|---|---|---|---|");
     let mut wrong = Vec::new();
     for bug in BUGS.iter().filter(|b| options.programs.is_empty() || options.programs.iter().any(|p| p == b.program)) {
-        let outcome = try_bug(&corpus, bug, &trodden).with_context(|| format!("cannot measure the bug in {}", bug.program))?;
+        let outcome = locate_bug(&corpus, bug, &trodden).with_context(|| format!("cannot measure the bug in {}", bug.program))?;
         println!("{}", format_row(bug, &outcome));
         if outcome.path.is_none_or(|(rank, ..)| rank > MAX_RANK) {
             wrong.push(format!("{}: the path is not among the top {MAX_RANK}", bug.program));
@@ -163,7 +163,7 @@ fn format_row(bug: &Bug, outcome: &BugOutcome) -> String {
     )
 }
 
-fn try_bug(corpus: &Corpus, bug: &Bug, trodden: &Path) -> Result<BugOutcome> {
+fn locate_bug(corpus: &Corpus, bug: &Bug, trodden: &Path) -> Result<BugOutcome> {
     corpus.ensure_packages(&[bug.program.to_owned()])?;
     corpus.fetch(bug.program)?;
     corpus.build_once(bug.program, &Variant::plain())?;
@@ -184,7 +184,7 @@ fn try_bug(corpus: &Corpus, bug: &Bug, trodden: &Path) -> Result<BugOutcome> {
         let profile = format!("{number}.trodden");
         let mut record = Command::new(trodden);
         record.args(["record", "--no-store", "-o", &profile, "--"]).arg(binary(PATHS_BUILD)).args(&arguments).env("TRODDEN_QUIET", "1");
-        let actual = result(&in_folder(record, &work).output().context("cannot run trodden")?);
+        let actual = result(&with_working_folder(record, &work).output().context("cannot run trodden")?);
         ensure!(fs::exists(work.join(&profile))?, "run {number} wrote no profile: {}", String::from_utf8_lossy(&actual.2));
         failed.push(actual != expected);
         coverage.push(measure_coverage(&binary(COVERAGE_BUILD), &arguments, &work)?);
@@ -198,8 +198,8 @@ fn try_bug(corpus: &Corpus, bug: &Bug, trodden: &Path) -> Result<BugOutcome> {
     Ok(BugOutcome {
         failing: failed.iter().filter(|f| **f).count(),
         passing: failed.iter().filter(|f| !**f).count(),
-        lines: compare(&failed, coverage.iter().map(|c| &c.0)),
-        branches: compare(&failed, coverage.iter().map(|c| &c.1)),
+        lines: compare_coverage(&failed, coverage.iter().map(|c| &c.0)),
+        branches: compare_coverage(&failed, coverage.iter().map(|c| &c.1)),
         path: rank_path(trodden, &work, &failed, bug, &source)?,
     })
 }
@@ -243,7 +243,7 @@ fn compose_runs<'a>(parts: &[&'a str; 4]) -> Vec<Vec<&'a str>> {
     runs
 }
 
-fn in_folder(mut command: Command, folder: &Path) -> Command {
+fn with_working_folder(mut command: Command, folder: &Path) -> Command {
     command.current_dir(folder).stdin(Stdio::null()).env("LC_ALL", "C").env("TZ", "UTC");
     command
 }
@@ -251,19 +251,19 @@ fn in_folder(mut command: Command, folder: &Path) -> Command {
 fn subject_command(binary: &Path, arguments: &[OsString], folder: &Path) -> Command {
     let mut command = Command::new(binary);
     command.args(arguments);
-    in_folder(command, folder)
+    with_working_folder(command, folder)
 }
 
 /// Source locations of covered lines or of taken branches.
-type Locations = BTreeSet<String>;
+type CodeLocations = BTreeSet<String>;
 
-fn measure_coverage(binary: &Path, arguments: &[OsString], work: &Path) -> Result<(Locations, Locations)> {
+fn measure_coverage(binary: &Path, arguments: &[OsString], work: &Path) -> Result<(CodeLocations, CodeLocations)> {
     let (raw, profile) = (work.join("run.profraw"), work.join("run.profdata"));
     subject_command(binary, arguments, work).env("LLVM_PROFILE_FILE", &raw).output().context("cannot run the coverage build")?;
     steps::output(Command::new("llvm-profdata-22").args(["merge", "-o"]).arg(&profile).arg(&raw))?;
     let mut export = Command::new("llvm-cov-22");
     export.args(["export", "--format=lcov", "--instr-profile"]).arg(&profile).arg(binary);
-    let (mut lines, mut branches, mut file) = (Locations::new(), Locations::new(), String::new());
+    let (mut lines, mut branches, mut file) = (CodeLocations::new(), CodeLocations::new(), String::new());
     for line in steps::output(&mut export)?.lines() {
         let taken = |count: &str| count != "0" && count != "-";
         match line.split_once(':') {
@@ -283,7 +283,7 @@ fn measure_coverage(binary: &Path, arguments: &[OsString], work: &Path) -> Resul
     Ok((lines, branches))
 }
 
-fn compare<'a>(failed: &[bool], coverage: impl Iterator<Item = &'a Locations>) -> CoverageComparison {
+fn compare_coverage<'a>(failed: &[bool], coverage: impl Iterator<Item = &'a CodeLocations>) -> CoverageComparison {
     let mut tallies: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for (names, failed) in coverage.zip(failed) {
         for name in names {
@@ -372,13 +372,13 @@ mod tests {
 
     #[test]
     fn coverage_is_compared_by_location() {
-        let names = |of: &[&str]| of.iter().map(|n| (*n).to_owned()).collect::<Locations>();
+        let names = |of: &[&str]| of.iter().map(|n| (*n).to_owned()).collect::<CodeLocations>();
         let (one, two) = (names(&["a", "b"]), names(&["b"]));
-        let equal = compare(&[true, false, false], [&one, &one, &two].into_iter());
+        let equal = compare_coverage(&[true, false, false], [&one, &one, &two].into_iter());
         assert!(
             equal.is_equal && (equal.ochiai - 1.0 / 2f64.sqrt()).abs() < 1e-9 && (equal.covered_by_all - 1.0 / 3f64.sqrt()).abs() < 1e-9
         );
-        let different = compare(&[true, false], [&one, &two].into_iter());
+        let different = compare_coverage(&[true, false], [&one, &two].into_iter());
         assert_eq!((different.is_equal, different.failing, different.passing, different.ochiai), (false, 2, 1, 1.0));
     }
 }

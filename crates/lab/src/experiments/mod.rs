@@ -58,7 +58,7 @@ pub fn run(experiment: &LabExperiment) -> Result<()> {
 }
 
 /// Shows progress. On a terminal, each line overwrites the previous one. An empty text ends the progress line.
-fn progress(text: &str) {
+fn show_progress(text: &str) {
     match (std::io::stderr().is_terminal(), text.is_empty()) {
         (true, true) => eprint!("\r\x1b[K"),
         (true, false) => eprint!("\r\x1b[K{text}"),

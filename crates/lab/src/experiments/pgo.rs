@@ -11,7 +11,7 @@ mod short;
 use crate::experiments::bench::instructions::InstructionCounter;
 use crate::experiments::bench::statistics::{Spread, geometric_mean};
 use crate::experiments::bench::usage;
-use crate::experiments::progress;
+use crate::experiments::show_progress;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::ffi::OsString;
@@ -25,7 +25,7 @@ use trodden_corpus::steps::build_trodden;
 use trodden_corpus::{Corpus, Input, script};
 
 /// Programs measured by default: dynamic programming, two compressors, an interpreter, a solver in C++, and a database.
-const PROGRAMS: &[&str] = &["hmmer", "bzip2", "lua", "gzip", "minisat", "sqlite"];
+const DEFAULT_PROGRAMS: &[&str] = &["hmmer", "bzip2", "lua", "gzip", "minisat", "sqlite"];
 /// Name of the folder and of the profile in both builds with an edge profile.
 const SHARED_NAME: &str = "pgo";
 /// Name of the build in which `trodden pgo` works.
@@ -43,7 +43,7 @@ Examples:
   trodden-lab experiment pgo ripgrep oxipng --short")]
 pub struct PgoOptions {
     /// Corpus programs, or `all`.
-    #[arg(default_values = PROGRAMS)]
+    #[arg(default_values = DEFAULT_PROGRAMS)]
     programs: Vec<String>,
     /// Number of runs of each build; the median is reported.
     #[arg(long, default_value_t = 5)]
@@ -82,8 +82,8 @@ pub fn run(options: &PgoOptions) -> Result<()> {
     if options.short {
         return short::run(&corpus, &programs);
     }
-    let counter = InstructionCounter::available();
-    println!("{HEAD}");
+    let counter = InstructionCounter::find_available();
+    println!("{TABLE_HEAD}");
     let mut rows = Vec::new();
     for program in &programs {
         let row = measure_row(&corpus, program, options.rounds, counter)?;
@@ -210,13 +210,13 @@ fn measure_times(corpus: &Corpus, program: &str, rounds: usize) -> Result<[Sprea
     let mut sums: Vec<String> = Vec::new();
     for round in 1..=rounds {
         for (build, seconds) in BUILDS.iter().zip(&mut seconds) {
-            progress(&format!("round {round} of {rounds}: {program}, {build}"));
+            show_progress(&format!("round {round} of {rounds}: {program}, {build}"));
             let (used, sum) = usage::run_measured(|runner| corpus.run_as(build, program, Input::Ref, runner, &[]))?;
             seconds.push(used.user_s);
             sums.push(sum);
         }
     }
-    progress("");
+    show_progress("");
     if sums.windows(2).any(|pair| pair[0] != pair[1]) {
         bail!("{program}: the output of a build with a profile differs from the output of the plain build");
     }
@@ -225,7 +225,7 @@ fn measure_times(corpus: &Corpus, program: &str, rounds: usize) -> Result<[Sprea
 
 /// Counts the instructions of the short run. Runs a stripped copy, because valgrind cannot read clang's debug information.
 fn count_instructions(corpus: &Corpus, program: &str, build: &str, counter: InstructionCounter) -> Result<u64> {
-    progress(&format!("instructions, by {}: {program}, {build}", counter.name()));
+    show_progress(&format!("instructions, by {}: {program}, {build}", counter.name()));
     let stripped = format!("{build}-stripped");
     let to = binary_path(corpus, &stripped, program);
     fs::create_dir_all(to.parent().unwrap_or(Path::new("/"))).with_context(|| format!("cannot create the folder of {}", to.display()))?;
@@ -234,7 +234,7 @@ fn count_instructions(corpus: &Corpus, program: &str, build: &str, counter: Inst
     let _ = fs::remove_file(&log);
     let nowhere = [("LLVM_PROFILE_FILE", OsString::from("/dev/null"))];
     corpus.run_as(&stripped, program, Input::Train, &counter.runner(&log), &nowhere)?;
-    progress("");
+    show_progress("");
     let text = fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
     counter.total(&text).with_context(|| format!("{} reported no instruction count for {program}. See {}", counter.name(), log.display()))
 }
@@ -256,7 +256,7 @@ fn read_functions(profile: &Path) -> Result<Vec<String>> {
     begins.map(one).collect::<Option<Vec<_>>>().context("cannot parse the output of `llvm-profdata merge --text`")
 }
 
-const HEAD: &str = concat!(
+const TABLE_HEAD: &str = concat!(
     "           user time, median (s)                                       least (s)           paths to clang     instructions to \
         plain        collecting   functions with    same\n",
     "program    plain    clang    ours     edges    paths    | clang    paths   | median  least   | clang   ours    edges   paths   \

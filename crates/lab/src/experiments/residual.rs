@@ -23,7 +23,7 @@ use trodden_corpus::{Corpus, Input};
 const DEFAULT_PROGRAMS: &[&str] =
     &["gzip", "bzip2", "mawk", "minisat", "hmmer", "zstd", "lua", "linkgrammar", "quickjs", "sqlite", "gnugo", "x264"];
 /// Builds whose size is compared with that of the plain build.
-const SIZES: [&str; 4] = ["trodden", "ppp", "known-table", "residual"];
+const SIZED_BUILDS: [&str; 4] = ["trodden", "ppp", "known-table", "residual"];
 
 const SCHEMA_VERSION: u32 = 3;
 
@@ -180,14 +180,14 @@ impl<'a> ResidualSubject<'a> {
 
     fn measure_row(&self) -> Result<ResidualRow> {
         let full = Variant::trodden().folder();
-        let tests = self.profile(&full, Input::Train, "train")?;
-        let field = self.profile(&full, Input::Ref, "ref")?;
+        let tests = self.record_profile(&full, Input::Train, "train")?;
+        let field = self.record_profile(&full, Input::Ref, "ref")?;
         let untested = self.compare_with_oracle(&[&tests], &field)?;
         let residual_build = self.check_residual_build(&tests, &field)?;
         let suite = match self.corpus.suite_runs(self.program)? {
             0 => None,
             runs => {
-                let suite = self.profile(&full, Input::Suite, "suite")?;
+                let suite = self.record_profile(&full, Input::Suite, "suite")?;
                 Some(SuiteFigures { runs, untested: self.compare_with_oracle(&[&tests, &suite], &field)? })
             }
         };
@@ -201,7 +201,7 @@ impl<'a> ResidualSubject<'a> {
     }
 
     /// Runs a build, and stores its counts as a profile.
-    fn profile(&self, build: &str, input: Input, name: &str) -> Result<PathBuf> {
+    fn record_profile(&self, build: &str, input: Input, name: &str) -> Result<PathBuf> {
         let counts = self.folder.join(name);
         if counts.exists() {
             std::fs::remove_dir_all(&counts).with_context(|| format!("cannot remove {}", counts.display()))?;
@@ -254,7 +254,8 @@ impl<'a> ResidualSubject<'a> {
     /// Runs the field input with a program that counts only untested paths, and compares its counts with those of the program that counts
     /// all.
     fn check_residual_build(&self, tests: &Path, field: &Path) -> Result<ResidualBuild> {
-        let counted = self.profile(&self.reinstrument("residual", "", &["--residual".as_ref(), tests.as_ref()])?, Input::Ref, "field")?;
+        let counted =
+            self.record_profile(&self.reinstrument("residual", "", &["--residual".as_ref(), tests.as_ref()])?, Input::Ref, "field")?;
         let of = |field: &Path| -> Result<(String, String)> {
             let reported = untested_summary(trodden().arg("untested").arg(field).arg("--known").arg(tests))?;
             Ok((format_number(&reported["untested_paths"]), format_number(&reported["untested_executions"])))
@@ -263,7 +264,7 @@ impl<'a> ResidualSubject<'a> {
         if of(&counted)? == expected {
             return Ok(ResidualBuild::Equal);
         }
-        let again = of(&self.profile(&Variant::trodden().folder(), Input::Ref, "again")?)?;
+        let again = of(&self.record_profile(&Variant::trodden().folder(), Input::Ref, "again")?)?;
         ensure!(
             again != expected,
             "{}: the residual build counted {:?} (paths, executions) instead of {expected:?}",
@@ -288,7 +289,7 @@ impl<'a> ResidualSubject<'a> {
     /// Returns, for each build, the size of `.text` and the size of all loaded sections.
     fn measure_sizes(&self, tests: &Path) -> Result<BTreeMap<String, [u64; 2]>> {
         let mut sizes = BTreeMap::from([("plain".to_owned(), section_sizes(&self.corpus.program(self.program, &Variant::plain()))?)]);
-        for name in SIZES {
+        for name in SIZED_BUILDS {
             let program = match name {
                 "trodden" => self.corpus.program(self.program, &Variant::trodden()),
                 "residual" => self.corpus.folder().join("bin/residual-residual").join(self.program),
@@ -320,5 +321,5 @@ fn section_sizes(program: &Path) -> Result<[u64; 2]> {
     let listing = steps::output(Command::new("size").arg("--format=berkeley").arg(program))?;
     let loaded = listing.lines().nth(1).and_then(|line| line.split_whitespace().nth(3)?.parse().ok());
     let loaded = loaded.with_context(|| format!("cannot find the total size of {} in the output of `size`", program.display()))?;
-    Ok([crate::experiments::bench::measure::code_bytes(program)?, loaded])
+    Ok([crate::experiments::bench::measure::measure_code_bytes(program)?, loaded])
 }

@@ -30,7 +30,7 @@ pub struct TracesOptions {
 /// Debian programs, with the arguments that precede the input.
 const PROGRAMS: [(&str, &[&str]); 2] = [("/usr/bin/gzip", &["-c"]), ("/usr/bin/sed", &["-e", "s/a\\(.\\)/\\1b/g"])];
 const STRATEGIES: [&str; 4] = ["fine", "function", "grouped", "weighted"];
-const RUNS: [u32; 3] = [1, 2, 4];
+const RUN_COUNTS: [u32; 3] = [1, 2, 4];
 const PLAIN_RUNS: usize = 7;
 
 #[derive(Deserialize)]
@@ -93,7 +93,7 @@ impl TraceBench<'_> {
         println!("{} blocks; the program alone: {:.2} ms.\n", blocks.0, plain * 1e3);
         println!("| runs | strategy | static: predicted | counted | time, ms | from a trace: predicted | counted | time, ms | bound |");
         println!("|---|---|---|---|---|---|---|---|---|");
-        for runs in RUNS {
+        for runs in RUN_COUNTS {
             for strategy in STRATEGIES {
                 let [fixed, measured] = ["static", "one.trace"].map(|weights| self.measure_strategy(runs, strategy, weights));
                 let ((p1, c1, t1, _), (p2, c2, t2, bound)) = (fixed?, measured?);

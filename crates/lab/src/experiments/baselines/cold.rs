@@ -35,7 +35,7 @@ pub fn omit_edges(
     let is_kept = |e: Edge| !omitted.excluded.contains(e) && !is_cold(e);
     let dag = cut_kept_part(graph, forced, frequencies, &is_kept, options);
     let Some((kept, hot)) = restrict_to(&dag, graph, &is_kept) else { return full() };
-    let (kept, hot) = if options.hot_first { hottest_first(&dag, graph, frequencies, kept, &hot) } else { (kept, hot) };
+    let (kept, hot) = if options.hot_first { order_edges_by_frequency(&dag, graph, frequencies, kept, &hot) } else { (kept, hot) };
     let Ok(numbering) = Numbering::ball_larus(&hot) else { return full() };
     let chords = Probes::on_chords(&hot, numbering.values(), &probe_costs(&hot, graph, frequencies));
     let direct = Probes::direct(numbering.values());
@@ -53,7 +53,7 @@ pub fn omit_edges(
 }
 
 /// Reorders the edges of the acyclic graph by descending frequency, so that the hottest edges get the value 0.
-fn hottest_first(
+fn order_edges_by_frequency(
     dag: &Dag,
     graph: &Graph,
     frequencies: &Frequencies,

@@ -23,7 +23,7 @@ impl Spread {
     }
 
     /// Returns the range relative to the median.
-    pub fn width(self) -> f64 {
+    pub fn relative_width(self) -> f64 {
         if self.median > 0.0 { (self.max - self.min) / self.median } else { 0.0 }
     }
 }
@@ -101,7 +101,7 @@ mod tests {
     fn spread_is_the_median_with_the_range() {
         assert_eq!(Spread::from_values(&[3.0, 1.0, 2.0]), Spread { median: 2.0, min: 1.0, max: 3.0 });
         assert_eq!(Spread::from_values(&[4.0, 1.0, 2.0, 3.0]).median, 2.5);
-        assert_eq!(Spread::from_values(&[3.0, 1.0, 2.0]).width(), 1.0);
+        assert_eq!(Spread::from_values(&[3.0, 1.0, 2.0]).relative_width(), 1.0);
     }
 
     #[test]

@@ -57,7 +57,7 @@ fn time_table(suite: &BenchResult) -> TextTable {
             row.program.clone(),
             row.variant.clone() + if figures.same_output { "" } else { " (OUTPUT DIFFERS)" },
             format!("{:.3}", figures.user.median),
-            format!("{:.1}%", figures.user.width() * 50.0),
+            format!("{:.1}%", figures.user.relative_width() * 50.0),
             format_ratio(ratios.user),
             figures.instructions.map_or_else(String::new, |n| format!("{:.0}", n as f64 / 1e6)),
             format_ratio(ratios.instructions),

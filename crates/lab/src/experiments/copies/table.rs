@@ -215,7 +215,7 @@ impl CopiesResults {
     }
 
     /// Prints a row, replaces any row with the same setting by it, and writes the files.
-    pub fn add(&mut self, row: CopiesRow) -> Result<()> {
+    pub fn add_row(&mut self, row: CopiesRow) -> Result<()> {
         println!("{}", format_columns(&row.cells()));
         self.content.rows.retain(|known| known.setting != row.setting);
         self.content.rows.push(row);
@@ -239,7 +239,7 @@ impl CopiesResults {
         self.write()
     }
 
-    pub fn page(&self) -> PathBuf {
+    pub fn page_path(&self) -> PathBuf {
         self.stem.with_extension("md")
     }
 
@@ -261,12 +261,12 @@ impl CopiesResults {
     fn write(&self) -> Result<()> {
         let folder = self.stem.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
-        self.store("json", serde_json::to_string_pretty(&self.content)? + "\n")?;
-        self.store("md", self.to_markdown()?)
+        self.write_file("json", serde_json::to_string_pretty(&self.content)? + "\n")?;
+        self.write_file("md", self.to_markdown()?)
     }
 
     /// Writes a file under another name and renames it, so that an interruption cannot destroy the previous version.
-    fn store(&self, ending: &str, text: String) -> Result<()> {
+    fn write_file(&self, ending: &str, text: String) -> Result<()> {
         let (path, new) = (self.stem.with_extension(ending), self.stem.with_extension(format!("{ending}.new")));
         std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path)).with_context(|| format!("cannot write {}", path.display()))
     }
@@ -452,8 +452,8 @@ mod tests {
     fn rows_are_kept_and_averaged() {
         let folder = tempfile::tempdir().unwrap();
         let mut results = CopiesResults::from_today(folder.path()).unwrap();
-        results.add(row("a", 50.0)).unwrap();
-        results.add(row("b", 32.0)).unwrap();
+        results.add_row(row("a", 50.0)).unwrap();
+        results.add_row(row("b", 32.0)).unwrap();
         let mut again = CopiesResults::from_today(folder.path()).unwrap();
         assert_eq!(again.find_row(&row("b", 0.0).setting), Some(&row("b", 32.0)));
         assert_eq!(again.find_row(&row("c", 0.0).setting), None);
