@@ -10,19 +10,19 @@ use std::process::Command;
 use trodden_corpus::steps;
 
 /// Minimum number of counted executions for a path's margin to be judged.
-const MIN_EXECUTIONS: u64 = 100;
+const MIN_COUNT: u64 = 100;
 /// A margin is narrow if it is less than this fraction of the estimate.
 const NARROW_MARGIN_SHARE: f64 = 0.3;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Margins {
-    /// Number of judged paths, which have at least [`MIN_EXECUTIONS`] counted executions and a margin.
+    /// Number of judged paths, which have at least [`MIN_COUNT`] counted executions and a margin.
     judged: usize,
     /// Number of judged paths whose true count is within the margin.
     inside: usize,
     /// Number of judged paths with a narrow margin.
     narrow: usize,
-    /// Number of paths with at least [`MIN_EXECUTIONS`] counted executions but no estimate or margin.
+    /// Number of paths with at least [`MIN_COUNT`] counted executions but no estimate or margin.
     missing: usize,
 }
 
@@ -42,7 +42,7 @@ impl Margins {
             list_paths(full)?.into_iter().filter_map(|(name, path)| Some((name, path["count"].as_f64()?))).collect();
         let mut found = Margins::default();
         for (name, path) in
-            list_paths(sampled)?.into_iter().filter(|(_, path)| path["count"].as_u64().is_some_and(|count| count >= MIN_EXECUTIONS))
+            list_paths(sampled)?.into_iter().filter(|(_, path)| path["count"].as_u64().is_some_and(|count| count >= MIN_COUNT))
         {
             let estimate = &path["estimate"];
             let (Some(executions), Some(margin)) = (estimate["executions"].as_f64(), estimate["margin_95"].as_f64()) else {
@@ -75,7 +75,7 @@ impl fmt::Display for Margins {
         let per_cent = |part: &usize| 100.0 * *part as f64 / (*judged).max(1) as f64;
         write!(
             f,
-            "{inside} of {judged} true counts ({:.1} %) lie within the 95 % margins of paths counted {MIN_EXECUTIONS} times or more; {narrow} \
+            "{inside} of {judged} true counts ({:.1} %) lie within the 95 % margins of paths counted {MIN_COUNT} times or more; {narrow} \
                 margins ({:.1} %) are below {:.0} %; {missing} have none",
             per_cent(inside),
             per_cent(narrow),
