@@ -21,7 +21,7 @@ use trodden_stored::named;
 
 const SCHEMA_VERSION: u32 = 1;
 /// Name that is shown instead of a strategy if `--max-probes` limits the probes per copy.
-const BOUNDED: &str = "bounded";
+const BOUNDED_PLAN_NAME: &str = "bounded";
 
 pub fn run(job: &cli::PlanJob) -> Result<ExitCode> {
     let program = CopiedProgram::read(&job.program, folders().units.as_ref())?;
@@ -42,7 +42,7 @@ pub fn run(job: &cli::PlanJob) -> Result<ExitCode> {
     if let Some(max_probes) = job.max_probes {
         let plan = program.divide_by_max_probes(&basis, max_probes as usize, measure)?;
         let bound = bound(&procedures, plan.copies.len(), measure);
-        answers.push(PlanDocument::new(BOUNDED, measure, &procedures, &plan, &bound, measured));
+        answers.push(PlanDocument::new(BOUNDED_PLAN_NAME, measure, &procedures, &plan, &bound, measured));
     }
     for copies in job.copies.iter().filter(|_| job.max_probes.is_none()) {
         let bound = bound(&procedures, *copies, measure);
@@ -55,7 +55,7 @@ pub fn run(job: &cli::PlanJob) -> Result<ExitCode> {
     }
     if job.json {
         let (program, procedures) = (&*job.program, procedures.len());
-        output::print_json(&Answers { schema_version: SCHEMA_VERSION, program, measured, procedures, plans: answers })?;
+        output::print_json(&PlanAnswers { schema_version: SCHEMA_VERSION, program, measured, procedures, plans: answers })?;
     } else {
         let mut out = output::text_writer();
         answers.iter().try_for_each(|a| a.print(&mut out))?;
@@ -64,7 +64,7 @@ pub fn run(job: &cli::PlanJob) -> Result<ExitCode> {
 }
 
 #[derive(Serialize)]
-struct Answers<'a> {
+struct PlanAnswers<'a> {
     schema_version: u32,
     program: &'a Path,
     /// True if frequencies were measured; false if they are estimated.
@@ -77,7 +77,7 @@ struct Answers<'a> {
 struct PlanDocument {
     strategy: &'static str,
     hits_counted: &'static str,
-    copies: Vec<Copy>,
+    copies: Vec<CopyCost>,
     /// For `p3`, the number of functions whose paths could be divided among copies. For other strategies, the number of functions whose
     /// paths are divided.
     profitable_procedures: usize,
@@ -86,7 +86,7 @@ struct PlanDocument {
 }
 
 #[derive(Serialize)]
-struct Copy {
+struct CopyCost {
     procedures: usize,
     probes: usize,
     labels: usize,
@@ -118,7 +118,7 @@ impl PlanDocument {
         let copy = |copy: &trodden_partition::CopyPlan| {
             let parts: Vec<&Part> = copy.parts.iter().flatten().collect();
             let Hits { labels, all } = hits::copy_hits(procedures, copy);
-            Copy {
+            CopyCost {
                 procedures: parts.len(),
                 probes: parts.iter().map(|p| p.probes()).sum(),
                 labels: parts.iter().map(|p| p.labels()).sum(),

@@ -21,7 +21,7 @@ fn record_program() -> Place {
     place
 }
 
-fn loops(place: &Place, arguments: &str) -> Vec<Value> {
+fn list_loops(place: &Place, arguments: &str) -> Vec<Value> {
     let found: Value = serde_json::from_slice(&place.laboratory(&format!("loops --json {arguments}")).stdout).unwrap();
     assert_eq!(found["schema_version"], 1);
     found["loops"].as_array().unwrap().clone()
@@ -47,7 +47,7 @@ fn count_by_clang(place: &Place, function: &str) -> usize {
 #[test]
 fn plain_loop_equals_clangs_and_counting_adds_instructions() {
     let place = record_program();
-    let all = loops(&place, "./prog --top 9");
+    let all = list_loops(&place, "./prog --top 9");
     let of = |name: &str| all.iter().find(|l| l["function"] == name).unwrap_or_else(|| panic!("no loop of {name}: {all:?}"));
     let sum = of("sum");
     assert_eq!(sum["iterations"], 5000);
@@ -60,7 +60,7 @@ fn plain_loop_equals_clangs_and_counting_adds_instructions() {
 #[test]
 fn outer_loop_excludes_inner_blocks() {
     let place = record_program();
-    let all = loops(&place, "./prog --function mix");
+    let all = list_loops(&place, "./prog --function mix");
     let iterations: Vec<u64> = all.iter().map(|l| l["iterations"].as_u64().unwrap()).collect();
     assert_eq!(iterations, [3000, 3], "the hotter loop comes first");
     let blocks = |l: &Value| l["blocks"].as_array().unwrap().iter().filter_map(|b| b["place"]["block"].as_u64()).collect::<Vec<_>>();

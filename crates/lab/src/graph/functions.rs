@@ -4,7 +4,7 @@
 //! number of an edge. With several functions, it is a pair of the function and the node or edge.
 
 use super::input::{GraphInput, NodeName};
-use super::{NamedGraph, dot, resolve};
+use super::{NamedGraph, dot, number_nodes};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -73,7 +73,7 @@ pub fn parse(text: &str, kind: WitnessKind) -> Result<WitnessFile> {
         bail!("the input is empty: expected a graph in JSON or DOT");
     }
     if !text.trim_start().starts_with(['{', '[']) {
-        return single_graph(resolve(dot::parse(text)?)?, Vec::new(), kind, None, None);
+        return single_graph(number_nodes(dot::parse(text)?)?, Vec::new(), kind, None, None);
     }
     let Value::Object(mut file) = serde_json::from_str(text).context("cannot parse the graph file as JSON")? else {
         bail!("the JSON is not a graph: expected an object such as {{\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}}");
@@ -90,7 +90,7 @@ fn parse_graph(mut file: Map<String, Value>) -> Result<NamedGraph> {
     file.remove("unwind");
     let input: GraphInput = serde_json::from_value(Value::Object(file))
         .context("the JSON is not a graph: expected an object such as {\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}")?;
-    resolve(input)
+    number_nodes(input)
 }
 
 /// Lists the node names in file order, as they are written in the file (strings or numbers).

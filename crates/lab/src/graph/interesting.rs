@@ -26,8 +26,8 @@ pub fn interesting_set(named: &NamedGraph, acyclic: &AcyclicGraph, options: &Int
         (true, None, true) => Ok((InterestingSet::all(dag), false)),
         (false, None, true) => {
             let paths = named.interesting.iter().enumerate();
-            let paths =
-                paths.map(|(i, p)| path(named, acyclic, p).with_context(|| format!("invalid interesting path {i} (counted from 0)")));
+            let paths = paths
+                .map(|(i, p)| to_dag_path(named, acyclic, p).with_context(|| format!("invalid interesting path {i} (counted from 0)")));
             Ok((InterestingSet::from_paths(dag, &acyclic.all, &paths.collect::<Result<Vec<_>>>()?)?, true))
         }
         (true, Some(edges), true) => Ok((paths_over(acyclic, edges)?, true)),
@@ -43,7 +43,7 @@ pub fn listed_paths(named: &NamedGraph, acyclic: &AcyclicGraph, ids: &[u64]) -> 
         acyclic.all.path(&acyclic.dag, *id).with_context(|| format!("no path has number {id}: there are {paths} paths, numbered from 0"))
     };
     let from_file = |(i, edges): (usize, &Vec<Edge>)| {
-        path(named, acyclic, edges).with_context(|| format!("invalid interesting path {i} (counted from 0)"))
+        to_dag_path(named, acyclic, edges).with_context(|| format!("invalid interesting path {i} (counted from 0)"))
     };
     let paths: Vec<_> = match ids.is_empty() {
         false => ids.iter().map(by_id).collect::<Result<_>>()?,
@@ -87,7 +87,7 @@ fn paths_through(named: &NamedGraph, acyclic: &AcyclicGraph, names: &[String]) -
 }
 
 /// Converts a path of the graph to a path of the DAG. The path may begin or end with a cut edge, because paths begin and end there.
-fn path(named: &NamedGraph, acyclic: &AcyclicGraph, edges: &[Edge]) -> Result<Vec<DagEdgeId>> {
+fn to_dag_path(named: &NamedGraph, acyclic: &AcyclicGraph, edges: &[Edge]) -> Result<Vec<DagEdgeId>> {
     let (graph, dag) = (&named.graph, &acyclic.dag);
     let (Some(&first), Some(&last)) = (edges.first(), edges.last()) else { bail!("the path has no edges") };
     let mut path = Vec::new();

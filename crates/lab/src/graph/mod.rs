@@ -59,16 +59,16 @@ pub fn run(job: &GraphJob) -> Result<ExitCode> {
     match job {
         GraphJob::Number(job) => {
             let named = read(&job.file)?;
-            print(&number::number(&named, job).map_err(|error| name_in_error(&named, error))?)?;
+            print_answer(&number::number(&named, job).map_err(|error| name_in_error(&named, error))?)?;
         }
         GraphJob::Model(job) => {
             let named = read(&job.file)?;
-            print(&model::model(&named, job).map_err(|error| name_in_error(&named, error))?)?;
+            print_answer(&model::model(&named, job).map_err(|error| name_in_error(&named, error))?)?;
         }
         GraphJob::Partition { file, copies, strategy, fold_again, hits, explain } => {
             let (copies, strategy, fold_again, hits, explain) = (*copies, *strategy, *fold_again, *hits, *explain);
             let request = partition::PartitionRequest { copies, strategy, fold_again, hits, explain };
-            print(&partition::partition(&read(file)?, &request)?)?;
+            print_answer(&partition::partition(&read(file)?, &request)?)?;
         }
         GraphJob::Witnesses(job) => {
             let file = read_functions(&job.file, job.edges)?;
@@ -84,7 +84,7 @@ pub fn run(job: &GraphJob) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(answer: &Value) -> Result<()> {
+fn print_answer(answer: &Value) -> Result<()> {
     writeln!(trodden_console::output::json_writer(), "{}", serde_json::to_string(answer)?)?;
     Ok(())
 }
@@ -108,7 +108,7 @@ fn name_in_error(named: &NamedGraph, error: anyhow::Error) -> anyhow::Error {
 
 /// Prints the answer of a check. Returns exit status 0 if the check succeeded, else 1.
 fn print_check((answer, succeeded): (Value, bool)) -> Result<ExitCode> {
-    print(&answer)?;
+    print_answer(&answer)?;
     Ok(if succeeded { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
@@ -139,14 +139,14 @@ fn parse(text: &str) -> Result<NamedGraph> {
         )?,
         false => dot::parse(text)?,
     };
-    resolve(input)
+    number_nodes(input)
 }
 
 /// Additional keys written by `trodden-lab graph show --json`.
 const KEYS_OF_SHOW: [&str; 6] = ["schema_version", "function", "linkage_name", "kinds", "blocks", "paths"];
 
 /// Numbers the nodes in the order of their first occurrence: entry, exit, then along the edges.
-fn resolve(input: GraphInput) -> Result<NamedGraph> {
+fn number_nodes(input: GraphInput) -> Result<NamedGraph> {
     if let Some(key) = input.others.keys().find(|key| !KEYS_OF_SHOW.contains(&key.as_str())) {
         bail!("unknown key `{key}`: expected entry, exit, edges, weights, interesting, interesting_edges or through");
     }

@@ -14,7 +14,7 @@ use trodden_selective::{Budget, Classification, NumberOptions, PathClass, Regist
 use trodden_selective::{InterestingSet, Labelling};
 
 /// Default time limit of a search, in seconds.
-const DEFAULT_TIME_LIMIT: u64 = 60;
+const DEFAULT_TIME_LIMIT_S: u64 = 60;
 
 pub fn number(named: &NamedGraph, job: &NumberJob) -> Result<Value> {
     let is_optimal = job.scheme == NumberingScheme::PppOptimal;
@@ -24,7 +24,7 @@ pub fn number(named: &NamedGraph, job: &NumberJob) -> Result<Value> {
     let acyclic = cut_cycles(named, &edges_of_interest(named, &job.interesting));
     let (set, given) = interesting_set(named, &acyclic, &job.interesting)?;
     let start = Instant::now();
-    let limit = Duration::from_secs(job.time_limit.unwrap_or(DEFAULT_TIME_LIMIT));
+    let limit = Duration::from_secs(job.time_limit.unwrap_or(DEFAULT_TIME_LIMIT_S));
     let stop = || start.elapsed() >= limit;
     let options = NumberOptions {
         restarts: job.restarts.unwrap_or(NumberOptions::default().restarts),

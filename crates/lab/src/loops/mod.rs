@@ -134,7 +134,7 @@ fn select_hottest<'a, 'b>(view: &'b View<'a>, image: &ImageProfile, job: &Loops)
         bail!("no function `{name}` was executed in {}. To list the executed functions, run `trodden report`", job.program.display());
     }
     let mut all: Vec<(&Function, WeightedLoop)> =
-        of_image().filter(wanted).flat_map(|f| nest::loops(f.map, &f.paths).into_iter().map(move |l| (f, l))).collect();
+        of_image().filter(wanted).flat_map(|f| nest::find_weighted_loops(f.map, &f.paths).into_iter().map(move |l| (f, l))).collect();
     all.sort_by_key(|(_, l)| std::cmp::Reverse(l.weight));
     all.truncate(trodden_report::select::limit(job.top));
     Ok(all)
@@ -168,7 +168,7 @@ fn compare_versions(function: &Function, found: &WeightedLoop, assembly: &Assemb
         counted_executions: counted.executions(place),
         lines: pair::align(&plain.instructions(place), &counted.instructions(place)),
     };
-    let mut blocks: Vec<HotBlock> = pair::places(&plain, &counted).into_iter().map(block).collect();
+    let mut blocks: Vec<HotBlock> = pair::list_places(&plain, &counted).into_iter().map(block).collect();
     blocks.retain(|b| !b.lines.is_empty());
     let iterations = found.iterations.max(1) as f64;
     Ok(HotLoop {

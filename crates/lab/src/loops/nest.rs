@@ -43,7 +43,7 @@ impl LoopBlocks {
     }
 }
 
-pub fn loops(function: &FunctionMap, paths: &FunctionPaths) -> Vec<WeightedLoop> {
+pub fn find_weighted_loops(function: &FunctionMap, paths: &FunctionPaths) -> Vec<WeightedLoop> {
     let executed = function.graph.flow_edges().zip(&paths.edges).filter(|(e, count)| **count > 0 && e.to != function.exit());
     let edges: Vec<(u32, u32)> = executed.map(|(e, _)| (e.from.0, e.to.0)).collect();
     let is_code = |b: &u32| function.blocks[*b as usize].kind == BlockKind::Code;

@@ -1,7 +1,7 @@
 //! Maps machine blocks to blocks of the graph, and aligns the instructions of both versions.
 
 use super::LoopPlace;
-use super::compile::Labels;
+use super::compile::AssemblyBlockNames;
 use super::machine::MachineBlock;
 use super::nest::LoopBlocks;
 use serde::Serialize;
@@ -20,7 +20,7 @@ pub struct CountedGraph {
 
 impl CountedGraph {
     /// Builds the graph of a function. `labels` holds the names of its blocks, in IR order.
-    pub fn new(function: &FunctionMap, paths: &FunctionPaths, labels: &Labels) -> CountedGraph {
+    pub fn new(function: &FunctionMap, paths: &FunctionPaths, labels: &AssemblyBlockNames) -> CountedGraph {
         let nothing = Vec::new();
         let names = labels.get(function.plain_name()).unwrap_or(&nothing);
         // The plugin has split IR blocks. A block of the graph that continues another one belongs to the same IR block.
@@ -166,7 +166,7 @@ impl CountedGraph {
 }
 
 /// Returns the places that have code in either version: first those of the plain version in layout order, then the others.
-pub fn places(plain: &LoopCode, counted: &LoopCode) -> Vec<LoopPlace> {
+pub fn list_places(plain: &LoopCode, counted: &LoopCode) -> Vec<LoopPlace> {
     let mut all: Vec<LoopPlace> = Vec::new();
     for part in plain.parts.iter().chain(&counted.parts) {
         if !all.contains(&part.place) {

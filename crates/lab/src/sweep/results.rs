@@ -42,12 +42,12 @@ pub struct SweepResults {
 
 fn effects_json<S: serde::Serializer>(effects: &[Vec<Effect>], to: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
-    struct Json {
+    struct EffectRow {
         factor: usize,
         effect: f64,
         rank: usize,
     }
-    let one = |e: &Effect| Json { factor: e.factor, effect: e.effect, rank: e.rank };
+    let one = |e: &Effect| EffectRow { factor: e.factor, effect: e.effect, rank: e.rank };
     to.collect_seq(effects.iter().map(|of_metric| of_metric.iter().map(one).collect::<Vec<_>>()))
 }
 
@@ -57,7 +57,7 @@ impl SweepResults {
     }
 
     /// Returns a row for each source, configuration and metric.
-    pub fn csv(&self) -> String {
+    pub fn to_csv(&self) -> String {
         let mut text =
             format!("source,{},metric,overlap,dynamic_overlap,windows,cycles,slowdown,slowdown_frozen\n", self.factors.join(","));
         let number = |value: Option<f64>| value.map_or_else(String::new, |v| format!("{v:.4}"));
@@ -75,7 +75,7 @@ impl SweepResults {
 
     /// Returns a row for each point of the sources' distributions: skew of path frequencies, lengths of paths, and overlap of events with
     /// frequency.
-    pub fn distributions_csv(&self) -> String {
+    pub fn distributions_to_csv(&self) -> String {
         let mut text = String::from("source,what,of,percent\n");
         for (source, character) in self.sources.iter().zip(&self.characters) {
             let source = quote_field(source);
