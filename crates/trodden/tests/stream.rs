@@ -154,8 +154,7 @@ fn read_numberings(profile: &Profile) -> Numberings {
     numberings
 }
 
-/// Records a program with counters and with a stream, checks that the output, path numbers and counts are the same, and returns the
-/// streamed profile.
+/// Checks that output, path numbers and counts are the same with counters and with a stream. Returns the streamed profile.
 fn check_stream_matches_counts(place: &Place) -> Profile {
     let (plain, counted) = record_program(place, "counting", &[], "counted.trodden");
     let (output, streamed) = record_program(place, "streaming", &["--whole-program"], "streamed.trodden");
@@ -172,8 +171,7 @@ fn check_stream_matches_counts(place: &Place) -> Profile {
     streamed
 }
 
-/// Checks that the events of every thread determine its stack of frames unambiguously. Returns, for each thread, the number of frames that
-/// were unwound and the number of frames at its end.
+/// Checks that each thread's events determine its stack of frames. Returns the numbers of unwound frames and of frames at the thread's end.
 fn check_frames_nest(place: &Place, profile: &Profile) -> Vec<(u64, usize)> {
     let mut threads = Vec::new();
     for file in std::fs::read_dir(place.path("streamed.trodden.streams")).unwrap().map(|e| e.unwrap().path()) {
