@@ -147,8 +147,7 @@ __attribute__((noinline)) static int inner(int x) { return leaf(x) * 2; }
 static void is_leaf(int n) { leaf(-n); handled++; }
 static void calls_inner(int n) { inner(-n); handled++; }
 static void goes_back(int n) { (void)n; if (++steps == limit) siglongjmp(back, 1); }
-/// At first, this calls `leaf` on a path that the recorded run took. Later, in the same frame, it calls `leaf` on a path that the recorded
-/// run did not take.
+/// First calls `leaf` on a path of the recorded run, then, in the same frame, on a path that the recorded run did not take.
 __attribute__((noinline)) static int returns_here(int x, int on) {
     int y = x;
     steps = 0;

@@ -119,8 +119,7 @@ int main(void) {
     if (mprotect((void *)((uintptr_t)f & ~4095ul), 4096, PROT_READ | PROT_WRITE | PROT_EXEC)) abort();
     int seen = rounds;
     while (rounds < seen + 8) usleep(500);
-    // The first two bytes are replaced atomically by a jump to itself. Then the rest is written, and then the first two bytes, so that no
-    // thread executes a mixture.
+    // An atomic write puts a jump to itself first, so that no thread executes a mixture while the other bytes are written.
     __atomic_store_n((uint16_t *)f, 0xfeeb, __ATOMIC_SEQ_CST);
     memcpy((char *)f + 2, nine + 2, sizeof nine - 2);
     __atomic_store_n((uint16_t *)f, *(const uint16_t *)nine, __ATOMIC_SEQ_CST);
