@@ -171,7 +171,8 @@ fn other_paths_over_iterations_are_counted_together() {
             let options = format!("-o counted.trodden --copies {copies} --divide iterations --iterations {k}:short.trodden.streams");
             run("prog 80", &options);
             let (mut counted, others) = count_iterations_and_others(&place, "counted.trodden", k);
-            // Paths at the start of an activation may be among the others as well, so their number has only an upper bound.
+            // Near the start of a call, a path has fewer than `k` iterations. Such paths may be counted among the others, so the number of
+            // others has only bounds.
             let others = others.unwrap();
             assert!(others >= unknown && others < unknown + all - of_long, "{others}, {unknown}");
             counted.retain(|_, count| *count > 0);

@@ -43,7 +43,8 @@ fn check(source: &str, level: &str) {
     check_program(name, text, level);
 }
 
-/// Compares the coverage of a program in both builds. Returns a test folder in which `own` is the program built with trodden's coverage.
+/// Compares trodden's coverage of a program with that of the compiler's own build. Returns a test folder in which `own` is the program
+/// built with trodden's coverage.
 fn check_program(name: &str, text: &str, level: &str) -> Place {
     let place = Place::with(&[(name, text)]);
     let (compiler, driver) = if name.ends_with(".cc") { ("clang++-22", "c++") } else { ("clang-22", "cc") };

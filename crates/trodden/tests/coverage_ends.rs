@@ -281,11 +281,11 @@ fn parse_numbers(line: &str) -> Vec<u64> {
     line.split_whitespace().map(|number| number.parse().unwrap()).collect()
 }
 
-/// Checks random programs. At most `most` of their functions may be marked as inexact.
-fn check_random_programs(seeds: std::ops::Range<u64>, level: &str, is_cxx: bool, most: usize) {
+/// Checks random programs. At most `max_marked` of their functions may be marked as inexact.
+fn check_random_programs(seeds: std::ops::Range<u64>, level: &str, is_cxx: bool, max_marked: usize) {
     let marked: usize = seeds.map(|seed| check_random_program(seed, level, is_cxx)).sum();
     println!("{marked} functions are marked");
-    assert!(marked <= most, "{marked} functions are marked");
+    assert!(marked <= max_marked, "{marked} functions are marked");
 }
 
 #[test]

@@ -168,7 +168,8 @@ fn children_that_do_not_return_to_the_function_cause_no_mark() {
     }
 }
 
-/// The call to a callee that sometimes does not return is compiled to a jump. Its function must be marked, but not the functions around it.
+/// The compiler turns `work`'s call to `leave`, which sometimes does not return, into a jump. Only `work` must be marked for that, not its
+/// callers or callees.
 #[test]
 fn tail_calls_that_do_not_return_are_marked() {
     const TAIL_CALL_PROGRAM: &str = "#include <setjmp.h>\nstatic jmp_buf back;\nstatic volatile int sum;\n\

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::Command;
 use trodden_oracle::random::{self, RandomLanguage};
 
-/// By name and hash of a function: its counters, and the lines of its value profile, with the values of each site in alphabetical order.
+/// Counters and value profiles of functions, by name and hash. A value profile consists of lines; those of each site are in alphabetical
+/// order.
 type Profile = BTreeMap<(String, u64), (Vec<u64>, Vec<String>)>;
 
 /// Options that turn warnings about mismatching profiles into errors.

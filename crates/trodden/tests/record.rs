@@ -232,7 +232,7 @@ fn lost_counts_are_an_error_and_marked_in_the_profile() {
         let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
         assert!(report["totals"]["not_exact"][0].as_str().unwrap().contains("the counts of 1 thread are lost"), "{report}");
     }
-    // The same must happen if raw files of another launcher are imported, and in a suite.
+    // The same loss must be reported if raw files of another launcher are imported, and in a suite.
     must(place.command("./prog").arg("file").env("TRODDEN_OUTPUT", "raw/%m.raw"));
     let output = place.command(trodden()).args(["import", "raw", "--no-store", "-o", "of.trodden"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));

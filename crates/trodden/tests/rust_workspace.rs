@@ -134,7 +134,7 @@ fn tests_of_all_packages_are_one_run() {
         report.lines().skip(1).filter(|line| !line.starts_with("    ")).map(|l| l.split("  ").find(|w| !w.is_empty()).unwrap()).collect();
     let files = ["wapp", "app/src/bin/idle.rs", "app/src/main.rs", "app/tests/cli.rs", "wcore", "core/src/lib.rs", "core/tests/it.rs"];
     assert_eq!(names, [&files[..], &["total"]].concat(), "{report}");
-    // The unit test's binary and the integration test's binary each contain the function that panics.
+    // The binaries of the unit test and of the integration test each contain the function that panics, but the report must list it once.
     assert_eq!(report.lines().filter(|line| line.contains("wcore::must")).count(), 1, "{report}");
     let listed = String::from_utf8(place.trodden("runs").stdout).unwrap();
     assert!(listed.contains("  cargo trodden test --coverage --workspace --offline\n"), "{listed}");

@@ -204,7 +204,7 @@ fn burst_as_long_as_the_period_counts_from_the_first_path_on() {
 }
 
 /// A list traversal with a call in each iteration, and an interpreter with indirect branches. Sampling programs have a counting and an
-/// uncounted version of each function. The interpreter's instruction `loop` checks which one to use, because it jumps back.
+/// uncounted version of each function. Because the interpreter's instruction `loop` jumps back, it checks which version to continue in.
 const CODE_SOURCE: &str = r#"
 #include <string.h>
 struct item { struct item *next; int hash; const char *text; };

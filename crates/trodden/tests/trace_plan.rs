@@ -122,7 +122,7 @@ int main(int n, char **v) {
 }
 "#;
 
-/// Returns the predicted cost of the machine with the most expensive runs, in the plan that is carried out.
+/// Returns the highest predicted cost of all runs of one machine, according to the plan that would be carried out.
 fn highest_machine_cost(folder: &Folder, strategy: &str, runs: &str, machines: Option<&str>) -> f64 {
     let machines = machines.map_or(Vec::new(), |count| vec!["--machines", count]);
     let options = [&["--plan=json", "--runs", runs, "--witness-strategy", strategy], &machines[..]].concat();

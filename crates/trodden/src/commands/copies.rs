@@ -191,8 +191,8 @@ fn show_costs(options: &CopiesRecording, measurements: &CopyMeasurements, differ
     output::write_file(path, text.as_bytes())
 }
 
-/// Runs a program several times under the same conditions as copies, and once more with randomised addresses. Returns status 0 if all runs
-/// behaved alike, else 1.
+/// Runs a program several times, each time as `record --copies` would run a copy, and once more with randomised addresses. Returns status 0
+/// if all runs behaved alike, else 1.
 pub fn check_repeatable(command: &[OsString], runs: u32, json: bool) -> Result<ExitCode> {
     let context = CopyContext { driver: context(), recording: &recording_context() };
     let found = copies::check_repeatable(command, runs, context, &read_standard_input)?;
@@ -211,8 +211,8 @@ pub fn check_repeatable(command: &[OsString], runs: u32, json: bool) -> Result<E
     Ok(if same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs one copy of a job and writes its result to the file that the launcher names. Fails if the copy cannot be run, or counts are lost.
-/// If the program fails, this is not an error: its exit status is part of the result.
+/// Runs one of the instrumented copies of a program, and writes the result to the file that the launcher names. Fails if the copy cannot be
+/// run, or counts are lost. If the program fails, this is not an error: its exit status is part of the result.
 pub fn run_copy(folder: &Path, copy: usize) -> Result<ExitCode> {
     let result = env::var_os(RESULT_VARIABLE)
         .with_context(|| format!("this command is internal ({RESULT_VARIABLE} is not set). Run `trodden record --copies` instead"))?;

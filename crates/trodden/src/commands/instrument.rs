@@ -114,8 +114,8 @@ fn build_request(job: &Instrument) -> Result<PluginRequest> {
     experiment::resolve(context(), settings)
 }
 
-/// Returns the settings that the variant uses if environment variables do not override them. A variant that counts only untested paths
-/// writes its counts to the run store, if there is one.
+/// Returns the settings that the instrumented program uses if environment variables do not override them. A program that counts only
+/// untested paths writes its counts to the run store, if there is one.
 fn variant_defaults(job: &Instrument) -> Defaults {
     let store = job.parameters.residual.as_ref().and_then(|_| RunStore::find(Path::new(".")).ok());
     let output = store.and_then(|store| {

@@ -15,8 +15,8 @@ use trodden_recording::{PROGRAM_VARIABLE, record};
 use trodden_report::words::plural;
 use trodden_unit::{Transformation, TransformationPlan};
 
-/// A path is copied only if that saves at least this percentage of all instructions that the program executes (default of an option).
-const DEFAULT_MIN_SHARE: f64 = 0.05;
+/// Default minimum saving for which the code of a path is duplicated, in percent of all instructions that the program executes.
+const DEFAULT_MIN_SAVING_PERCENT: f64 = 0.05;
 
 /// Builds and trains the program twice, and then builds the optimised program. Fails if a build, a training or a tool fails, or the build
 /// links several programs and `--program` names none of them.
@@ -62,7 +62,7 @@ fn check_outputs(job: &Pgo) -> Result<()> {
 /// Runs the second training, and selects transformations based on its paths.
 fn transformed_functions(job: &Pgo, program: &Path) -> Result<Vec<TransformedFunction>> {
     let options = TransformationOptions {
-        min_saving: job.choices.min_share.unwrap_or(DEFAULT_MIN_SHARE) / 100.0,
+        min_saving: job.choices.min_share.unwrap_or(DEFAULT_MIN_SAVING_PERCENT) / 100.0,
         ..TransformationOptions::default()
     };
     let profile = match &job.choices.hot_paths {

@@ -15,7 +15,7 @@ use trodden_recording::streams::record as streams;
 use trodden_recording::{programs, record, sample};
 
 pub fn run(job: &Record) -> Result<ExitCode> {
-    // The command may run for a long time, so its destination is checked first.
+    // The recorded program may run for a long time, so errors in the name of the suite or the destination are reported before it starts.
     job.destination.suite.as_deref().map_or(Ok(()), check_suite_name)?;
     job.destination.check()?;
     reject_options_without_effect(job)?;

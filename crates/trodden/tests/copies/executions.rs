@@ -25,7 +25,7 @@ fn nondeterministic_programs_are_detected() {
         reported.contains("did not execute the same paths") && reported.contains("copy 1 and copy 0 printed different output"),
         "{reported}"
     );
-    // Stored and merged profiles must say so, too.
+    // Stored and merged profiles must also report that the copies executed different paths.
     place.trodden("merge -o sum.trodden run.trodden run.trodden");
     for stored in ["run.trodden", "sum.trodden"] {
         let report = String::from_utf8(place.trodden(&format!("report {stored}")).stdout).unwrap();
