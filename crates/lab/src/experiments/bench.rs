@@ -128,7 +128,7 @@ fn draw(file: &Path, folder: &Path) -> Result<()> {
         eprintln!("wrote {}", file.display());
         Ok(())
     };
-    put("md", &table::markdown(&suite))?;
+    put("md", &table::render_markdown(&suite))?;
     plot::render_svg(&suite).map_or(Ok(()), |svg| put("svg", &svg))
 }
 
@@ -254,7 +254,7 @@ impl ResultFiles {
                 .with_context(|| format!("cannot write {}", file.display()))
         };
         put("json", serde_json::to_string_pretty(suite).context("cannot write JSON")? + "\n")?;
-        put("md", table::markdown(suite))?;
+        put("md", table::render_markdown(suite))?;
         plot::render_svg(suite).map_or(Ok(()), |svg| put("svg", svg))
     }
 }

@@ -1,4 +1,5 @@
-//! Checks whether a program is deterministic, by running it several times under the same conditions as copies.
+//! Checks whether a program is deterministic, by running it several times in the fixed surroundings of a copy (environment, addresses,
+//! input).
 
 use super::CopyContext;
 use super::launching::{CopyRun, CopyRunner, build_spec, launch, read_results, resolve_program, sequential_engine};
@@ -26,7 +27,7 @@ impl Determinism {
     }
 }
 
-/// Runs a program `runs` times under the same conditions as copies, and once more with randomised addresses. Returns the differences.
+/// Runs a program `runs` times as a copy would run, and once more with randomised addresses. Returns the differences.
 pub fn check_repeatable(
     command: &[OsString],
     runs: u32,

@@ -1,10 +1,10 @@
-//! Copies that each count some paths over iterations (paths across several iterations of a loop), without recording streams.
+//! Copies that each count some paths across several iterations of a loop ("paths over iterations"), without recording streams.
 //!
-//! P3 (Afraz, Saha and Kanade, ESEC/FSE 2015, section 6) leaves such cyclic paths to future work. A path over K iterations is counted at
-//! its end, an edge that determines its last path. These ends are divided among the copies. A copy counts nothing at the ends of other
-//! copies, and needs labels only for paths that occur in its own paths over iterations. In each copy that counts something in a function,
-//! every path that ends with a cut edge also updates the context; this is the setup cost of dividing the function. Paths over iterations
-//! outside the set are counted together at each end, so no execution is lost.
+//! Such a path is counted at its end, an edge that determines the path of its last iteration, and these ends are divided among the copies.
+//! A copy counts nothing at the ends of other copies, and needs labels (increments on edges) only for paths that occur in its own paths
+//! over iterations. Dividing a function has a setup cost: in each copy that counts something in the function, every path that ends with a
+//! cut edge also updates the context. Paths over iterations outside the set are counted together at each end, so no execution is lost. P3
+//! (Afraz, Saha and Kanade, ESEC/FSE 2015, section 6) leaves such cyclic paths to future work.
 
 use super::preparation::CopyInput;
 use super::shared::{self, NamedFunction, Partition, lightest_functions};

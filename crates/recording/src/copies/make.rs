@@ -248,8 +248,8 @@ impl PathPartition {
         let inputs = LinkInputs::from_program(context.driver, Path::new(&self.program.path))?;
         let settings = Settings { keep: Some(Keep::Map), ..self.settings.clone() };
         let mut objects = CopyObjects::new(&settings, &inputs.llvm, context)?;
-        // This request to the plugin, which is also used to link, names no parts. Each unit is compiled with a request of its own that
-        // names the copy's part.
+        // This request to the plugin is also used for linking, and names no parts of functions. The request with which a unit is compiled
+        // names the parts that the copy counts.
         let request = experiment::write_request(
             context.driver,
             &experiment::resolve(context.driver, Settings { count_hits: None, ..settings.clone() })?,

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use trodden_launch::StopFlag;
 use trodden_profile::private;
 
-/// Context of an error if copies failed or contradict each other. Their files may show why, so they are kept.
+/// Marks an error in which copies failed or contradict each other. Their files are kept, because they may show why.
 #[derive(Clone, Copy, Debug)]
 pub struct CopiesFailed;
 
@@ -42,8 +42,8 @@ impl WorkFolder {
         Ok(WorkFolder::Temporary(run_folder(&job.what.destination, context)?))
     }
 
-    /// Returns the error to report, which is the interruption instead of `error` if a signal interrupted the recording, because the signal
-    /// may have made a compiler or a copy fail. Otherwise, keeps the files of copies that failed ([`CopiesFailed`]).
+    /// Returns the error to report. If a signal interrupted the recording, this is the interruption, because the signal may have made a
+    /// compiler or a copy fail. Otherwise, it is `error`, and the files of failed copies ([`CopiesFailed`]) are kept.
     pub fn finish_with_error(&mut self, error: anyhow::Error, stop: &StopFlag) -> anyhow::Error {
         if let Err(interrupted) = stop.check() {
             return interrupted.into();

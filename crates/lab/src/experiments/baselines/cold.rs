@@ -68,7 +68,7 @@ fn order_edges_by_frequency(
     (kept, hot)
 }
 
-/// Returns the acyclic graph of all edges, with so many cuts that the kept edges have at most `options.max_paths` paths.
+/// Returns the acyclic graph of all edges, after cutting edges until the part to keep has at most `options.max_paths` paths.
 fn cut_kept_part(
     graph: &Graph,
     forced: &[(Edge, CutReason)],

@@ -14,14 +14,14 @@ struct TextTable {
 /// Renders two tables with one line per program and variant: times and instructions, and then code size, memory, build time and exactness.
 pub fn render_table(suite: &BenchResult) -> String {
     let mut out = String::new();
-    let _ = writeln!(out, "{}\n{}", time_table(suite).to_markdown(), size_table(suite).to_markdown());
+    let _ = writeln!(out, "{}\n{}", time_table(suite).to_text(), size_table(suite).to_text());
     let _ = writeln!(out, "{}", list_reasons(suite).join("\n"));
     let _ = write!(out, "{}", explain_figures(suite).join("\n"));
     out.trim_start().to_owned() + "\n"
 }
 
 /// Renders ratios by program and variant, and then all figures.
-pub fn markdown(suite: &BenchResult) -> String {
+pub fn render_markdown(suite: &BenchResult) -> String {
     let mut out = format!("# Benchmark of {}\n\n", suite.date);
     let _ = writeln!(out, "{}\n", explain_figures(suite).join("\n"));
     let _ = writeln!(out, "| variant | what it is |\n|---|---|");
@@ -38,7 +38,7 @@ pub fn markdown(suite: &BenchResult) -> String {
     ];
     // A table that has only the column of program names is omitted.
     for (title, table) in parts.into_iter().filter(|(_, table)| table.head.len() > 1) {
-        let _ = write!(out, "\n## {title}\n\n{}", table.markdown());
+        let _ = write!(out, "\n## {title}\n\n{}", table.to_markdown());
     }
     let reasons = list_reasons(suite);
     if !reasons.is_empty() {
@@ -218,7 +218,7 @@ fn format_ratio(value: Option<f64>) -> String {
 }
 
 impl TextTable {
-    fn to_markdown(&self) -> String {
+    fn to_text(&self) -> String {
         let lines: Vec<&Vec<String>> = std::iter::once(&self.head).chain(&self.rows).collect();
         let widths: Vec<usize> =
             (0..self.head.len()).map(|c| lines.iter().map(|l| l[c].chars().count()).max().unwrap_or_default()).collect();
@@ -232,7 +232,7 @@ impl TextTable {
         out
     }
 
-    fn markdown(&self) -> String {
+    fn to_markdown(&self) -> String {
         let line = |cells: &[String]| format!("| {} |\n", cells.iter().map(|c| c.replace('|', "\\|")).collect::<Vec<_>>().join(" | "));
         let rule: Vec<&str> = (0..self.head.len()).map(|c| if c < self.words { "---" } else { "--:" }).collect();
         let mut out = line(&self.head) + &format!("|{}|\n", rule.join("|"));
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn markdown_has_a_column_per_variant() {
-        let page = markdown(&suite());
+        let page = render_markdown(&suite());
         assert!(page.contains("| program | trodden |\n|---|--:|\n| a | 2.00 |\n| b |  |\n| geometric mean | 2.000 |\n"), "{page}");
         assert!(page.contains("- trodden failed: no (b)\n"), "{page}");
     }
