@@ -233,10 +233,10 @@ fn count_instructions(corpus: &Corpus, program: &str, build: &str, counter: Inst
     let log = corpus.folder().join("pgo").join("instructions.log");
     let _ = fs::remove_file(&log);
     let nowhere = [("LLVM_PROFILE_FILE", OsString::from("/dev/null"))];
-    corpus.run_as(&stripped, program, Input::Train, &counter.runner(&log), &nowhere)?;
+    corpus.run_as(&stripped, program, Input::Train, &counter.command_prefix(&log), &nowhere)?;
     show_progress("");
     let text = fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
-    counter.total(&text).with_context(|| format!("{} reported no instruction count for {program}. See {}", counter.name(), log.display()))
+    counter.total_instructions(&text).with_context(|| format!("{} reported no instruction count for {program}. See {}", counter.name(), log.display()))
 }
 
 fn compare_profiles(one: &Path, other: &Path) -> Result<CounterAgreement> {

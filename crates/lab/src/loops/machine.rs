@@ -55,7 +55,7 @@ fn parse_blocks<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Vec<MachineBlo
         if let Some(name) = parse_label(line).filter(|l| l.starts_with(".LBB")) {
             blocks.push(MachineBlock { label: Some(name.to_owned()), name: block_name(comment), ..MachineBlock::default() });
         } else if let Some(rest) = comment.strip_prefix("%bb.").filter(|_| code.is_empty()) {
-            let (_, comment) = split(rest);
+            let (_, comment) = split_comment(rest);
             blocks.push(MachineBlock { name: block_name(comment), ..MachineBlock::default() });
         } else if is_instruction(code) {
             blocks.last_mut().expect("starts with one block").instructions.push(code.split_whitespace().collect::<Vec<_>>().join(" "));

@@ -27,7 +27,7 @@ use trodden_unit::{ImageError, InstrumentedImage};
 pub fn run(info: &Info) -> Result<ExitCode> {
     let Some(file) = &info.file else {
         let found = StorageLocations::find()?;
-        print_result(info.json, || json_text(&found), || Ok(found.text()))?;
+        print_result(info.json, || json_text(&found), || Ok(found.to_text()))?;
         return Ok(ExitCode::SUCCESS);
     };
     let kind = InputKind::detect(file)?;

@@ -100,7 +100,7 @@ fn check_consistency(report: &Value) {
         }
     }
     assert_eq!(total, report["wait_ns"].as_i64().unwrap());
-    let causes = [&report["causes"], &report["communication"]].map(sum).iter().sum::<i64>();
+    let causes = [&report["causes"], &report["communication"]].map(sum_steps).iter().sum::<i64>();
     assert_eq!(causes, total, "causes do not add up to the waits");
     let list: Vec<u64> = report["causes"].as_array().unwrap().iter().map(|c| c["ns"].as_u64().unwrap()).collect();
     assert!(list.is_sorted_by(|a, b| a >= b), "{list:?}");

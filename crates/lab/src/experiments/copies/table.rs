@@ -465,10 +465,10 @@ mod tests {
         let [wall, cpu] = [13.0, 11.0].map(|slowest_ns| ComparedTimes { slowest_ns, sequential_ns: 12.0, plain_ns: 10.0 });
         let timed = CopiesRow { times: Some(CopiesTimes { wall, cpu, rounds: 1 }), ..row("c", 50.0) };
         assert_eq!(timed.cells()[6..], ["30.0", "20.0", "10.0", "20.0"]);
-        again.add(timed).unwrap();
+        again.add_row(timed).unwrap();
         assert_eq!(again.averages()[0].cells()[10..], ["10.0", "20.0"]);
-        again.add(row("b", 50.0)).unwrap();
+        again.add_row(row("b", 50.0)).unwrap();
         assert_eq!((again.content.rows.len(), again.averages()[0].programs), (3, 3));
-        assert!(std::fs::read_to_string(again.page()).unwrap().contains("| b | p3 | 2 | 50.0 | 25.0 | 25.0 |  |  |  |  |"));
+        assert!(std::fs::read_to_string(again.page_path()).unwrap().contains("| b | p3 | 2 | 50.0 | 25.0 | 25.0 |  |  |  |  |"));
     }
 }
