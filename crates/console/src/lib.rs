@@ -1,5 +1,5 @@
-//! Standard output, standard error and the command-line arguments that trodden's programs share. Libraries do not print. They return
-//! values, write to writers that their callers pass, and report through `log`; [`notes::install_logger`] prints these reports.
+//! Standard output, standard error and the command-line arguments that trodden's programs share. Libraries do not print: they return
+//! values, write to writers that their callers pass, and report through `log`. [`notes::install_logger`] prints these reports.
 #![forbid(unsafe_code)]
 
 pub mod arguments;

@@ -1,7 +1,7 @@
-//! Notes, warnings and errors on standard error. Data goes to standard output only.
+//! Prints notes, warnings and errors on standard error. Data goes to standard output only.
 //!
-//! Build systems parse the output of compilers. Therefore a compiler driver prints a note at most once per process and prints the same text
-//! for the same options, since libtool compares the texts. Notes also avoid the words that make CMake conclude that an option is
+//! Build systems parse the output of compilers. Therefore a compiler driver prints a note at most once per process, and prints the same
+//! text for the same options, because libtool compares the texts. Notes also avoid the words that make CMake conclude that an option is
 //! unsupported. `TRODDEN_QUIET` silences notes.
 
 use std::env;
@@ -27,7 +27,8 @@ pub fn warn(text: impl Display) {
     write_message(format_args!("trodden: warning: {text}\n"));
 }
 
-/// Prints the reports that libraries send to `log`: `info!` as notes, `warn!` as warnings and `error!` as failures; drops lower levels.
+/// Prints the messages that libraries send to `log`: `info!` as notes, `warn!` as warnings and `error!` as failures. Lower levels are
+/// dropped.
 pub fn install_logger() {
     if log::set_logger(&LibraryLogger).is_ok() {
         log::set_max_level(log::LevelFilter::Info);
@@ -47,7 +48,7 @@ impl log::Log for LibraryLogger {
             _ if !self.enabled(message.metadata()) => {}
             log::Level::Error => fail(message.args()),
             log::Level::Warn => warn(message.args()),
-            // Reports about an experiment's progress have no prefix.
+            // Progress messages of experiments have no prefix.
             log::Level::Info if message.target().starts_with("trodden_corpus") => write_message(format_args!("{}\n", message.args())),
             log::Level::Info => note(message.args()),
             log::Level::Debug | log::Level::Trace => {}
@@ -57,7 +58,7 @@ impl log::Log for LibraryLogger {
     fn flush(&self) {}
 }
 
-/// Prints the reason why a command failed.
+/// Prints the reason for which a command failed.
 pub fn fail(text: impl Display) {
     write_message(format_args!("trodden: {text}\n"));
 }
@@ -77,7 +78,7 @@ fn write_message(text: fmt::Arguments) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// A progress line. Nothing is printed if standard error is not a terminal. Threads may share the value.
+/// A progress line on standard error. Nothing is printed if that is not a terminal. Threads may share the value.
 pub struct Progress {
     items: &'static str,
     total: usize,
@@ -91,7 +92,7 @@ impl Progress {
         Progress { items, total, done: AtomicUsize::new(0), is_shown: total > 1 && !is_quiet() && io::stderr().is_terminal() }
     }
 
-    /// Records that an item is finished, and updates the line.
+    /// Records that one item is finished, and updates the line.
     pub fn step(&self) {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         // At most about a hundred updates are printed, because writing to a terminal is slow.

@@ -29,17 +29,14 @@ pub enum Color {
     Never,
 }
 
-/// The first error that occurred when standard output was written.
+/// The first error that occurred while writing to standard output.
 static FIRST_ERROR: OnceLock<(io::ErrorKind, String)> = OnceLock::new();
 
 /// True if [`resolve_color`] decided to colour standard output.
 static IS_COLORED: AtomicBool = AtomicBool::new(false);
 
-/// Flushes standard output.
-///
-/// # Errors
-/// Standard output could not be written, now or earlier. An earlier error is returned because it may have been lost, for example when a
-/// buffer was dropped. A reader that closed the pipe is not an error.
+/// Flushes standard output. Fails if standard output could not be written, now or earlier. An earlier error is returned because it may have
+/// been lost, for example when a buffer was dropped. A reader that closed the pipe is not an error.
 pub fn finish() -> io::Result<()> {
     let flushed = io::stdout().flush().map_err(standard_output_error);
     let first = FIRST_ERROR.get().map_or(flushed, |(kind, text)| Err(io::Error::new(*kind, text.clone())));
@@ -68,7 +65,7 @@ pub fn text_or_json_writer(is_json: bool) -> PrintableWriter<StdoutLock<'static>
     if is_json { json_writer() } else { text_writer() }
 }
 
-/// A writer that replaces unprintable characters, but not line breaks and tabs.
+/// A writer that replaces unprintable characters, except line breaks and tabs.
 pub struct PrintableWriter<W: Write> {
     to: W,
     escape: fn(char) -> String,
@@ -89,7 +86,7 @@ impl<W: Write> Write for PrintableWriter<W> {
                     false => out.push(c),
                 }
             }
-            // An incomplete character at the end of `bytes` may continue in the next write.
+            // A character that is incomplete at the end of `bytes` may be continued by the next write.
             let is_incomplete = chunks.peek().is_none() && std::str::from_utf8(chunk.invalid()).is_err_and(|e| e.error_len().is_none());
             match (chunk.invalid(), is_incomplete) {
                 ([], _) => {}
@@ -123,12 +120,12 @@ pub fn max_results(top: Option<usize>, json: bool) -> usize {
     top.unwrap_or(if json { 0 } else { DEFAULT_TOP })
 }
 
-/// Source lines shown per path in commands that have no `--steps` option. `trodden annotate` shows all lines.
+/// Number of source lines shown per path in commands that have no `--steps` option. `trodden annotate` shows all lines.
 pub const DEFAULT_STEPS: usize = 24;
 
 /// Returns options for text on standard output. `steps` is the maximum number of lines shown per path; 0 shows all.
 pub fn text_options(color: Color, steps: usize) -> TextOptions {
-    TextOptions { color: resolve_color(color), width: width(), steps }
+    TextOptions { color: resolve_color(color), width: terminal_width(), steps }
 }
 
 /// Decides whether to colour standard output, and records the decision for [`printable_text`].
@@ -146,7 +143,7 @@ pub fn resolve_color(color: Color) -> bool {
     is_colored
 }
 
-fn width() -> usize {
+fn terminal_width() -> usize {
     let columns = env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
     columns.or_else(|| terminal_size::terminal_size().map(|(columns, _)| usize::from(columns.0))).unwrap_or(TextOptions::default().width)
 }
@@ -188,17 +185,17 @@ pub fn write_report(file: &Path, bytes: &[u8], what: &str) -> Result<()> {
     print(bytes)
 }
 
-/// Returns the report's file; `None` for standard output, which the user may also name as `-`.
+/// Returns the file to write, or `None` for standard output, which the user may also select by `-`.
 pub fn destination(file: Option<&Path>) -> Option<&Path> {
     file.filter(|file| file.as_os_str() != STANDARD_OUTPUT)
 }
 
-/// Writes a file that the user named. If writing fails, an existing file remains unchanged.
+/// Writes a file that the user named. If writing fails, an existing file remains as it was.
 pub fn write_file(file: &Path, bytes: &[u8]) -> Result<()> {
     atomic_file::write(file, TEMPORARY_PREFIX, |out| out.write_all(bytes)).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// A file that the user named. It appears under its name only when it is complete.
+/// An output file that the user named. It appears under its name only when it is complete.
 #[derive(Debug)]
 pub struct OutputFile {
     out: BufWriter<File>,
@@ -207,7 +204,7 @@ pub struct OutputFile {
 }
 
 impl OutputFile {
-    /// Creates a temporary file. [`OutputFile::finish`] replaces an existing file at `path`.
+    /// Creates a temporary file, which [`OutputFile::finish`] renames to `path`.
     pub fn create(path: &Path) -> Result<OutputFile> {
         let create = || {
             let file = AtomicFile::create(path, TEMPORARY_PREFIX)?;
@@ -265,7 +262,7 @@ pub fn printable_text(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn print_pieces(pieces: &[&[u8]], escape: fn(char) -> String) -> String {
+    fn print_in_pieces(pieces: &[&[u8]], escape: fn(char) -> String) -> String {
         let mut out = Vec::new();
         {
             let mut printable = PrintableWriter { to: &mut out, escape, tail: Vec::new() };
@@ -277,13 +274,13 @@ mod tests {
     #[test]
     fn control_characters_and_invalid_bytes_are_replaced() {
         let replaced = |_| "\u{fffd}".to_owned();
-        assert_eq!(print_pieces(&[b"a\x1b[2J\x7f\n\tb\xc2\x9bc\x9b"], replaced), "a\u{fffd}[2J\u{fffd}\n\tb\u{fffd}c\u{fffd}");
+        assert_eq!(print_in_pieces(&[b"a\x1b[2J\x7f\n\tb\xc2\x9bc\x9b"], replaced), "a\u{fffd}[2J\u{fffd}\n\tb\u{fffd}c\u{fffd}");
     }
 
     #[test]
     fn characters_split_over_pieces_are_joined() {
         let replaced = |_| "\u{fffd}".to_owned();
-        assert_eq!(print_pieces(&[b"\xc3", b"\xa4\xc2", b"\x9b\xe2\x82", b"\xac\xe2"], replaced), "\u{e4}\u{fffd}\u{20ac}\u{fffd}");
+        assert_eq!(print_in_pieces(&[b"\xc3", b"\xa4\xc2", b"\x9b\xe2\x82", b"\xac\xe2"], replaced), "\u{e4}\u{fffd}\u{20ac}\u{fffd}");
     }
 
     #[test]
@@ -291,7 +288,7 @@ mod tests {
         let name = "a\u{1b}[2J\u{7f}\u{9b}\u{202e}\u{e4}";
         let text = serde_json::to_string(&name).unwrap();
         let whole = String::from_utf8(json_text(&name).unwrap()).unwrap();
-        for out in [print_pieces(&[text.as_bytes()], escape_in_json), whole.trim_end().to_owned()] {
+        for out in [print_in_pieces(&[text.as_bytes()], escape_in_json), whole.trim_end().to_owned()] {
             assert!(!out.contains(escape::is_unprintable), "{out:?}");
             assert_eq!(serde_json::from_str::<String>(&out).unwrap(), name);
         }

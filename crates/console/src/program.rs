@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use std::io;
 use std::process::ExitCode;
 
-/// The exit status if trodden itself fails. If a program that trodden runs fails, that program's status is used.
+/// Exit status if trodden itself fails. If a program that trodden runs fails, trodden ends with that program's status.
 pub const FAILURE_STATUS: u8 = 2;
 
 /// Flushes standard output, prints the error if there is one, and returns the exit status.

@@ -31,7 +31,7 @@ struct GrammarRow {
     windows: usize,
     items: usize,
     rules: usize,
-    /// Length of the longest chain of rules in any window.
+    /// Length of the longest chain of rules in any window of the compressed sequence.
     depth: usize,
     bytes: usize,
     bytes_per_million_events: f64,

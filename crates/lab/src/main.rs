@@ -1,6 +1,5 @@
-//! `trodden-lab`: tools for researchers and maintainers of trodden. One module per subcommand; `cli` defines the command line.
-//! | `options_in_text.rs` | a test: options that messages and the guide name exist |
-//! | `with.rs` | trodden commands with published methods instead of the built-in ones |
+//! `trodden-lab`: tools for researchers and maintainers of trodden. There is one module per subcommand. `cli` defines the command line, and
+//! `options_in_text` tests that the options which messages and the guide name exist.
 #![forbid(unsafe_code)]
 
 mod cli;
@@ -32,7 +31,7 @@ fn main() -> ExitCode {
     notes::install_logger();
     end(match Cli::try_parse() {
         Ok(cli) => read_variables().and_then(|()| run(cli.command, cli.color)),
-        // `--help` and `--version` are also reported as errors by clap.
+        // clap also reports `--help` and `--version` as errors.
         Err(error) => program::print_clap_output(&error),
     })
 }

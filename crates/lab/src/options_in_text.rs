@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Options of `xtask`, examples, test programs and other programs (cargo and its subcommands including `cargo trodden`, clang, rustc, git,
-/// perf, linkers, MPI, Slurm, podman, valgrind).
+/// Options of other programs that texts mention: `xtask`, examples, test programs, cargo and its subcommands (including `cargo trodden`),
+/// clang, rustc, git, perf, linkers, MPI, Slurm, podman and valgrind.
 const FOREIGN_OPTIONS: &str = "apart args bin bind-to branch-coverage branch-sim clock-seconds compile config dependency-file draw emit \
     emit-static-lib enable-plugins example features force gc-sections header hostfile include-ignored itrace kernel language ld-path lib \
     lto-emit-llvm no-default-features output-directory oversubscribe package package-path print-file-name release relocatable requeue rr \
@@ -40,12 +40,12 @@ impl CommandLines {
         command.get_subcommands().for_each(|below| self.add(below, &format!("{words} {}", below.get_name())));
     }
 
-    fn has(&self, option: &str) -> bool {
+    fn has_option(&self, option: &str) -> bool {
         self.0.values().any(|own| own.contains(option))
     }
 
     /// Returns the longest command that the words begin with.
-    fn command<'a>(&self, program: &str, words: impl Iterator<Item = &'a str>) -> String {
+    fn longest_command<'a>(&self, program: &str, words: impl Iterator<Item = &'a str>) -> String {
         let mut command = program.to_owned();
         for word in words {
             let longer = format!("{command} {word}");
@@ -58,24 +58,24 @@ impl CommandLines {
     }
 }
 
-fn options(text: &str) -> impl Iterator<Item = &str> {
+fn extract_options(text: &str) -> impl Iterator<Item = &str> {
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     text.match_indices("--").filter_map(move |(at, _)| {
         let begins = text[..at].chars().next_back().is_none_or(|c| !c.is_alphanumeric() && c != '-' && c != '_');
         let rest = &text[at + 2..];
         let name = &rest[..rest.find(|c| !is_name(c)).unwrap_or(rest.len())];
-        // An arrow such as `--a->` is not an option.
+        // An arrow in DOT, such as `--a->`, is not an option.
         (begins && name.starts_with(|c: char| c.is_ascii_lowercase()) && !name.ends_with('-')).then_some(name)
     })
 }
 
-fn commands(text: &str) -> Vec<(&'static str, &str)> {
+fn extract_commands(text: &str) -> Vec<(&'static str, &str)> {
     let ends = |c: char| "`;|&\n\"(".contains(c);
     let mut found = Vec::new();
     for (at, _) in text.match_indices("trodden") {
         let rest = &text[at + "trodden".len()..];
         let (program, rest) = rest.strip_prefix("-lab").map_or(("trodden", rest), |rest| ("trodden-lab", rest));
-        // `cargo trodden` also takes cargo's options, and the drivers take clang's.
+        // `cargo trodden` also takes cargo's options, and the drivers take clang's, so these commands are not checked.
         let is_cargo = text[..at].ends_with("cargo ");
         let Some(typed) = rest.strip_prefix(' ').filter(|typed| !is_cargo && !typed.starts_with("cc ") && !typed.starts_with("c++ "))
         else {
@@ -93,15 +93,16 @@ fn commands(text: &str) -> Vec<(&'static str, &str)> {
     found
 }
 
-fn wrong_options(text: &str, known: &CommandLines) -> Vec<String> {
+fn find_wrong_options(text: &str, known: &CommandLines) -> Vec<String> {
     let others = foreign_options();
-    let unknown = options(text).filter(|option| !known.has(option) && !others.contains(option)).map(|option| format!("--{option}"));
+    let unknown =
+        extract_options(text).filter(|option| !known.has_option(option) && !others.contains(option)).map(|option| format!("--{option}"));
     let mut all: Vec<String> = unknown.collect();
-    for (program, typed) in commands(text) {
-        let command = known.command(program, typed.split(' ').take_while(|word| !word.starts_with('-')));
+    for (program, typed) in extract_commands(text) {
+        let command = known.longest_command(program, typed.split(' ').take_while(|word| !word.starts_with('-')));
         let own = &known.0[&command];
         if command != program {
-            all.extend(options(typed).filter(|option| !own.contains(*option)).map(|option| format!("`{command}` --{option}")));
+            all.extend(extract_options(typed).filter(|option| !own.contains(*option)).map(|option| format!("`{command}` --{option}")));
         }
     }
     all
@@ -126,13 +127,13 @@ fn extract_texts(code: &str) -> Vec<String> {
                 }
                 &after[end..]
             }
-            // A character literal, which may be a quote, or a lifetime.
+            // Skips character literals that contain a quote, and lifetimes.
             b'\'' if after.starts_with("\"'") => &after[2..],
             b'\'' if after.starts_with("\\\"'") => &after[3..],
             _ => after,
         };
     }
-    // A single word is an argument of another program. Style sheets have variables that look like options.
+    // A text of a single word is an argument of another program. Style sheets contain variables that look like options.
     texts.retain(|text| text.trim().contains(' ') && !text.contains("{color-scheme:"));
     texts
 }
@@ -163,16 +164,16 @@ fn find_files(folder: &Path, extension: &str, found: &mut Vec<PathBuf>) {
     }
 }
 
-fn root() -> PathBuf {
+fn repository_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 #[test]
 fn options_in_messages_and_help_exist() {
     let (known, mut sources) = (CommandLines::new(), Vec::new());
-    for member in fs::read_dir(root().join("crates")).unwrap() {
+    for member in fs::read_dir(repository_root().join("crates")).unwrap() {
         let folder = member.unwrap().path().join("src");
-        // These crates run other programs, or are run by maintainers.
+        // These crates call other programs, or are for maintainers.
         if !["corpus", "oracle"].iter().any(|name| folder.ends_with(format!("{name}/src"))) {
             find_files(&folder, "rs", &mut sources);
         }
@@ -183,7 +184,7 @@ fn options_in_messages_and_help_exist() {
     let mut all = Vec::new();
     for file in sources {
         for text in extract_texts(&fs::read_to_string(&file).unwrap()) {
-            all.extend(wrong_options(&text, &known).into_iter().map(|option| format!("{}: {option} in: {text}", file.display())));
+            all.extend(find_wrong_options(&text, &known).into_iter().map(|option| format!("{}: {option} in: {text}", file.display())));
         }
     }
     assert!(all.is_empty(), "{}", all.join("\n"));
@@ -192,21 +193,24 @@ fn options_in_messages_and_help_exist() {
 #[test]
 fn options_in_the_guide_exist() {
     let (known, others, mut pages) = (CommandLines::new(), foreign_options(), Vec::new());
-    find_files(&root().join("docs/guide/src"), "md", &mut pages);
+    find_files(&repository_root().join("docs/guide/src"), "md", &mut pages);
     let mut all = Vec::new();
     for page in pages {
         let text = fs::read_to_string(&page).unwrap();
-        let about = named_commands(&text, &known);
+        let about = find_named_commands(&text, &known);
         for line in text.lines() {
             // bzip2 is an example program with options of its own.
             if line.contains("./bzip2") {
                 continue;
             }
             let is_about = |option: &str| about.iter().any(|command| known.0[command].contains(option));
-            let foreign = options(line).filter(|option| known.has(option) && !others.contains(option) && !is_about(option));
+            let foreign = extract_options(line).filter(|option| known.has_option(option) && !others.contains(option) && !is_about(option));
             let foreign = foreign.map(|option| format!("--{option} of no command that the page names"));
             all.extend(
-                wrong_options(line, &known).into_iter().chain(foreign).map(|option| format!("{}: {option} in: {line}", page.display())),
+                find_wrong_options(line, &known)
+                    .into_iter()
+                    .chain(foreign)
+                    .map(|option| format!("{}: {option} in: {line}", page.display())),
             );
         }
     }
@@ -216,29 +220,30 @@ fn options_in_the_guide_exist() {
 #[test]
 fn pages_of_the_handbook_name_options_that_exist() {
     let (known, mut pages) = (CommandLines::new(), Vec::new());
-    find_files(&root().join("docs/handbook/src"), "md", &mut pages);
+    find_files(&repository_root().join("docs/handbook/src"), "md", &mut pages);
     assert!(pages.len() > 20, "{}", pages.len());
     let mut all = Vec::new();
     for page in pages {
-        // The page on the papers shortens the name of the laboratory.
+        // The page about the papers abbreviates `trodden-lab` to `lab`.
         let text = fs::read_to_string(&page).unwrap().replace("`lab ", "`trodden-lab ");
         for line in text.lines() {
-            all.extend(wrong_options(line, &known).into_iter().map(|wrong| format!("{}: {wrong} in: {line}", page.display())));
+            all.extend(find_wrong_options(line, &known).into_iter().map(|wrong| format!("{}: {wrong} in: {line}", page.display())));
         }
     }
     assert!(all.is_empty(), "{}", all.join("\n"));
 }
 
-fn named_commands(page: &str, known: &CommandLines) -> BTreeSet<String> {
+fn find_named_commands(page: &str, known: &CommandLines) -> BTreeSet<String> {
     let words = |typed: &str| typed.split(' ').filter(|word| !word.starts_with('-')).map(str::to_owned).collect::<Vec<_>>();
-    let named = |(program, typed): (&str, &str)| known.command(program, words(typed).iter().map(|w| w.trim_end_matches(['.', ',', ':'])));
-    commands(page).into_iter().map(named).collect()
+    let named =
+        |(program, typed): (&str, &str)| known.longest_command(program, words(typed).iter().map(|w| w.trim_end_matches(['.', ',', ':'])));
+    extract_commands(page).into_iter().map(named).collect()
 }
 
 #[test]
 fn wrong_options_are_found() {
     let known = CommandLines::new();
-    let found = |text: &str| wrong_options(text, &known);
+    let found = |text: &str| find_wrong_options(text, &known);
     assert_eq!(found("take --no-such-thing, or `trodden report --top 3`"), ["--no-such-thing"]);
     assert_eq!(found("`trodden report --machines 2`"), ["`trodden report` --machines"]);
     assert_eq!(found("trodden-lab with --machines 2 -- trace record --plan -- ./prog"), ["`trodden trace record` --plan"]);

@@ -1,7 +1,7 @@
 //! `trodden-lab patterns`: repetition in a sequence of paths and calls: hot subpaths, iterations, phases.
 
 use crate::cli::{Length, PatternKind, Patterns};
-use crate::sequence::print;
+use crate::sequence::print_document;
 use anyhow::{Result, bail, ensure};
 use std::process::ExitCode;
 use trodden_analysis::iterations::{counted_document, counted_iterations};
@@ -14,16 +14,16 @@ use trodden_report::sequences::{self as shown, ThreadChoice, iterations, phases,
 use trodden_stored::named;
 
 const SCHEMA_VERSION: u32 = 2;
-/// Default lengths of a hot subpath, in paths.
-const HOT_LENGTH: Length = Length { min: 2, max: 50 };
+/// Default range of lengths for hot subpaths, in paths.
+const DEFAULT_HOT_LENGTH: Length = Length { min: 2, max: 50 };
 /// Default of `--threshold` for hot subpaths, in percent.
-const HOT_SHARE: f64 = 1.0;
+const DEFAULT_HOT_SHARE_PERCENT: f64 = 1.0;
 /// Default number of consecutive iterations.
-const ITERATIONS: usize = 4;
-/// Default of `--threshold` for iterations: how often a pattern continues where its beginning occurs, in percent.
-const PATTERN_SHARE: f64 = 90.0;
-/// Default maximum number of phases: the chart has a colour for each.
-const PHASES: usize = 10;
+const DEFAULT_ITERATIONS: usize = 4;
+/// Default of `--threshold` for iterations, in percent: how often a repeating pattern must continue after its beginning.
+const DEFAULT_PATTERN_SHARE_PERCENT: f64 = 90.0;
+/// Default maximum number of phases, because the chart has a colour for each.
+const DEFAULT_MAX_PHASES: usize = 10;
 
 pub fn run(job: &Patterns) -> Result<ExitCode> {
     let kind = InputKind::detect(&job.file)?;
@@ -44,36 +44,36 @@ pub fn run(job: &Patterns) -> Result<ExitCode> {
 }
 
 fn find_hot_subpaths(job: &Patterns, kind: InputKind) -> Result<()> {
-    let Length { min, max } = job.length.unwrap_or(HOT_LENGTH);
-    let (threshold, top) = (job.threshold.unwrap_or(HOT_SHARE), output::max_results(job.top, job.json));
+    let Length { min, max } = job.length.unwrap_or(DEFAULT_HOT_LENGTH);
+    let (threshold, top) = (job.threshold.unwrap_or(DEFAULT_HOT_SHARE_PERCENT), output::max_results(job.top, job.json));
     let question = HotQuery { shortest: min, longest: max, threshold, top };
     question.check()?;
-    let found = sequences::find_hot_subpaths(&open(&recording(&job.file, kind, "patterns")?, job.thread)?, question)?;
-    print(SCHEMA_VERSION, job.json, &found, |out| shown::write_hot(out, &question, &found))
+    let found = sequences::find_hot_subpaths(&open_sequence(&recording(&job.file, kind, "patterns")?, job.thread)?, question)?;
+    print_document(SCHEMA_VERSION, job.json, &found, |out| shown::write_hot(out, &question, &found))
 }
 
 fn count_iterations(job: &Patterns, kind: InputKind) -> Result<()> {
-    let length = job.length.unwrap_or(Length { min: ITERATIONS, max: ITERATIONS });
+    let length = job.length.unwrap_or(Length { min: DEFAULT_ITERATIONS, max: DEFAULT_ITERATIONS });
     ensure!(length.min == length.max && length.max <= 64, "--length must be a single number from 1 to 64 for `patterns iterations`");
-    let (share, top) = (job.threshold.unwrap_or(PATTERN_SHARE), output::max_results(job.top, job.json));
+    let (share, top) = (job.threshold.unwrap_or(DEFAULT_PATTERN_SHARE_PERCENT), output::max_results(job.top, job.json));
     if kind == InputKind::Profile
         && let Some(found) = list_counted_iterations(job, top)?
     {
-        return print(SCHEMA_VERSION, job.json, &found, |out| iterations::write(out, &found));
+        return print_document(SCHEMA_VERSION, job.json, &found, |out| iterations::write(out, &found));
     }
     let question = IterationQuery { iterations: length.max, share, top, max_symbols: u64::MAX };
     let recording = recording(&job.file, kind, "patterns")?;
     let found = match iterations::find_in_copies(&recording, job.thread, question, &folders())? {
         Some(found) => found,
-        None => sequences::iteration_document(&open(&recording, job.thread)?, question)?,
+        None => sequences::iteration_document(&open_sequence(&recording, job.thread)?, question)?,
     };
-    print(SCHEMA_VERSION, job.json, &found, |out| {
+    print_document(SCHEMA_VERSION, job.json, &found, |out| {
         iterations::write(out, &found)?;
         shown::write_sources(out, &found.sources)
     })
 }
 
-/// Lists the paths over iterations that the program counted. Returns `None` if it counted something else.
+/// Lists the paths over iterations that the program itself counted. Returns `None` if it counted something else.
 fn list_counted_iterations(job: &Patterns, top: usize) -> Result<Option<IterationDocument>> {
     let counted = counted_iterations(&named::load(utf8_name(&job.file)?)?);
     if counted.is_empty() {
@@ -87,20 +87,20 @@ fn list_counted_iterations(job: &Patterns, top: usize) -> Result<Option<Iteratio
 }
 
 fn find_phases(job: &Patterns, kind: InputKind) -> Result<()> {
-    let top = job.top.unwrap_or(PHASES);
+    let top = job.top.unwrap_or(DEFAULT_MAX_PHASES);
     ensure!(top > 0, "--top must be at least 1 for `patterns phases`");
     let recording = recording(&job.file, kind, "patterns")?;
-    let found = sequences::phase_document(&open(&recording, job.thread)?, top)?;
+    let found = sequences::phase_document(&open_sequence(&recording, job.thread)?, top)?;
     if let Some(file) = &job.html {
         let title = if recording.parse::<u64>().is_ok() { format!("run {recording}") } else { recording };
         return output::write_report(file, phases_page::page(&title, &found).as_bytes(), "the page is");
     }
-    print(SCHEMA_VERSION, job.json, &found, |out| {
+    print_document(SCHEMA_VERSION, job.json, &found, |out| {
         phases::write(out, &found)?;
         shown::write_sources(out, &found.sources)
     })
 }
 
-fn open(recording: &str, thread: usize) -> Result<OpenedSequence> {
+fn open_sequence(recording: &str, thread: usize) -> Result<OpenedSequence> {
     shown::open(recording, ThreadChoice { thread, method: None }, &folders())
 }

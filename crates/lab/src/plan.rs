@@ -20,8 +20,8 @@ use trodden_report::words::plural;
 use trodden_stored::named;
 
 const SCHEMA_VERSION: u32 = 1;
-/// Shown instead of a strategy if the probes per copy are bounded.
-const BOUNDED: &str = "bounded";
+/// Name that is shown instead of a strategy if `--max-probes` limits the probes per copy.
+const BOUNDED_PLAN_NAME: &str = "bounded";
 
 pub fn run(job: &cli::PlanJob) -> Result<ExitCode> {
     let program = CopiedProgram::read(&job.program, folders().units.as_ref())?;
@@ -42,7 +42,7 @@ pub fn run(job: &cli::PlanJob) -> Result<ExitCode> {
     if let Some(max_probes) = job.max_probes {
         let plan = program.divide_by_max_probes(&basis, max_probes as usize, measure)?;
         let bound = bound(&procedures, plan.copies.len(), measure);
-        answers.push(PlanDocument::new(BOUNDED, measure, &procedures, &plan, &bound, measured));
+        answers.push(PlanDocument::new(BOUNDED_PLAN_NAME, measure, &procedures, &plan, &bound, measured));
     }
     for copies in job.copies.iter().filter(|_| job.max_probes.is_none()) {
         let bound = bound(&procedures, *copies, measure);
@@ -55,7 +55,7 @@ pub fn run(job: &cli::PlanJob) -> Result<ExitCode> {
     }
     if job.json {
         let (program, procedures) = (&*job.program, procedures.len());
-        output::print_json(&Answers { schema_version: SCHEMA_VERSION, program, measured, procedures, plans: answers })?;
+        output::print_json(&PlanAnswers { schema_version: SCHEMA_VERSION, program, measured, procedures, plans: answers })?;
     } else {
         let mut out = output::text_writer();
         answers.iter().try_for_each(|a| a.print(&mut out))?;
@@ -64,10 +64,10 @@ pub fn run(job: &cli::PlanJob) -> Result<ExitCode> {
 }
 
 #[derive(Serialize)]
-struct Answers<'a> {
+struct PlanAnswers<'a> {
     schema_version: u32,
     program: &'a Path,
-    /// Whether frequencies were measured, rather than estimated.
+    /// True if frequencies were measured; false if they are estimated.
     measured: bool,
     procedures: usize,
     plans: Vec<PlanDocument>,
@@ -77,15 +77,16 @@ struct Answers<'a> {
 struct PlanDocument {
     strategy: &'static str,
     hits_counted: &'static str,
-    copies: Vec<Copy>,
-    /// For `p3`, number of functions whose paths could be divided among copies; for other strategies, number of divided functions.
+    copies: Vec<CopyCost>,
+    /// For `p3`, the number of functions whose paths could be divided among copies. For other strategies, the number of functions whose
+    /// paths are divided.
     profitable_procedures: usize,
     slowest: u64,
     bound: BoundRow,
 }
 
 #[derive(Serialize)]
-struct Copy {
+struct CopyCost {
     procedures: usize,
     probes: usize,
     labels: usize,
@@ -99,7 +100,7 @@ struct Copy {
 struct BoundRow {
     sequential: u64,
     ideal: u64,
-    /// Unknown without a profile, because only edge frequencies are estimated.
+    /// `None` without a profile, because estimates have frequencies of edges only.
     most_frequent_path: Option<u64>,
     proven: u64,
     proven_for_whole_ends: u64,
@@ -117,7 +118,7 @@ impl PlanDocument {
         let copy = |copy: &trodden_partition::CopyPlan| {
             let parts: Vec<&Part> = copy.parts.iter().flatten().collect();
             let Hits { labels, all } = hits::copy_hits(procedures, copy);
-            Copy {
+            CopyCost {
                 procedures: parts.len(),
                 probes: parts.iter().map(|p| p.probes()).sum(),
                 labels: parts.iter().map(|p| p.labels()).sum(),

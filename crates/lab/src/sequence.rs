@@ -17,24 +17,24 @@ const SCHEMA_VERSION: u32 = 1;
 pub fn run(job: &Sequence) -> Result<ExitCode> {
     match job {
         Sequence::Supergraph(job) => {
-            let found = sequences::count_segments(&open(job)?, job.length as usize, true, job.top)?;
-            print(SCHEMA_VERSION, job.json, &found, |out| shown::write_segments(out, &found))?;
+            let found = sequences::count_segments(&open_sequence(job)?, job.length as usize, true, job.top)?;
+            print_document(SCHEMA_VERSION, job.json, &found, |out| shown::write_segments(out, &found))?;
         }
         Sequence::Branches(job) => {
-            let found = sequences::last_branches(&open(job)?, job.length as usize, job.top, u64::MAX)?;
-            print(SCHEMA_VERSION, job.json, &found, |out| iterations::write_branches(out, &found))?;
+            let found = sequences::last_branches(&open_sequence(job)?, job.length as usize, job.top, u64::MAX)?;
+            print_document(SCHEMA_VERSION, job.json, &found, |out| iterations::write_branches(out, &found))?;
         }
-        Sequence::Check(job) => return check(job),
+        Sequence::Check(job) => return check_segments(job),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn open(job: &CountedPathsJob) -> Result<OpenedSequence> {
+fn open_sequence(job: &CountedPathsJob) -> Result<OpenedSequence> {
     shown::open(&job.recording, ThreadChoice { thread: job.thread, method: None }, &folders())
 }
 
 /// Compares the segments that a program counted with a recording, for one depth or for all counted depths.
-fn check(job: &Check) -> Result<ExitCode> {
+fn check_segments(job: &Check) -> Result<ExitCode> {
     let (depth, folders) = (job.depth.map(|depth| depth as usize), folders());
     let counted = ObservedSegments::load(&job.counted, depth.unwrap_or(1), &folders)?;
     let all = compare(&counted, &job.recording, depth, &folders)?;
@@ -47,7 +47,7 @@ fn check(job: &Check) -> Result<ExitCode> {
 }
 
 /// Prints a result as text or, with `schema_version`, as JSON.
-pub fn print(
+pub fn print_document(
     schema_version: u32,
     json: bool,
     document: &impl Serialize,

@@ -29,7 +29,7 @@ pub fn run(job: &With) -> Result<ExitCode> {
         ["cargo", "trodden", ..] => command.arg0("cargo-trodden").args(&job.command[2..]),
         _ => command.args(&job.command).env(LABORATORY_VARIABLE, job.given.to_variable_value()),
     };
-    // Compiler drivers are configured by settings, not by options.
+    // cargo and the compiler drivers are configured by the settings variable instead of options.
     if let ["cc" | "c++" | "cargo", ..] = &words[..] {
         let before = env::var_os(SETTINGS_VARIABLE).map(|text| Settings::from_variable(&text)).transpose()?.unwrap_or_default();
         command.env(SETTINGS_VARIABLE, job.given.choices.counting.settings().or(before).to_string());

@@ -7,7 +7,7 @@ fn extract(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_trodden-lab")).args(["graph", "extract"]).args(arguments).output().unwrap()
 }
 
-fn error(arguments: &[&str]) -> String {
+fn expect_error(arguments: &[&str]) -> String {
     let output = extract(arguments);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(output.stdout.is_empty());
@@ -41,13 +41,14 @@ fn system_program_is_extracted_as_json_and_dot() {
 
 #[test]
 fn invalid_input_is_rejected_with_advice() {
-    assert!(error(&["/etc/passwd"]).contains("is not an ELF file. Pass an x86-64 ELF executable"));
-    assert!(error(&["/no/such/file"]).contains("cannot read /no/such/file"));
-    assert!(error(&["/usr/bin/gzip", "--function", "mian"]).contains("similar: main"));
+    assert!(expect_error(&["/etc/passwd"]).contains("is not an ELF file. Pass an x86-64 ELF executable"));
+    assert!(expect_error(&["/no/such/file"]).contains("cannot read /no/such/file"));
+    assert!(expect_error(&["/usr/bin/gzip", "--function", "mian"]).contains("similar: main"));
     assert!(
-        error(&["/usr/bin/gzip", "--function", "no_such_function_here"]).contains("it is stripped, so name the function by an address")
+        expect_error(&["/usr/bin/gzip", "--function", "no_such_function_here"])
+            .contains("it is stripped, so name the function by an address")
     );
-    assert!(error(&["/usr/bin/gzip", "--function", "0x1"]).contains("has no function `0x1`"));
-    let side = error(&["/usr/bin/gzip", "--side-build", "/usr/bin/sed"]);
+    assert!(expect_error(&["/usr/bin/gzip", "--function", "0x1"]).contains("has no function `0x1`"));
+    let side = expect_error(&["/usr/bin/gzip", "--side-build", "/usr/bin/sed"]);
     assert!(side.contains("/usr/bin/sed: its code differs") && side.contains("-fbasic-block-address-map"), "{side}");
 }

@@ -1,4 +1,5 @@
-//! `trodden-lab loops`. The expected iterations follow from the program's text, and the expected plain code comes from clang.
+//! `trodden-lab loops`. Expected iterations follow from the text of the tested program, and the expected code without counting comes from
+//! clang.
 
 #[path = "../../trodden/tests/place/mod.rs"]
 mod place;
@@ -6,7 +7,7 @@ mod place;
 use place::{Place, laboratory, must, trodden};
 use serde_json::Value;
 
-/// A loop of a single block in `sum`, and nested loops, the inner one with a branch, in `mix`.
+/// `sum` has a loop of a single block. `mix` has nested loops, the inner one with a branch.
 const PROGRAM: &str = "#include <stdio.h>\n\
     __attribute__((noinline)) unsigned sum(unsigned s, int n) { for (int i = 0; i < n; i++) s = s * 1103515245u + 12345u; return s; }\n\
     __attribute__((noinline)) unsigned mix(volatile unsigned *p, int n) {\n\
@@ -20,13 +21,13 @@ fn record_program() -> Place {
     place
 }
 
-fn loops(place: &Place, arguments: &str) -> Vec<Value> {
+fn list_loops(place: &Place, arguments: &str) -> Vec<Value> {
     let found: Value = serde_json::from_slice(&place.laboratory(&format!("loops --json {arguments}")).stdout).unwrap();
     assert_eq!(found["schema_version"], 1);
     found["loops"].as_array().unwrap().clone()
 }
 
-/// Counts in clang's assembly the instructions of a function's only loop.
+/// Counts the instructions of a function's only loop in clang's assembly.
 fn count_by_clang(place: &Place, function: &str) -> usize {
     place.tool("clang-22", "-O2 -g -fno-unroll-loops -S a.c -o plain.s");
     let text = std::fs::read_to_string(place.path("plain.s")).unwrap();
@@ -46,7 +47,7 @@ fn count_by_clang(place: &Place, function: &str) -> usize {
 #[test]
 fn plain_loop_equals_clangs_and_counting_adds_instructions() {
     let place = record_program();
-    let all = loops(&place, "./prog --top 9");
+    let all = list_loops(&place, "./prog --top 9");
     let of = |name: &str| all.iter().find(|l| l["function"] == name).unwrap_or_else(|| panic!("no loop of {name}: {all:?}"));
     let sum = of("sum");
     assert_eq!(sum["iterations"], 5000);
@@ -59,7 +60,7 @@ fn plain_loop_equals_clangs_and_counting_adds_instructions() {
 #[test]
 fn outer_loop_excludes_inner_blocks() {
     let place = record_program();
-    let all = loops(&place, "./prog --function mix");
+    let all = list_loops(&place, "./prog --function mix");
     let iterations: Vec<u64> = all.iter().map(|l| l["iterations"].as_u64().unwrap()).collect();
     assert_eq!(iterations, [3000, 3], "the hotter loop comes first");
     let blocks = |l: &Value| l["blocks"].as_array().unwrap().iter().filter_map(|b| b["place"]["block"].as_u64()).collect::<Vec<_>>();
@@ -88,7 +89,7 @@ fn errors_say_what_to_do() {
     must(place.command(trodden()).args(["cc", "-O1", "a.c", "-o", "lean"]).env("TRODDEN_INSTRUMENT", "keep=map"));
     place.trodden("record -- ./lean");
     assert!(error("loops ./lean").contains("Rebuild the program without `keep=map`"));
-    // In a residual build, the loop iterates on counted and on uncounted paths.
+    // With `--residual`, the loop iterates on counted and on uncounted paths.
     place.trodden("instrument ./prog --residual last -o prog.field");
     place.trodden("record -- ./prog.field");
     assert!(error("loops ./prog.field").contains("Build it without --residual"));

@@ -11,7 +11,7 @@ fn figure_1() -> Value {
     ]})
 }
 
-/// Figure 3: `foo` calls `bar` in a loop.
+/// Figure 3 of the same paper: `foo` calls `bar` in a loop.
 fn figure_3() -> Value {
     json!({
         "functions": {
@@ -23,7 +23,7 @@ fn figure_3() -> Value {
     })
 }
 
-fn with(mut file: Value, more: Value) -> Value {
+fn with_keys(mut file: Value, more: Value) -> Value {
     let Value::Object(more) = more else { panic!("an object") };
     file.as_object_mut().unwrap().extend(more);
     file
@@ -37,13 +37,13 @@ fn run(arguments: &str, file: &Value) -> Output {
     child.wait_with_output().unwrap()
 }
 
-fn answer(arguments: &str, file: &Value, status: i32) -> Value {
+fn run_and_parse(arguments: &str, file: &Value, status: i32) -> Value {
     let output = run(arguments, file);
     assert_eq!(output.status.code(), Some(status), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn error(arguments: &str, file: &Value) -> String {
+fn expect_error(arguments: &str, file: &Value) -> String {
     let output = run(arguments, file);
     assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stdout));
     String::from_utf8(output.stderr).unwrap()
@@ -51,8 +51,8 @@ fn error(arguments: &str, file: &Value) -> String {
 
 #[test]
 fn unrealizable_distribution_is_explained_by_two_executions() {
-    let file = with(figure_1(), json!({"profiles": [["entry", "b1", "b2", "b5"], ["b3", "exit"], ["b4"]]}));
-    let found = answer("witnesses -", &file, 1);
+    let file = with_keys(figure_1(), json!({"profiles": [["entry", "b1", "b2", "b5"], ["b3", "exit"], ["b4"]]}));
+    let found = run_and_parse("witnesses -", &file, 1);
     assert_eq!(found["realizable"], false);
     assert_eq!(found["cost"].as_array().unwrap().len(), 3);
     let violation = &found["violations"][0];
@@ -73,7 +73,7 @@ fn every_strategy_and_placement_is_realizable() {
     for strategy in ["fine", "function", "grouped", "weighted"] {
         for more in ["", " --edges", " --limit 4 --machines 2", " --order given", " --lookahead function"] {
             for file in [figure_1(), figure_3()] {
-                let found = answer(&format!("witnesses - --profiles 3 --strategy {strategy}{more}"), &file, 0);
+                let found = run_and_parse(&format!("witnesses - --profiles 3 --strategy {strategy}{more}"), &file, 0);
                 assert!(found["realizable"] == true && found["violations"] == json!([]), "{found}");
                 assert!(found["profiles"].as_array().unwrap().len() >= 3);
                 let machines = if more.contains("machines") { 2 } else { found["profiles"].as_array().unwrap().len() };
@@ -82,25 +82,25 @@ fn every_strategy_and_placement_is_realizable() {
         }
     }
     for placement in ["blocks", "targets", "spanning-tree --edges", "repaired", "exact", "exact --edges"] {
-        answer(&format!("witnesses - --placement {placement}"), &figure_1(), 0);
+        run_and_parse(&format!("witnesses - --placement {placement}"), &figure_1(), 0);
     }
     let known = json!({"entry": 0, "exit": 3, "edges": [[0, 1], [0, 2], [1, 2], [1, 3], [2, 3]], "weights": [1, 1, 1, 1, 1]});
-    let found = answer("witnesses - --placement paper", &known, 1);
+    let found = run_and_parse("witnesses - --placement paper", &known, 1);
     assert_eq!(found["profiles"], json!([[2]]));
-    // Node 1 has one in-edge and two out-edges, node 2 the reverse, all with weight 1.
+    // All weights are 1, but node 1 has one in-edge and two out-edges, and node 2 has two in-edges and one out-edge.
     assert_eq!(found["unbalanced"], json!([1, 2]));
 }
 
 #[test]
 fn reconstruction_uses_the_names_of_the_file() {
-    let file = with(figure_1(), json!({"profiles": [["b3", "b2"], ["b4", "b2"]], "traces": [["b2", "b3", "b2"], ["b2", "b2", "b4"]]}));
+    let file = with_keys(figure_1(), json!({"profiles": [["b3", "b2"], ["b4", "b2"]], "traces": [["b2", "b3", "b2"], ["b2", "b2", "b4"]]}));
     let execution = json!(["entry", "b1", "b2", "b3", "b5", "b1", "b2", "b4", "b5", "b1", "exit"]);
-    assert_eq!(answer("reconstruct -", &file, 0)["execution"], execution);
-    // The same distribution with edges: 3 is b2 -> b3, 4 is b2 -> b4.
-    let file = with(figure_1(), json!({"profiles": [[3, 4]], "traces": [[3, 4]]}));
-    assert_eq!(answer("reconstruct - --edges", &file, 0)["execution"], execution);
+    assert_eq!(run_and_parse("reconstruct -", &file, 0)["execution"], execution);
+    // The same distribution with edges as witnesses: 3 is b2 -> b3, and 4 is b2 -> b4.
+    let file = with_keys(figure_1(), json!({"profiles": [[3, 4]], "traces": [[3, 4]]}));
+    assert_eq!(run_and_parse("reconstruct - --edges", &file, 0)["execution"], execution);
     let traces = json!({"profiles": [[["foo", "c1"], ["bar", 2]]], "traces": [[["foo", "c1"], ["foo", "c1"], ["bar", 2]]]});
-    let found = answer("reconstruct -", &with(figure_3(), traces), 0);
+    let found = run_and_parse("reconstruct -", &with_keys(figure_3(), traces), 0);
     let bar = |middle: u32| json!([["foo", "c1"], ["bar", 0], ["bar", 1], ["bar", middle], ["bar", 4]]);
     let mut all = vec![json!(["foo", "entry"])];
     [bar(3), bar(2)].iter().for_each(|b| all.extend(b.as_array().unwrap().clone()));
@@ -110,8 +110,8 @@ fn reconstruction_uses_the_names_of_the_file() {
 
 #[test]
 fn ambiguous_execution_is_reconstructed_up_to_the_branch() {
-    let file = with(figure_1(), json!({"profiles": [["b3"], ["b4"]], "traces": [["b3"], ["b4"]]}));
-    let found = answer("reconstruct -", &file, 1);
+    let file = with_keys(figure_1(), json!({"profiles": [["b3"], ["b4"]], "traces": [["b3"], ["b4"]]}));
+    let found = run_and_parse("reconstruct -", &file, 1);
     assert_eq!(found["realizable"], false);
     assert_eq!(found["execution"], json!(["entry", "b1", "b2"]));
     assert_eq!(found["ambiguous"], json!({"branch": "b2", "targets": ["b3", "b4"]}));
@@ -133,11 +133,11 @@ fn calls_can_end_the_run_and_unwind() {
             {"function": "stop", "block": "s", "opaque": {"unwinds": true}}
         ]
     });
-    let planned = answer("witnesses - --profiles 2", &file, 0);
+    let planned = run_and_parse("witnesses - --profiles 2", &file, 0);
     let profiles = planned["profiles"].clone();
     let executions = [
         json!([["main", "a"], ["main", "c"]]),
-        // The exception is not caught.
+        // In this execution, the exception is not caught.
         json!([["main", "a"], ["main", "b"], ["stop", "s"]]),
         json!([["main", "a"], ["main", "b"], ["stop", "s"], ["main", "pad"], ["main", "z"]]),
         json!([["main", "a"], ["main", "b"], ["stop", "s"], ["stop", "t"], ["main", "z"]]),
@@ -148,52 +148,57 @@ fn calls_can_end_the_run_and_unwind() {
             execution.as_array().unwrap().iter().filter(|n| profile.as_array().unwrap().contains(n)).cloned().collect()
         };
         let traces: Vec<Vec<Value>> = profiles.as_array().unwrap().iter().map(trace).collect();
-        let found = answer("reconstruct -", &with(file.clone(), json!({"profiles": profiles, "traces": traces})), 0);
+        let found = run_and_parse("reconstruct -", &with_keys(file.clone(), json!({"profiles": profiles, "traces": traces})), 0);
         assert_eq!(found["execution"], execution);
     }
 }
 
 #[test]
 fn truncated_traces_give_the_certain_part() {
-    let file = with(figure_1(), json!({"profiles": [["b3", "b2"], ["b4", "b2"]], "traces": [["b2", "b3", "b2"], ["b2"]]}));
-    let found = answer("reconstruct - --truncated", &file, 0);
+    let file = with_keys(figure_1(), json!({"profiles": [["b3", "b2"], ["b4", "b2"]], "traces": [["b2", "b3", "b2"], ["b2"]]}));
+    let found = run_and_parse("reconstruct - --truncated", &file, 0);
     assert_eq!((&found["truncated"], &found["execution"]), (&json!(true), &json!(["entry", "b1", "b2", "b3", "b5", "b1", "b2"])));
 }
 
 #[test]
 fn check_paper_reports_both_theorems() {
-    // Each profile distinguishes 1 and 2, but each also has an execution without a symbol.
+    // The two profiles together distinguish the branches to 1 and to 2, although each profile alone records nothing in one of the two
+    // executions.
     let file = json!({"entry": 0, "exit": 3, "edges": [[0, 1], [0, 2], [1, 3], [2, 3]], "profiles": [[1], [2]]});
-    assert_eq!(answer("witnesses -", &file, 0)["realizable"], true);
-    let found = answer("witnesses - --check paper", &file, 0);
+    assert_eq!(run_and_parse("witnesses -", &file, 0)["realizable"], true);
+    let found = run_and_parse("witnesses - --check paper", &file, 0);
     assert_eq!(found["theorems"], json!({"graph": true, "path": true}));
-    // After b2, the traces of the second and third profiles do not show whether b3 or b4 came first.
-    let file = with(figure_1(), json!({"profiles": [["entry", "b1", "b2", "b5"], ["b3", "exit"], ["b4"]]}));
-    let found = answer("witnesses - --check paper", &file, 1);
+    // After b2, the second and the third profile's traces do not show whether b3 or b4 came first.
+    let file = with_keys(figure_1(), json!({"profiles": [["entry", "b1", "b2", "b5"], ["b3", "exit"], ["b4"]]}));
+    let found = run_and_parse("witnesses - --check paper", &file, 1);
     assert_eq!((&found["realizable"], &found["theorems"]), (&json!(false), &json!({"graph": false, "path": false})));
 }
 
 #[test]
 fn invalid_files_are_rejected_with_a_reason() {
     let bad = |arguments: &str, file: Value, what: &str| {
-        let message = error(arguments, &file);
+        let message = expect_error(arguments, &file);
         assert!(message.contains(what), "{what}: {message}");
     };
     bad("witnesses -", json!([]), "the JSON is not a graph");
     bad("witnesses -", json!({"entry": 0, "edges": []}), "exit");
-    bad("witnesses -", with(figure_1(), json!({"profiles": [["b9"]]})), "node `b9` does not exist");
-    bad("witnesses - --edges", with(figure_1(), json!({"profiles": [[8]]})), "no edge has number 8");
-    bad("witnesses -", with(figure_3(), json!({"profiles": [["c1"]]})), "[FUNCTION, NODE]");
-    bad("witnesses -", with(figure_3(), json!({"main": "baz"})), "function `baz` does not exist");
-    bad("witnesses -", with(figure_3(), json!({"calls": [{"function": "foo", "block": "c1"}]})), "no callee");
-    bad("witnesses -", with(figure_3(), json!({"colour": 1})), "`colour`");
+    bad("witnesses -", with_keys(figure_1(), json!({"profiles": [["b9"]]})), "node `b9` does not exist");
+    bad("witnesses - --edges", with_keys(figure_1(), json!({"profiles": [[8]]})), "no edge has number 8");
+    bad("witnesses -", with_keys(figure_3(), json!({"profiles": [["c1"]]})), "[FUNCTION, NODE]");
+    bad("witnesses -", with_keys(figure_3(), json!({"main": "baz"})), "function `baz` does not exist");
+    bad("witnesses -", with_keys(figure_3(), json!({"calls": [{"function": "foo", "block": "c1"}]})), "no callee");
+    bad("witnesses -", with_keys(figure_3(), json!({"colour": 1})), "`colour`");
     bad("witnesses - --limit 1", figure_1(), "Raise --limit");
     bad("witnesses - --placement spanning-tree", figure_1(), "--edges");
     bad("reconstruct -", figure_1(), "\"profiles\"");
     let profiles = json!({"profiles": [["b3", "b4"]]});
-    bad("reconstruct -", with(figure_1(), profiles.clone()), "\"traces\"");
-    bad("reconstruct -", with(with(figure_1(), profiles.clone()), json!({"traces": [["b1"]]})), "is not a witness of profile 0");
-    bad("reconstruct -", with(with(figure_1(), profiles), json!({"traces": [[], []]})), "one list per profile: expected 1, found 2");
+    bad("reconstruct -", with_keys(figure_1(), profiles.clone()), "\"traces\"");
+    bad("reconstruct -", with_keys(with_keys(figure_1(), profiles.clone()), json!({"traces": [["b1"]]})), "is not a witness of profile 0");
+    bad(
+        "reconstruct -",
+        with_keys(with_keys(figure_1(), profiles), json!({"traces": [[], []]})),
+        "one list per profile: expected 1, found 2",
+    );
     let straight = json!({"entry": 0, "exit": 1, "edges": [[0, 1]], "profiles": [[0]], "traces": [[0, 0]]});
     bad("reconstruct -", straight, "do not belong to one execution");
 }

@@ -1,12 +1,12 @@
 //! Runs an uninstrumented program under `perf record`, and makes a profile from the branches that the hardware recorded.
 //!
-//! Before a possibly long run, a trial recording of a trivial program checks that perf and the machine can record branches. Then perf runs
-//! the command and passes on its exit status. `perf script` prints the recording twice: first the mapped files, to find programs with
-//! marked blocks, and then the branches, for [`crate::import`].
+//! The run may be long, so a trial recording of a trivial program first checks that perf and the machine can record branches. Then perf
+//! runs the command and passes on its exit status. `perf script` prints the recording twice: first the mapped files, to find programs built
+//! with marked blocks, and then the branches, for [`crate::import`].
 
 use crate::import;
 use crate::runs::format_causes;
-use crate::{RecordedCommand, RecordingContext, exit_code_with, process_ending, run_metadata};
+use crate::{RecordedCommand, RecordingContext, exit_code_of_recording, process_ending, run_metadata};
 use anyhow::{Context, Result, bail, ensure};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use trodden_profile::Run;
 use trodden_trace::programs_with_addresses;
 
 /// Sampling period in branches. It is a prime, to avoid resonance with loops.
-const SAMPLING_PERIOD: &str = "100003";
+const SAMPLING_PERIOD_BRANCHES: &str = "100003";
 
 /// Which branches the hardware records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,14 +28,14 @@ pub enum RecordedBranches {
     Trace,
 }
 
-/// Input of [`run`].
+/// Arguments of [`run`].
 #[derive(Clone, Debug)]
 pub struct BranchRecording {
     /// Which branches the hardware records.
     pub kind: RecordedBranches,
     /// Path of the program `perf`.
     pub perf: PathBuf,
-    /// The perf event to sample instead of the default event.
+    /// The perf event to sample; `None` for the default event.
     pub event: Option<String>,
 }
 
@@ -58,7 +58,7 @@ pub fn run(what: &RecordedCommand, job: &BranchRecording, context: &RecordingCon
     if let Err(error) = &stored {
         log::warn!("could not store the profile of this run: {}", format_causes(error));
     }
-    Ok(exit_code_with(status, stored.is_ok()))
+    Ok(exit_code_of_recording(status, stored.is_ok()))
 }
 
 fn perf_record_command(job: &BranchRecording, data: &Path) -> Command {
@@ -66,7 +66,7 @@ fn perf_record_command(job: &BranchRecording, data: &Path) -> Command {
     command.args(["record", "--quiet", "-o"]).arg(data);
     let event = |default: &str| job.event.clone().unwrap_or_else(|| default.into());
     match job.kind {
-        RecordedBranches::Records => command.args(["-b", "-c", SAMPLING_PERIOD, "-e"]).arg(event("branches:u")),
+        RecordedBranches::Records => command.args(["-b", "-c", SAMPLING_PERIOD_BRANCHES, "-e"]).arg(event("branches:u")),
         RecordedBranches::Trace => command.arg("-e").arg(event("intel_pt//u")),
     };
     command

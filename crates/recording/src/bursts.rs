@@ -1,4 +1,4 @@
-//! Bursts: switches counting in running `--sample` programs on and off from outside, and measures how long it was on.
+//! Bursts: while `--sample` programs run, this module switches their counting on and off, and measures how long it was on.
 //!
 //! The switch is a byte in the program's mapped raw file ([`SamplingSwitch`]). Nothing is injected into the program, and it keeps running.
 //! Pauses between bursts have random lengths, to avoid resonance with the program. Counts are read during pauses, as often as the cost
@@ -18,36 +18,36 @@ use trodden_profile::sampling::{SampledClock, SwitchedOn};
 use trodden_profile::{ProfileError, RawProfile, Readings, SampledRun, SamplingSwitch, raw_files};
 use trodden_text::words::plural;
 
-/// Interval between searches until the first image with a switch is found.
+/// Interval between searches for raw files, until one with a sampling switch is found.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Minimum interval between searches after the first image with a switch was found.
+/// Minimum interval between searches for further raw files, after one with a sampling switch was found.
 const SEARCH_AGAIN_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Minimum pause between two readings of the counts, as a multiple of the processor time that a reading takes.
-const PAUSE_PER_READING: u32 = 60;
+const MIN_PAUSE_PER_READING_TIME: u32 = 60;
 
-/// How many times longer stretched bursts and pauses are.
+/// Factor by which some bursts and pauses are prolonged ("stretched").
 const STRETCH_FACTOR: u32 = 4;
 
-/// Probability that bursts and pauses are stretched until the next reading.
+/// Probability that bursts and pauses are stretched until the next reading of the counts.
 const STRETCHED_FRACTION: f64 = 0.25;
 
-/// When `--sample` programs count.
+/// The times at which `--sample` programs count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BurstSchedule {
-    /// Length of a burst that is not stretched.
+    /// Length of a normal burst; stretched bursts are longer.
     pub burst: Duration,
-    /// Mean time between the starts of consecutive bursts that are not stretched.
+    /// Mean time between the starts of consecutive normal bursts.
     pub period: Duration,
 }
 
 /// The raw files that belong to a recording.
 #[derive(Clone, Debug, Default)]
 pub struct BurstFiles {
-    /// Files that are named individually.
+    /// Individual files.
     pub single: Vec<PathBuf>,
-    /// Folders whose present and future raw files all belong to the recording.
+    /// Folders all of whose raw files belong to the recording, including files that appear later.
     pub folders: Vec<PathBuf>,
 }
 
@@ -58,7 +58,7 @@ impl BurstFiles {
     }
 
     /// Returns the paths of the raw files that exist now.
-    pub fn list(&self) -> Result<Vec<PathBuf>> {
+    pub fn list_files(&self) -> Result<Vec<PathBuf>> {
         let mut all = self.single.clone();
         for folder in &self.folders {
             all.extend(raw_files(folder)?);
@@ -67,7 +67,7 @@ impl BurstFiles {
     }
 }
 
-/// A thread that switches counting on and off.
+/// A thread that switches the counting of programs on and off.
 #[derive(Debug)]
 pub struct BurstThread {
     stop: Sender<()>,
@@ -117,13 +117,13 @@ struct BurstController {
     files: BurstFiles,
     bursts: BurstSchedule,
     stopped: Receiver<()>,
-    /// The switch of each raw file; `None` for images without a switch.
+    /// The sampling switch of each raw file found so far; `None` for files without one.
     switches: BTreeMap<PathBuf, Option<SamplingSwitch>>,
     readings: Readings,
     reading_took: Duration,
     random: BurstRandom,
     on: SwitchedOn,
-    /// The part of `on` that was added since the last reading of the counts.
+    /// The part of `on` since the last reading of the counts.
     on_since_reading: SwitchedOn,
     /// Factor by which bursts and pauses are prolonged until the next reading.
     stretch: u32,
@@ -141,11 +141,11 @@ struct BurstController {
 
 impl BurstController {
     fn run(mut self) -> Option<SampledRun> {
-        // The default timer slack is as long as a short burst, and would thus prolong bursts.
+        // The default timer slack lets the kernel wake a thread up so late that short bursts would double in length.
         let _ = nix::sys::prctl::set_timerslack(1);
-        while !self.find_images() {
-            if self.wait(SEARCH_INTERVAL) {
-                self.find_images();
+        while !self.find_new_images() {
+            if self.wait_or_stop(SEARCH_INTERVAL) {
+                self.find_new_images();
                 break;
             }
         }
@@ -153,22 +153,22 @@ impl BurstController {
         let began = Instant::now();
         let mut last_search = began;
         self.last_reading = began;
-        // The first burst starts at a random time in the first period, so that every part of the run is equally likely to be counted.
+        // The first burst starts at a random time within the first period, so that each part of the run is equally likely to be counted.
         let is_always_on = self.bursts.burst == self.bursts.period;
-        let mut pause = if is_always_on { Duration::ZERO } else { self.bursts.period.mul_f64(self.random.next()) };
-        while !self.wait(pause) {
+        let mut pause = if is_always_on { Duration::ZERO } else { self.bursts.period.mul_f64(self.random.next_fraction()) };
+        while !self.wait_or_stop(pause) {
             if last_search.elapsed() >= SEARCH_AGAIN_INTERVAL {
-                self.find_images();
+                self.find_new_images();
                 last_search = Instant::now();
             }
-            if self.burst() {
+            if self.perform_burst() {
                 break;
             }
-            if self.last_reading.elapsed() >= self.reading_took * PAUSE_PER_READING * self.readings.stride() {
+            if self.last_reading.elapsed() >= self.reading_took * MIN_PAUSE_PER_READING_TIME * self.readings.stride() {
                 self.read_counts();
-                self.stretch = if self.random.next() < STRETCHED_FRACTION { STRETCH_FACTOR } else { 1 };
+                self.stretch = if self.random.next_fraction() < STRETCHED_FRACTION { STRETCH_FACTOR } else { 1 };
             }
-            pause = ((self.bursts.period - self.bursts.burst) * self.stretch).mul_f64(0.5 + self.random.next());
+            pause = ((self.bursts.period - self.bursts.burst) * self.stretch).mul_f64(0.5 + self.random.next_fraction());
         }
         self.set_switches(false);
         let wall_ns = began.elapsed().as_nanos() as u64;
@@ -182,15 +182,15 @@ impl BurstController {
             bursts: self.on.bursts,
             clock: match processor_ns {
                 Some(_) => SampledClock::Processor,
-                None => SampledClock::Wall { intended_ns: self.intended_ns, waited: self.waiting.share() },
+                None => SampledClock::Wall { intended_ns: self.intended_ns, waited: self.waiting.waiting_share() },
             },
         })
     }
 
-    /// Searches for new images. Returns true if any image found so far has a switch. Files that cannot be opened are reported later, when
-    /// the profile is read.
-    fn find_images(&mut self) -> bool {
-        for file in self.files.list().unwrap_or_default() {
+    /// Searches for new raw files. Returns true if any file found so far has a sampling switch. Files that cannot be opened are reported
+    /// later, when the profile is read.
+    fn find_new_images(&mut self) -> bool {
+        for file in self.files.list_files().unwrap_or_default() {
             if !self.switches.contains_key(&file)
                 && let Ok(switch) = SamplingSwitch::open(&file)
             {
@@ -206,15 +206,15 @@ impl BurstController {
         self.uses_processor_time.then(|| self.processor.total_ns()).flatten()
     }
 
-    /// Performs one burst. Returns true if the recording was stopped meanwhile.
-    fn burst(&mut self) -> bool {
+    /// Performs one burst. Returns true if the recording was stopped during the burst.
+    fn perform_burst(&mut self) -> bool {
         let requested = self.bursts.burst * self.stretch;
         let processor = self.processor_time();
         let began = Instant::now();
         self.set_switches(true);
-        let last = self.wait(requested.saturating_sub(Duration::from_secs_f64(self.end_delay)));
+        let last = self.wait_or_stop(requested.saturating_sub(Duration::from_secs_f64(self.end_delay)));
         // The clock is read just before the switch is turned on, and just before it is turned off. The delay between reading and switching
-        // lengthens the measured time at the start and shortens it at the end, so both effects cancel out on average.
+        // makes the measured time too long at the start and too short at the end, so both effects cancel out on average.
         let processor = processor.and_then(|before| Some((before, self.processor_time()?)));
         let elapsed = began.elapsed();
         // If there are no pauses, the switch stays on.
@@ -222,7 +222,7 @@ impl BurstController {
             self.set_switches(false);
         }
         let took = began.elapsed();
-        // The delay is independent of the burst's length, so it is treated as the delay of a burst that is not stretched.
+        // Bursts end late by the same delay whether they are stretched or not, so the estimate assumes a normal burst.
         self.end_delay = update_end_delay(self.end_delay, self.bursts.burst, (took + self.bursts.burst).saturating_sub(requested));
         let burst = match processor {
             // A burst is counted only if the program ran during it.
@@ -237,7 +237,7 @@ impl BurstController {
 
     fn set_switches(&self, on: bool) {
         for switch in self.switches.values().flatten() {
-            // The page is already in memory, so a full disk cannot make this fail.
+            // The switch's page is already in memory, so a full disk cannot make this fail.
             let _ = switch.set(on);
         }
     }
@@ -246,7 +246,7 @@ impl BurstController {
         let began = processor_time_of_thread();
         let with_switch: Vec<PathBuf> = self.switches.iter().filter(|(_, s)| s.is_some()).map(|(f, _)| f.clone()).collect();
         // A file that cannot be read now is reported later, when the profile is read.
-        if let Ok(raws) = read(&with_switch) {
+        if let Ok(raws) = read_raw_files(&with_switch) {
             let on = std::mem::take(&mut self.on_since_reading);
             let passed_ns = match self.processor_time() {
                 Some(now) => now.saturating_sub(std::mem::replace(&mut self.processor_at_reading, now)),
@@ -259,8 +259,8 @@ impl BurstController {
         self.reading_took = processor_time_of_thread().saturating_sub(began);
     }
 
-    /// Waits for this time, or until the recording is stopped. Returns true if it was stopped.
-    fn wait(&self, time: Duration) -> bool {
+    /// Waits for a time, or until the recording is stopped. Returns true if it was stopped.
+    fn wait_or_stop(&self, time: Duration) -> bool {
         !matches!(self.stopped.recv_timeout(time), Err(RecvTimeoutError::Timeout))
     }
 }
@@ -270,7 +270,7 @@ impl BurstController {
 fn update_end_delay(before: f64, requested: Duration, took: Duration) -> f64 {
     /// Weight of the latest burst in the new estimate.
     const LATEST_BURST_WEIGHT: f64 = 1.0 / 8.0;
-    // Capped, because a single long delay says nothing about the next burst.
+    // Limited, because a single long delay says nothing about the next burst.
     let excess = (took.as_secs_f64() - requested.as_secs_f64()).min(requested.as_secs_f64());
     (before + excess * LATEST_BURST_WEIGHT).clamp(0.0, requested.as_secs_f64())
 }
@@ -279,7 +279,7 @@ fn processor_time_of_thread() -> Duration {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
 
-/// Logs during which fraction of the run the programs counted.
+/// Logs the fraction of the run during which the programs counted.
 pub fn log_counting_fraction(sampling: &SampledRun) {
     let per_cent = if sampling.total_ns == 0 { 0.0 } else { sampling.on_ns as f64 / sampling.total_ns as f64 * 100.0 };
     log::info!("sampled {per_cent:.2} % of the run time, in {}", plural(sampling.bursts.into(), "burst", "bursts"));
@@ -294,7 +294,7 @@ impl BurstRandom {
     }
 
     /// Returns a number in [0, 1).
-    fn next(&mut self) -> f64 {
+    fn next_fraction(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -303,7 +303,7 @@ impl BurstRandom {
 }
 
 /// Reads raw files. Skips files that are not initialised yet.
-pub fn read(files: &[PathBuf]) -> Result<Vec<RawProfile>> {
+pub fn read_raw_files(files: &[PathBuf]) -> Result<Vec<RawProfile>> {
     let mut raws = Vec::new();
     for file in files {
         match RawProfile::read(file) {
@@ -319,14 +319,14 @@ pub fn read(files: &[PathBuf]) -> Result<Vec<RawProfile>> {
 mod tests {
     use super::*;
 
-    const REQUESTED_PAUSE: Duration = Duration::from_micros(50);
+    const REQUESTED_BURST: Duration = Duration::from_micros(50);
 
-    /// Returns the mean length of bursts that end late by `overhead`.
-    fn mean_of_bursts(overhead: Duration) -> Duration {
+    /// Simulates 1,000 bursts that end late by `overhead`, and returns their mean length.
+    fn mean_burst_length(overhead: Duration) -> Duration {
         let (mut delay, mut sum) = (0.0, Duration::ZERO);
         for _ in 0..1000 {
-            let took = REQUESTED_PAUSE.saturating_sub(Duration::from_secs_f64(delay)) + overhead;
-            delay = update_end_delay(delay, REQUESTED_PAUSE, took);
+            let took = REQUESTED_BURST.saturating_sub(Duration::from_secs_f64(delay)) + overhead;
+            delay = update_end_delay(delay, REQUESTED_BURST, took);
             sum += took;
         }
         sum / 1000
@@ -335,23 +335,23 @@ mod tests {
     #[test]
     fn mean_burst_length_is_as_requested() {
         for overhead in [0, 1, 20, 49] {
-            let mean = mean_of_bursts(Duration::from_micros(overhead));
-            assert!(mean >= REQUESTED_PAUSE && mean < REQUESTED_PAUSE + Duration::from_micros(2), "{overhead} us late: {mean:?}");
+            let mean = mean_burst_length(Duration::from_micros(overhead));
+            assert!(mean >= REQUESTED_BURST && mean < REQUESTED_BURST + Duration::from_micros(2), "{overhead} us late: {mean:?}");
         }
     }
 
     #[test]
     fn bursts_shorter_than_the_delay_last_as_long_as_the_delay() {
         let overhead = Duration::from_micros(80);
-        let mean = mean_of_bursts(overhead);
+        let mean = mean_burst_length(overhead);
         assert!(mean >= overhead && mean < overhead + Duration::from_micros(2), "{mean:?}");
     }
 
     #[test]
     fn single_long_delay_is_soon_forgotten() {
-        let mut delay = update_end_delay(0.0, REQUESTED_PAUSE, Duration::from_secs(1));
+        let mut delay = update_end_delay(0.0, REQUESTED_BURST, Duration::from_secs(1));
         for _ in 0..20 {
-            delay = update_end_delay(delay, REQUESTED_PAUSE, REQUESTED_PAUSE.saturating_sub(Duration::from_secs_f64(delay)));
+            delay = update_end_delay(delay, REQUESTED_BURST, REQUESTED_BURST.saturating_sub(Duration::from_secs_f64(delay)));
         }
         assert!(delay < 1e-6, "{delay}");
     }

@@ -9,11 +9,11 @@ use trodden_unit::UnitCache;
 /// Folders, stores and variables that recordings use.
 #[derive(Clone, Debug, Default)]
 pub struct RecordingContext {
-    /// The working folder. Runs are stored in its run store. Empty if the folder was deleted.
+    /// The working folder, whose run store gets the runs. Empty if the folder was deleted.
     pub directory: PathBuf,
     /// The folder in which temporary folders are created.
     pub temporary: PathBuf,
-    /// The cache with the unit maps that images do not contain.
+    /// The cache of compilation units, for unit maps that images do not contain.
     pub units: Option<UnitCache>,
     /// Environment variables that programs must not see.
     pub withheld: Vec<&'static str>,

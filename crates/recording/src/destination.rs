@@ -1,4 +1,4 @@
-//! Writes profiles to the run store or a file, and reports problems.
+//! Writes profiles to the run store or to a file, and reports problems.
 
 use crate::RecordingContext;
 use anyhow::{Context, Result, ensure};
@@ -20,12 +20,12 @@ pub struct ProfileDestination {
     pub no_store: bool,
 }
 
-/// The result of [`deliver`].
+/// What [`deliver`] did.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Delivered {
-    /// Number of problems because of which counts are missing or uncertain.
+    /// Number of problems that make counts incomplete or uncertain.
     pub problems: usize,
-    /// True if the profile records all problems itself, so that the raw files contain nothing more.
+    /// True if the profile itself mentions all problems, so that the raw files contain nothing more.
     pub all_marked: bool,
     /// Number of the run in the run store; `None` if it was not stored.
     pub run: Option<u64>,
@@ -63,7 +63,7 @@ pub fn deliver(collected: &Collected, destination: &ProfileDestination, context:
     Ok(delivered)
 }
 
-/// Removes the streams of the run whose profile was in this file before. They would otherwise be taken for streams of the new run.
+/// Removes the streams of the run whose profile was in this file before. Otherwise, they would be taken for streams of the new run.
 fn remove_old_streams(profile: &Path) -> Result<()> {
     let folder = streams_folder_of(profile);
     let copies = folder.join("copies");

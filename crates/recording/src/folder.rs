@@ -12,8 +12,8 @@ use trodden_profile::store::RAW_FOLDER_PREFIX;
 /// The temporary folder for a run's raw files. It is locked while it is in use, so that `trodden runs remove --leftovers` leaves it alone.
 pub struct RunFolder {
     folder: TemporaryFolder,
-    /// The open folder. While it is open, its inode number is not reused, even if the folder is deleted and a program creates a folder with
-    /// the same name.
+    /// An open handle of the folder. It keeps the inode number from being reused, even if the folder is deleted and a program creates a
+    /// folder with the same name.
     locked: fs::File,
 }
 
@@ -22,7 +22,7 @@ impl RunFolder {
     pub fn create_in(base: &Path) -> Result<RunFolder> {
         let folder = temporary::create_shared_folder_in(base, RAW_FOLDER_PREFIX)?;
         let locked = fs::File::open(folder.path()).with_context(|| format!("cannot write to {}", base.display()))?;
-        // On a file system without locks, the folder may be mistaken for a leftover while it is in use.
+        // On a file system without locks, the folder may be mistaken for a leftover of a killed recording while it is in use.
         let _ = locked.try_lock();
         Ok(RunFolder { folder, locked })
     }
@@ -43,7 +43,7 @@ impl RunFolder {
         self.folder.keep();
     }
 
-    /// Fails if the folder was deleted.
+    /// Fails if the folder was deleted during the recording.
     pub fn check(&self) -> Result<()> {
         let inode = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
         ensure!(

@@ -1,9 +1,9 @@
 //! Records runs of instrumented programs, from the command to the stored profile.
 //!
-//! Counts are recorded by `record` (one run), `programs` (each program that a command runs), `suite` (tests) and `sample` (running
-//! programs). `--sample` programs count in `bursts`. `streams` records sequences of paths. `branches` and `import` use branches that the
-//! hardware recorded. `copies` runs several copies of a program that each count some of its paths. This crate prints nothing except
-//! messages through `log`, and reads no environment variables ([`RecordingContext`]).
+//! Counts are recorded by `record` (one run), `programs` (each program that a command runs), `suite` (tests) and `sample` (programs that
+//! already run). `bursts` controls when `--sample` programs count. `streams` records sequences of paths. `branches` and `import` use
+//! branches that the hardware recorded. `copies` runs several copies of a program that each count some of its paths. This crate prints
+//! nothing except messages through `log`, and reads no environment variables ([`RecordingContext`]).
 #![forbid(unsafe_code)]
 
 pub mod branches;
@@ -27,6 +27,6 @@ pub use context::RecordingContext;
 pub use destination::{Delivered, ProfileDestination, deliver, warn_nothing_counted};
 pub use folder::{RunFolder, is_in_use, run_folder};
 pub use runs::{
-    PROGRAM_VARIABLE, RecordedCommand, TEST_VARIABLE, command, cpu_time, exit_code_with, host_name, new_run, output_pattern,
+    PROGRAM_VARIABLE, RecordedCommand, TEST_VARIABLE, command, cpu_time, exit_code_of_recording, host_name, new_run, output_pattern,
     process_ending, run_metadata,
 };

@@ -9,21 +9,20 @@ use perf_event::{Builder, Counter};
 use std::collections::BTreeSet;
 use std::fs;
 
-/// The task clocks of some processes. They include the threads and processes that these processes create.
+/// The task clocks of some processes. Each clock includes the process's threads and the child processes that it creates.
 #[derive(Debug, Default)]
 pub struct ProcessorTime {
     processes: BTreeSet<u64>,
     clocks: Vec<(u64, Counter)>,
-    /// Total time of the clocks that have been closed, in nanoseconds.
+    /// Total time of clocks that have been closed, in nanoseconds.
     ended_ns: u64,
 }
 
-/// If there are more clocks than this, those of ended processes are closed. The default limit on file descriptors is 1,024.
+/// If more clocks than this are open, those of ended processes are closed, because the default limit on file descriptors is 1,024.
 const CLOCKS_BEFORE_CLEANUP: usize = 128;
 
 impl ProcessorTime {
-    /// Measures a process from now on, unless its clock or the clock of an ancestor exists already. Does nothing if the system does not
-    /// allow it.
+    /// Measures a process from now on, unless its own clock or that of an ancestor is already open. Does nothing if the system forbids it.
     pub fn add(&mut self, process: u64) {
         if self.processes.contains(&process) || self.includes_parent_of(process) {
             return;
@@ -48,7 +47,7 @@ impl ProcessorTime {
         }
     }
 
-    /// Returns true if the clock of an ancestor includes the process.
+    /// Returns true if an ancestor's clock includes the process.
     fn includes_parent_of(&self, process: u64) -> bool {
         std::iter::successors(parent_of(process), |process| parent_of(*process)).any(|parent| self.processes.contains(&parent))
     }

@@ -6,9 +6,9 @@
 
 use crate::runs::format_causes;
 use crate::streams::record::{STREAM_FILE_NAMES, StreamOptions, write_raw_counts};
-use crate::streams::recorder::{MIN_PAUSE, StreamRecorder, longer_pause};
+use crate::streams::recorder::{MIN_PAUSE, StreamRecorder, next_longer_pause};
 use crate::{
-    RecordedCommand, RecordingContext, TEST_VARIABLE, command, exit_code_with, host_name, new_run, output_pattern, process_ending,
+    RecordedCommand, RecordingContext, TEST_VARIABLE, command, exit_code_of_recording, host_name, new_run, output_pattern, process_ending,
     run_folder, run_metadata, warn_nothing_counted,
 };
 use anyhow::{Context, Result, bail};
@@ -54,13 +54,13 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
         runs_with_losses: 0,
     };
     let recorder = std::thread::spawn(move || recorder.record_all(&programs));
-    // Following processes does not change them.
+    // `false`, because following processes does not modify them.
     let (active, begun) = ActiveRun::begin(RunKind::Program, false, false);
-    // The following thread stops processes, so they depend on this thread until it ends.
+    // The thread that follows processes is their tracer, so this thread must wait for it to end.
     let following = move || {
         let report = &mut |event| match event {
             ProcessEvent::Left { program, process } => move_files(&raw, program, process),
-            // If storing has failed, the receiver no longer exists, and the failure is reported later.
+            // If storing has failed, nobody receives this any more. The failure is reported later.
             ProcessEvent::Ended(program) => drop(ended.send(program)),
         };
         let command = ProgramStart::new(tracer::launcher(), &command);
@@ -82,7 +82,7 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
             quote_for_shell(&kept.to_string_lossy())
         );
     }
-    Ok(exit_code_with(status, is_whole))
+    Ok(exit_code_of_recording(status, is_whole))
 }
 
 fn describe_failure(error: TraceError, program: &OsStr) -> anyhow::Error {
@@ -118,7 +118,7 @@ fn drain(recorder: &mut StreamRecorder, programs: &Receiver<StartedProgram>, com
             Ok(program) => {
                 let place = program_folder(recorder.folder(), program.id);
                 let finished = if place.is_dir() { recorder.finish(&place).map(|_| ()) } else { Ok(()) };
-                // If logs are missing, storing the program fails later, and that failure is reported.
+                // If logs are missing, storing the program's run fails later, and that failure is reported.
                 let _ = complete.send(program);
                 finished?;
             }
@@ -129,7 +129,7 @@ fn drain(recorder: &mut StreamRecorder, programs: &Receiver<StartedProgram>, com
                 return recorder.finish(&folder).map(|_| ());
             }
         }
-        pause = if recorder.poll()? == 0 { longer_pause(pause) } else { MIN_PAUSE };
+        pause = if recorder.poll()? == 0 { next_longer_pause(pause) } else { MIN_PAUSE };
     }
 }
 
@@ -158,12 +158,12 @@ struct ProgramRecorder {
     folder: PathBuf,
     suite: String,
     is_streamed: bool,
-    /// Problems that were already reported, because many runs may have the same problems.
+    /// Problems that were already reported. Many runs may have the same problem, which is reported once.
     reported: BTreeSet<String>,
     stored: Vec<PathBuf>,
     logs: usize,
     failures: u64,
-    /// Number of stored runs that lost counts. Their profiles say so.
+    /// Number of stored runs that lost counts, which their profiles mention.
     runs_with_losses: u64,
 }
 
@@ -204,7 +204,7 @@ impl ProgramRecorder {
             bail!("cannot decode the counts of a run");
         }
         self.runs_with_losses += u64::from(has_losses);
-        // A process that is killed during its start leaves a file without images.
+        // A process that is killed while it starts leaves a file without images.
         if !collected.profile.images.is_empty() {
             let entry = self.store.add_run(&collected.profile)?;
             move_logs(&logs, &self.store.streams(entry.number))?;

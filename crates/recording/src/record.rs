@@ -1,6 +1,6 @@
 //! `trodden record -- COMMAND`: runs a program and stores a profile with its counts.
 //!
-//! Programs count in mapped files in a folder that is created for the run. All processes of the command share one file per image, so the
+//! Programs count in mapped files, in a folder that is created for the run. All processes of the command share one file per image, so the
 //! counts survive however the program ends. The command keeps its standard streams, receives the signals that are sent to this process, and
 //! determines the exit status. If no profile can be stored, a message says why.
 
@@ -8,7 +8,7 @@ use crate::bursts::{self, BurstFiles, BurstThread};
 use crate::runs::format_causes;
 use crate::{
     BurstSchedule, Delivered, PROGRAM_VARIABLE, ProfileDestination, RecordedCommand, RecordingContext, RunFolder, command, deliver,
-    exit_code_with, is_in_use, new_run, output_pattern, process_ending, run_folder, run_metadata, warn_nothing_counted,
+    exit_code_of_recording, is_in_use, new_run, output_pattern, process_ending, run_folder, run_metadata, warn_nothing_counted,
 };
 use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
@@ -26,17 +26,17 @@ use trodden_wire::{SWITCH_ON_VALUE, SWITCH_VARIABLE};
 /// was built with `--sample`.
 pub fn run(what: &RecordedCommand, bursts: BurstSchedule, must_sample: bool, context: &RecordingContext) -> Result<ExitCode> {
     let folder = run_folder(&what.destination, context)?;
-    // The name contains no process ID, so all processes share one file per image.
+    // This name pattern contains no process ID, so all processes share one file per image.
     let mut counted = run_counted(&what.command, folder.path(), "%m.raw", bursts, context)?;
     counted.run.suite = what.destination.suite.clone();
     counted.run.test.clone_from(&context.test);
     let status = counted.status;
     let delivery = folder.check().and_then(|()| store_profile(what, must_sample, counted, folder.path(), context));
     let is_whole = report_delivery(delivery, folder);
-    Ok(exit_code_with(status, is_whole))
+    Ok(exit_code_of_recording(status, is_whole))
 }
 
-/// A command that runs programs through a runner. The runner passes the output pattern to the programs.
+/// A command, such as cargo, that runs programs through a runner. The runner passes the output pattern to the programs.
 #[derive(Debug)]
 pub struct RunnerCommand {
     /// The command with its arguments and environment.
@@ -45,7 +45,7 @@ pub struct RunnerCommand {
     pub typed: Vec<OsString>,
     /// The environment variable in which the runner expects the output pattern.
     pub output_variable: &'static str,
-    /// The folder with copies of images that are deleted after they ran. The file name of a copy is the image's identity.
+    /// The folder with copies of images that are deleted after they ran. The file name of each copy is the image's identity.
     pub images: PathBuf,
     /// Where the profile is written.
     pub destination: ProfileDestination,
@@ -71,7 +71,7 @@ pub fn run_through_runner(what: RunnerCommand, bursts: BurstSchedule, context: &
     });
     let is_recorded = delivery.is_ok();
     let is_whole = report_delivery(delivery, folder);
-    Ok((exit_code_with(status, is_whole), is_recorded))
+    Ok((exit_code_of_recording(status, is_whole), is_recorded))
 }
 
 /// If an image no longer exists, makes the profile refer to its copy.
@@ -178,9 +178,9 @@ impl CountedRun {
 }
 
 /// Processes that end within this time are not reported as still running.
-const EXIT_GRACE: Duration = Duration::from_millis(50);
+const EXIT_GRACE_PERIOD: Duration = Duration::from_millis(50);
 
-/// Runs a command that writes raw files with this name pattern to a folder.
+/// Runs a command that writes raw files, named by the pattern `names`, to a folder.
 fn run_counted(
     arguments: &[OsString],
     folder: &Path,
@@ -227,12 +227,12 @@ fn run_counted_command(
     Ok(CountedRun { run, status, sampling })
 }
 
-/// Reports if a process that the command started is still counting.
+/// Warns if a process that the command started is still counting.
 fn warn_of_running_processes(arguments: &[OsString], folder: &Path) {
     let is_used = || trodden_profile::raw_files(folder).unwrap_or_default().iter().any(|file| is_in_use(file));
     // Processes get some time to end before they are reported.
     if is_used() && {
-        std::thread::sleep(EXIT_GRACE);
+        std::thread::sleep(EXIT_GRACE_PERIOD);
         is_used()
     } {
         log::warn!(
@@ -263,8 +263,8 @@ fn store_profile(
     deliver(&counted.collect(folder, context)?, &what.destination, context)
 }
 
-/// Stores a profile from raw files that a program wrote without `trodden record`. Fails if a file cannot be read, nothing can be decoded,
-/// or some counts are lost.
+/// Stores a profile from raw files that programs wrote without `trodden record`. Fails if a file cannot be read, nothing can be decoded, or
+/// some counts are lost.
 pub fn collect_files(given: &[PathBuf], destination: &ProfileDestination, context: &RecordingContext) -> Result<()> {
     let mut files = Vec::new();
     for path in given {

@@ -1,4 +1,4 @@
-//! Shared by all recordings: commands with an output pattern, exit statuses, and metadata of runs.
+//! Functions that all recordings use: creating commands that count, exit statuses, and metadata of runs.
 
 use crate::{ProfileDestination, RecordingContext};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -33,7 +33,7 @@ pub const PROGRAM_VARIABLE: &str = "TRODDEN_PROGRAM";
 pub const TEST_VARIABLE: &str = "TRODDEN_TEST";
 
 /// Returns the exit status of a recording: the command's own, unless the command succeeded and counts are missing.
-pub fn exit_code_with(status: ExitStatus, is_whole: bool) -> ExitCode {
+pub fn exit_code_of_recording(status: ExitStatus, is_whole: bool) -> ExitCode {
     if status.success() && !is_whole { ExitCode::from(INCOMPLETE_STATUS) } else { exit_code(status) }
 }
 
@@ -55,7 +55,7 @@ pub fn process_ending(status: ExitStatus) -> ProcessEnding {
     }
 }
 
-/// Creates a command that writes raw files with this name pattern to a folder.
+/// Creates a command that writes raw files, named by the pattern `names`, to a folder.
 pub fn command(arguments: &[OsString], folder: &Path, names: &str, context: &RecordingContext) -> Command {
     let mut command = Command::new(&arguments[0]);
     command.args(&arguments[1..]).env(OUTPUT_VARIABLE, output_pattern(folder, names));
@@ -63,7 +63,7 @@ pub fn command(arguments: &[OsString], folder: &Path, names: &str, context: &Rec
     command
 }
 
-/// Returns the metadata of a run, except for its duration.
+/// Returns the metadata of a run. The caller adds the duration.
 pub fn run_metadata(arguments: &[OsString], started: Duration, ending: ProcessEnding, context: &RecordingContext) -> Run {
     Run {
         command: arguments.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
@@ -75,7 +75,7 @@ pub fn run_metadata(arguments: &[OsString], started: Duration, ending: ProcessEn
     }
 }
 
-/// Returns the metadata of one run of which nothing but the recorder's version is known.
+/// Returns the metadata of one run, of which only the recorder's version is known.
 pub fn new_run() -> Run {
     Run { runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() }
 }
@@ -85,7 +85,7 @@ pub fn host_name() -> String {
     nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Returns the output pattern for raw files in a folder. Percent signs in the folder's path are escaped.
+/// Returns the output pattern that puts raw files into a folder. Percent signs in the folder's path are escaped.
 pub fn output_pattern(folder: &Path, names: &str) -> OsString {
     let mut bytes = Vec::new();
     for byte in folder.as_os_str().as_bytes() {

@@ -1,6 +1,6 @@
-//! Samples programs that are already running. They are named by raw file, folder or process ID.
+//! Samples programs that are already running. The user names them by raw file, folder or process ID.
 
-use crate::bursts::{BurstFiles, BurstThread, read};
+use crate::bursts::{BurstFiles, BurstThread, read_raw_files};
 use crate::{BurstSchedule, ProfileDestination, RecordingContext, deliver, host_name, is_in_use, new_run};
 use anyhow::{Context, Result, bail, ensure};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
@@ -13,14 +13,14 @@ use trodden_profile::sampling::subtract_earlier_counts;
 use trodden_profile::{Run, Sampling, SamplingSwitch, collect, is_raw_file};
 use trodden_trace::{ProcessMapping, mappings};
 
-/// Input of [`attach`].
+/// Arguments of [`attach`].
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// Raw files, folders with raw files, or process IDs.
     pub subjects: Vec<PathBuf>,
-    /// How long to sample; `None` to sample until a signal arrives, or until all processes given by ID have ended.
+    /// Time for which to sample; `None` to sample until a signal arrives, or until all processes given by ID have ended.
     pub time: Option<Duration>,
-    /// When the programs count.
+    /// The times at which the programs count.
     pub bursts: BurstSchedule,
     /// Where the profile is written.
     pub destination: ProfileDestination,
@@ -34,14 +34,14 @@ pub fn attach(job: &Sample, context: &RecordingContext) -> Result<()> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, stop.clone())?;
     }
-    let before = read(&files.list()?)?;
+    let before = read_raw_files(&files.list_files()?)?;
     ensure!(
-        files.list()?.iter().any(|f| matches!(SamplingSwitch::open(f), Ok(Some(_)))),
+        files.list_files()?.iter().any(|f| matches!(SamplingSwitch::open(f), Ok(Some(_)))),
         "cannot sample {}: the program was not built with --sample and started with TRODDEN_OUTPUT, or another recorder is active. \
          Build it with --sample, or end the other recorder",
         job.subjects.iter().map(|s| s.display().to_string()).collect::<Vec<_>>().join(", ")
     );
-    if processes.is_empty() && !files.list()?.iter().any(|file| is_in_use(file)) {
+    if processes.is_empty() && !files.list_files()?.iter().any(|file| is_in_use(file)) {
         log::warn!("no running process uses these files, so only processes that start later are sampled");
     }
     let (started, clock) = (SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), Instant::now());
@@ -63,7 +63,7 @@ pub fn attach(job: &Sample, context: &RecordingContext) -> Result<()> {
         duration_ns: clock.elapsed().as_nanos() as u64,
         ..new_run()
     };
-    let mut now = read(&files.list()?)?;
+    let mut now = read_raw_files(&files.list_files()?)?;
     subtract_earlier_counts(&mut now, &before);
     let mut collected = collect::collect_loaded(now, run, context.units.as_ref());
     collected.profile.sampling = sampled.map(|s| Sampling::Bursts(s.finish(&collected.profile)));

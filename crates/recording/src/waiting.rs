@@ -6,11 +6,11 @@ use std::path::Path;
 /// Scheduler statistics for the threads of some processes.
 #[derive(Debug, Default)]
 pub struct SchedulerWaits {
-    /// For each thread ID, the thread's times when it was first seen and when it was last seen.
+    /// For each thread, by ID, its times when it was first seen and when it was last seen.
     threads: BTreeMap<u64, (SchedulerTimes, SchedulerTimes)>,
 }
 
-/// How long a thread has executed and has waited for a processor, in nanoseconds.
+/// Time that a thread has executed, and time that it has waited for a processor, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct SchedulerTimes {
     executed: u64,
@@ -30,7 +30,7 @@ impl SchedulerWaits {
     }
 
     /// Returns the time that threads waited for a processor as a fraction of the time that they were runnable; 0 if unknown.
-    pub fn share(&self) -> f64 {
+    pub fn waiting_share(&self) -> f64 {
         let gained = |of: fn(&SchedulerTimes) -> u64| {
             self.threads.values().map(|(first, last)| of(last).saturating_sub(of(first))).sum::<u64>() as f64
         };
@@ -55,8 +55,8 @@ mod tests {
         let mut waiting = SchedulerWaits::default();
         waiting.threads.insert(1, (SchedulerTimes { executed: 100, waited: 50 }, SchedulerTimes { executed: 300, waited: 150 }));
         waiting.threads.insert(2, (SchedulerTimes { executed: 0, waited: 0 }, SchedulerTimes { executed: 100, waited: 0 }));
-        assert_eq!(waiting.share(), 0.25);
-        assert_eq!(SchedulerWaits::default().share(), 0.0);
+        assert_eq!(waiting.waiting_share(), 0.25);
+        assert_eq!(SchedulerWaits::default().waiting_share(), 0.0);
     }
 
     #[test]

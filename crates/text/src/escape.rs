@@ -1,4 +1,4 @@
-//! Escapes text for terminals. Names of files, functions and threads, disassembly and commands may contain any characters.
+//! Escapes text for terminals, because names of files, functions and threads, disassembly and commands may contain any characters.
 //!
 //! Control characters (C0, DEL, C1: ECMA-48, section 5) control a terminal; bidirectional controls (Unicode Standard Annex 9) change the
 //! visible order of text. Both are replaced by U+FFFD. [`escape_lines`] is applied to all output when it is printed, but it cannot tell a
@@ -13,12 +13,12 @@ pub fn is_unprintable(c: char) -> bool {
     c.is_control() || is_bidirectional || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
-/// Replaces unprintable characters, including line breaks and tabs.
+/// Replaces all unprintable characters in a name, including line breaks and tabs.
 pub fn escape_line(text: &str) -> String {
     text.chars().map(|c| if is_unprintable(c) { REPLACEMENT } else { c }).collect()
 }
 
-/// Replaces unprintable characters, except line breaks and tabs.
+/// Replaces all unprintable characters in a text of several lines, except line breaks and tabs.
 pub fn escape_lines(text: &str) -> String {
     text.chars().map(|c| if is_unprintable(c) && !matches!(c, '\n' | '\t') { REPLACEMENT } else { c }).collect()
 }

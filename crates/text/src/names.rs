@@ -11,11 +11,11 @@ use crate::escape;
 pub struct Name {
     /// The linkage name, without a leading `\x01`.
     pub linkage: String,
-    /// The complete demangled name; the linkage name if it cannot be demangled.
+    /// The demangled name, or the linkage name if it cannot be demangled.
     pub full: String,
-    /// The complete name without parameters and return type.
+    /// The demangled name without parameters and return type.
     pub qualified: String,
-    /// The short form.
+    /// The short form for tables, which also lacks template arguments.
     pub short: String,
 }
 
@@ -53,8 +53,8 @@ impl Name {
     }
 }
 
-/// Returns a short name for an inlined function from its names in the debug information. The result is the last two components of the
-/// demangled linkage name, or of `name` if demangling fails.
+/// Returns a short name for an inlined function, given its names in the debug information: the last two components of the demangled linkage
+/// name, or of `name` if demangling fails.
 pub fn inlined_function_name(name: &str, linkage: &str) -> String {
     let demangled = Name::from_linkage(linkage);
     let best = if demangled.full == demangled.linkage { name } else { &demangled.short };
@@ -91,8 +91,8 @@ fn abridge_cpp(full: &str, with_arguments: bool) -> String {
     let (mut angle, mut round) = (0usize, 0usize);
     let mut rest = full;
     while let Some(c) = rest.chars().next() {
-        if with_arguments && round == 0 && (angle > 0 || c == '<') && special_part(rest, &out).is_none() {
-            // Template arguments are copied unchanged, including parentheses.
+        if with_arguments && round == 0 && (angle > 0 || c == '<') && special_token(rest, &out).is_none() {
+            // Template arguments are copied as they are, so parentheses in them are not counted.
             match c {
                 '<' => angle += 1,
                 '>' if !out.ends_with('-') => angle = angle.saturating_sub(1),
@@ -103,7 +103,7 @@ fn abridge_cpp(full: &str, with_arguments: bool) -> String {
             continue;
         }
         if angle + round == 0 {
-            if let Some(kept) = special_part(rest, &out) {
+            if let Some(kept) = special_token(rest, &out) {
                 out.push_str(kept);
                 rest = &rest[kept.len()..];
                 continue;
@@ -137,9 +137,9 @@ fn abridge_cpp(full: &str, with_arguments: bool) -> String {
     if out.is_empty() { full.to_string() } else { out }
 }
 
-/// Returns the start of `rest` if it is a token in which `<`, `>`, `(` and `)` are not brackets, such as `operator<<`. `before` is the text
-/// before `rest`.
-fn special_part<'a>(rest: &'a str, before: &str) -> Option<&'a str> {
+/// If `rest` starts with a token in which `<`, `>`, `(` or `)` is not a bracket, such as `operator<<`, returns this token. `before` is the
+/// text before `rest`.
+fn special_token<'a>(rest: &'a str, before: &str) -> Option<&'a str> {
     const OPERATORS: [&str; 12] = [
         "operator<<=",
         "operator>>=",
@@ -154,10 +154,10 @@ fn special_part<'a>(rest: &'a str, before: &str) -> Option<&'a str> {
         "operator<",
         "operator>",
     ];
-    const PARTS: [&str; 2] = ["(anonymous namespace)", "{lambda"];
+    const SPECIAL_NAMES: [&str; 2] = ["(anonymous namespace)", "{lambda"];
     let boundary = before.is_empty() || before.ends_with(':');
     let operator = OPERATORS.iter().find(|o| boundary && rest.starts_with(**o));
-    let part = PARTS.iter().find(|p| rest.starts_with(**p));
+    let part = SPECIAL_NAMES.iter().find(|p| rest.starts_with(**p));
     operator.or(part).map(|found| match *found {
         "{lambda" => &rest[..rest.find('}').map_or(rest.len(), |at| at + 1)],
         found => &rest[..found.len()],

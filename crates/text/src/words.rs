@@ -52,8 +52,8 @@ pub fn list_names<S: Borrow<str>>(names: &[S], limit: usize) -> String {
     if names.len() > limit { format!("{first} and {} more", names.len() - limit) } else { first }
 }
 
-/// Joins the messages of an error and its causes, outermost first. Some errors repeat the text of their cause. A cause that an earlier
-/// message contains is dropped, and so is a message that its cause contains.
+/// Joins the messages of an error and its causes, outermost first. Some errors repeat the text of their cause, so a message is dropped if
+/// it is contained in an earlier one or in its own cause.
 pub fn reasons(chain: impl Iterator<Item = String>) -> String {
     let mut causes: Vec<String> = Vec::new();
     for cause in chain {

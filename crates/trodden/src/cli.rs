@@ -27,7 +27,7 @@ pub use coverage::{Coverage, CoverageFileSelection, CoverageMeasure, CoverageRep
 pub use find::Find;
 pub use fleet::{Aggregate, Fleet, FleetCopies, Pack};
 pub use isolate::Isolate;
-pub use overview::command as command_line;
+pub use overview::command_line;
 pub use recording::{Bursts, Import, Record};
 pub use runs::{Cache, Diff, Info, Merge, Runs, RunsCommand};
 pub use segments::Segments;

@@ -11,11 +11,11 @@ use trodden_console::program;
 use trodden_profile::ProfileError;
 use trodden_profile::store::{RUNS_VARIABLE, locate};
 
-/// Name of the file in the unit cache that contains the path of the run store.
+/// Name of a file in the unit cache. It contains the path of the last used run store.
 const LAST_STORE_FILE: &str = "last-run-store";
 
 /// Remembers the run store of the current folder, if it has one.
-pub fn remember() {
+pub fn remember_current_store() {
     let (Some(folder), Ok(cache)) = (locate(Path::new(".")), context().store()) else { return };
     // The location only improves messages, so failures are ignored.
     if fs::read(cache.root().join(LAST_STORE_FILE)).is_ok_and(|known| known == folder.as_os_str().as_bytes()) {
@@ -25,7 +25,7 @@ pub fn remember() {
 }
 
 /// Returns the last used run store if it still exists.
-pub fn last() -> Option<PathBuf> {
+pub fn find_last_store() -> Option<PathBuf> {
     let name = fs::read(context().store().ok()?.root().join(LAST_STORE_FILE)).ok()?;
     Some(PathBuf::from(std::ffi::OsString::from_vec(name))).filter(|folder| folder.is_dir())
 }
@@ -39,7 +39,7 @@ pub fn end(done: Result<ExitCode>) -> ExitCode {
 }
 
 fn suggest_last_store() {
-    if let Some(folder) = last() {
+    if let Some(folder) = find_last_store() {
         note(format_args!(
             "the last run was stored in {}. Change to that project, or set {RUNS_VARIABLE} to this folder",
             folder.display()

@@ -35,10 +35,10 @@ use trodden_driver::assets::{CARGO_RUNNER, RUSTDOC_DRIVER};
 use trodden_driver::compile_step::SourceLanguage;
 use trodden_driver::{cc, rust, stand_ins};
 
-/// Commands of `trodden-lab`. If the user gives one of them to `trodden`, a note refers to `trodden-lab`.
+/// Commands that exist only in `trodden-lab`. If the user gives one of them to `trodden`, a note says where it is.
 const LABORATORY_COMMANDS: [&str; 6] = ["completions", "graph", "loops", "man", "patterns", "plan"];
 
-/// Runs the command that the name of the program and its arguments select.
+/// Runs the command that the program's file name and its arguments select.
 pub fn main() -> ExitCode {
     let arguments: Vec<OsString> = env::args_os().collect();
     let called = arguments.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
@@ -74,7 +74,7 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
     if let Some(language) = stand_ins::language_of_compiler(name) {
         return cc::stand_in(context(), name, language, rest(1));
     }
-    // All arguments of compiler drivers are clang's, so clap must not parse them.
+    // Apart from `--help`, all arguments of the compiler drivers are for clang, so clap must not parse them.
     match arguments.get(1).and_then(|a| a.to_str()) {
         Some("cc" | "c++") if arguments.get(2).is_some_and(|a| a == "--help") => print_driver_help(&arguments),
         Some("cc") => surroundings::read_variables().and_then(|()| cc::drive(context(), SourceLanguage::C, rest(2))),
@@ -88,7 +88,7 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
                     command.command.apply_choices(&choices)?;
                     commands::run(command)
                 }
-                // clap returns `--help` and `--version` as errors, too.
+                // clap also reports `--help` and `--version` as errors.
                 Err(output) => {
                     let status = program::print_clap_output(&output)?;
                     if let Some(ContextValue::String(verb)) = output.get(ContextKind::InvalidSubcommand)
@@ -118,7 +118,7 @@ fn subcommand_words(matches: &ArgMatches) -> Vec<&str> {
     std::iter::successors(matches.subcommand(), |(_, matches)| matches.subcommand()).map(|(word, _)| word).collect()
 }
 
-/// What the laboratory (`trodden-lab`) uses from this crate.
+/// The items of this crate that `trodden-lab` uses.
 pub mod laboratory {
     pub use crate::cli::Untested;
     pub use crate::commands::simulate::run as simulate;

@@ -18,13 +18,13 @@ const SOURCES_FOLDER: &str = "lib/rustlib/src/rust";
 /// installed toolchain.
 pub fn sources(folders: &[PathBuf], run: &str) -> impl Fn(&str) -> Option<String> + use<> {
     let usual = source_files::sources(folders, run);
-    let library = StandardLibrary { toolchains: toolchains(), known: RefCell::default() };
+    let library = StandardLibrary { toolchains: find_toolchains(), known: RefCell::default() };
     move |path: &str| usual(path).or_else(|| fs::read_to_string(library.find(path)?).ok())
 }
 
 struct StandardLibrary {
     toolchains: Vec<PathBuf>,
-    /// The source folders that were looked up, by commit. `None` if no toolchain has the sources of this commit.
+    /// Source folders that were already looked up, by commit. `None` if no installed toolchain has the sources of the commit.
     known: RefCell<BTreeMap<String, Option<PathBuf>>>,
 }
 
@@ -46,7 +46,7 @@ impl StandardLibrary {
 }
 
 /// Returns the folders of installed toolchains: those of rustup, and the parents of folders in `PATH` that contain `rustc`.
-fn toolchains() -> Vec<PathBuf> {
+fn find_toolchains() -> Vec<PathBuf> {
     let rustup = env::var_os("RUSTUP_HOME").map(PathBuf::from).or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".rustup")));
     let installed = rustup.and_then(|folder| fs::read_dir(folder.join("toolchains")).ok()).into_iter().flatten();
     let mut found: Vec<PathBuf> = installed.flatten().map(|entry| entry.path()).collect();

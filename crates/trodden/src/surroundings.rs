@@ -12,7 +12,7 @@ use trodden_unit::cache::CACHE_VARIABLE;
 
 /// Returns the folders, stores and variables of this process.
 pub fn recording_context() -> RecordingContext {
-    // `cargo trodden run` calls this process. The recorded program must not see the variables that are meant for rustc.
+    // cargo starts this process for `cargo trodden run`. The recorded program must not inherit the variables that are meant for rustc.
     let is_called_by_cargo = env::var_os(ROLE_VARIABLE).is_some();
     RecordingContext {
         directory: env::current_dir().unwrap_or_default(),
@@ -36,12 +36,12 @@ fn folder_of_variable(variable: &str) -> Result<Option<PathBuf>> {
 pub fn read_variables() -> Result<()> {
     folder_of_variable(CACHE_VARIABLE)?;
     folder_of_variable(RUNS_VARIABLE)?.into_iter().for_each(store::set_store_folder);
-    // This has no effect if `RUNS_VARIABLE` has selected a run store.
+    // `STORE_VARIABLE` has no effect if `RUNS_VARIABLE` has already selected a run store.
     folder_of_variable(STORE_VARIABLE)?.into_iter().for_each(store::set_store_folder);
     Ok(())
 }
 
-/// Returns the folders that the environment names.
+/// Returns the folders that the environment selects: unit cache, temporary folder, current folder.
 pub fn folders() -> Folders {
     Folders { units: context().store().ok(), temporary: env::temp_dir(), current: env::current_dir().unwrap_or_default() }
 }

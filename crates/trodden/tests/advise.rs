@@ -5,8 +5,8 @@ mod place;
 use place::{Place, must, trodden};
 use serde_json::Value;
 
-/// A program with two branches, of which the first decides the second, although the compiler cannot know this. Its second function has a
-/// load that only two rare paths make necessary. This function has too many paths for the compiler to move the load to these two.
+/// In `decide`, the first branch determines the second, which the compiler cannot know. In `reuse`, the second load of `b->used` is
+/// necessary only on two rare paths, but the function has too many paths for the compiler to move the load to these two.
 const PROGRAM: &str = "\
 #define KEEP __attribute__((noinline))
 struct buffer { int used; int limit; };
@@ -79,7 +79,7 @@ fn load_that_nearly_all_executions_repeat_is_found_in_stored_bitcode() {
     assert_eq!(evidence["on_every_path"], true);
     let [load] = evidence["repeated"].as_array().unwrap().as_slice() else { panic!("{evidence:#}") };
     assert_eq!((&load["operation"], &load["at"]["line"]), (&Value::from("load i32"), &Value::from(23)));
-    // Of each hundred calls, one flushes and one refills. These two do not repeat the loaded value.
+    // Two of every hundred calls change the loaded value in between, so they cannot reuse it.
     assert_eq!((&evidence["executions"], &load["found"]), (&Value::from(10_000), &Value::from(9_800)));
     assert_eq!(load["from"][0]["at"]["line"], 18);
 }
@@ -94,7 +94,7 @@ fn without_bitcode_other_findings_are_reported_and_missing_bitcode_is_named() {
     assert!(out.contains("The branch in line 12 takes both edges; the branch in line 8 decides all of its executions."), "{out}");
     assert!(err.contains("redundant results were not searched for in") && err.contains("without `keep=map`"), "{err}");
     assert_eq!(place.trodden("advise run.trodden --kind correlated").stderr, b"");
-    // This is the option that the message names.
+    // The note above recommends to build without `keep=map`.
     must(place.command(trodden()).args(["cc", "-O2", "-g", "a.c", "-o", "prog"]));
     place.record("prog");
     let again = String::from_utf8(place.trodden("advise run.trodden").stderr).unwrap();

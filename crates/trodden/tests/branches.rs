@@ -1,9 +1,9 @@
-//! Paths from recorded branches: `trodden import` gets the trace of a program without counters, which is single-stepped, and `record
-//! --branches` runs with and without a perf that can record branches.
+//! Paths from recorded branches: `trodden import` reads the branch trace of a program without counters, and `record --branches` runs with
+//! and without a perf that can record branches.
 //!
-//! Machines that run tests rarely have hardware that records branches. The imported text still describes a real run: the oracle's stepper
-//! writes what `perf script` would print for a trace, or for branch stacks. The `perf` of the last tests runs the command and prints such a
-//! text. The real perf is called, too.
+//! Machines that run tests rarely have hardware that records branches. Instead, the oracle single-steps the program and writes what
+//! `perf script` would print for its branch trace or for its branch stacks. In the last tests, a script acts as `perf`: it runs the command
+//! and prints such a text. The real perf is called, too.
 
 mod place;
 
@@ -20,14 +20,14 @@ __attribute__((noinline)) long collatz(long n) { long steps = 0; while (n != 1) 
 int main(void) { long s = 0; for (long i = 1; i < 40; i++) s += collatz(i); sink = s; return 3; }
 ";
 
-/// Builds the program with counters and without counters. Returns the counted profile, and a trace of all branches in the program without
-/// counters.
+/// Builds the program twice and runs both. Returns the profile of the program with counters, and a trace of all branches in the program
+/// without them.
 fn build_and_trace(program: &str, status: i32) -> (Place, Profile, String) {
     let place = Place::with(&[("prog.c", program)]);
     place.cc("-O1 prog.c -o counted");
     let output = place.command(trodden()).args(["record", "--no-store", "-o", "counted.trodden", "--", "./counted"]).output().unwrap();
     assert_eq!(output.status.code(), Some(status), "{output:?}");
-    // Statically linked, because the dynamic linker would take most of the steps.
+    // Linked statically, because most single steps would otherwise be in the dynamic linker.
     place.cc("--trodden=addresses -O1 -static prog.c -o marked");
     let mut trace = Vec::new();
     step::record(&place.path("marked"), &[], Stdio::null(), &place.path(""), &mut trace).unwrap();
@@ -70,7 +70,7 @@ fn imported_trace_gives_exact_counts() {
     assert!(output.status.code() == Some(2) && String::from_utf8_lossy(&output.stderr).contains("--addresses"), "{output:?}");
 }
 
-/// Code generation takes the address of the block after `setjmp` before the call to `setjmp`.
+/// In `attempt`, compiled code takes the address of the block after `setjmp` before it calls `setjmp`.
 const SECOND_RETURNS_PROGRAM: &str = "\
 #include <setjmp.h>
 static jmp_buf back;
@@ -92,7 +92,7 @@ fn second_return_begins_a_path() {
     }
 }
 
-/// An interpreter with an indirect jump that may also lead to the next instruction.
+/// An interpreter with an indirect jump, one target of which is the next instruction.
 const NEAR_JUMPS_PROGRAM: &str = "\
 enum { INC, DEC, ADD, MUL, JNZ, OUT, SWAP, HALT };
 volatile long sink;
@@ -134,7 +134,7 @@ fn imported_branch_windows_rank_the_paths() {
     let sampled = Profile::read(&place.path("sampled.trodden")).unwrap();
     let hottest = |profile: &Profile| count_paths(profile, "collatz").into_iter().max_by_key(|c| c.1).unwrap().0;
     assert_eq!(hottest(&sampled), hottest(&counted));
-    // A path that begins in a window and does not end there is not an unfinished path of the program.
+    // Paths that are cut off at the end of a branch sample must not be reported as unfinished.
     let report = String::from_utf8(place.trodden("report sampled.trodden").stdout).unwrap();
     assert!(report.contains("sampled from branch records") && !report.to_lowercase().contains("unfinished"), "{report}");
 }
@@ -175,7 +175,7 @@ fn error_names_requirements_where_branches_cannot_be_recorded() {
     let output = record.args(["record", "--branches", "--", "./marked"]).env("PATH", place.path("nothing")).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2) && text.contains("perf is not installed"), "{text}");
-    // This machine may or may not record branches.
+    // Either outcome is allowed, because this machine may or may not be able to record branches.
     let output = place.command(trodden()).args(["record", "--branches", "--", "./marked"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let reported = ["perf is not installed", "perf_event_paranoid"].iter().any(|w| text.contains(w));

@@ -137,6 +137,6 @@ fn prune_removes_only_old_units_from_the_cache() {
     assert_eq!(units(&place), 2);
     place.trodden("cache --prune 365");
     assert_eq!(units(&place), 1);
-    // The program itself contains what was removed from the cache.
+    // The pruned cache no longer has the unit's map, but the program contains a copy of it.
     assert!(place.trodden("info old").status.success());
 }

@@ -1,5 +1,5 @@
 //! Runs the command as a user might misuse it: unsuitable input, options without effect, `-`, closed pipes, invalid variables, unwritable
-//! folders. The command names every option that it rejects, and never ignores an option silently.
+//! folders. The command must name every option that it rejects, and must never ignore one silently.
 
 mod place;
 
@@ -21,7 +21,7 @@ const PROGRAM: &str = "
     }
 ";
 
-/// Creates a folder with a program, a run of the program, and one file of each kind.
+/// Creates a test folder with a program, a run of the program, and one file of each kind that trodden reads.
 fn create_place() -> Place {
     let place = Place::with(&[("prog.c", PROGRAM), ("empty", ""), ("text", "some words\n")]);
     place.cc("-O1 -g prog.c -o prog");
@@ -321,20 +321,19 @@ fn failed_command_leaves_no_files() {
     assert!(said.contains("cannot run ./missing") && said.contains("Check the path"), "{said}");
     assert!(!place.path("new.waits").exists());
     place.write("old.waits/1-2.process", "trodden-waits 1\n");
-    // `text` exists but is not executable, and a folder is not executable either. Whether the kernel can execute `words` shows only when it
-    // tries.
+    // `text` is not executable, and neither is a folder. For `words`, only the attempt to execute it shows that the kernel cannot.
     place.shell("cp text words; chmod +x words");
     for program in ["./missing", "./text", "./old.waits", "./words"] {
         expect_error(&place, &["waits", "record", "-o", "old.waits", "--", program]);
     }
     assert!(place.path("old.waits/1-2.process").is_file());
     assert_eq!(fs::read_dir(place.path("old.waits")).unwrap().count(), 1);
-    // This is the state after a recorder was killed that had set an earlier recording aside. No process has this ID.
+    // A killed recorder leaves the earlier recording under such a name. No process has this ID.
     place.shell("mkdir old.waits/.earlier-2000000000; mv old.waits/1-2.process old.waits/.earlier-2000000000");
     expect_error(&place, &["waits", "record", "-o", "old.waits", "--", "./words"]);
     assert!(place.path("old.waits/1-2.process").is_file());
     assert_eq!(fs::read_dir(place.path("old.waits")).unwrap().count(), 1);
-    // Copies are linked according to the link recipe, which is now gone.
+    // `fleet copies` links programs by the build's link recipe, which is in the removed folder.
     fs::remove_dir_all(place.path("store")).unwrap();
     expect_error(&place, &["fleet", "copies", "prog", "-o", "parts"]);
     assert!(!place.path("parts").exists());
@@ -380,7 +379,7 @@ fn compiler_driver_has_its_own_help() {
         let help = String::from_utf8(place.trodden(&format!("{driver} --help")).stdout).unwrap();
         assert!(help.lines().count() <= 60 && help.contains("--trodden=WORDS") && help.contains("TRODDEN_CACHE"), "{help}");
     }
-    // A build that calls the driver as `trodden-cc` gets clang's help.
+    // By this name, the driver must behave like clang, so its help is clang's.
     symlink(trodden(), place.path("trodden-cc")).unwrap();
     let help = must(place.command(place.path("trodden-cc")).arg("--help"));
     assert!(String::from_utf8_lossy(&help.stdout).contains("clang LLVM compiler"));

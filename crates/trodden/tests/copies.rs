@@ -1,4 +1,5 @@
-//! `trodden record --copies`: several copies together count what a single program counts, and nondeterministic programs are detected.
+//! `trodden record --copies`: together, the copies must count what a single instrumented program counts, and nondeterministic programs must
+//! be detected.
 
 #[path = "copies/executions.rs"]
 mod executions;
@@ -70,11 +71,11 @@ fn merged_counts_of_copies_equal_counts_of_one_program() {
     assert!(truth.len() > 20, "{} {truth:?}", truth.len());
     std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
     for arguments in [
-        // This recording starts with a sampled run.
+        // Without --weights, the recording starts with a sampled run.
         "--copies 2",
         "--copies 3 --weights one.trodden --costs costs.json --baseline",
         "--copies 3 --strategy p3 --all-procedures --own-folders",
-        // All copies but one count nothing.
+        // Strategy sbl lets one copy count everything.
         "--copies 2 --strategy sbl",
     ] {
         let copies = record(&place, "./prog", arguments);
@@ -104,7 +105,7 @@ fn hits_are_compared_with_a_program_instrumented_with_the_same_knowledge() {
         assert!(output.status.success(), "{arguments}: {reported}");
         serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap()
     };
-    // Without frequencies from an earlier run or a first run, labels are placed by estimated frequencies.
+    // Without measured frequencies, labels (increments on edges) are placed by estimates.
     let blind = ["--strategy sbl", "--strategy pbl", "--strategy p3 --all-procedures", "--strategy weighted --no-first-run"].map(costs);
     assert!(record(&place, "./words", "").status.success());
     std::fs::rename(place.path("run.trodden"), place.path("one.trodden")).unwrap();
@@ -119,7 +120,7 @@ fn hits_are_compared_with_a_program_instrumented_with_the_same_knowledge() {
                 assert_eq!(copy["counted"], serde_json::json!([copy["hits"], copy["label_hits"]]), "{costs:#}");
             }
         }
-        // The first copy counts all paths. The second copy counts only the functions that all copies count for comparison.
+        // With strategy sbl, copy 0 counts all paths. Copy 1 counts only the functions that all copies count to detect different behaviour.
         assert_eq!(known[0]["hits_of_slowest"], *of_one);
         assert!(known[0]["copies"][1]["hits"].as_u64() < of_one.as_u64());
     }
@@ -147,7 +148,7 @@ fn edge_counts_of_copies_equal_edge_counts_from_paths() {
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
         assert_eq!((copies.status.code(), &copies.stdout), (Some(3), &one.stdout), "{arguments}: {reported}");
         assert_eq!(count_edges(&place), truth, "{arguments}");
-        // The image identity differs from the program's, so that these edge counts are not taken for path counts.
+        // Edge counts are stored under an image identity of their own, so that no reader takes them for path counts.
         assert!(count_paths(&place).keys().all(|(image, ..)| paths.keys().all(|(own, ..)| own != image)));
     }
     let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
@@ -158,7 +159,7 @@ fn edge_counts_of_copies_equal_edge_counts_from_paths() {
     assert!(report.contains("edges instead of paths (--divide edges)"), "{report}");
 }
 
-/// Returns the counters for which the time of the first execution is known.
+/// Returns the counters with a time of first execution.
 fn find_timed_counters(place: &Place) -> Vec<u64> {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     profile.images.iter().flat_map(|i| &i.units).flat_map(|u| u.counts.first_seen.iter().map(|seen| seen.0)).collect()
@@ -168,7 +169,7 @@ fn find_timed_counters(place: &Place) -> Vec<u64> {
 fn copies_of_a_residual_build_find_the_same_untested_paths() {
     let place = Place::with(&[("prog.c", PROGRAM), ("input", "one\ntwo\n")]);
     place.cc("-O2 prog.c -o prog");
-    // Only few paths of two functions are known, so nearly all paths are untested.
+    // The tests execute few paths of only two functions, so nearly all paths are untested.
     let mut tests = place.command(trodden());
     must(tests.args(["record", "--no-store", "-o", "tests.trodden", "--", "./prog"]).env("SHORT", "1"));
     place.trodden("instrument ./prog --residual tests.trodden -o prog.field");
@@ -264,7 +265,8 @@ fn shared_units_are_compiled_once_and_the_newest_run_provides_weights() {
     run(&[]);
     let reported = run(&["--copies", "3"]);
     assert!(reported.contains("based on run 1, the latest of this build (./prog)"), "{reported}");
-    // Each of the three units is linked into three copies. A part of `rest` is in at most one copy, as is a part of `main`.
+    // All three units are linked into each of the three copies. `rest` and `main` are each counted by one copy at most, so fewer than nine
+    // units must be compiled.
     let first: Vec<usize> = find_compiled_units(&reported).split(' ').filter_map(|word| word.parse().ok()).collect();
     assert!(first[0] < first[1] && first[1] == 9, "{reported}");
     assert_eq!(find_compiled_units(&run(&["--copies", "3", "--weights", "1"])), "0 of 9 units");
@@ -329,8 +331,8 @@ fn strategy_p3_divides_functions_with_one_call_site() {
     let other = format!("{own}{}{}{alias}{more}", generate_task_function("int twice"), generate_task_function("int renamed"));
     let place = Place::with(&[("one.c", &one), ("other.c", &other)]);
     place.cc("-O1 -g one.c other.c -o prog");
-    // The functions with one call site are `once` and the two functions called `own`. `twice` and `renamed` have two call sites. The other
-    // functions contain only diamonds, which fold.
+    // `once` and both functions named `own` have one call site; `twice` and `renamed` have two. The other functions contain only diamonds,
+    // for which strategy p3 does nothing.
     for (arguments, divided) in [("", 3), ("--all-procedures", 5), ("--max-callers 0", 0), ("--max-callers 2", 5)] {
         let answer = place.laboratory(&format!("plan ./prog -k 2 --strategy p3 --json {arguments}")).stdout;
         let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
@@ -346,8 +348,8 @@ fn generate_worker_program(calls: &str) -> String {
     )
 }
 
-/// Without a profile, a function's executions are estimated from its calls: a call in a loop counts as often as the loop iterates, and an
-/// endless recursion is limited.
+/// Without a profile, a function's executions are estimated from its calls: a call in a loop is multiplied by the loop's estimated
+/// iterations, and recursion is limited.
 #[test]
 fn estimated_executions_follow_calls() {
     let hits = |calls: &str| {
@@ -364,7 +366,6 @@ fn estimated_executions_follow_calls() {
     assert!(recursive > 64 * once && recursive < 100_000 * once, "{once}, {recursive}");
 }
 
-/// Copies with a limit on their probes count the same as a single program. A number of copies that is too small for the limit is rejected.
 #[test]
 fn number_of_probes_per_copy_can_be_limited() {
     let place = Place::with(&[("prog.c", PROGRAM), ("input", "x\n")]);
@@ -390,7 +391,7 @@ fn number_of_probes_per_copy_can_be_limited() {
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("or more"), "{refused:?}");
 }
 
-/// A program that executes itself by its own name, so that the new process runs the same program or the same copy.
+/// A program that executes itself by its own name. In a copy, this must execute the same copy.
 const SELF_EXECUTING_PROGRAM: &str = "#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
     __attribute__((noinline)) int walk(int n) { int s = 0; for (int i = 0; i < n; i++) { if (i % 3) s += i; else s -= 2; } return s; }\n\
     int main(int c, char **v) { int s = walk(c > 1 ? 5 : 40); if (c == 1) { if (!fork()) { execl(v[0], v[0], \"x\", (char *)0); \
@@ -441,7 +442,7 @@ fn baseline_runs_under_the_conditions_of_copies() {
     let copies = record(&place, "./greedy", "--copies 2 --no-first-run --memory 64 --baseline");
     let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
     assert_eq!(copies.status.code(), Some(3), "{reported}");
-    // All copies get the content that a pipe had.
+    // Standard input from a pipe is given to each copy in full.
     place.cc("-O1 echo.c -o echo");
     nix::unistd::mkfifo(&place.path("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let pipe = place.path("pipe");
@@ -451,7 +452,7 @@ fn baseline_runs_under_the_conditions_of_copies() {
     let copies = with_choices(&mut command, arguments.split(' ')).stdin(std::fs::File::open(place.path("pipe")).unwrap()).output().unwrap();
     writer.join().unwrap();
     assert_eq!(copies.status.code(), Some(7), "{}", String::from_utf8_lossy(&copies.stderr));
-    // If a file was read in part, copies get the rest. If a file was deleted, copies get its content.
+    // Each copy gets the unread rest of a file that was read in part, and the content of a deleted file.
     std::fs::write(place.path("nine"), "123456789").unwrap();
     let mut file = std::fs::File::open(place.path("nine")).unwrap();
     std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(4)).unwrap();

@@ -52,12 +52,12 @@ fn copies_ended_by_the_same_signal_are_marked() {
     );
     assert_eq!((read_profile(&place).run.interrupted, read_profile(&place).run.diverged), (2, 0));
     assert!(list_inexactness(&place)[0].contains("a signal ended each of the 2 copies"), "{:?}", list_inexactness(&place));
-    // A merged profile keeps this mark.
+    // Merging adds the numbers of interrupted copies.
     place.trodden("merge -o sum.trodden run.trodden run.trodden");
     assert_eq!(Profile::read(&place.path("sum.trodden")).unwrap().run.interrupted, 4);
 }
 
-/// A program whose second copy is ended by a signal: at each attempt, or only at the first.
+/// A program whose second copy kills itself: at each attempt if there is an argument, otherwise only at the first.
 const ONE_IS_ENDED_PROGRAM: &str = "#include <signal.h>\n#include <string.h>\n#include <sys/stat.h>\n#include <unistd.h>\n\
     __attribute__((noinline)) int work(int n) { int s = 0; for (int i = 0; i < n; i++) { if (i % 3) s += i; else s ^= i; } return s; }\n\
     int main(int c, char **v) { char self[4096] = { 0 }; if (readlink(\"/proc/self/exe\", self, sizeof self - 1) < 0) return 9;\n\
@@ -72,7 +72,7 @@ fn copies_ended_by_a_signal_run_again_if_others_end_normally() {
     let truth = count_paths(&place);
     let output = record(&place, "--copies 2 --no-first-run --ignore-output -- ./prog");
     assert!(read_messages(&output).contains("a signal ended only 1 of 2 copies"), "{}", read_messages(&output));
-    // The second attempt of the copy ends normally. Its different path in `main` is noticed only if several copies count `main`.
+    // The second attempt ends normally. It takes a different path in `main`, but this is noticed only if several copies count `main`.
     assert!(place.path("once").is_dir() && !read_messages(&output).contains("ended with"), "{}", read_messages(&output));
     let of_work =
         |counts: &BTreeMap<(String, u64), u64>| counts.iter().filter(|(at, _)| at.0 == "work").map(|(_, n)| *n).collect::<Vec<_>>();
@@ -99,7 +99,7 @@ fn copies_end_if_their_recorder_is_killed() {
         processes.filter(|exe| exe.to_string_lossy().starts_with(&*program.to_string_lossy())).count()
     };
     let begun = Instant::now();
-    // Each of the two copies starts a child.
+    // Two copies, each with a child process.
     while running() < 4 {
         assert!(begun.elapsed() < Duration::from_secs(120) && recorder.try_wait().unwrap().is_none(), "it does not begin");
         std::thread::sleep(Duration::from_millis(20));
@@ -164,7 +164,7 @@ fn several_runs_balance_copies_better_than_an_unusual_one() {
     let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
     let hits = |name: &str| costs[name].as_u64().unwrap() as f64;
     assert!(hits("hits_of_slowest") < 0.8 * hits("sequential_hits"), "{costs}");
-    // After this, the weights come from two runs of the same command.
+    // From now on, there are two runs of exactly this command, so the weights come from these.
     place.trodden("record -- ./prog 2500 2500");
     place.trodden("record -- ./prog 2500 2500");
     let output = record(&place, "--copies 2 -- ./prog 2500 2500");
@@ -175,7 +175,7 @@ fn several_runs_balance_copies_better_than_an_unusual_one() {
     );
 }
 
-/// A function with paths cut at many loops is not divided, because its sets of edges would need gigabytes. A message says so.
+/// Strategy p3 skips functions that are cut at many loops, because its sets of edges would need gigabytes of memory.
 #[test]
 fn functions_that_strategy_p3_cannot_divide_are_named() {
     let loops: String = (0..1750).map(|n| format!("  while (v > {n}) i += v;\n")).collect();

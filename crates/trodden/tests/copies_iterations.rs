@@ -1,5 +1,5 @@
-//! `trodden record --copies K --divide iterations`: copies that each record the path sequences of some functions, or count some of the
-//! paths over iterations. The expected counts come from the stream of the undivided program.
+//! `trodden record --copies K --divide iterations`: each copy records the path sequences of some functions, or counts some of the paths
+//! across several loop iterations. The expected counts come from the path stream of a single program.
 
 mod place;
 
@@ -95,12 +95,12 @@ __attribute__((noinline)) static void search(int n) {
 int main(int argc, char **argv) { int n = atoi(argv[1]); printf("%d %d\n", nest(n), retry(n)); search(n); }
 "#;
 
-/// Returns the executions of paths across iterations. Keys consist of the function and the path's events.
+/// Returns the counts of paths across loop iterations. Keys consist of the function's name and the path's events.
 fn count_iterations(place: &Place, wanted: &str, k: &str) -> BTreeMap<String, u64> {
     count_iterations_and_others(place, wanted, k).0
 }
 
-/// Returns the executions of paths across iterations, and the executions of paths that the program did not distinguish.
+/// Returns the counts of paths across loop iterations, and the number of executions that the program counted together as other paths.
 fn count_iterations_and_others(place: &Place, wanted: &str, k: &str) -> (BTreeMap<String, u64>, Option<u64>) {
     let output = place.laboratory(&format!("patterns iterations {wanted} --length {k} --json"));
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -141,12 +141,12 @@ fn copies_share_the_counting_of_paths_over_iterations() {
                 assert!((1..=copies.parse().unwrap()).contains(&profile.images.len()));
             }
         }
-        let said = place.text("report counted.trodden");
+        let said = place.read_output("report counted.trodden");
         assert!(said.contains("paths over iterations were counted instead of paths"), "{said}");
     }
 }
 
-/// The set is from a shorter run, so the longer run has additional paths over iterations. They must be counted together.
+/// The counted set comes from a shorter run. Paths across iterations that only the longer run takes must be counted together.
 #[test]
 fn other_paths_over_iterations_are_counted_together() {
     let place = Place::with(&[("nested.c", NESTED_PROGRAM)]);
@@ -171,12 +171,13 @@ fn other_paths_over_iterations_are_counted_together() {
             let options = format!("-o counted.trodden --copies {copies} --divide iterations --iterations {k}:short.trodden.streams");
             run("prog 80", &options);
             let (mut counted, others) = count_iterations_and_others(&place, "counted.trodden", k);
-            // At the start of each activation, the longer run takes a path of the shorter run or an unknown path.
+            // Near the start of a call, a path has fewer than `k` iterations. Such paths may be counted among the others, so the number of
+            // others has only bounds.
             let others = others.unwrap();
             assert!(others >= unknown && others < unknown + all - of_long, "{others}, {unknown}");
             counted.retain(|_, count| *count > 0);
             assert_eq!(counted, expected, "{k} iterations, {copies} copies");
-            let said = place.text("report counted.trodden");
+            let said = place.read_output("report counted.trodden");
             assert!(said.contains(&format!("{others} executions of paths over iterations that were unknown")), "{said}");
         }
     }
@@ -194,7 +195,7 @@ fn copies_share_path_sequences_by_function() {
             must(place.command(trodden()).args(arguments.split_whitespace())).stdout
         };
         let plain = run("streaming", "-o stream.trodden --whole-program");
-        let counts = place.paths("stream.trodden");
+        let counts = place.count_paths("stream.trodden");
         for (copies, program) in [("3", "prog"), ("2", "streaming")] {
             assert_eq!(run(program, &format!("-o shared.trodden --copies {copies} --divide iterations")), plain);
             for k in ["1", "2", "4"] {
@@ -202,7 +203,7 @@ fn copies_share_path_sequences_by_function() {
                 assert!(expected.len() > 8, "{expected:?}");
                 assert_eq!(count_iterations(&place, "shared.trodden.streams", k), expected, "{file}, {k} iterations");
             }
-            assert_eq!(place.paths("shared.trodden"), counts, "{file}: the counts of {copies} copies");
+            assert_eq!(place.count_paths("shared.trodden"), counts, "{file}: the counts of {copies} copies");
             let profile = Profile::read(&place.path("shared.trodden")).unwrap();
             assert_eq!(profile.images.len().to_string(), copies);
             let refused = place.command(trodden()).args(["segments", "shared.trodden.streams", "--thread", "0"]).output().unwrap();
@@ -213,12 +214,12 @@ fn copies_share_path_sequences_by_function() {
 }
 
 impl Place {
-    fn text(&self, arguments: &str) -> String {
+    fn read_output(&self, arguments: &str) -> String {
         String::from_utf8(self.trodden(arguments).stdout).unwrap()
     }
 
-    /// Returns the executions of a profile's executed paths, by function and path number.
-    fn paths(&self, profile: &str) -> BTreeMap<(String, u64), u64> {
+    /// Returns the counts of all executed paths in a profile, by function and path number.
+    fn count_paths(&self, profile: &str) -> BTreeMap<(String, u64), u64> {
         let profile = Profile::read(&self.path(profile)).unwrap();
         let mut paths = BTreeMap::new();
         for (_, unit, function) in profile.functions() {

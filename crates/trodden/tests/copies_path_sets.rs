@@ -1,5 +1,5 @@
-//! `trodden record --copies K` for programs that observe a set of paths, made by `trodden instrument --watch` or `--interesting`. Together,
-//! the copies find or count the same as a single program.
+//! `trodden record --copies K` for programs that count only a set of paths, made by `trodden instrument --watch` or `--interesting`.
+//! Together, the copies must count the same as a single program.
 
 mod place;
 
@@ -75,8 +75,7 @@ fn record(place: &Place, options: &str) -> Output {
     record_program(place, options, "./watch")
 }
 
-/// The watched paths that were executed: the image, and executions by function and path. The flag says whether the time of the first
-/// execution is known.
+/// The program's image and the counts of its executed watched paths, by function and path number.
 type WatchedMatches = (Identity, BTreeMap<(String, u64), u64>);
 
 fn read_watched_matches(place: &Place) -> WatchedMatches {
@@ -150,7 +149,7 @@ fn actions_that_would_make_copies_differ_are_rejected() {
         "--weights applies only to programs that count all paths",
     );
     refused(place.command(trodden()).args(options).args(["--divide", "edges", "--", "./watch"]), "copies cannot divide");
-    // The environment variable overrides the built-in action, as it does when the program itself runs.
+    // `TRODDEN_ON_UNTESTED` overrides the built-in action in copies, as it does in the program itself.
     let counted = place.command(trodden()).args(options).args(["--", "./watch"]).env("TRODDEN_ON_UNTESTED", "count").output().unwrap();
     assert!(find_match_messages(&counted).is_empty() && !read_watched_matches(&place).1.is_empty(), "{counted:?}");
     let status = place.command("strip").args(["--strip-all", "watch"]).status().unwrap();
@@ -158,7 +157,7 @@ fn actions_that_would_make_copies_differ_are_rejected() {
     refused(place.command(trodden()).args(options).args(["--", "./watch"]), "has no symbols");
 }
 
-/// The counts of interesting paths, the executions of all other paths by function, and the reasons why the profile is not exact.
+/// Counts of interesting paths, executions of each function on all other paths, and the reasons why the profile is not exact.
 type Counted = (BTreeMap<(String, u64), u64>, BTreeMap<String, u64>, Vec<Inexact>);
 
 fn read_counts(place: &Place) -> Counted {

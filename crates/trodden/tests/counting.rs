@@ -50,7 +50,7 @@ fn record_unoptimised_subject(parameters: &str) -> Profile {
     record(&place)
 }
 
-/// Returns the counts of the paths of `tread`, and the executions of `tread` for which no path was counted.
+/// Returns the counts of the paths of `tread`, and the number of executions of `tread` whose path is unknown because the table was full.
 fn count_tread_paths(profile: &Profile) -> (Vec<u64>, u64) {
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == "tread").unwrap();
     let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
@@ -100,7 +100,7 @@ fn fast_instruction_selection_supports_all_code_added_to_unoptimised_code() {
     for parameters in ["", "threads=atomic"] {
         let mut counting = place.command(trodden());
         counting.arg("cc").env("TRODDEN_INSTRUMENT", parameters);
-        // clang without trodden also falls back at a switch.
+        // clang's own code already makes FastISel fall back at a switch, so the remarks are compared.
         assert_eq!(remarks(counting), remarks(place.command("clang-22")), "{parameters}");
     }
 }
@@ -109,16 +109,15 @@ fn fast_instruction_selection_supports_all_code_added_to_unoptimised_code() {
 fn full_tables_lose_paths_but_no_executions_and_are_reported() {
     let profile = record_subject("table-slots=4 array-paths=4");
     let (counts, unattributed) = count_tread_paths(&profile);
-    // Which paths get into a table depends on which paths the thread or the child executes first.
+    // Each table holds the four paths that its thread or process executed first, and these may differ between tables.
     assert!((4..=8).contains(&counts.len()), "{counts:?}");
     assert_eq!(counts.iter().sum::<u64>() + unattributed, 8 * EXECUTIONS_PER_PATH);
     assert_eq!(unattributed, 4 * EXECUTIONS_PER_PATH);
-    // The table of `run` may be full, too.
+    // The function `run` may also have filled its table.
     assert!(matches!(profile.inexact()[..], [Inexact::TableFull { functions: 1.., executions }] if executions >= unattributed));
 }
 
-/// A program in which, if RARE is set, a thread calls a function that no other run executes, and a branch leads to a call that must be a
-/// tail call.
+/// With RARE set, a thread calls a function that no other run calls, and a branch leads to a tail call that the compiler must keep.
 const RARE_PROGRAM: &str = "#include <pthread.h>\n#include <stdlib.h>\n#define NOP __asm__ volatile(\"nop\")\n\
     static __attribute__((noinline)) void rare(unsigned x) { if (x & 1) NOP; }\n\
     static void *run(void *too) { if (too) for (unsigned i = 0; i < 1000; i++) rare(i); return 0; }\n\
@@ -186,7 +185,8 @@ fn loops_with_computable_trip_counts_are_counted_when_they_are_left() {
         counts.sort_unstable();
         (counts, function.by_trip_count.len())
     };
-    // For each call: the count of the path from the entry, the iterations of the loop, and the count of the path that leaves the loop.
+    // Sorted counts of the path up to the loop, of the path that leaves the loop, and of the iterations, then the number of loops counted
+    // by trip count.
     for (name, counts, by_trip_count) in [
         ("up", vec![10, 10, 140], 1),
         ("down", vec![10, 10, 30], 1),
@@ -209,10 +209,10 @@ fn loops_with_computable_trip_counts_are_counted_when_they_are_left() {
 
 #[test]
 fn trip_count_is_computed_from_the_programs_own_induction_variable() {
-    const WALK: &str = "__attribute__((noinline)) unsigned long walk(unsigned long n, volatile char *p) {\n\
+    const WALK_SOURCE: &str = "__attribute__((noinline)) unsigned long walk(unsigned long n, volatile char *p) {\n\
         _Pragma(\"clang loop unroll(disable)\") for (unsigned long i = 0; i < n; i += 4) { p[i] += p[i + 1]; p[i + 2] += p[i + 3]; }\n\
         return n; }\nint main(int c, char **v) { (void)v; char s[32]; return walk(c, s) == 0; }\n";
-    let place = Place::with(&[("prog.c", WALK)]);
+    let place = Place::with(&[("prog.c", WALK_SOURCE)]);
     let number = |parameters: &str| count_walk_lines(&place, parameters, |l| l.starts_with("shr"));
     assert_eq!((number(""), number("trip-counts=off")), (1, 0));
     let steps = |parameters: &str| count_walk_lines(&place, parameters, |l| ["incq\t%", "decq\t%"].iter().any(|i| l.starts_with(i)));
@@ -221,13 +221,13 @@ fn trip_count_is_computed_from_the_programs_own_induction_variable() {
 
 #[test]
 fn endless_loops_are_counted_while_they_run() {
-    const ENDLESS: &str = "#include <pthread.h>\n#include <unistd.h>\nstatic volatile unsigned iterations, turns, odd;\n\
+    const ENDLESS_PROGRAM: &str = "#include <pthread.h>\n#include <unistd.h>\nstatic volatile unsigned iterations, turns, odd;\n\
         static __attribute__((noinline)) void *spin(void *p) { for (;;) iterations++; return p; }\n\
         static __attribute__((noinline)) void *turn(void *p) { for (;;) { turns++; if (turns & 1) odd++; } return p; }\n\
         int main(void) { pthread_t t; if (pthread_create(&t, 0, spin, 0) || pthread_create(&t, 0, turn, 0)) return 1;\n\
           while (iterations < 1000 || turns < 1000) usleep(1000);\n\
           return 0; }\n";
-    let place = Place::with(&[("prog.c", ENDLESS)]);
+    let place = Place::with(&[("prog.c", ENDLESS_PROGRAM)]);
     for parameters in ["", "trip-counts=on"] {
         assert!(build_command(&place, parameters).status().unwrap().success());
         let profile = record(&place);
@@ -283,7 +283,7 @@ fn untested_tight_loop_is_counted_by_trip_count() {
     run(&["record", "--no-store", "-o", "test.trodden", "--", "./prog", "none"]);
     run(&["export", "known", "test.trodden", "-o", "known"]);
     let parameters = |more: &str| format!("known={}{more}", place.path("known").display());
-    // Either the trip count is added once, or 1 is added in each iteration.
+    // The first build adds the trip count once. The second build adds 1 in each iteration.
     let is_sum = |l: &str| (l.starts_with("addq\t%") || l.starts_with("subq\t%")) && l.contains('(');
     assert_eq!(count_walk_lines(&place, &parameters(""), is_sum), 1);
     assert_eq!(count_walk_lines(&place, &parameters(" trip-counts=off dominant-iteration=shared"), is_sum), 0);
@@ -309,8 +309,8 @@ fn dominant_iteration_of_a_short_loop_has_its_own_increment_or_with_weights_a_re
     run(&["export", "weights", "run.trodden", "-o", "weights"]);
     let weights = format!("weights={}", place.path("weights").display());
     assert_eq!(split, counts(&weights));
-    // Without weights, there is a separate addition for the dominant iteration. With weights, a register counts instead, and its value is
-    // added where the loop is left.
+    // Without weights, the dominant iteration gets an addition of its own. With weights, a register counts it, and the register's value is
+    // added at the loop's exits.
     assert_eq!(additions(""), additions("dominant-iteration=shared") + 1);
     assert_eq!(additions(&weights), additions("dominant-iteration=shared"));
     assert_eq!([sums(&weights), sums(""), sums("dominant-iteration=shared")], [1, 0, 0]);
@@ -335,7 +335,7 @@ fn counts_of_signal_handlers_are_not_lost_in_optimised_and_unoptimised_code() {
             let mut compile = place.command(trodden());
             compile.args(["cc", level, "prog.c", "-o", "prog"]);
             if is_residual {
-                // The run without an argument does not execute any path of `step`.
+                // Without an argument, the program does not call `step`, so all paths of `step` are untested.
                 assert!(build_command(&place, "").status().unwrap().success());
                 record(&place);
                 assert!(place.command(trodden()).args(["export", "known", "run.trodden", "-o", "known"]).status().unwrap().success());

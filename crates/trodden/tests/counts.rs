@@ -16,7 +16,7 @@ fn record(main: &str, status: i32) -> Profile {
     record_with("", main, status)
 }
 
-/// Records a program that must end with this status. `parameters` is the value of `TRODDEN_INSTRUMENT`.
+/// Compiles a program with `TRODDEN_INSTRUMENT` set to `parameters`, records it, and checks its exit status.
 fn record_with(parameters: &str, main: &str, status: i32) -> Profile {
     let place = Place::with(&[("prog.c", &format!("{PROLOGUE}{main}"))]);
     let mut compile = place.command(trodden());
@@ -87,7 +87,7 @@ fn loops_that_never_take_their_back_edge_have_no_iterations() {
         let walk = decode_paths(&Profile::read(&place.path("run.trodden")).unwrap(), "walk");
         let mut counts: Vec<u64> = walk.complete.iter().map(|p| p.count).filter(|n| *n > 0).collect();
         counts.sort_unstable();
-        // Four calls take one path each. Three calls take the back edge once.
+        // In four of the seven calls, no back edge is taken. In the other three, one is taken, so that each call makes two paths.
         assert_eq!((walk.entries(), counts), (7, vec![3, 3, 4]), "{trip_counts}");
     }
 }
@@ -138,7 +138,7 @@ fn counts_are_complete_however_the_program_ends() {
         assert_eq!(executions(&profile, "step"), Some(11), "{end}");
         let main = decode_paths(&profile, "main");
         assert_eq!((main.entries(), main.total()), (1, 0), "{end}");
-        // The nine callers wait at their calls, to which control never returns.
+        // The nine callers in the chain are still in their calls, which never return.
         assert!(decode_paths(&profile, "deep").unfinished.iter().map(|u| u.count).sum::<i64>() >= 9, "{end}");
     }
 }
@@ -149,10 +149,10 @@ fn callers_at_a_crash_are_known_if_all_calls_are_counted() {
     let profile = record_with("reach=all", &crash, 139);
     assert_eq!(executions(&profile, "step"), Some(11));
     assert_eq!(decode_paths(&profile, "main").unfinished.len(), 1);
-    // Nine frames wait at their calls. The innermost frame's last call has returned, and the crash came after it.
+    // Nine callers are still in their calls. In the innermost frame, the last call has returned before the crash.
     assert_eq!(decode_paths(&profile, "deep").unfinished.iter().map(|u| u.count).sum::<i64>(), 10);
-    // Without this option, calls that always return are not counted. The waiting callers are then unknown, but the counts of complete paths
-    // are exact.
+    // Without `reach=all`, calls that always return are not counted. The callers at the crash are then unknown, but the counts of complete
+    // paths are exact.
     let profile = record(&crash, 139);
     assert_eq!(executions(&profile, "step"), Some(11));
     assert!(decode_paths(&profile, "main").unfinished.is_empty());

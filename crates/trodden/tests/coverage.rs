@@ -20,7 +20,7 @@ const PROGRAMS: [(&str, &str); 6] = [
 /// The program for which conditions (MC/DC) are compared as well.
 const DECISIONS_FILE: &str = "decisions.c";
 
-/// Returns what `llvm-cov` exports for a program and a profile: all regions, branches and functions with their counts.
+/// Returns the JSON that `llvm-cov export` writes for a program and a profile: all regions, branches and functions with their counts.
 fn export_llvm_coverage(place: &Place, program: &str, profile: &str) -> Value {
     let text = place.tool("llvm-cov-22", &format!("export {program} -instr-profile={profile}")).stdout;
     let mut all: Value = serde_json::from_slice(&text).unwrap();
@@ -33,7 +33,7 @@ fn run_reference_build(place: &Place, compiler: &str, options: &str, source: &st
     let counting = if source == DECISIONS_FILE { format!("{counting} -fcoverage-mcdc") } else { counting.to_owned() };
     place.tool(compiler, &format!("{options} {counting} {source} -o reference"));
     let raw = format!("%c{}", place.path("reference.profraw").display());
-    // Some programs end with a status that `must` would not accept.
+    // Some programs end with a status other than 0, which `must` would reject.
     place.command(place.path("reference")).env("LLVM_PROFILE_FILE", raw).output().unwrap();
     place.tool("llvm-profdata-22", "merge reference.profraw -o reference.profdata");
 }
@@ -43,7 +43,8 @@ fn check(source: &str, level: &str) {
     check_program(name, text, level);
 }
 
-/// Compares the coverage of a program. Returns a folder that contains `own`, the program built with trodden's coverage.
+/// Compares trodden's coverage of a program with that of the compiler's own build. Returns a test folder in which `own` is the program
+/// built with trodden's coverage.
 fn check_program(name: &str, text: &str, level: &str) -> Place {
     let place = Place::with(&[(name, text)]);
     let (compiler, driver) = if name.ends_with(".cc") { ("clang++-22", "c++") } else { ("clang-22", "cc") };
@@ -102,10 +103,10 @@ fn find_executed_sides(function: &Value) -> Vec<bool> {
     [all("regions", 4..5), all("branches", 4..6)].concat()
 }
 
-/// Neither of LLVM's modes is exact here. In merging mode (`%m`), LLVM knows which code was executed, but a child's counts include, once
-/// more, its parent's counts before the fork. In continuous mode, LLVM counts everything once, but computes 0 for a parent's code after `if
-/// (fork() == 0)`. trodden's coverage must agree with the former about what was executed. It must have the counts of the latter, except in
-/// functions that children continue.
+/// LLVM is not exact here in either of its modes. In merging mode (`%m`), it knows which code was executed, but a child's counts also
+/// include its parent's counts before the fork. In continuous mode, it counts everything once, but computes 0 for a parent's code after
+/// `if (fork() == 0)`. trodden's coverage must agree with merging mode about what was executed, and with continuous mode about counts,
+/// except in functions that child processes continue.
 fn check_forked_processes(level: &str) {
     let place = Place::with(&[("forks.c", include_str!("coverage/forks.c"))]);
     run_reference_build(&place, "clang-22", level, "forks.c");
@@ -144,7 +145,8 @@ fn forked_processes_are_counted_with_optimisation() {
     check_forked_processes("-O2");
 }
 
-/// Otherwise, LLVM's tail duplication would give each case a copy of all following cases, and its tail merging would compare all copies.
+/// Without trodden's precautions, LLVM would duplicate the code of all following cases into each case, and then compare all duplicates to
+/// merge them again.
 #[test]
 fn cases_that_fall_through_are_not_duplicated() {
     let cases: String = (0..60).map(|n| format!("  case {n}: sum += {n};\n")).collect();
@@ -166,9 +168,9 @@ fn cases_that_fall_through_are_not_duplicated() {
 /// LLVM knows the executions of a child that ends with `_exit` only in continuous mode.
 #[test]
 fn parents_code_after_a_fork_is_executed() {
-    const PARENT: &str = "#include <sys/wait.h>\n#include <unistd.h>\nint main(int n, char **v) {\n  pid_t child = fork();\n  \
+    const PARENT_PROGRAM: &str = "#include <sys/wait.h>\n#include <unistd.h>\nint main(int n, char **v) {\n  pid_t child = fork();\n  \
         if (child == 0) {\n    _exit(0);\n  } else {\n    waitpid(child, 0, 0);\n  }\n  return 0;\n}\n";
-    let place = Place::with(&[("parent.c", PARENT)]);
+    let place = Place::with(&[("parent.c", PARENT_PROGRAM)]);
     place.trodden("cc --trodden=coverage -O1 parent.c -o own");
     must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]));
     let lines = String::from_utf8(place.trodden("export lcov run.trodden").stdout).unwrap();
@@ -177,12 +179,12 @@ fn parents_code_after_a_fork_is_executed() {
     }
 }
 
-/// For the second return, LLVM computes 0: one entry minus one first return.
+/// In LLVM's arithmetic, the code after the second return has the count 0: one entry minus one first return.
 #[test]
 fn warning_names_functions_with_calls_that_return_twice() {
-    const BACK: &str = "#include <setjmp.h>\nstatic jmp_buf back;\n__attribute__((noinline)) static void away(int n) {\n  \
+    const RETURNS_TWICE_PROGRAM: &str = "#include <setjmp.h>\nstatic jmp_buf back;\n__attribute__((noinline)) static void away(int n) {\n  \
         if (n < 2) longjmp(back, 1);\n}\nint main(int n, char **v) {\n  if (setjmp(back) == 0) {\n    away(n);\n  }\n  return 0;\n}\n";
-    let place = Place::with(&[("back.c", BACK)]);
+    let place = Place::with(&[("back.c", RETURNS_TWICE_PROGRAM)]);
     place.trodden("cc --trodden=coverage -O1 back.c -o own");
     let warned = |arguments: &[&str]| {
         must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]).args(arguments));
@@ -194,9 +196,9 @@ fn warning_names_functions_with_calls_that_return_twice() {
 /// All export formats use source names. With `--like llvm-cov`, they use linkage names as `llvm-cov export` does.
 #[test]
 fn exports_use_source_names() {
-    const BOX: &str = "namespace a { template <class T> struct Box {\n  T t;\n  Box(T x) : t(x) {}\n}; }\n\
+    const TEMPLATE_PROGRAM: &str = "namespace a { template <class T> struct Box {\n  T t;\n  Box(T x) : t(x) {}\n}; }\n\
         static int local(int n) { return n + 1; }\nint main() { a::Box<int> b(1); a::Box<long> c(1); return local(1) - 2; }\n";
-    let place = Place::with(&[("box.cc", BOX)]);
+    let place = Place::with(&[("box.cc", TEMPLATE_PROGRAM)]);
     place.cxx("--trodden=coverage -O1 box.cc -o own");
     place.trodden("record --no-store -o run.trodden -- ./own");
     let names = |options: &str| -> (Vec<String>, Vec<String>) {
@@ -230,7 +232,7 @@ fn mcdc_conditions_equal_llvms_with_optimisation() {
     check(DECISIONS_FILE, "-O2");
 }
 
-/// Returns the line counts of a program's run, and the branches that `coverage show` prints.
+/// Returns the line counts of the recorded run as exported to lcov, and the output of `coverage show` with its branches.
 fn read_lines_of_run(place: &Place, options: &str) -> (std::collections::BTreeMap<u32, u64>, String) {
     let lcov = read_output(place, &format!("export lcov run.trodden {options}"));
     let numbers = lcov.lines().filter_map(|line| line.strip_prefix("DA:")?.split_once(','));
@@ -239,9 +241,9 @@ fn read_lines_of_run(place: &Place, options: &str) -> (std::collections::BTreeMa
 }
 
 fn check_code_after_calls_that_do_not_return(level: &str) {
-    const LEAVE: &str = "#include <stdio.h>\n#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\nint main(void) {\n  \
+    const LEAVES_PROGRAM: &str = "#include <stdio.h>\n#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\nint main(void) {\n  \
         puts(\"before\");\n  leave(0);\n  puts(\"after\");\n  for (int i = 0; i < 3; i++)\n    puts(\"more\");\n\n  return 0;\n}\n";
-    let place = Place::with(&[("leave.c", LEAVE)]);
+    let place = Place::with(&[("leave.c", LEAVES_PROGRAM)]);
     place.cc(&format!("--trodden=coverage {level} leave.c -o own"));
     place.trodden("record --no-store -o run.trodden -- ./own");
     let (lines, _) = read_lines_of_run(&place, "");
@@ -268,14 +270,14 @@ fn code_after_exit_is_unexecuted_with_optimisation() {
     check_code_after_calls_that_do_not_return("-O2");
 }
 
-/// The line of `else` starts with a brace that was not executed.
+/// The unexecuted code ends with the brace before `else`, on the same line.
 #[test]
 fn else_block_that_begins_on_the_last_line_of_unexecuted_code_is_executed() {
-    const OTHER: &str = "#include <stdio.h>\n#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\n\
+    const ELSE_PROGRAM: &str = "#include <stdio.h>\n#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\n\
         static void step(int last) {\n  if (last) {\n    leave(0);\n    puts(\"after\");\n  } else {\n    putchar('o');\n  }\n  \
         puts(\"end\");\n}\nint main(void) {\n  step(0);\n  step(1);\n  return 0;\n}\n";
     for level in ["-O0", "-O2"] {
-        let place = Place::with(&[("other.c", OTHER)]);
+        let place = Place::with(&[("other.c", ELSE_PROGRAM)]);
         place.cc(&format!("--trodden=coverage {level} other.c -o own"));
         place.trodden("record --no-store -o run.trodden -- ./own");
         let (lines, _) = read_lines_of_run(&place, "");
@@ -285,13 +287,13 @@ fn else_block_that_begins_on_the_last_line_of_unexecuted_code_is_executed() {
     }
 }
 
-/// A program that was killed in its last loop has not left this loop.
+/// Being killed inside the last loop does not count as leaving the loop.
 #[test]
 fn loop_in_which_the_program_was_killed_has_no_executed_exit() {
-    const WAIT: &str = "#include <signal.h>\n#include <unistd.h>\nstatic volatile int stop;\nint main(void) {\n  \
+    const WAITING_PROGRAM: &str = "#include <signal.h>\n#include <unistd.h>\nstatic volatile int stop;\nint main(void) {\n  \
         for (int i = 0; i < 3; i++)\n    write(1, \"x\", 1);\n  while (!stop)\n    kill(getpid(), SIGKILL);\n  return 0;\n}\n";
     for level in ["-O0", "-O2"] {
-        let place = Place::with(&[("wait.c", WAIT)]);
+        let place = Place::with(&[("wait.c", WAITING_PROGRAM)]);
         place.cc(&format!("--trodden=coverage {level} wait.c -o own"));
         place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]).output().unwrap();
         let (lines, branches) = read_lines_of_run(&place, "");
@@ -301,12 +303,13 @@ fn loop_in_which_the_program_was_killed_has_no_executed_exit() {
     }
 }
 
-/// For an object with an empty destructor, optimised code calls the destructor of the base class.
+/// For an object whose destructor is empty, optimised code calls the base class's destructor directly.
 #[test]
 fn executed_empty_destructor_is_covered() {
-    const DERIVED: &str = "int g;\nstruct B { virtual ~B(); };\nstruct D : B { ~D() override; };\nB::~B() { g++; }\nD::~D() {}\n\
+    const DERIVED_CLASS_PROGRAM: &str = "int g;\nstruct B { virtual ~B(); };\nstruct D : B { ~D() override; };\nB::~B() { g++; \
+        }\nD::~D() {}\n\
         int main() {\n  { D d; }\n  return g - 1;\n}\n";
-    let place = Place::with(&[("derived.cc", DERIVED)]);
+    let place = Place::with(&[("derived.cc", DERIVED_CLASS_PROGRAM)]);
     place.cxx("--trodden=coverage -O2 derived.cc -o own");
     place.trodden("record --no-store -o run.trodden -- ./own");
     let (lines, _) = read_lines_of_run(&place, "");
@@ -381,7 +384,7 @@ fn changed_lines_are_distinguished() {
     assert!(report.contains("1/2  50.00%") && report.contains("not executed: line 7\n"), "{report}");
 }
 
-/// Counts in the margin come from the coverage mapping, so no executed line has the count 0.
+/// The counts in the margin come from the coverage mapping, so no executed line may show 0.
 #[test]
 fn annotated_lines_have_the_counts_of_the_mapping() {
     let place = Place::with(&[("cxx.cc", include_str!("coverage/cxx.cc"))]);
@@ -413,7 +416,7 @@ fn program_that_changed_since_it_ran_is_rejected() {
     place.cc("--trodden=coverage -O2 -w plain.c -o own");
     assert!(expect_error(&place, "coverage report run.trodden").contains("own was rebuilt after it ran"));
     assert!(expect_error(&place, "coverage report run.trodden --object moved --object own").contains("own is not the recorded program"));
-    // A library that was in no run counts as not executed.
+    // A library that no recorded program loaded is reported as not executed.
     std::fs::write(place.path("idle.c"), "int f(int x) {\n  return x ? 1 : 2;\n}\nint main(void) { return f(0); }\n").unwrap();
     place.cc("--trodden=coverage -O1 -w idle.c -o idle");
     let with_idle = read_output(&place, "coverage report run.trodden --object moved --object idle");
@@ -424,7 +427,7 @@ fn program_that_changed_since_it_ran_is_rejected() {
     );
     place.tool("llvm-objcopy-22", "--remove-section=__llvm_covmap moved own");
     assert!(expect_error(&place, "coverage report run.trodden").contains("own has no section __llvm_covmap"));
-    // The sections that `strip` removes are not needed.
+    // Coverage does not need the sections that `strip` removes.
     place.tool("strip", "moved -o own");
     place.trodden("coverage report run.trodden");
     std::fs::write(place.path("own"), &std::fs::read(place.path("moved")).unwrap()[..3000]).unwrap();
@@ -436,7 +439,7 @@ fn program_that_changed_since_it_ran_is_rejected() {
     assert!(refused.contains("-fprofile-instr-generate cannot be used together with `--coverage`"), "{refused}");
 }
 
-/// Removes variables that cargo sets for tests, because the command must not see them.
+/// Removes the variables that cargo sets for tests, because they would change what the tested command does.
 fn remove_cargos_variables(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
         command.env_remove(name);

@@ -7,10 +7,10 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Executions by line, and executions of both sides of a branch by line.
+/// Execution counts by line, and counts of both sides of each branch by line.
 type Counted = (BTreeMap<u64, u64>, BTreeMap<u64, (u64, u64)>);
 
-fn counted(place: &Place, options: &str) -> Counted {
+fn read_counts(place: &Place, options: &str) -> Counted {
     let lcov = place.trodden(&format!("export lcov run.trodden {options}"));
     let lcov = String::from_utf8(lcov.stdout).unwrap();
     let lines = lcov.lines().filter_map(|line| line.strip_prefix("DA:")?.split_once(','));
@@ -28,7 +28,7 @@ fn build_and_record(name: &str, text: &str, level: &str) -> Place {
         true => place.cxx(&format!("--trodden=coverage -w {level} {name} -o own")),
         false => place.cc(&format!("--trodden=coverage -w {level} {name} -o own")),
     };
-    // Some programs end with a status that `must` would not accept.
+    // Some programs end with a status other than 0, which `must` would reject.
     place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]).output().unwrap();
     place
 }
@@ -38,18 +38,18 @@ const LEVELS: [&str; 3] = ["-O0", "-O1", "-O2"];
 /// `step` does not return from 3 of 10 calls.
 #[test]
 fn lines_after_a_call_count_only_its_returns() {
-    const SOME: &str = "#include <setjmp.h>\n#include <stdio.h>\nstatic jmp_buf back;\nstatic volatile int n;\n\
+    const SOMETIMES_RETURNS_PROGRAM: &str = "#include <setjmp.h>\n#include <stdio.h>\nstatic jmp_buf back;\nstatic volatile int n;\n\
         __attribute__((noinline)) static void step(void) { if (n % 4 == 1) longjmp(back, 1); }\n\
         __attribute__((noinline)) static void work(int i) {\n  puts(\"before\");\n  step();\n  if (i & 1)\n    puts(\"odd\");\n  else\n    \
         puts(\"even\");\n  puts(\"after\");\n}\nint main(void) {\n  for (n = 0; n < 10; n++)\n    if (!setjmp(back))\n      work(n);\n}\n";
     for level in LEVELS {
-        let place = build_and_record("some.c", SOME, level);
-        let (lines, branches) = counted(&place, "");
+        let place = build_and_record("some.c", SOMETIMES_RETURNS_PROGRAM, level);
+        let (lines, branches) = read_counts(&place, "");
         // The calls with 1, 5 and 9 do not return.
         let expected = [(7, 10), (8, 10), (9, 7), (10, 2), (12, 5), (13, 7), (14, 7)];
         assert_eq!(expected.map(|(line, _)| (line, lines[&line])), expected, "{level}");
         assert_eq!(branches[&9], (2, 5), "{level}");
-        let (lines, _) = counted(&place, "--like llvm-cov");
+        let (lines, _) = read_counts(&place, "--like llvm-cov");
         assert_eq!((lines[&9], lines[&13]), (10, 10), "{level}");
     }
 }
@@ -57,13 +57,14 @@ fn lines_after_a_call_count_only_its_returns() {
 /// One of two instances of a template throws.
 #[test]
 fn instances_of_a_template_have_separate_counts() {
-    const BOTH: &str = "#include <cstdio>\ntemplate <int N> __attribute__((noinline)) void work(int i) {\n  std::puts(\"before\");\n  \
+    const TWO_INSTANCES_PROGRAM: &str = "#include <cstdio>\ntemplate <int N> __attribute__((noinline)) void work(int i) \
+        {\n  std::puts(\"before\");\n  \
         if (N && i % 2)\n    throw i;\n  std::puts(\"between\");\n}\n\
         template <int N> __attribute__((noinline)) void outer(int i) {\n  work<N>(i);\n  std::puts(\"after\");\n}\n\
         int main() {\n  for (int i = 0; i < 6; i++)\n    try {\n      outer<0>(i);\n      outer<1>(i);\n      std::puts(\"both\");\n    \
         } catch (int) {\n      std::puts(\"caught\");\n    }\n}\n";
     for level in LEVELS {
-        let (lines, _) = counted(&build_and_record("both.cc", BOTH, level), "");
+        let (lines, _) = read_counts(&build_and_record("both.cc", TWO_INSTANCES_PROGRAM, level), "");
         let expected = [(3, 12), (5, 3), (6, 9), (9, 12), (10, 9), (15, 6), (16, 6), (17, 3), (19, 3)];
         assert_eq!(expected.map(|(line, _)| (line, lines[&line])), expected, "{level}");
     }
@@ -72,16 +73,17 @@ fn instances_of_a_template_have_separate_counts() {
 /// Loops of each kind are left by a `longjmp` from a call in their body, in their condition or, if they have one, in their step.
 #[test]
 fn loops_left_by_longjmp_have_exact_counts() {
-    const LOOPS: &str = "#include <setjmp.h>\nstatic jmp_buf back;\nstatic volatile int n, stop, sink;\n\
+    const LOOPS_PROGRAM: &str = "#include <setjmp.h>\nstatic jmp_buf back;\nstatic volatile int n, stop, sink;\n\
         __attribute__((noinline)) static int step(int v) { if (n++ == stop) longjmp(back, 1); return v; }\n\
         __attribute__((noinline)) static void work(void) {\n  for (int i = 0;\n       step(i) < 2;\n       i = step(i) + 1)\n  { \
         step(i);\n    sink++;\n  }\n  int k = 0;\n  do {\n    step(k);\n    sink++;\n  } while (step(++k) < 2);\n  \
         while (step(k--) > 0) {\n    step(k);\n    sink++;\n  }\n  sink++;\n}\n\
         int main(void) {\n  for (stop = 0; stop < 20; stop++) {\n    n = 0;\n    if (!setjmp(back))\n      work();\n  }\n}\n";
-    // The calls in order: condition 0, body 0, step 0, condition 1, body 1, step 1, condition 2; body, condition, body, condition;
-    // condition, body, condition, body, condition. This makes 16 calls, so with stops from 16 to 19, the function returns.
+    // Calls to `step` in order. In the `for` loop: condition, body, step, condition, body, step, condition. In the `do` loop: body,
+    // condition, body, condition. In the `while` loop: condition, body, condition, body, condition. These are 16 calls, so `work` returns
+    // normally if `stop` is 16 or more.
     for level in LEVELS {
-        let (lines, branches) = counted(&build_and_record("loops.c", LOOPS, level), "");
+        let (lines, branches) = read_counts(&build_and_record("loops.c", LOOPS_PROGRAM, level), "");
         let expected =
             [(7, 20 + 17 + 14), (8, 18 + 15), (9, 19 + 16), (10, 18 + 15), (12, 13), (14, 13 + 11), (15, 12 + 10), (16, 12 + 10)];
         assert_eq!(expected.map(|(line, _)| (line, lines[&line])), expected, "{level}");
@@ -103,13 +105,13 @@ fn files_with_two_names_have_their_counts() {
         let here = here.to_str().unwrap().trim_end_matches('/');
         place.cc(&format!("--trodden=coverage -O1 -g {} {here}/leave.c -o own", option.replace("HERE", here)));
         place.trodden("record --no-store -o run.trodden -- ./own");
-        let (lines, _) = counted(&place, "");
+        let (lines, _) = read_counts(&place, "");
         assert_eq!([4, 5, 6, 7].map(|line| lines[&line]), [3, 3, 1, 0], "{option}");
         let page: Value = serde_json::from_slice(&place.trodden("annotate main run.trodden --json").stdout).unwrap();
         let of_page = page["source"]["lines"].as_array().map_or(&[][..], Vec::as_slice).iter();
         let of_page: Vec<u64> =
             of_page.filter_map(|line| line["count"].as_str().and_then(|count| count.parse().ok()).or(line["count"].as_u64())).collect();
-        // If the source is not found under its name, the page shows no lines.
+        // A page shows no lines if the source file is not found under its name.
         if !option.contains("debug") {
             assert_eq!(of_page, lines.values().copied().collect::<Vec<_>>(), "{option}");
         }
@@ -121,7 +123,7 @@ struct Program {
     text: String,
     random: u64,
     line: u64,
-    /// Pairs of a line and the number of the function that contains it.
+    /// Each counted line, with the number of the function that contains it.
     lines: Vec<(u64, u64)>,
     conditions: Vec<(u64, u64)>,
     is_cxx: bool,
@@ -131,99 +133,99 @@ impl Program {
     fn new(seed: u64, is_cxx: bool) -> Program {
         let mut program = Program { text: String::new(), random: seed, line: 1, lines: Vec::new(), conditions: Vec::new(), is_cxx };
         let (leave, tail) = if is_cxx { (CXX_PROLOGUE, CXX_EPILOGUE) } else { (C_PROLOGUE, C_EPILOGUE) };
-        program.push(leave);
-        program.push(SHARED_PROLOGUE);
+        program.push_text(leave);
+        program.push_text(SHARED_PROLOGUE);
         let functions = if is_cxx { 4 } else { 3 };
         for function in 0..functions {
             let inlined = if function + 2 < functions { "static inline" } else { "__attribute__((noinline)) static" };
-            program.push(&format!("{inlined} void f{function}(int a) {{\n"));
-            if is_cxx && program.below(3) > 0 {
-                program.push("Guard guard;\n");
+            program.push_text(&format!("{inlined} void f{function}(int a) {{\n"));
+            if is_cxx && program.random_below(3) > 0 {
+                program.push_text("Guard guard;\n");
             }
-            program.block(function, if is_cxx { 2 } else { 3 });
-            program.push("}\n");
+            program.push_block(function, if is_cxx { 2 } else { 3 });
+            program.push_text("}\n");
         }
-        program.push(tail);
+        program.push_text(tail);
         program
     }
 
-    fn push(&mut self, text: &str) {
+    fn push_text(&mut self, text: &str) {
         self.text.push_str(text);
         self.line += text.matches('\n').count() as u64;
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    fn random_below(&mut self, bound: u64) -> u64 {
         self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.random >> 33) % bound
     }
 
-    fn condition(&mut self, function: u64) -> String {
+    fn generate_condition(&mut self, function: u64) -> String {
         self.lines.push((self.line, function));
         self.conditions.push((self.line, function));
         format!("hit({0}), side({0}, odd(a))", self.line)
     }
 
-    fn block(&mut self, function: u64, depth: u64) {
-        for _ in 0..2 + self.below(3) {
-            self.statement(function, depth);
+    fn push_block(&mut self, function: u64, depth: u64) {
+        for _ in 0..2 + self.random_below(3) {
+            self.push_statement(function, depth);
         }
     }
 
-    fn statement(&mut self, function: u64, depth: u64) {
+    fn push_statement(&mut self, function: u64, depth: u64) {
         let line = self.line;
-        match self.below(if depth == 0 { 3 } else { 8 + u64::from(self.is_cxx) }) {
-            0 => self.counted(function, &format!("hit({line}); sink += a;")),
+        match self.random_below(if depth == 0 { 3 } else { 8 + u64::from(self.is_cxx) }) {
+            0 => self.push_counted_statement(function, &format!("hit({line}); sink += a;")),
             1 if function > 0 => {
-                let called = self.below(function);
-                self.counted(function, &format!("hit({line}); f{called}(a + 1);"));
+                let called = self.random_below(function);
+                self.push_counted_statement(function, &format!("hit({line}); f{called}(a + 1);"));
             }
-            1 | 2 => self.counted(function, &format!("hit({line}); may_leave();")),
-            3 => self.nested("if", function, depth, false),
-            4 => self.nested("if", function, depth, true),
-            5 => self.nested("while", function, depth, false),
+            1 | 2 => self.push_counted_statement(function, &format!("hit({line}); may_leave();")),
+            3 => self.push_nested_statement("if", function, depth, false),
+            4 => self.push_nested_statement("if", function, depth, true),
+            5 => self.push_nested_statement("while", function, depth, false),
             6 => {
-                self.counted(function, &format!("hit({line}); switch (next() % 3) {{"));
+                self.push_counted_statement(function, &format!("hit({line}); switch (next() % 3) {{"));
                 for label in ["case 0:", "case 1:", "default:"] {
-                    self.push(&format!("{label}\n"));
-                    self.block(function, depth - 1);
-                    if self.below(2) == 0 {
-                        self.push("break;\n");
+                    self.push_text(&format!("{label}\n"));
+                    self.push_block(function, depth - 1);
+                    if self.random_below(2) == 0 {
+                        self.push_text("break;\n");
                     }
                 }
-                self.push("}\n");
+                self.push_text("}\n");
             }
             7 => {
-                self.push("do {\n");
-                self.block(function, depth - 1);
-                let condition = self.condition(function);
-                self.push(&format!("}} while ({condition});\n"));
+                self.push_text("do {\n");
+                self.push_block(function, depth - 1);
+                let condition = self.generate_condition(function);
+                self.push_text(&format!("}} while ({condition});\n"));
             }
             _ => {
-                self.push("try {\n");
-                self.block(function, depth - 1);
-                self.push("} catch (int) {\n");
+                self.push_text("try {\n");
+                self.push_block(function, depth - 1);
+                self.push_text("} catch (int) {\n");
                 let line = self.line;
-                self.counted(function, &format!("hit({line}); sink += a;"));
-                self.block(function, depth - 1);
-                self.push("}\n");
+                self.push_counted_statement(function, &format!("hit({line}); sink += a;"));
+                self.push_block(function, depth - 1);
+                self.push_text("}\n");
             }
         }
     }
 
-    fn counted(&mut self, function: u64, statement: &str) {
+    fn push_counted_statement(&mut self, function: u64, statement: &str) {
         self.lines.push((self.line, function));
-        self.push(&format!("{statement}\n"));
+        self.push_text(&format!("{statement}\n"));
     }
 
-    fn nested(&mut self, keyword: &str, function: u64, depth: u64, has_other: bool) {
-        let condition = self.condition(function);
-        self.push(&format!("{keyword} ({condition}) {{\n"));
-        self.block(function, depth - 1);
+    fn push_nested_statement(&mut self, keyword: &str, function: u64, depth: u64, has_other: bool) {
+        let condition = self.generate_condition(function);
+        self.push_text(&format!("{keyword} ({condition}) {{\n"));
+        self.push_block(function, depth - 1);
         if has_other {
-            self.push("} else {\n");
-            self.block(function, depth - 1);
+            self.push_text("} else {\n");
+            self.push_block(function, depth - 1);
         }
-        self.push("}\n");
+        self.push_text("}\n");
     }
 }
 
@@ -243,13 +245,14 @@ const C_EPILOGUE: &str = "int main(void) {\n  atexit(show);\n  for (volatile int
 const CXX_EPILOGUE: &str = "int main(void) {\n  atexit(show);\n  for (volatile int i = 0; i < 300; i++)\n    try {\n      f3(i);\n    } \
     catch (int) {\n    }\n}\n";
 
-/// Checks that each line has the count that the program determined, or that its function is marked. Returns the number of marked functions.
-fn check_random(seed: u64, level: &str, is_cxx: bool) -> usize {
+/// Compares the count of each line with the program's own count, except in functions that trodden marks as inexact. Returns the number of
+/// marked functions.
+fn check_random_program(seed: u64, level: &str, is_cxx: bool) -> usize {
     let program = Program::new(seed, is_cxx);
     let place = build_and_record(if is_cxx { "random.cc" } else { "random.c" }, &program.text, level);
     let output = must(&mut place.command(place.path("own")));
     let own: Vec<Vec<u64>> = String::from_utf8(output.stdout).unwrap().lines().map(parse_numbers).collect();
-    let (lines, branches) = counted(&place, "");
+    let (lines, branches) = read_counts(&place, "");
     let export: Value = serde_json::from_slice(&place.trodden("export llvm-json run.trodden").stdout).unwrap();
     let marked = export["not_exact"].as_array().unwrap().iter().map(|mark| mark["function"].as_str().unwrap().to_owned());
     let marked: BTreeSet<String> = marked.filter(|name| name.starts_with('f')).collect();
@@ -278,29 +281,29 @@ fn parse_numbers(line: &str) -> Vec<u64> {
     line.split_whitespace().map(|number| number.parse().unwrap()).collect()
 }
 
-/// Checks random programs. At most `most` of their functions may be marked.
-fn check_all(seeds: std::ops::Range<u64>, level: &str, is_cxx: bool, most: usize) {
-    let marked: usize = seeds.map(|seed| check_random(seed, level, is_cxx)).sum();
+/// Checks random programs. At most `max_marked` of their functions may be marked as inexact.
+fn check_random_programs(seeds: std::ops::Range<u64>, level: &str, is_cxx: bool, max_marked: usize) {
+    let marked: usize = seeds.map(|seed| check_random_program(seed, level, is_cxx)).sum();
     println!("{marked} functions are marked");
-    assert!(marked <= most, "{marked} functions are marked");
+    assert!(marked <= max_marked, "{marked} functions are marked");
 }
 
 #[test]
 fn coverage_of_random_c_programs_is_exact_without_optimisation() {
-    check_all(1..5, "-O0", false, 0);
+    check_random_programs(1..5, "-O0", false, 0);
 }
 
 #[test]
 fn coverage_of_random_c_programs_is_exact_with_optimisation() {
-    check_all(1..5, "-O2", false, 0);
+    check_random_programs(1..5, "-O2", false, 0);
 }
 
 #[test]
 fn coverage_of_random_cxx_programs_is_exact_without_optimisation() {
-    check_all(1..5, "-O0", true, 0);
+    check_random_programs(1..5, "-O0", true, 0);
 }
 
 #[test]
 fn coverage_of_random_cxx_programs_is_exact_with_optimisation() {
-    check_all(1..5, "-O2", true, 4);
+    check_random_programs(1..5, "-O2", true, 4);
 }

@@ -1,5 +1,5 @@
-//! Coverage of several programs, and of sources that were compiled several times: with different folder names, with different macros, in a
-//! static library, in several build folders. Each function must have the executions in its own programs, and each file its paths.
+//! Coverage of several programs, and of sources that were compiled several times: with different folder names or macros, in a static
+//! library, in several build folders. Each function must have the counts of its own programs, and each file must have all its paths.
 
 mod place;
 
@@ -24,13 +24,13 @@ impl Programs {
         Programs { place, counters }
     }
 
-    fn here(&self) -> String {
+    fn folder_path(&self) -> String {
         self.place.path("").to_str().unwrap().trim_end_matches('/').to_owned()
     }
 
-    /// Compiles a source. In the options, `HERE` stands for the folder.
+    /// Compiles a source file. `HERE` in the options stands for the test folder.
     fn compile(&self, source: &str, options: &str, object: &str) {
-        let here = self.here();
+        let here = self.folder_path();
         let options = options.replace("HERE", &here);
         self.place.trodden(&format!("cc {} -O1 -g {options} -c {here}/src/{source} -o {object}", self.counters));
     }
@@ -49,13 +49,14 @@ impl Programs {
         must(self.place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "sh", "-c", script]));
     }
 
-    fn json(&self, arguments: &str) -> Value {
+    fn read_json(&self, arguments: &str) -> Value {
         serde_json::from_slice(&self.place.trodden(arguments).stdout).unwrap()
     }
 
-    /// Returns the number of executed paths and of possible paths for each file or function. Several rows may have the same name.
-    fn paths(&self, options: &str) -> Vec<(String, Option<(u64, u64)>)> {
-        let report = self.json(&format!("coverage report run.trodden --json {options}"));
+    /// Returns the number of executed paths and the number of possible paths for each file or function. Several rows may have the same
+    /// name.
+    fn count_paths(&self, options: &str) -> Vec<(String, Option<(u64, u64)>)> {
+        let report = self.read_json(&format!("coverage report run.trodden --json {options}"));
         let rows = report["rows"].as_array().unwrap().iter().chain([&report["total"]]);
         let numbers = |row: &Value| {
             let paths = row["paths"].as_object()?;
@@ -66,13 +67,13 @@ impl Programs {
         all
     }
 
-    /// Returns the executions of lines. Keys contain the last part of the file name.
-    fn lines(&self, options: &str) -> BTreeMap<(String, u64), u64> {
+    /// Returns line counts by file name, without folders, and line.
+    fn count_lines(&self, options: &str) -> BTreeMap<(String, u64), u64> {
         let text = self.place.trodden(&format!("export lcov run.trodden {options}")).stdout;
         let (mut file, mut lines) = (String::new(), BTreeMap::new());
         for line in String::from_utf8(text).unwrap().lines() {
             if let Some(name) = line.strip_prefix("SF:") {
-                file = name.strip_prefix(&format!("{}/", self.here())).unwrap_or(name).to_owned();
+                file = name.strip_prefix(&format!("{}/", self.folder_path())).unwrap_or(name).to_owned();
             } else if let Some((number, count)) = line.strip_prefix("DA:").and_then(|data| data.split_once(',')) {
                 assert!(lines.insert((file.clone(), number.parse().unwrap()), count.parse().unwrap()).is_none(), "{file}:{number}");
             }
@@ -89,24 +90,24 @@ fn assert_rows(found: &[(String, Option<(u64, u64)>)], expected: &[(&str, u64, u
 /// `main` has the same hash in both programs, so LLVM would add their counts.
 #[test]
 fn functions_with_the_same_name_have_the_counts_of_their_program() {
-    const LEAVES: &str = "#include <stdlib.h>\n#include <stdio.h>\nstatic void (*volatile leave)(int) = exit;\nint main(void) {\n  \
+    const LEAVES_PROGRAM: &str = "#include <stdlib.h>\n#include <stdio.h>\nstatic void (*volatile leave)(int) = exit;\nint main(void) {\n  \
         puts(\"a\");\n  leave(0);\n  puts(\"b\");\n}\n";
-    const RETURNS: &str = "#include <stdio.h>\nint main(void) {\n  puts(\"c\");\n  puts(\"d\");\n}\n";
+    const RETURNS_PROGRAM: &str = "#include <stdio.h>\nint main(void) {\n  puts(\"c\");\n  puts(\"d\");\n}\n";
     for level in ["-O0", "-O2"] {
         let programs = Programs::new("--trodden=coverage");
-        programs.place.write("a.c", LEAVES);
-        programs.place.write("b.c", RETURNS);
+        programs.place.write("a.c", LEAVES_PROGRAM);
+        programs.place.write("b.c", RETURNS_PROGRAM);
         for name in ["a", "b"] {
-            programs.place.cc(&format!("--trodden=coverage {level} {}/{name}.c -o {name}", programs.here()));
+            programs.place.cc(&format!("--trodden=coverage {level} {}/{name}.c -o {name}", programs.folder_path()));
         }
         programs.record("./a; ./b; ./b; ./b");
-        let lines = programs.lines("");
+        let lines = programs.count_lines("");
         let of = |file: &str, line| lines[&(file.to_owned(), line)];
         assert_eq!([4, 5, 6, 7].map(|line| of("a.c", line)), [1, 1, 1, 0], "{level}");
         assert_eq!([2, 3, 4, 5].map(|line| of("b.c", line)), [3, 3, 3, 3], "{level}");
-        let like = programs.lines("--like llvm-cov");
+        let like = programs.count_lines("--like llvm-cov");
         assert_eq!((like[&("a.c".to_owned(), 5)], like[&("b.c".to_owned(), 3)]), (4, 4), "{level}");
-        let found = programs.paths("--functions");
+        let found = programs.count_paths("--functions");
         let taken: Vec<_> = found.iter().map(|(name, paths)| (name.as_str(), paths.unwrap().0)).collect();
         assert_eq!(taken, [("main", 0), ("main", 1), ("total", 1)], "{level}");
     }
@@ -120,16 +121,16 @@ fn programs_with_renamed_folders_have_their_paths() {
         programs.build(&option.replace("NAME", "one"), "one");
         programs.build(&option.replace("NAME", "two"), "two");
         programs.build("", "own");
-        // Only the second program executes the paths for a number other than 0.
+        // Only the second program executes paths for numbers other than 0.
         programs.record("./one; ./two more; ./own");
-        let lines = programs.lines("");
+        let lines = programs.count_lines("");
         if option.contains("debug") {
-            assert_rows(&programs.paths(""), &[("main.c", 1, 1), ("part.c", 5, 9), ("total", 6, 10)], option);
-            assert_rows(&programs.paths("--functions"), &[("main", 1, 1), ("total", 6, 10), ("work", 5, 9)], option);
+            assert_rows(&programs.count_paths(""), &[("main.c", 1, 1), ("part.c", 5, 9), ("total", 6, 10)], option);
+            assert_rows(&programs.count_paths("--functions"), &[("main", 1, 1), ("total", 6, 10), ("work", 5, 9)], option);
             assert_eq!([2, 3].map(|line| lines[&("src/part.c".to_owned(), line)]), [3, 3 + 5], "{option}");
             continue;
         }
-        let rows = programs.paths("");
+        let rows = programs.count_paths("");
         let of = |end: &str| rows.iter().find(|(name, _)| name.ends_with(end)).unwrap().1;
         assert_eq!(rows.len(), 7, "{option}");
         let parts = ["one/src/part.c", "two/src/part.c", "total"].map(of);
@@ -137,7 +138,7 @@ fn programs_with_renamed_folders_have_their_paths() {
         for (file, count) in [("/one/src/part.c", 1), ("/two/src/part.c", 1 + 5), ("src/part.c", 1)] {
             assert_eq!(lines[&(file.to_owned(), 3)], count, "{option} {file}");
         }
-        let functions = programs.paths("--functions");
+        let functions = programs.count_paths("--functions");
         let work: Vec<u64> = functions.iter().filter(|(name, _)| name == "work").map(|(_, paths)| paths.unwrap().0).collect();
         assert_eq!(work, [1, 1, 4], "{option}");
     }
@@ -149,7 +150,7 @@ fn programs_for_edge_profiles_have_their_paths() {
     programs.build("-fdebug-prefix-map=HERE=/one", "one");
     programs.build("-DEXTRA -fdebug-prefix-map=HERE=/two", "two");
     programs.record("./one; ./two more; ./two more");
-    let report = programs.json("report run.trodden --json");
+    let report = programs.read_json("report run.trodden --json");
     let functions = report["functions"].as_array().unwrap().iter();
     let number = |function: &Value, what: &str| function[what].as_u64().unwrap();
     let mut found: Vec<_> = functions.map(|f| (f["name"].as_str().unwrap(), f["file"].as_str().unwrap(), number(f, "calls"))).collect();
@@ -161,7 +162,7 @@ fn programs_for_edge_profiles_have_their_paths() {
     assert!(!String::from_utf8_lossy(&edges.stderr).contains("built without LLVM's counters"));
 }
 
-/// The executed paths of a library function are those that either program executed.
+/// The executed paths of a library function must include those that only one of the programs executed.
 #[test]
 fn static_library_has_the_paths_of_both_programs() {
     for counters in ["--trodden=coverage", "--trodden=pgo"] {
@@ -175,14 +176,14 @@ fn static_library_has_the_paths_of_both_programs() {
         programs.link("other.o libpart.a", "two");
         programs.record("./one more; ./two");
         if counters == "--trodden=pgo" {
-            let report = programs.json("report run.trodden --json");
+            let report = programs.read_json("report run.trodden --json");
             let work = report["functions"].as_array().unwrap().iter().filter(|f| f["name"] == "work");
             assert_eq!(work.map(|f| f["calls"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 1]);
             continue;
         }
-        assert_rows(&programs.paths(""), &[("main.c", 1, 1), ("other.c", 1, 1), ("part.c", 5, 9), ("total", 7, 11)], counters);
-        assert_rows(&programs.paths("--functions"), &[("main", 1, 1), ("main", 1, 1), ("total", 7, 11), ("work", 5, 9)], counters);
-        let lines = programs.lines("");
+        assert_rows(&programs.count_paths(""), &[("main.c", 1, 1), ("other.c", 1, 1), ("part.c", 5, 9), ("total", 7, 11)], counters);
+        assert_rows(&programs.count_paths("--functions"), &[("main", 1, 1), ("main", 1, 1), ("total", 7, 11), ("work", 5, 9)], counters);
+        let lines = programs.count_lines("");
         let counts = [("src/part.c", 3), ("src/main.c", 4), ("src/other.c", 2)].map(|(file, line)| lines[&(file.to_owned(), line)]);
         assert_eq!(counts, [2 + 5, 1, 1]);
     }
@@ -195,26 +196,27 @@ fn source_compiled_in_two_ways_has_the_counts_and_paths_of_both() {
     programs.build("", "plain");
     programs.build("-DEXTRA", "extra");
     programs.record("./plain; ./extra more");
-    let lines = programs.lines("");
+    let lines = programs.count_lines("");
     assert_eq!([2, 3, 4, 7, 10].map(|line| lines[&("src/part.c".to_owned(), line)]), [2, 2 + 5, 5, 1, 2]);
-    let rows = programs.paths("");
+    let rows = programs.count_paths("");
     let part = rows.iter().find(|(name, _)| name == "part.c").unwrap();
     let (taken, possible) = part.1.unwrap();
     assert!(taken > 4 && possible > 9, "{part:?}");
     let report = String::from_utf8(programs.place.trodden("coverage report run.trodden --functions").stdout).unwrap();
     assert!(report.contains("compiled in several ways; the first row with this name counts the paths of all of them"), "{report}");
     let total = |rows: &[(String, Option<(u64, u64)>)]| rows.iter().find(|(name, _)| name == "total").unwrap().1;
-    assert_eq!(total(&programs.paths("--functions")), total(&rows));
+    assert_eq!(total(&programs.count_paths("--functions")), total(&rows));
 }
 
 /// A program contains two static functions with the same name and source file. The linker keeps the regions of only one of them, so a
 /// message must name the other.
 #[test]
 fn local_functions_of_a_source_compiled_twice_are_named() {
-    const LOCAL: &str = "__attribute__((noinline)) static int local(int n) {\n#ifdef TWICE\n  if (n)\n    n++;\n#endif\n  return n;\n}\n\
+    const LOCAL_FUNCTION_SOURCE: &str = "__attribute__((noinline)) static int local(int n) {\n#ifdef TWICE\n  if \
+        (n)\n    n++;\n#endif\n  return n;\n}\n\
         int ENTRY(int n) { return local(n); }\n";
     let programs = Programs::new("--trodden=coverage");
-    programs.place.write("src/local.c", LOCAL);
+    programs.place.write("src/local.c", LOCAL_FUNCTION_SOURCE);
     programs.place.write("src/both.c", "int one(int), two(int);\nint main(void) { return (one(0) + two(1) + two(2)) < 0; }\n");
     programs.compile("local.c", "-DENTRY=one", "one.o");
     programs.compile("local.c", "-DENTRY=two", "same.o");
@@ -223,13 +225,17 @@ fn local_functions_of_a_source_compiled_twice_are_named() {
     for (other, count, is_named) in [("two.o", 1, true), ("same.o", 3, false)] {
         programs.link(&format!("both.o one.o {other}"), "both");
         programs.record("./both");
-        assert_eq!(programs.lines("")[&("src/local.c".to_owned(), 6)], count, "{other}");
+        assert_eq!(programs.count_lines("")[&("src/local.c".to_owned(), 6)], count, "{other}");
         for command in ["coverage report", "coverage show", "export lcov", "export llvm-json"] {
             let said = programs.place.trodden(&format!("{command} run.trodden")).stderr;
             let is_said = String::from_utf8(said).unwrap().contains("local: not exact: compiled in several ways within one program");
             assert_eq!(is_said, is_named, "{other} {command}");
         }
-        assert_eq!(programs.json("export llvm-json run.trodden")["not_exact"].as_array().unwrap().len(), usize::from(is_named), "{other}");
+        assert_eq!(
+            programs.read_json("export llvm-json run.trodden")["not_exact"].as_array().unwrap().len(),
+            usize::from(is_named),
+            "{other}"
+        );
     }
 }
 
@@ -249,13 +255,13 @@ fn objects_from_another_build_folder_have_their_paths() {
             trodden().display()
         ));
         programs.record("b/prog more");
-        let report = programs.json("report run.trodden --json");
+        let report = programs.read_json("report run.trodden --json");
         let functions = report["functions"].as_array().unwrap().iter();
         let mut calls: Vec<_> = functions.map(|f| (f["name"].as_str().unwrap(), f["calls"].as_u64().unwrap())).collect();
         calls.sort_unstable();
         assert_eq!(calls, [("main", 1), ("work", 1)], "{counters}");
         if counters == "--trodden=coverage" {
-            assert_rows(&programs.paths(""), &[("a/part.c", 4, 9), ("b/main.c", 1, 1), ("total", 5, 10)], counters);
+            assert_rows(&programs.count_paths(""), &[("a/part.c", 4, 9), ("b/main.c", 1, 1), ("total", 5, 10)], counters);
         }
     }
 }

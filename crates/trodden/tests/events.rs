@@ -1,8 +1,8 @@
-//! Events per path. Counts must equal those of a build without events. However control leaves a path, the path's sum must contain only its
-//! own events.
+//! Events per path, such as elapsed time or page faults. Path counts must be the same as in a build without events. The sum of a path must
+//! contain only its own events, even if the path ends by `longjmp` or an exception.
 //!
-//! A program can cause page faults one by one, so its text determines the expected sums. If the kernel forbids users to count page faults,
-//! the runtime must say so, and no profile is written.
+//! A program can cause page faults one by one, so its text determines their expected sums. If the kernel does not let users count page
+//! faults, the runtime must say so, and no profile may be written.
 
 mod place;
 
@@ -37,8 +37,8 @@ fn counts_equal_those_of_a_build_without_events() {
     }
 }
 
-/// A signal handler may run between any two instructions, and its charges must not be lost. In unoptimised code, each word in memory is
-/// therefore incremented by a single instruction, and the two words for a sum of squares by two instructions with carry.
+/// A signal handler may run between any two instructions, and the events that it adds must not be lost. Unoptimised code must therefore
+/// update each word with one instruction in memory, and the 128-bit sum of squares with two (add, then add with carry).
 #[test]
 fn sums_are_incremented_in_memory_in_unoptimised_code() {
     let place = Place::with(&[("leaf.c", "int leaf(int x) { return x + 1; }\n")]);
@@ -52,11 +52,11 @@ fn sums_are_incremented_in_memory_in_unoptimised_code() {
             |line: &str| line.trim().strip_prefix(name).map(|operands| operands.trim().ends_with(')') || operands.contains("%fs:"));
         body.lines().filter(|line| operands(line) == Some(true)).count()
     };
-    // The instructions add to the overhead of reading, the count, the sum, the lower half of the square, and the charged time.
+    // One addition each for the cost of reading the event, the count, the sum, the lower half of the square, and the time already charged.
     assert_eq!((to_memory("addq"), to_memory("adcq")), (5, 1), "{body}");
 }
 
-/// Counts of all functions, in the program's order.
+/// Counts of each function's paths, in the program's order of functions.
 type Counts = Vec<(String, Vec<(u64, u64)>)>;
 
 fn read_counts(profile: &Profile) -> Counts {
@@ -120,20 +120,20 @@ fn times_of_paths_exclude_callees_and_do_not_exceed_the_total() {
     let (output, profile) = place.record("timed");
     let elapsed: i128 = output.split_whitespace().next().unwrap().parse().unwrap();
     let total: i128 = profile.functions().map(|(_, unit, function)| sum_events(unit, function)).sum();
-    // No time is charged twice. How much time is missing depends on the load of the processor.
+    // No time may be counted twice, so the sum is at most the elapsed time. It may be far less on a busy machine.
     let by_function = || profile.functions().map(|(_, unit, f)| format!("{} {}", f.name, sum_events(unit, f))).collect::<Vec<_>>();
     assert!(0 < total && total <= elapsed, "{total} of {elapsed}: {:?}", by_function());
     for (_, unit, function) in profile.functions() {
         assert!(sum_events(unit, function) > -elapsed / 10, "{}", function.name);
     }
-    // An interruption is charged to the path that it interrupts, which differs between runs.
-    let right = (0..8).any(|_| is_charged_right(&place.record("timed").1));
+    // An interruption is counted for the path that it interrupts, which differs between runs, so up to eight runs are tried.
+    let right = (0..8).any(|_| is_time_attributed_correctly(&place.record("timed").1));
     assert!(right, "{:?}", read_path_events(&profile, "choose"));
 }
 
-/// Returns true if a path with 4,000 multiplications has more events than a path without any, and if nearly all events that `heavy` causes
-/// are charged to `heavy`.
-fn is_charged_right(profile: &Profile) -> bool {
+/// Returns true if the path with 4,000 multiplications has more events than the path without any, and `heavy` has nearly all events that it
+/// causes.
+fn is_time_attributed_correctly(profile: &Profile) -> bool {
     let choose = read_path_events(profile, "choose");
     let mean = |n: u64| choose.iter().filter(|(count, _)| *count == n).map(|(_, events)| events.mean(n)).fold(0.0, f64::max);
     let of = |name| read_path_events(profile, name).iter().map(|(_, e)| e.sum).sum::<i128>();
@@ -200,14 +200,14 @@ fn page_faults_are_charged_to_the_paths_that_cause_them() {
     let mut touch = read_path_events(&profile, "touch");
     touch.sort_by_key(|(_, events)| events.sum);
     let calls = 500 + 4 * 100 + 50;
-    // The counter's own page and the code's page may each cause one additional fault.
+    // The first use of the counter's page and of the code's page may add one fault each.
     let [(none, quiet), (one, faulting)] = touch[..] else { panic!("{touch:?}") };
     assert_eq!((none, one), (calls, calls));
     let near = |events: PathEvents, expected: i128| (events.sum - expected).abs() <= 12;
     assert!(near(quiet, 0) && near(faulting, i128::from(calls)), "{quiet:?} {faulting:?}");
     assert!(faulting.deviation(one) < 0.5 && (faulting.mean(one) - 1.0).abs() < 0.02, "{faulting:?}");
     assert!(read_path_events(&profile, "leap").is_empty());
-    // The fault in `leap` is charged to the path that ends next, which is in `main`.
+    // `leap` does not return, so its fault is added to the path that ends next, in `main`.
     let main: i128 = read_path_events(&profile, "main").iter().map(|(_, e)| e.sum).sum();
     assert!(main >= 1, "{main}");
 }
@@ -217,7 +217,7 @@ fn check_rejection(stderr: &[u8]) {
     assert!(text.contains("event") && text.contains("--events tsc") && text.contains("is not counted"), "{text}");
 }
 
-/// Interesting paths have separate sums, under their standard numbers. All other paths of a function share one sum.
+/// Each interesting path has its own sum, under its standard number. All other paths of a function share one sum.
 #[test]
 fn only_interesting_paths_have_separate_sums() {
     let place = Place::with(&[("timed.c", TIMED_PROGRAM)]);
@@ -239,8 +239,8 @@ fn only_interesting_paths_have_separate_sums() {
             assert_eq!(counts, whole.counts_of(same).collect::<Vec<_>>());
             continue;
         }
-        // Seven of eight calls take the path through line 13. The eighth call multiplies 4,000 times, and its ticks are charged to the
-        // other paths.
+        // Seven of eight calls take the path through line 13. The eighth call multiplies 4,000 times, and its events are added to the
+        // shared sum.
         let [(path, 700)] = counts[..] else { panic!("{scheme}: {counts:?}") };
         assert_eq!((whole.counts_of(same).find(|(id, _)| *id == path), unit.unattributed(choose)), (Some((path, 700)), 100));
         let others = unit.counts.events_of(choose.unattributed().start);

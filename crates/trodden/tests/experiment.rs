@@ -1,5 +1,5 @@
-//! The settings of a build reach the plugin, the unit map and every reader of the map. They may come from the command line, from the
-//! environment or from a program's own map, and may name files with any name.
+//! Settings of a build must reach the plugin, the unit map and every reader of the map, whether they come from the command line, the
+//! environment or another program's map. The files that they name may have any name.
 
 mod place;
 
@@ -11,7 +11,7 @@ use std::process::Command;
 use trodden_unit::Experiment;
 use trodden_unit::experiment::{InputFolder, PluginRequest};
 
-/// In `mix`, a loop has two paths, or four paths and calls to `rare` if there is an argument. The loop iterates 1,000 times, or 2,000 times
+/// In `mix`, the loop has two paths, or four paths and calls to `rare` if an argument is given. It iterates 1,000 times, or 2,000 times
 /// with two arguments.
 const PROGRAM: &str = "#include <stdio.h>\n\
     __attribute__((noinline)) unsigned mix(volatile unsigned *p, int n, int often) {\n\
@@ -29,7 +29,7 @@ fn build_and_record() -> Place {
     place
 }
 
-/// Returns the computed number of instructions per iteration of the loop in `mix`, first without counting, then with counting.
+/// Returns the number of instructions per loop iteration in `mix` that `trodden-lab loops` computes, first without and then with counting.
 fn compute_loop_costs(place: &Place, arguments: &str) -> (f64, f64) {
     let found: Value = serde_json::from_slice(&place.laboratory(&format!("loops --json --function mix {arguments}")).stdout).unwrap();
     let [only] = &found["loops"].as_array().unwrap()[..] else { panic!("{found}") };
@@ -50,7 +50,7 @@ fn step_loop(place: &Place, program: &str) -> f64 {
     (steps(&["x", "y"]) - steps(&["x"])) / 1000.0
 }
 
-fn run_experiment(place: &Place, program: &str) -> Experiment {
+fn read_experiment(place: &Place, program: &str) -> Experiment {
     place.image(program).frames[0].map().unwrap().experiment
 }
 
@@ -71,16 +71,16 @@ fn computed_loop_costs_equal_single_stepped_costs() {
     place.tool("clang-22", "-O2 -g -fno-unroll-loops a.c -o plain");
     let (plain, full) = compute_loop_costs(&place, "./prog prog.trodden");
     assert!((plain - step_loop(&place, "plain")).abs() < 0.5, "{plain}");
-    // The tolerance is larger because code generation merges equal ends of blocks, which the computed cost ignores.
+    // The tolerance is larger here, because code generation merges equal ends of blocks, which the computation ignores.
     let all = step_loop(&place, "prog");
     assert!((full - all).abs() < 1.5, "{full}, stepped {all}");
     place.trodden("export known run.trodden -o known");
     for (made, options) in [("residual", "--residual known"), ("interesting", "--interesting top:1:run.trodden")] {
         place.trodden(&format!("instrument prog -o {made} {options}"));
         record(made);
-        assert_eq!(run_experiment(&place, made).inputs().len(), 1, "{made}");
+        assert_eq!(read_experiment(&place, made).inputs().len(), 1, "{made}");
         if made == "residual" {
-            // Seven of eight iterations take known paths. The profile has no counts for them.
+            // Seven of eight iterations take tested paths, for which the profile has no counts.
             let refused = place.command(laboratory()).args(["loops", "./residual", "residual.trodden"]).output().unwrap();
             assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("Build it without --residual"));
             continue;
@@ -97,7 +97,7 @@ fn missing_set_of_paths_is_named_with_advice() {
     let place = build_and_record();
     place.trodden("instrument prog -o interesting --interesting top:1:run.trodden");
     place.trodden("record --no-store -o interesting.trodden -- ./interesting");
-    let set = run_experiment(&place, "interesting").interesting().expect("interesting paths").set;
+    let set = read_experiment(&place, "interesting").interesting().expect("interesting paths").set;
     std::fs::remove_file(InputFolder::new(place.path("store/inputs")).path(set)).unwrap();
     let error = expect_error(place.command(laboratory()).args(["loops", "./interesting", "interesting.trodden"]));
     assert!(error.contains(&set.to_string()) && error.contains("--interesting") && error.contains("TRODDEN_CACHE"), "{error}");
@@ -120,14 +120,14 @@ fn file_names_may_contain_blanks_quotes_and_any_bytes() {
     let mut driver = place.command(trodden());
     driver.env("TRODDEN_CACHE", &store).env("TRODDEN_INSTRUMENT", format!("weights={} known={}", encoded(&weights), encoded(&known)));
     must(driver.args(["cc", "-O2", "a.c", "-o", "by-variable"]));
-    let (one, other) = (run_experiment(&place, "by-option"), run_experiment(&place, "by-variable"));
+    let (one, other) = (read_experiment(&place, "by-option"), read_experiment(&place, "by-variable"));
     assert!(one.known().is_some() && one.placement().weights.is_some(), "{one}");
     assert_eq!(one, other);
     let mut record = place.command(trodden());
     must(record.env("TRODDEN_CACHE", &store).args(["record", "--no-store", "-o", "rare.trodden", "--", "./by-option", "x"]));
     let profile = trodden_profile::Profile::read(&place.path("rare.trodden")).unwrap();
     let (_, unit, mix) = profile.functions().find(|(_, _, f)| f.name == "mix").unwrap();
-    // An eighth of the iterations take a path that the first run did not take.
+    // One of eight iterations takes a path that the first run did not take.
     let counted: u64 = unit.counts_of(mix).map(|(_, count)| count).sum();
     assert!((100..300).contains(&counted), "{counted}");
 }
@@ -171,7 +171,7 @@ fn options_override_the_environment_which_overrides_the_build() {
     let arguments = ["build", "--max-paths", "64", "--chords", "on", "--", "sh", "-ec", script];
     with_choices(build.env("TRODDEN_INSTRUMENT", "reach=all chords=off"), arguments);
     must(&mut build);
-    let text = |program| run_experiment(&place, program).to_string();
+    let text = |program| read_experiment(&place, program).to_string();
     assert_eq!(text("one"), "scheme=ball-larus max-paths=64 chords=on trip-counts=tight early=on reach=all");
     assert_eq!(text("two"), text("one").replace("max-paths=64", "max-paths=9"));
     assert_eq!(text("three"), format!("{} when=bursts", text("one")));
@@ -212,12 +212,12 @@ fn laboratory_choices_reach_only_builds_and_drivers() {
     place.cc("-O1 a.c -o usual");
     place.laboratory("with --max-paths 2 --chords off -- instrument usual -o made");
     for program in ["driven", "built", "made"] {
-        let settings = run_experiment(&place, program).to_string();
+        let settings = read_experiment(&place, program).to_string();
         assert!(settings.contains("max-paths=2") && settings.contains("chords=off"), "{program}: {settings}");
     }
     let mut both = place.command(laboratory());
     both.args("with --max-paths 3 -- cc -O1 a.c -o both".split(' ')).env("TRODDEN_INSTRUMENT", "reach=all max-paths=9");
     must(&mut both);
-    let settings = run_experiment(&place, "both").to_string();
+    let settings = read_experiment(&place, "both").to_string();
     assert!(settings.contains("max-paths=3") && settings.contains("reach=all"), "{settings}");
 }

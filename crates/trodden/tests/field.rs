@@ -21,7 +21,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Creates reports from three machines. Two of the machines belong to the same user.
+/// Creates reports from three machines, two of which belong to the same user.
 fn create_reports() -> Place {
     let place = Place::with(&[("prog.c", SUBJECT_PROGRAM)]);
     place.cc("-O1 -g prog.c -o prog");
@@ -36,10 +36,11 @@ fn create_reports() -> Place {
     place
 }
 
-/// Executions by image, unit and counter.
+/// Counts by image identity, unit identity and counter.
 type Executions = BTreeMap<(Vec<u8>, Vec<u8>, u64), u64>;
 
-/// Reads a report according to the format's description. Returns the user and the executions. Panics if the report contains anything else.
+/// Parses a report as the documentation of the format describes it, without trodden's own reader. Returns the user's hash and the counts.
+/// Panics if the report contains anything else.
 fn parse_report(bytes: &[u8]) -> (Vec<u8>, Executions) {
     assert_eq!(&bytes[..8], b"TRODFLD\x01");
     assert_eq!(u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize, bytes.len() - 16);
@@ -106,7 +107,7 @@ fn paths_are_ranked_by_users() {
     assert_eq!(executions, ["1", "3"], "{csv}");
     let text = String::from_utf8(place.trodden("fleet aggregate inbox").stdout).unwrap();
     assert!(text.contains("2 users, 3 reports, 4 executions") && text.contains("if (a > 10)"), "{text}");
-    // Concatenated reports give the same result. If one report is corrupt, it and the reports after it are left out.
+    // Reports may be concatenated. A corrupt report hides the reports that follow it in the same file.
     let mut all = Vec::new();
     for machine in ["a", "b", "c"] {
         all.extend(fs::read(place.path(&format!("inbox/{machine}.field"))).unwrap());

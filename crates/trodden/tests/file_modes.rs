@@ -1,5 +1,5 @@
-//! Permissions of the files that trodden writes. Files with command lines, counts or recordings can be read only by their owner, unless the
-//! folder of the run store is shared. Programs that change their user are counted nevertheless.
+//! Permissions of the files that trodden writes. Only their owner may read files with command lines, counts or recordings, unless the
+//! folder of the run store is shared. Programs that change their user must be counted nevertheless.
 
 mod place;
 
@@ -117,7 +117,6 @@ fn only_the_owner_can_read_streams() {
     }
 }
 
-/// Files in the store get the permissions of the store's folder.
 #[test]
 fn store_is_shared_if_its_folder_is() {
     let place = compile_program(PROGRAM, &["--stream"]);
@@ -136,7 +135,7 @@ fn only_the_owner_can_read_temporary_files() {
     let place = compile_program(PROGRAM, &[]);
     fs::create_dir(place.path("tmp")).unwrap();
     let trodden = trodden();
-    // The traced program itself lists the files.
+    // The traced program itself lists the temporary files.
     let command = "trace record --collector ptrace -o t.trace -- ./look";
     place.write(
         "look.c",
@@ -173,7 +172,7 @@ fn environment_is_not_stored() {
         let bytes = fs::read(&file).unwrap();
         assert!(!bytes.windows(secret.len()).any(|part| part == secret.as_bytes()), "{}", file.display());
     }
-    // The blocks of a trace are compressed, so the decoded description is checked as well.
+    // Blocks of a trace file are compressed, so searching its bytes is not enough: the decoded description is checked as well.
     let about = format!("{:?}", trodden_trace::TraceFile::open(&place.path("t.trace")).unwrap().description());
     assert!(about.contains("./plain") && !about.contains(secret), "{about}");
 }

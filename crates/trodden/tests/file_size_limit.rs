@@ -1,5 +1,5 @@
-//! Recording under a file size limit (`ulimit -f`, in blocks of at least 512 bytes). Every loss is reported, and the limit's signal does
-//! not kill trodden.
+//! Recording under a file size limit (`ulimit -f`, in blocks of at least 512 bytes). Every loss must be reported, and the signal for
+//! exceeding the limit must not kill trodden.
 
 mod place;
 
@@ -53,7 +53,7 @@ fn writes_beyond_the_limit_are_errors_with_reasons() {
     let output = run_with_limit(&place, 1, "report run.trodden --html page.html");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && said.contains("page.html"), "{:?}: {said}", output.status);
-    // A program that trodden starts has the signal's default action.
+    // trodden handles SIGXFSZ itself, but the programs it starts must have the default action.
     let output = place.command(trodden()).args(["record", "--no-store", "-o", "x", "--", "cat", "/proc/self/status"]).output().unwrap();
     let status = String::from_utf8_lossy(&output.stdout);
     for set in ["SigIgn:", "SigCgt:"] {

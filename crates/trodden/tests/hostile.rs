@@ -1,4 +1,4 @@
-//! Malicious files. Each command either reads such a file or rejects it by name, within limits on memory and stack.
+//! Malicious files. Each command must either read such a file or reject it with an error that names it, within limits on memory and stack.
 
 mod place;
 
@@ -9,7 +9,7 @@ use std::process::Output;
 use trodden_trace::block_file::{DIFFERENCES, TraceBlockKind, Writer, pack};
 use trodden_trace::{BlockInfo, FunctionInfo, TRACE_FORMAT, TraceBlock, TraceDescription, TraceEnd, TraceFunction};
 
-/// Runs trodden with a limit on its address space in MB. The command may succeed or reject its input, but must neither panic nor be killed.
+/// Runs trodden with its address space limited to `megabytes`. It may succeed or reject its input, but must neither panic nor be killed.
 fn run_with_memory_limit(place: &Place, megabytes: u64, arguments: &str) -> Output {
     let script = format!("ulimit -v {}; exec \"$0\" {arguments}", megabytes * 1024);
     let output = place.command("sh").args(["-c", &script]).arg(program_of(arguments.split(' ').next().unwrap())).output().unwrap();
@@ -60,7 +60,7 @@ fn describe_trace() -> TraceDescription {
     }
 }
 
-/// Writes a trace with one symbol block: thread, claimed number of symbols, index, and symbols.
+/// Writes a trace with one block of symbols. The tuple has the thread, the claimed number of symbols, the block's index, and the symbols.
 fn write_trace(path: &Path, about: &TraceDescription, (thread, count, index, symbols): (u32, u32, &[u8], &[u64])) {
     let mut writer = Writer::create(path, TRACE_FORMAT).unwrap();
     writer.append_value(TraceBlockKind::Description, about).unwrap();
@@ -68,10 +68,10 @@ fn write_trace(path: &Path, about: &TraceDescription, (thread, count, index, sym
     writer.append_value(TraceBlockKind::End, &TraceEnd::default()).unwrap();
 }
 
-/// Symbols of calls are numbered from 2, symbols of other blocks from 8.
-const SYMBOLS: [u64; 3] = [3, 8, 9];
-/// The index of a symbol block: the number of its first block, no frames, one function.
-const INDEX: [u8; 4] = [0, 0, 1, 0];
+/// In the encoding of traces, calls are symbols from 2 on, and other blocks are symbols from 8 on.
+const TRACE_SYMBOLS: [u64; 3] = [3, 8, 9];
+/// Index of a symbol block: the number of its first block, no stack frames, one function.
+const SYMBOL_BLOCK_INDEX: [u8; 4] = [0, 0, 1, 0];
 
 const COMMANDS: [&str; 7] =
     ["report t", "show --count 0 t", "export addresses t", "find main t", "diff --fail t t", "export html t", "export folded t"];
@@ -80,29 +80,29 @@ const COMMANDS: [&str; 7] =
 fn crafted_traces_are_rejected() {
     let place = Place::new();
     let trace = place.path("t");
-    write_trace(&trace, &describe_trace(), (0, 3, &INDEX, &SYMBOLS));
+    write_trace(&trace, &describe_trace(), (0, 3, &SYMBOL_BLOCK_INDEX, &TRACE_SYMBOLS));
     for command in COMMANDS {
         let output = run_with_memory_limit(&place, 2_000, command);
         assert_eq!(output.status.code(), Some(0), "{command}: {}", read_error(&output));
     }
-    type Piece<'a> = (u32, u32, &'a [u8], &'a [u64]);
-    let pieces: [(&str, Piece); 9] = [
-        ("no such block", (0, 4, &INDEX, &[3, 8, 9, 8 + (1 << 20)])),
-        ("a block's number of 33 bits", (0, 4, &INDEX, &[3, 8, 9, 8 + (1 << 32)])),
-        ("the largest number", (0, 4, &INDEX, &[3, 8, 9, u64::MAX])),
-        ("a kind of event that is none", (0, 4, &INDEX, &[3, 8, 9, 7])),
-        ("more symbols announced than there are", (0, u32::MAX, &INDEX, &SYMBOLS)),
-        ("as many as the size allows", (0, 100_000, &INDEX, &SYMBOLS)),
-        ("the largest thread", (u32::MAX, 3, &INDEX, &SYMBOLS)),
-        ("a frame of no function", (0, 3, &[0, 1, 5, 1, 0], &SYMBOLS)),
-        ("an index of no function", (0, 3, &[0, 0, 1, 5], &SYMBOLS)),
+    type CraftedSymbolBlock<'a> = (u32, u32, &'a [u8], &'a [u64]);
+    let pieces: [(&str, CraftedSymbolBlock); 9] = [
+        ("no such block", (0, 4, &SYMBOL_BLOCK_INDEX, &[3, 8, 9, 8 + (1 << 20)])),
+        ("a block's number of 33 bits", (0, 4, &SYMBOL_BLOCK_INDEX, &[3, 8, 9, 8 + (1 << 32)])),
+        ("the largest number", (0, 4, &SYMBOL_BLOCK_INDEX, &[3, 8, 9, u64::MAX])),
+        ("a kind of event that is none", (0, 4, &SYMBOL_BLOCK_INDEX, &[3, 8, 9, 7])),
+        ("more symbols announced than there are", (0, u32::MAX, &SYMBOL_BLOCK_INDEX, &TRACE_SYMBOLS)),
+        ("as many as the size allows", (0, 100_000, &SYMBOL_BLOCK_INDEX, &TRACE_SYMBOLS)),
+        ("the largest thread", (u32::MAX, 3, &SYMBOL_BLOCK_INDEX, &TRACE_SYMBOLS)),
+        ("a frame of no function", (0, 3, &[0, 1, 5, 1, 0], &TRACE_SYMBOLS)),
+        ("an index of no function", (0, 3, &[0, 0, 1, 5], &TRACE_SYMBOLS)),
     ];
     for (what, piece) in pieces {
         write_trace(&trace, &describe_trace(), piece);
         check_rejection(&place, what);
     }
-    type Change = fn(&mut TraceDescription);
-    let changes: [(&str, Change); 5] = [
+    type DescriptionChange = fn(&mut TraceDescription);
+    let changes: [(&str, DescriptionChange); 5] = [
         ("a block of no function", |about| about.blocks[1].function = TraceFunction(7)),
         ("a line of no file", |about| about.blocks[0].lines[0].0 = 3),
         ("an edge of no block", |about| about.edges[0].1 = TraceBlock(2)),
@@ -112,7 +112,7 @@ fn crafted_traces_are_rejected() {
     for (what, change) in changes {
         let mut about = describe_trace();
         change(&mut about);
-        write_trace(&trace, &about, (0, 3, &INDEX, &SYMBOLS));
+        write_trace(&trace, &about, (0, 3, &SYMBOL_BLOCK_INDEX, &TRACE_SYMBOLS));
         check_rejection(&place, what);
     }
 }
@@ -128,12 +128,12 @@ fn check_rejection(place: &Place, what: &str) {
     }
 }
 
-/// The data compresses by a factor of a thousand, so that a small file could fill the memory.
+/// The trace compresses by a factor of a thousand, so reading all of it at once would fill the memory.
 #[test]
 fn small_trace_does_not_fill_the_memory() {
     let place = Place::new();
     let about = TraceDescription { files: vec![String::new(); 200_000_000 / 8], ..describe_trace() };
-    write_trace(&place.path("t"), &about, (0, 3, &INDEX, &SYMBOLS));
+    write_trace(&place.path("t"), &about, (0, 3, &SYMBOL_BLOCK_INDEX, &TRACE_SYMBOLS));
     drop(about);
     assert!(fs::metadata(place.path("t")).unwrap().len() < 1 << 16);
     check_rejection(&place, "a bomb");
@@ -224,7 +224,7 @@ fn many_configurations_are_simulated_within_bounded_memory() {
     );
 }
 
-/// A name with characters that control a terminal, reverse text or start a new line.
+/// A name with characters that change a terminal's colour, reverse the text direction or start a new line.
 const HOSTILE_NAME: &str = "na\u{1b}[31mme\u{202e}x\u{9b}2J\nEVIL";
 
 fn check_output_is_harmless(place: &Place, arguments: &[&str]) {
@@ -281,9 +281,9 @@ fn names_in_traces_do_not_control_the_terminal() {
     about.files[0] = HOSTILE_NAME.into();
     about.image = HOSTILE_NAME.into();
     about.opaque = vec![(HOSTILE_NAME.into(), HOSTILE_NAME.into())];
-    write_trace(&place.path("t"), &about, (0, 3, &INDEX, &SYMBOLS));
+    write_trace(&place.path("t"), &about, (0, 3, &SYMBOL_BLOCK_INDEX, &TRACE_SYMBOLS));
     // The second trace has the same blocks and a different path.
-    write_trace(&place.path("u"), &about, (0, 4, &INDEX, &[3, 8, 9, 9]));
+    write_trace(&place.path("u"), &about, (0, 4, &SYMBOL_BLOCK_INDEX, &[3, 8, 9, 9]));
     for command in COMMANDS.into_iter().chain(["report --json t", "diff t u", "diff --json t u", "export chrome t"]) {
         check_output_is_harmless(&place, &command.replace("main", "0x1004").split(' ').collect::<Vec<_>>());
     }

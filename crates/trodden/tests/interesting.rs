@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use trodden_profile::{FunctionPaths, Inexact, Profile, UnitProfile};
 use trodden_unit::FunctionMap;
 
-/// `tread` has eight paths, each of which is taken 1,000 times. Lines 4, 6 and 8 are each in half of the paths.
+/// `tread` has eight paths, each executed 1,000 times. Lines 4, 6 and 8 are each on half of the paths.
 const SUBJECT_PROGRAM: &str = "#define NOP __asm__ volatile(\"nop\")
 __attribute__((noinline)) void tread(unsigned x) {
   if (x & 1)
@@ -22,7 +22,7 @@ void other(unsigned x);
 int main(void) { for (unsigned i = 0; i < 8000; i++) { tread(i); other(i); } return 0; }
 ";
 
-/// A separate unit without any interesting path in some tests.
+/// A second unit. In some tests, none of its paths are interesting.
 const OTHER_SOURCE: &str = "void other(unsigned x) { if (x & 1) __asm__ volatile(\"nop\"); }\n";
 
 fn build_subject() -> Place {
@@ -45,7 +45,8 @@ fn expect_error(place: &Place, arguments: &str) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// Returns the counts of a function's paths, and the executions without a counted path; `None` if the function is not counted.
+/// Returns the counts of a function's paths, and the number of its executions on paths that are not counted. Returns `None` if the function
+/// is not instrumented.
 fn count_paths(profile: &Profile, name: &str) -> Option<(Vec<u64>, u64)> {
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == name)?;
     let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
@@ -143,8 +144,8 @@ int main(void) {
 }
 "#;
 
-/// Checks that a function's interesting paths have the same counts as in the full build, and that the totals are equal. Returns the number
-/// of compared paths.
+/// Checks that a function's interesting paths have the same counts as in the build that counts all paths, and that the sums over all paths
+/// are equal. Returns the number of compared paths.
 fn compare_function(full: &Profile, unit: &UnitProfile, function: &FunctionMap, what: &str) -> usize {
     let (_, in_full, oracle) = full.functions().find(|(_, _, f)| f.name == function.name).unwrap();
     let all: BTreeMap<u64, u64> = in_full.counts_of(oracle).collect();
@@ -156,7 +157,7 @@ fn compare_function(full: &Profile, unit: &UnitProfile, function: &FunctionMap, 
     let count = |counts: &BTreeMap<u64, u64>, path: u64| counts.get(&path).copied().unwrap_or(0);
     for (_, path) in &interesting.paths {
         let (found, expected) = (count(&counted, *path), count(&all, *path));
-        // A path's counter may include other paths, but only if the map lists these as aliases.
+        // Some schemes count other paths together with an interesting path. The map must list these as aliases.
         assert!(
             found == expected || found > expected && !interesting.aliases.is_empty(),
             "{what}: path {path} {found} times, not {expected}"
@@ -204,7 +205,7 @@ fn uncounted_paths_and_invalid_sets_are_reported() {
     assert!(expect_error(&place, "--interesting share:2:run.trodden").contains("99%"));
 }
 
-/// A function with 131,072 paths. These are too many for an array, and for a scheme that tries all paths.
+/// A function with 131,072 paths: too many for a counter array, and for a numbering scheme that tries all paths.
 const LARGE_FUNCTION_SOURCE: &str = "
 #define ONE(n) if (x & 1u << n) __asm__ volatile(\"nop\");
 #define FOUR(n) ONE(n) ONE(n + 1) ONE(n + 2) ONE(n + 3)
@@ -235,7 +236,7 @@ fn functions_with_nonstandard_path_numbers_are_named() {
             );
         }
     }
-    // Schemes that count the interesting paths under standard numbers report nothing.
+    // These schemes keep the standard path numbers, so there is nothing to report.
     for scheme in ["pspp", "known-table"] {
         assert_eq!(made(scheme), (vec![], vec![]), "{scheme}");
     }

@@ -1,12 +1,12 @@
-//! Finds known bugs by comparing the paths of failing and passing runs.
+//! Finds deliberate bugs by comparing the paths of failing and passing runs.
 
 mod place;
 
 use place::{Place, trodden};
 use serde_json::Value;
 
-/// A program in which the first branch scales and the second rounds. The result is wrong only for a number that is both scaled and rounded.
-/// Passing runs take every line and every branch.
+/// A program in which the first branch scales a number and the second rounds it. The result is wrong only if both happen. Passing runs
+/// execute every line and every branch, but not this combination.
 const PROGRAM: &str = "\
 #include <stdlib.h>
 #define KEEP __attribute__((noinline))
@@ -106,7 +106,7 @@ fn runs_of_other_programs_or_builds_or_with_unknown_status_are_left_out() {
     assert!(isolated("nightly others --program nothing").2.contains("other, prog"));
     let (status, _, said) = isolated("1 others");
     assert!(status == Some(2) && said.contains("only runs of one build can be compared"), "{said}");
-    // A merged profile of runs with different exit statuses has no exit status.
+    // A merged profile of runs with different exit statuses has no exit status, so it is neither passing nor failing.
     place.trodden("merge --output sum.trodden nightly");
     let (status, runs, said) = isolated("nightly sum.trodden");
     assert!(

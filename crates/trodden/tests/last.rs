@@ -72,8 +72,8 @@ fn show_first_thread(place: &Place, more: &[&str]) -> Value {
     report["streams"][0]["threads"][0].clone()
 }
 
-/// Checks that the unfinished path in the innermost frame belongs to a function with `paths` possible paths, and ends at the debugger's
-/// line.
+/// Checks the unfinished path in the innermost frame: its function must have `paths` possible paths, and it must end at the line that gdb
+/// shows.
 fn check_unfinished_path(which: &str, function: &str, paths: u64) {
     let place = Place::with(&[("prog.c", PICK_PROGRAM)]);
     place.cc("--trodden=stream -O1 -g prog.c -o prog");
@@ -83,7 +83,7 @@ fn check_unfinished_path(which: &str, function: &str, paths: u64) {
     let unfinished = &found["unfinished"];
     assert_eq!((unfinished["function"].as_str(), unfinished["paths"].as_u64()), (Some(function), Some(paths)), "{found:#}");
     let lines: Vec<u64> = unfinished["path"].as_str().unwrap().split('-').map(|line| line.parse().unwrap()).collect();
-    // The path ends at the debugger's line, and contains no branch side that was not taken.
+    // The unfinished path must end at gdb's line, without lines from branch sides that were not taken.
     assert_eq!(lines.last(), Some(&frames[0].1), "{found:#}");
     assert!([5, 7, 18].iter().all(|other| !lines.contains(other)), "{found:#}");
     let text = String::from_utf8(place.trodden("show flight --core prog.core").stdout).unwrap();

@@ -1,4 +1,4 @@
-//! Files that commands leave when they are killed or when signals end them, and permissions of the files that copies use.
+//! Files that remain if commands are killed or ended by signals, and permissions of the files that copies use.
 
 mod place;
 
@@ -85,8 +85,8 @@ fn only_the_owner_can_read_input_and_output_of_copies() {
     }
 }
 
-/// Runs a command in a new process group, as a shell does. When `has_begun` returns true, sends a signal to the group. Returns the
-/// temporary files that are left.
+/// Runs a command in a new process group, as a shell does. Sends a signal to the group as soon as `has_begun` returns true. Returns the
+/// temporary files that remain.
 fn list_files_left_by(place: &Place, arguments: &[&str], signal: &str, has_begun: impl Fn() -> bool) -> Vec<String> {
     let mut command = place.command(trodden());
     with_choices(&mut command, arguments.iter().copied());
@@ -161,7 +161,7 @@ fn signals_during_a_link_leave_no_temporary_files() {
     }
 }
 
-/// Makes the system disturb a command that writes files (see `disturb.c`).
+/// Preloads a library that makes the command's file operations fail or interrupts them (see `disturb.c`).
 #[cfg(target_arch = "x86_64")]
 fn disturb_writes(place: &Place, command: &mut Command, how: &str) {
     if !place.path("disturb.so").exists() {
@@ -217,8 +217,8 @@ fn unfinished_results_with_temporary_names_are_removed_by_signals() {
         disturb_writes(&place, &mut command, "unnamed");
         let is_written = |_| !list_begun_names(&results).is_empty();
         assert_eq!(list_files_left_by_command(&place, command, signal, is_written), [""; 0], "{signal}");
-        // The program gets the signal, too. If the recorder notices the end of the program first, the recording is complete up to this end
-        // and has its final name.
+        // The signal ends the program as well. If the recorder notices the program's end first, it completes the recording and gives it its
+        // final name.
         if list_names(&results) == ["branches"] {
             place.trodden("simulate --from results/branches");
             fs::remove_file(results.join("branches")).unwrap();
@@ -266,7 +266,7 @@ fn signal_leaves_no_temporary_copy_of_a_read_only_store() {
     }
 }
 
-/// With --hot-paths, a script takes the program's place during the second training.
+/// With --hot-paths, a script replaces the program during the second training.
 #[test]
 fn signal_during_training_restores_the_program() {
     let place = create_place();

@@ -90,8 +90,8 @@ fn line_and_call_counts_of_optimised_code_agree_with_llvm_cov() {
         all_wanted += wanted.len();
         all_missing.extend(missing.iter().map(|line| format!("{file}:{line}")));
 
-        // If the optimiser knows a call's result on some paths, no code of the inlined body is left on these paths. If it knows the result
-        // on all paths, nothing is known about the function.
+        // If the optimiser knows a call's result on some paths, these paths contain no code of the inlined body, and the call is not
+        // counted there. If it knows the result on all paths, nothing remains to be counted.
         for (name, calls) in expected.calls.iter().filter(|(_, calls)| **calls > 0) {
             let Some(&known) = found.calls.get(name) else { continue };
             assert!(known.abs_diff(*calls) * 10 <= *calls, "{file}: {known} calls of {name}, not {calls}; {:?}", found.calls);
@@ -135,7 +135,7 @@ int main(int argc, char **argv) {
     assert_eq!((called as usize, main.blocks[block as usize].lines.contains(&6)), (place_of("twice"), true), "{main:?}");
     let sections = read_output(&place, "llvm-readelf-22", "-S optimised");
     assert!(!sections.contains(".llvmbc"), "{sections}");
-    // Variants are made from the stored bitcode.
+    // This variant is made from the bitcode stored in the cache.
     place.trodden("instrument optimised --sample -o variant");
     assert_eq!(graphs("variant"), found);
     // Unoptimised code is not moved, so each line's own code shows whether the line was executed.

@@ -1,5 +1,5 @@
-//! Programs built with LLVM 19 and with LLVM 22. Both count the same, each version's files are readable by tools of the other, and bitcode
-//! is passed only to an LLVM version that can read it.
+//! Programs built with LLVM 19 and with LLVM 22. Both versions must give equal counts, tools of each version must read the files of the
+//! other, and bitcode must be passed only to an LLVM version that can read it.
 //!
 //! `cargo xtask test` also runs complete test files with LLVM 19, including the comparisons with LLVM's own counters.
 
@@ -45,7 +45,7 @@ fn read_versions(place: &Place, image: &str) -> Vec<u32> {
     place.image(image).frames.iter().map(|frame| frame.map().unwrap().llvm).collect()
 }
 
-/// Returns the executions of lines in the main source file.
+/// Returns the line counts of the main source file.
 fn count_lines(place: &Place, profile: &str) -> BTreeMap<u32, u64> {
     let trace = must(trodden_with_default_clang(place, &format!("export lcov {profile}")).arg("--include=*/prog.*")).stdout;
     let counts = String::from_utf8(trace).unwrap();
@@ -53,7 +53,7 @@ fn count_lines(place: &Place, profile: &str) -> BTreeMap<u32, u64> {
     counts.map(|(line, count)| (line.parse().unwrap(), count.parse().unwrap())).collect()
 }
 
-/// Returns how often each function took each path. Keys are comparable between profiles if the function has the same graph in both.
+/// Returns the counts of each function's paths. Keys are comparable between profiles if the function has the same graph in both.
 fn count_paths(profile: &Profile) -> BTreeMap<(String, u64), BTreeMap<u64, u64>> {
     let of = |(_, unit, map): (_, &trodden_profile::UnitProfile, &trodden_unit::FunctionMap)| {
         let decoded = FunctionPaths::decode(map, unit.counts_of(map)).unwrap();
@@ -77,7 +77,7 @@ fn both_versions_count_the_same() {
             let [old, new] = LLVM_VERSIONS.map(|major| {
                 must(&mut trodden_with_clang(&place, major, &format!("{language} {level} -g -w -pthread {name} -o prog-{major}")));
                 assert_eq!(read_versions(&place, &format!("prog-{major}")), [major]);
-                // A signal ends some of these programs, but the same signal in all builds.
+                // Some of these programs are ended by a signal, but it must be the same signal in all builds.
                 let mut record = trodden_with_default_clang(&place, &format!("record --no-store -o {major}.trodden -- ./prog-{major}"));
                 let output = record.output().unwrap();
                 (output.status.code(), output.stdout, Profile::read(&place.path(&format!("{major}.trodden"))).unwrap())
@@ -184,7 +184,7 @@ int main(int argc, char **argv) {
     let record = |name: &str, major: u32, argument: &str| {
         must(&mut trodden_with_default_clang(&place, &format!("record --no-store -o {name}.trodden -- ./prog-{major} {argument}")));
     };
-    // At these optimisation levels, the two versions make equal graphs for this program.
+    // With these optimisation levels, both versions produce equal graphs for this program.
     for (major, level) in [(19, "-O1"), (22, "-O2")] {
         must(&mut trodden_with_clang(&place, major, &format!("cc {level} -g prog.c -o prog-{major}")));
         record(&major.to_string(), major, "1");
@@ -292,7 +292,8 @@ fn unsupported_clang_is_rejected_before_anything_is_compiled() {
     assert!(clang["ok"] == false && clang["detail"].as_str().unwrap().contains("clang 18"), "{clang}");
 }
 
-/// Creates a clang of a supported version that is linked statically, so that the plugin cannot find LLVM's slots and functions.
+/// Creates a clang of a supported version that is linked statically, so that its calls to LLVM have no slots which the plugin could
+/// redirect.
 fn create_static_clang(place: &Place) -> String {
     let source = r#"
 #include <stdio.h>
@@ -326,7 +327,6 @@ fn clang_that_does_not_load_the_plugin_is_rejected_before_anything_is_compiled()
     }
 }
 
-/// The check is made once per clang.
 #[test]
 fn accepted_clang_is_tried_again_only_if_it_changed() {
     use std::os::unix::fs::PermissionsExt;
@@ -354,7 +354,7 @@ fn accepted_clang_is_tried_again_only_if_it_changed() {
     assert!(with_other_plugin.status().unwrap().success() && calls() == 7);
 }
 
-/// Simulates a clang that is not linked with libLLVM: LLVM is loaded, but the plugin finds no slots.
+/// Simulates a clang that loads libLLVM but is not linked with it, so that its calls to LLVM have no slots which the plugin could redirect.
 #[test]
 fn clang_without_slots_is_rejected_by_name() {
     if !has_both_versions() {

@@ -1,11 +1,12 @@
-//! Profiles and sequences of program variants are used if they match, and rejected by name otherwise.
+//! Profiles and path sequences from a different variant of a program must be used if they match the program, and otherwise rejected with an
+//! error that names them.
 
 mod place;
 
 use place::{Place, laboratory};
 use std::os::unix::process::ExitStatusExt;
 
-/// A program for which the compiler proves that `step` returns.
+/// A program in which the compiler can prove that `step` returns.
 const RETURNS_PROGRAM: &str = r#"
 #include <stdio.h>
 __attribute__((noinline)) int step(int n) { return n & 1 ? n * 3 : n / 2; }
@@ -34,7 +35,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A build that counts more calls has more positions at which paths can stop. Its paths therefore have different numbers.
+/// A build with `--reach all` has more calls at which paths can stop, so its paths have different numbers.
 #[test]
 fn plan_rejects_the_run_of_a_different_variant() {
     let place = Place::with(&[("prog.c", RETURNS_PROGRAM)]);
@@ -51,7 +52,8 @@ fn plan_rejects_the_run_of_a_different_variant() {
     );
 }
 
-/// A forked child keeps the callers of frames from before the fork. If a run is compared with itself, all its segments are thus known.
+/// A forked child must inherit the callers of frames that were entered before the fork. All segments of a run are then known if the run is
+/// compared with itself.
 #[test]
 fn forked_children_keep_their_callers() {
     let place = Place::with(&[("prog.c", FORKS_PROGRAM)]);

@@ -1,4 +1,4 @@
-//! Output files of commands: links are followed, pipes are written to, and an existing file stays intact if the disk is full.
+//! Output files of commands. Links must be followed, pipes must be written to, and an existing file must remain intact if the disk is full.
 
 mod place;
 
@@ -87,7 +87,7 @@ fn commands_follow_links_and_write_into_pipes() {
         let reader = std::thread::spawn(move || fs::read(path).unwrap());
         let output = run_command(&place, command, &pipe);
         assert!(fs::metadata(place.path(&pipe)).unwrap().file_type().is_fifo(), "{command}");
-        // If the command has not opened the pipe, this lets the reader continue.
+        // Unblocks the reader if the command never opened the pipe.
         drop(fs::File::options().read(true).write(true).open(place.path(&pipe)).unwrap());
         let piped = reader.join().unwrap();
         assert!(output.status.success(), "{command}: {output:?}");

@@ -1,4 +1,4 @@
-//! Programs that `trodden pgo` transforms according to their paths keep their behaviour, and get the planned transformations.
+//! Programs that `trodden pgo` transforms based on their paths: they must behave as before and contain the planned transformations.
 
 mod place;
 
@@ -41,7 +41,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A program with a branch that an earlier branch decides, and other work in between.
+/// A program in which one branch determines a later one, with other work in between.
 const DECIDED_PROGRAM: &str = r#"
 #include <stdio.h>
 static int table[64];
@@ -80,7 +80,7 @@ fn last_iteration_of_a_loop_is_split_off() {
         let run = |program: &str| place.command(place.path(program)).arg(n).output().unwrap().stdout;
         assert_eq!(run("plain"), run("fast"), "{n}");
     }
-    // The optimised program contains nothing from trodden.
+    // The optimised program must not contain symbols of trodden.
     let symbols = String::from_utf8(place.tool("nm", "fast").stdout).unwrap();
     assert!(!symbols.contains("trodden"), "{symbols}");
 }
@@ -161,7 +161,7 @@ int main(void) {
 }
 "#;
 
-/// Code generation moves rarely executed blocks out of their loops only if it considers the weights measured.
+/// Code generation moves cold blocks out of loops only if branch weights count as measured, that is, if the function has an entry count.
 #[test]
 fn code_generation_gets_entry_counts_of_known_paths() {
     let place = Place::with(&[("prog.c", TOGETHER_PROGRAM)]);
@@ -177,7 +177,7 @@ fn code_generation_gets_entry_counts_of_known_paths() {
     assert_eq!(counts, BTreeSet::from([1, 8000]), "of `main` and `classify`");
 }
 
-/// Whatever a transformation plan contains, programs must keep their behaviour. Paths and loops are picked at random, many more than a
+/// Whatever a transformation plan contains, programs must behave as before. Paths and loops are picked at random, far more of them than a
 /// profile would suggest.
 #[test]
 fn random_transformations_preserve_behaviour_of_random_programs() {
@@ -218,7 +218,7 @@ fn measure_code(place: &Place, program: &str) -> u64 {
     file.section_by_name(".text").unwrap().size()
 }
 
-/// Copies some edges of a function and splits some of its loops, at random.
+/// Returns random transformations: copies of some edges, and splits of some loops.
 fn create_random_transformations(function: &FunctionMap, dice: &mut random::RandomNumbers) -> Vec<Transformation> {
     let (graph, cut) = (&function.graph, |edge: Edge| function.cuts.iter().any(|(e, _)| *e == edge));
     let paths: Vec<Edge> = graph.edges().filter(|e| matches!(graph.kind(*e), EdgeKind::True | EdgeKind::False) && !cut(*e)).collect();

@@ -1,4 +1,4 @@
-//! Edge profiles derived from path profiles equal LLVM's own profiles, counter by counter, and the compilers accept them.
+//! Edge profiles derived from path profiles must equal LLVM's own profiles in every counter, and compilers must accept them.
 
 mod place;
 
@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::Command;
 use trodden_oracle::random::{self, RandomLanguage};
 
-/// For each function's name and hash: its counters, and the lines about values. The values of a site are in alphabetical order.
+/// Counters and value profiles of functions, by name and hash. A value profile consists of lines; those of each site are in alphabetical
+/// order.
 type Profile = BTreeMap<(String, u64), (Vec<u64>, Vec<String>)>;
 
 /// Options that turn warnings about mismatching profiles into errors.
@@ -31,7 +32,7 @@ fn read_profile(place: &Place, file: &str) -> Profile {
     profile
 }
 
-fn assert_equal(llvm: &Profile, ours: &Profile, what: &str) {
+fn assert_equal_profiles(llvm: &Profile, ours: &Profile, what: &str) {
     let names = |p: &Profile| p.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(llvm), names(ours), "{what}: functions");
     for (function, known) in llvm {
@@ -63,7 +64,7 @@ fn counters_of_random_programs_equal_those_of_llvm() {
         let recorded = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./prog"]).output().unwrap();
         assert_eq!(recorded.status.code(), status.code(), "{what}");
         place.trodden("export profdata run.trodden -o own.profdata");
-        assert_equal(&read_profile(&place, "llvm.profraw"), &read_profile(&place, "own.profdata"), &what);
+        assert_equal_profiles(&read_profile(&place, "llvm.profraw"), &read_profile(&place, "own.profdata"), &what);
         let mut using = place.command(clang);
         must(using.args([level, "-w", "-fprofile-use=own.profdata", name, "-o", "prog.o"]).args(STRICT_FLAGS));
         checked += 1;
@@ -71,9 +72,9 @@ fn counters_of_random_programs_equal_those_of_llvm() {
     assert!(checked >= 5);
 }
 
-/// A program for edge profiles: one function is inlined in two units, a local function, an exit inside a call, values that paths do not
-/// contain (computed sizes, and a counter between two calls), calls through a table (also to a function without a profile), and copies of
-/// various sizes.
+/// A program for edge profiles. It has a function that is inlined in two units, a local function, an exit inside a call, values that paths
+/// do not contain (computed sizes, a counter between two calls), calls through a table (one to a function without a profile), and memory
+/// copies of various sizes.
 const FIRST_PROGRAM: &str = "\
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,16 +110,16 @@ fn edge_profiles_of_several_units_and_merged_runs_equal_those_of_llvm() {
     }
     place.trodden("merge -o both.trodden one.trodden two.trodden");
     place.trodden("export profdata both.trodden -o own.profdata");
-    assert_equal(&read_profile(&place, "llvm.profdata"), &read_profile(&place, "own.profdata"), "two units");
-    // `trodden instrument` makes these variants from the stored bitcode, with LLVM's counters and without them.
+    assert_equal_profiles(&read_profile(&place, "llvm.profdata"), &read_profile(&place, "own.profdata"), "two units");
+    // `trodden instrument` makes these two variants from the stored bitcode.
     place.trodden("instrument prog -o again --pgo");
     place.trodden("record --no-store -o again.trodden -- ./again");
     place.trodden("export profdata again.trodden -o again.profdata");
-    assert_equal(&read_profile(&place, "one.profraw"), &read_profile(&place, "again.profdata"), "a variant");
+    assert_equal_profiles(&read_profile(&place, "one.profraw"), &read_profile(&place, "again.profdata"), "a variant");
     place.trodden("build --lto --pgo -- clang -O2 first.c second.c -o whole");
     place.trodden("record --no-store -o whole.trodden -- ./whole");
     place.trodden("export profdata whole.trodden -o whole.profdata");
-    assert_equal(&read_profile(&place, "one.profraw"), &read_profile(&place, "whole.profdata"), "optimised as a whole");
+    assert_equal_profiles(&read_profile(&place, "one.profraw"), &read_profile(&place, "whole.profdata"), "optimised as a whole");
     place.trodden("instrument prog -o plain");
     place.trodden("record --no-store -o plain.trodden -- ./plain");
     let refused = place.command(trodden()).args(["export", "profdata", "plain.trodden"]).output().unwrap();
@@ -156,7 +157,7 @@ static TABLE: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
 static ODDS: AtomicU32 = AtomicU32::new(0);
 #[inline(never)] fn up() { ODDS.fetch_add(1, Relaxed); }
 #[inline(never)] fn down() { ODDS.fetch_add(7, Relaxed); }
-/// The first test decides the second.
+/// The first branch determines the second.
 #[inline(never)] fn step(x: u32) -> u32 {
     let x = x.wrapping_mul(1664525).wrapping_add(1013904223);
     let odd = x >> 16 & 1 == 1;
@@ -174,7 +175,7 @@ fn run_cargo(place: &Place, program: impl AsRef<Path>, arguments: &str, flags: &
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Removes variables that cargo sets for tests, because the command must not see them.
+/// Removes the variables that cargo sets for tests, because they would change what the tested command does.
 fn remove_cargos_variables(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
         command.env_remove(name);
@@ -201,27 +202,28 @@ fn rust_edge_profiles_equal_those_of_llvm() {
     must(&mut place.command(place.path(&format!("target/{target}/release/subject"))));
     let raw = std::fs::read_dir(raw).unwrap().next().unwrap().unwrap().file_name();
     let llvm = read_profile(&place, &format!("raw/{}", raw.to_string_lossy()));
-    assert_equal(&llvm, &read_profile(&place, "own.profdata"), "rust");
+    assert_equal_profiles(&llvm, &read_profile(&place, "own.profdata"), "rust");
     let flags = format!("-Cprofile-use={} -Cllvm-args=-pgo-warn-missing-function", place.path("own.profdata").display());
     let said = run_cargo(&place, "cargo", &format!("build --release --target {target} --target-dir used"), &flags);
     assert!(!said.contains("warning"), "{said}");
-    check_one_command(&place, &format!("used/{target}/release/subject"), &llvm);
+    check_pgo_command(&place, &format!("used/{target}/release/subject"), &llvm);
 }
 
 /// Checks `trodden pgo` with a cargo command: the edge profile is the same, behaviour is unchanged, and path-based transformations apply.
-fn check_one_command(place: &Place, plain: &str, llvm: &Profile) {
+fn check_pgo_command(place: &Place, plain: &str, llvm: &Profile) {
     let arguments =
         ["pgo", "--train", "$TRODDEN_PROGRAM > trained", "--keep-profile", "kept.profdata", "--", "cargo", "build", "--release"];
     let mut command = remove_cargos_variables(place.command(trodden()));
     let reported = String::from_utf8(must(with_choices(&mut command, arguments)).stderr).unwrap();
-    assert_equal(llvm, &read_profile(place, "kept.profdata"), "rust, in one command");
+    assert_equal_profiles(llvm, &read_profile(place, "kept.profdata"), "rust, in one command");
     assert!(reported.contains("step") && reported.contains("copies of paths whose branches are decided by earlier ones: "), "{reported}");
     assert_eq!(place.output("subject.fast"), place.output(plain));
     let symbols = String::from_utf8(place.tool("nm", "subject.fast").stdout).unwrap();
     assert!(!symbols.contains("trodden") && !symbols.contains("__llvm_prf"), "{symbols}");
 }
 
-/// The makefile first calls the compiler by a name with a version, and then by an absolute path. The error must mention that path.
+/// The makefile calls the compiler first by a name with a version, and then by an absolute path, which cannot be intercepted. The error
+/// must name this path.
 #[test]
 fn compilers_with_a_version_in_their_name_are_intercepted() {
     let makefile = |compiler: &str| format!("CC = {compiler}\nprog: a.c\n\t$(CC) -O2 a.c -o prog\nclean:\n\trm -f prog\n");
@@ -243,13 +245,14 @@ fn compilers_with_a_version_in_their_name_are_intercepted() {
     assert_eq!(pgo("make CC=\"$CC\"").0, Some(0), "the remedy that the error names");
 }
 
-/// A source is compiled twice, with different folder names and with different names for its function. Each copy must have its own paths.
+/// One source file is compiled twice, with different folder names and function names. Each compilation must have its own paths.
 #[test]
 fn copies_of_a_unit_with_renamed_folders_have_their_paths() {
-    const PART: &str = "__attribute__((noinline)) int NAME(int n) {\n  int sum = 0;\n  for (int i = 0; i < n; i++)\n    if (i % 3)\n      \
+    const PART_SOURCE: &str = "__attribute__((noinline)) int NAME(int n) {\n  int sum = 0;\n  for (int i = 0; i < n; i++)\n    if (i % \
+        3)\n      \
         sum += i;\n  return sum;\n}\n";
-    const MAIN: &str = "int work(int), again(int);\nint main(int n, char **v) { return work(n + 5) + again(n + 2) < 0; }\n";
-    let place = Place::with(&[("src/part.c", PART), ("src/main.c", MAIN)]);
+    const MAIN_SOURCE: &str = "int work(int), again(int);\nint main(int n, char **v) { return work(n + 5) + again(n + 2) < 0; }\n";
+    let place = Place::with(&[("src/part.c", PART_SOURCE), ("src/main.c", MAIN_SOURCE)]);
     let here = place.path("");
     let here = here.to_str().unwrap().trim_end_matches('/');
     for counters in ["", "--trodden=pgo", "--trodden=coverage"] {

@@ -1,5 +1,5 @@
-//! What compilers, linkers and build systems do to programs, with one test each. The instrumented program must print what the original
-//! program prints, its units must be in the image, and its counts must be right. The tests need clang-22, lld-22, llvm-22, binutils (with
+//! What compilers, linkers and build systems do to programs, one test for each. The instrumented program must print what the original
+//! program prints, the image must contain its units, and its counts must be right. The tests need clang-22, lld-22, llvm-22, binutils (with
 //! gold), make, cmake and ccache.
 
 #[path = "platform/bare.rs"]
@@ -143,7 +143,7 @@ fn garbage_collection_works_with_three_linkers() {
 
 #[test]
 fn failed_link_names_counters_that_code_cannot_address() {
-    // Fifteen decisions give more paths than fit into an array with this option.
+    // Fifteen decisions make too many paths for an array of 100, so counters are in a hash table.
     let step: String = (0..15).map(|i| format!("  if (n >> {i} & 1) seen++;\n")).collect();
     let place = Place::with(&[("main.c", MAIN_SOURCE)]);
     // Nine tables with 2^24 slots each take 2.25 GiB.
@@ -162,7 +162,7 @@ fn failed_link_names_counters_that_code_cannot_address() {
     let said = link(&objects);
     let said = (said.status.success(), String::from_utf8_lossy(&said.stderr).into_owned());
     assert!(!said.0 && said.1.contains("the counters of prog take 2.3 GiB, but code can address less than 2 GiB"), "{said:?}");
-    // If the counters are not large, a link error is not attributed to them.
+    // A link error must not be blamed on the counters if they are small.
     let said = link("");
     let said = (said.status.success(), String::from_utf8_lossy(&said.stderr).into_owned());
     assert!(!said.0 && !said.1.contains("counters of"), "{said:?}");
@@ -176,7 +176,7 @@ fn version_scripts_hide_trodden_symbols() {
         place.cc("-O2 main.c -L. -lstep -o prog");
         place.check("prog", EXPECTED_OUTPUT, &[("step", 10)]);
         let symbols = place.tool("nm", "-D --defined-only libstep.so");
-        // gold also lists hidden symbols. It marks them as local, with a lower-case letter.
+        // gold also lists hidden symbols, but as local ones, with a lower-case letter.
         let symbols = String::from_utf8(symbols.stdout).unwrap();
         let exported = symbols.lines().filter(|l| l.contains("trodden") && l.split(' ').nth(1).unwrap().chars().all(char::is_uppercase));
         assert_eq!(exported.count(), 0, "{symbols}");
@@ -396,8 +396,8 @@ fn trodden_build_instruments_parallel_make() {
     assert!(String::from_utf8(again.stderr).unwrap().contains("everything was up to date"));
 }
 
-/// Links objects that were compiled with different options. A compiler cache may return such objects, because it does not know the counting
-/// options.
+/// Linking objects that were compiled with different counting options causes a warning. Such objects may come from a compiler cache, which
+/// does not know these options.
 #[test]
 fn link_warns_of_objects_built_with_different_options() {
     let place = create_two_units();
@@ -422,7 +422,7 @@ fn link_warns_of_objects_built_with_different_options() {
     }
 }
 
-/// Counters are accessed through an ELF thread-local variable.
+/// Counting code needs a real ELF thread-local variable.
 #[test]
 fn emulated_thread_local_storage_is_rejected_by_name() {
     let place = create_two_units();

@@ -1,5 +1,5 @@
-//! Data from other tools. Readers use what they understand and reject everything else by name. No reader succeeds on a file in which it
-//! recognises nothing.
+//! Data from other tools. A reader must use what it understands and name what it rejects, and must not report success for a file in which
+//! it recognises nothing.
 
 mod place;
 
@@ -26,7 +26,7 @@ fn unrecognised_files_are_rejected_and_empty_ones_reported() {
     let bolt = "B 401150 401130 5000 3\n";
     let mapping = "4/4 1.0: PERF_RECORD_MMAP2 4/4: [0x400000(0x1000) @ 0 fe:00 1 1]: r-xp /nowhere/q\n";
     let outside = format!("{mapping}4/4 2.0: 0x400010/0x400020/P/-/-/1 0x400024/0x400008/P/-/-/1\n");
-    // Command, text of the file, exit status, expected message.
+    // Each case has a command, the text of the file, the exit status, and the expected message.
     let cases = [
         ("report F", "[]", 0, "no slices"),
         ("report F", "{\"traceEvents\": []}", 0, "no slices"),
@@ -68,12 +68,12 @@ fn unrecognised_files_are_rejected_and_empty_ones_reported() {
     }
 }
 
-/// Text that `perf script --header` prints for a recording without events.
+/// Header that `perf script --header` prints for a recording without events.
 const PERF_HEADER: &str = "# ========\n# captured on    : Sat Nov 28 13:56:33 2026\n# header version : 1\n# nrcpus online : 2\n\
     # event : name = sched:sched_switch, , id = { 5, 6 }, type = 2, size = 128, config = 0x174\n\
     # sample duration :      0.000 ms\n# ========\n#\n";
 
-/// Returns the description of a trace (Common Trace Format 1.8) that has one kind of event.
+/// Returns the metadata of a trace (Common Trace Format 1.8) that has one kind of event.
 fn describe_trace(event: &str) -> String {
     format!(
         "/* CTF 1.8 */\ntypealias integer {{ size = 32; align = 8; signed = false; }} := uint32_t;\n\
@@ -102,7 +102,8 @@ fn perf_text_without_scheduler_events_is_reported() {
 #[test]
 fn trace_folders_without_events_are_reported() {
     let place = Place::new();
-    // Description, stream, exit status, expected message. The last description comes from a recording without events by perf 6.1.
+    // Each case has the trace's metadata, its stream, the exit status, and the expected message. The last metadata come from a recording by
+    // perf 6.1 without events.
     let packet = [0xC1FC_1FC1_u32, 0, 0].map(u32::to_le_bytes).concat();
     let with_event = [&packet[..], &[0; 12], &7_u32.to_le_bytes()[..]].concat();
     let (other, unknown) = (describe_trace("other"), describe_trace("other").replace("byte_order = le", "byte_order = unknown"));
@@ -154,7 +155,7 @@ fn otf2_archive_without_events_is_reported() {
         fs::write(place.path(name), digits.as_bytes().chunks(2).map(byte).collect::<Vec<u8>>()).unwrap();
     }
     let is_reader_there = place.command("otf2-print").arg("--version").output().is_ok();
-    // If the reader is not installed, the message names its package.
+    // If `otf2-print` is not installed, the message must name its package.
     let (status, words) = if is_reader_there { (0, "no events") } else { (2, "otf2-tools") };
     let output = run_trodden(&place, "report a.otf2");
     assert!(output.status.code() == Some(status) && read_messages(&output).contains(words), "{output:?}");
@@ -224,7 +225,7 @@ __attribute__((noinline)) long collatz(long n) { long steps = 0; while (n != 1) 
 int main(void) { long s = 0; for (long i = 1; i < 40; i++) s += collatz(i); sink = s; return 0; }
 ";
 
-/// Converts a program's branches to those of a process that mapped `file` at the program's address.
+/// Rewrites a branch trace as if `process` had executed it, with `file` mapped at the program's address.
 fn convert_branches(trace: &str, process: u32, file: &str) -> String {
     let mapping =
         format!("{process}/{process} 0.5: PERF_RECORD_MMAP2 {process}/{process}: [0x400000(0x200000) @ 0 fe:00 1 1]: r-xp {file}\n");
@@ -258,7 +259,7 @@ fn different_file_at_the_same_address_in_another_process_is_not_the_program() {
     }
     let output = run_trodden(&place, "import other.txt --program marked --no-store -o other.trodden");
     assert!(output.status.code() == Some(2) && read_messages(&output).contains("none of the"), "{}", read_messages(&output));
-    // The path of the mapping does not name this file.
+    // The trace names the program by an old path, which must not matter.
     let simulated = |file: &str| -> Value {
         serde_json::from_slice(&place.trodden(&format!("simulate --json --from {file} --program marked --top 50")).stdout).unwrap()
     };

@@ -1,4 +1,4 @@
-//! Reading profiles: queries on paths with cut edges, corrupt files, suites of several programs, and the contents of outputs.
+//! Reading profiles: queries on paths that are split at cut edges, corrupt files, suites of several programs, and the contents of outputs.
 
 mod place;
 
@@ -22,8 +22,8 @@ fn read_messages(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// A program with three decisions in a row. If at most two paths may be counted, the function is cut between them. `flags` selects the
-/// sides.
+/// A program with three decisions in a row; `flags` selects their sides. If a function may have at most two paths, this one is cut between
+/// the decisions.
 const CUT_PROGRAM: &str = "\
 #include <stdlib.h>
 #define NOP __asm__ volatile(\"nop\")
@@ -68,13 +68,13 @@ fn expressions_are_matched_across_cuts() {
     assert!(found["paths"][0]["pieces"].as_array().unwrap().len() > 1, "{found:#}");
     let text = read_messages(&run_trodden(&place, &["find", "walk: 5 .. 8 .. 11"]));
     assert!(text.contains("taken at least 3 times"), "{text}");
-    // Line 5 is on a path. Line 11 is on every path.
+    // Every execution goes through line 11, so no path matches.
     assert_eq!(find("walk: 5 !11").1, "no");
     // Three of four executions take the first side, and three of four the last side. At least two executions thus take both.
     place.trodden("record -- ./prog 1 4 5 5");
     let (_, answer, found) = find("walk: 5 .. 11");
     assert_eq!((answer.as_str(), &found["paths"][0]["count"]), ("yes", &Value::from(2)), "{found:#}");
-    // One of two executions takes the first side, and one takes the last side. Whether it is the same execution is unknown.
+    // One of the two executions takes the first side, and one takes the last side. Whether one execution takes both is unknown.
     for flags in ["5 0", "1 4"] {
         place.trodden(&format!("record -- ./prog {flags}"));
         assert_eq!((find("walk: 5 .. 11").0, find("walk: 5 .. 11").1.as_str()), (2, "unknown"), "{flags}");
@@ -83,7 +83,7 @@ fn expressions_are_matched_across_cuts() {
         assert!(output.status.code() == Some(2) && text.contains("unknown: paths are cut") && text.contains("--table-slots"), "{text}");
         assert_eq!(find("walk: 8").1, "no", "it is within one piece");
     }
-    // A variant without cuts gives the answer.
+    // In a variant without cuts, the query has an answer.
     place.trodden("instrument prog --output whole --table-slots 64");
     place.trodden("record -- ./whole 1 4");
     assert_eq!(find("walk: 5 .. 11").1, "no");
@@ -109,7 +109,7 @@ fn nonexistent_lines_and_functions_are_errors() {
     let watch = |expression: &str| run_trodden(&place, &["instrument", "prog", "-o", "watch", "--watch", expression]);
     let across = watch("walk: 5 .. 11");
     assert!(across.status.code() == Some(2) && read_messages(&across).contains("unknown: paths are cut"), "{across:?}");
-    // The line to exclude may be on the path's next piece.
+    // The excluded line may lie beyond the cut, in the next part of the path.
     let excluded = watch("walk: 5 !11");
     assert!(excluded.status.code() == Some(2) && read_messages(&excluded).contains("unknown: paths are cut"), "{excluded:?}");
     let within = watch("walk: 5");
@@ -255,7 +255,7 @@ fn cached_map_of_a_different_unit_is_rejected() {
     );
 }
 
-/// A program is rebuilt between two runs of a suite. The build of the newest run is used.
+/// A program is rebuilt between two runs of a suite. Reports must use the build of the newest run.
 #[test]
 fn newest_build_of_a_suite_is_read() {
     let place = Place::with(&[("prog.c", CUT_PROGRAM)]);
@@ -272,14 +272,14 @@ fn newest_build_of_a_suite_is_read() {
     );
 }
 
-/// A raw file's losses are reported whenever the profile is read, not only when it is made.
+/// Counts that a raw file has lost must be reported whenever the profile is read, not only when it is created.
 #[test]
 fn profile_of_a_truncated_raw_file_is_marked_inexact() {
     let place = Place::with(&[("prog.c", CUT_PROGRAM)]);
     place.cc("-O1 -g prog.c -o prog");
     must(place.command(place.path("prog")).args(["1", "3"]).env("TRODDEN_OUTPUT", place.path("raw/counts.raw")));
     let bytes = fs::read(place.path("raw/counts.raw")).unwrap();
-    // Only one counter of the first region is left.
+    // The truncated file contains only one counter of the first region.
     let start = RawHeader::read(&bytes).unwrap().regions_offset as usize;
     fs::write(place.path("raw/counts.raw"), &bytes[..start + 8]).unwrap();
     let collected = run_trodden(&place, &["import", "--no-store", "-o", "c.trodden", "raw"]);
@@ -288,7 +288,7 @@ fn profile_of_a_truncated_raw_file_is_marked_inexact() {
     assert!(!read_json(&place, &["report", "c.trodden", "--json"])["totals"]["not_exact"].as_array().unwrap().is_empty());
 }
 
-/// The program has a function that is in a different file than its unit, and that contains inlined code from a third file.
+/// The function `work` is in a different file than the unit that includes it, and contains inlined code from a third file.
 #[test]
 fn differences_name_the_files_of_lines() {
     let place = Place::with(&[
@@ -312,15 +312,16 @@ fn differences_name_the_files_of_lines() {
     assert!(text.contains("\nwork  (part.c; entered 1 -> 1)\n"), "{text}");
     let appeared = text.lines().find(|line| line.contains("appeared") && line.contains("small.h:4")).unwrap_or_else(|| panic!("{text}"));
     let lines = appeared.split_once("lines ").unwrap().1;
-    // A line number without a file name refers to the file that was named last. The first name is that of the function's file.
+    // In such a list, a line number without a file name refers to the file named last. The function's own file comes first.
     assert!(lines.contains("part.c:"), "{text}");
     let json: Value = serde_json::from_slice(&place.trodden("diff --json before.trodden after.trodden").stdout).unwrap();
     let work = json["functions"].as_array().unwrap().iter().find(|f| f["function"] == "work").unwrap();
     assert_eq!((work["source"].as_str(), work["file"].as_str().unwrap().ends_with("/part.c")), (Some("one.c"), true));
 }
 
-/// A program with two functions that have three paths each. The first argument is how often `mixed` takes the first path. The second
-/// argument is how often `mixed` takes the last path, and which path `steady` takes once.
+/// A program with two functions, `mixed` and `steady`, that have three paths each. The first argument is the number of times that `mixed`
+/// takes its first path. The second argument is the number of times that `mixed` takes its last path, and selects the path that `steady`
+/// takes once.
 const RARE_PROGRAM: &str = "\
 #include <stdlib.h>
 __attribute__((noinline)) void mixed(int way) {
@@ -351,7 +352,7 @@ int main(int argc, char **argv) {
 }
 ";
 
-/// Paths with 0.0 % of their function's executions in both profiles are counted, not listed. JSON lists all paths.
+/// Paths that round to 0.0 % of their function's executions in both profiles are counted instead of listed. JSON lists all paths.
 #[test]
 fn differences_of_rare_paths_are_counted_instead_of_listed() {
     let place = Place::with(&[("rare.c", RARE_PROGRAM)]);
@@ -363,12 +364,12 @@ fn differences_of_rare_paths_are_counted_instead_of_listed() {
     let section = |function: &str| {
         text.split("\n\n").find(|section| section.starts_with(function)).map(|section| section.lines().collect::<Vec<_>>())
     };
-    // Two paths have thousands of executions. The third path has 1 and then 2, which is 0.0 % of about 10,000 both times.
+    // Two paths have thousands of executions. The third has 1 before and 2 after, both of which round to 0.0 %.
     let mixed = section("mixed  (rare.c; entered 10001 -> 10002)").unwrap_or_else(|| panic!("{text}"));
     assert_eq!(mixed.iter().filter(|line| line.starts_with("  share ")).count(), 2, "{text}");
     assert_eq!(mixed.last(), Some(&"  ... and 1 path with 0.0 % of the executions both times (--json)"), "{text}");
     assert!(!text.contains("0.0 % -> 0.0 %"), "{text}");
-    // In `steady`, one path vanished and one appeared. Both have 0.0 % both times, so the function is not listed.
+    // In `steady`, one path vanished and one appeared, but both round to 0.0 % in both profiles, so the function is not listed.
     assert!(section("steady").is_none(), "{text}");
     assert!(text.contains("\n\n1 function differs only in paths with 0.0 % of the executions both times (--json)\n"), "{text}");
     let json = read_json(&place, &["diff", "--json", "before.trodden", "after.trodden"]);

@@ -114,8 +114,8 @@ fn each_program_of_a_suite_is_a_separate_run() {
         "int main(int c, char **v) { int n = atoi(v[1]); for (int i = 0; i < n; i++) step(i); if (n == 5) raise(SIGSEGV); if (n == 6) { \
             if (!fork()) return step(1); wait(0); } return n; }",
     );
-    // The script runs a program that is not instrumented, tests in parallel, a test that crashes, a test that forks, and a test with a
-    // name.
+    // The script runs a program that is not instrumented, two tests in parallel, a test that crashes, a test that forks, and a test that
+    // has a name.
     let script = "true; ./prog 3 & ./prog 4; wait; ./prog 5; ./prog 6; cd /; TRODDEN_TEST='the last' exec $OLDPWD/prog 7";
     let output =
         place.command(trodden()).args(["record", "--suite", "tests", "-o", "all.trodden", "--", "bash", "-c", script]).output().unwrap();
@@ -140,7 +140,7 @@ fn each_program_of_a_suite_is_a_separate_run() {
         .collect();
     seen.sort();
     let run = |n: &str, steps, ending, test: Option<&str>| (n.to_owned(), steps, Some(ending), test.map(str::to_owned), test.is_some());
-    // The counts of a forked process belong to its program.
+    // Steps of a forked child count for the test that forked it.
     let all = [
         run("3", 3, ProcessEnding::Exit(3), None),
         run("4", 4, ProcessEnding::Exit(4), None),
@@ -194,7 +194,7 @@ fn raw_files_of_other_launchers_are_imported() {
 
 #[test]
 fn process_that_outlives_the_command_is_reported() {
-    // The child has closed the recorder's pipes, and lives until it has been reported.
+    // The child closes the recorder's pipes, so the command ends first. It sleeps until the recorder has reported it.
     let place = compile_program(
         "int main(int c, char **v) { step(c); if (fork() == 0) { close(0); close(1); close(2); usleep(1000 * atoi(v[1])); step(c); } \
             return 0; }",
@@ -207,7 +207,7 @@ fn process_that_outlives_the_command_is_reported() {
     }
 }
 
-/// A program that counts once, then counts in a thread, and ends as its argument says.
+/// A program that counts in `main` and in a thread, and ends as its argument says.
 const LEAVES_PROGRAM: &str = "#include <pthread.h>\n#include <sys/resource.h>\nstatic void *work(void *n) { step(1); return n; }\n\
     int main(int c, char **v) { step(0); pthread_t t; struct rlimit none = { 0, 0 }; if (v[1][0] == 'f') setrlimit(RLIMIT_FSIZE, &none);\n\
     if (v[1][0] == 'n') { struct rlimit few = { 4, 4 }; setrlimit(RLIMIT_NOFILE, &few); if (!fork()) { step(2); _exit(0); } wait(0); \
@@ -232,7 +232,7 @@ fn lost_counts_are_an_error_and_marked_in_the_profile() {
         let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
         assert!(report["totals"]["not_exact"][0].as_str().unwrap().contains("the counts of 1 thread are lost"), "{report}");
     }
-    // This also holds for raw files from other launchers, and for a suite.
+    // The same loss must be reported if raw files of another launcher are imported, and in a suite.
     must(place.command("./prog").arg("file").env("TRODDEN_OUTPUT", "raw/%m.raw"));
     let output = place.command(trodden()).args(["import", "raw", "--no-store", "-o", "of.trodden"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
@@ -266,7 +266,7 @@ fn deleted_folder_of_raw_files_is_reported() {
     }
 }
 
-/// Returns how often `step` was entered according to the logs of a run, and the number of logs.
+/// Returns the number of entries of `step` in the stream logs of a run, and the number of logs.
 fn count_streamed_steps(store: &RunStore, entry: &RunEntry) -> (u64, u64) {
     let (mut steps, mut logs) = (0, 0);
     for file in std::fs::read_dir(store.streams(entry.number)).into_iter().flatten().map(|e| e.unwrap().path()) {
@@ -287,7 +287,7 @@ fn count_streamed_steps(store: &RunStore, entry: &RunEntry) -> (u64, u64) {
     (steps, logs)
 }
 
-/// In this suite, the first two tests differ, one test crashes, one has a child, and one executes itself again in the same process.
+/// The suite has two ordinary tests, a test that crashes, one with a child, and one that executes itself again in the same process.
 #[test]
 fn each_program_of_a_suite_has_its_own_stream() {
     let place = Place::with(&[(
@@ -309,7 +309,7 @@ fn each_program_of_a_suite_has_its_own_stream() {
     let mut seen = Vec::new();
     for entry in store.select("tests").unwrap() {
         let (steps, logs) = count_streamed_steps(&store, &entry);
-        // The stream and the run must have the same counts.
+        // The profile must have the same count as the stream.
         let counted = executions(&store.load(&entry).unwrap(), "step").unwrap();
         assert!(logs == 0 || steps == counted, "{steps} {counted}");
         seen.push((entry.run.command[1].clone(), counted, logs, entry.run.test.clone()));
@@ -326,7 +326,7 @@ fn each_program_of_a_suite_has_its_own_stream() {
         run("8", 8, 1, Some("last")),
     ];
     assert_eq!(seen, all, "{said}");
-    // A run number names a test.
+    // The run's number selects one test of the suite.
     let number = |n: &str| store.select("tests").unwrap().into_iter().find(|e| e.run.command[1] == n).unwrap().number.to_string();
     let report = must(place.command(trodden()).args(["segments", &number("4"), "--json", "--top", "0"]));
     let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();

@@ -1,5 +1,5 @@
 //! `trodden record` for programs that are restricted or restrict themselves: by limits, filters of system calls, or files that grant
-//! privileges. The programs must behave as without counting, and lost counts must be reported.
+//! privileges. The programs must behave as if they were not counted, and lost counts must be reported.
 
 mod place;
 
@@ -12,8 +12,8 @@ use trodden_profile::Profile;
 
 const RESTRICTED_PROGRAM: &str = include_str!("cases/restricted.c");
 
-/// Number of calls to `step`: by `main` before and after the restriction, by the thread, and by the child.
-const STEPS: u64 = 10 + 100 + 5 + 1000;
+/// Number of calls to `step`: by `main` before and after the restriction, by a thread, and by a child.
+const STEP_CALLS: u64 = 10 + 100 + 5 + 1000;
 
 fn create_place() -> Place {
     let place = Place::with(&[("restricted.c", RESTRICTED_PROGRAM)]);
@@ -44,12 +44,12 @@ fn limits_that_a_program_sets_apply_unchanged_when_it_is_counted() {
         let profile = Profile::read(&place.path("run.trodden")).unwrap();
         let steps = executions(&profile, "step").unwrap();
         match steps {
-            STEPS => assert!(!read_errors(&counted).contains("lost"), "{words:?}: {}", read_errors(&counted)),
+            STEP_CALLS => assert!(!read_errors(&counted).contains("lost"), "{words:?}: {}", read_errors(&counted)),
             _ => assert!(read_errors(&counted).contains("are lost"), "{words:?}: {steps}, {}", read_errors(&counted)),
         }
         match words {
-            // To count in `main` and its thread, no additional file and no larger file is needed.
-            [] | ["nofile"] => assert_eq!(steps, STEPS),
+            // Without limits, or with a limit on open files only, all steps must be counted, because counting opens no further files.
+            [] | ["nofile"] => assert_eq!(steps, STEP_CALLS),
             ["as"] => {
                 assert!(steps >= 1010 && read_errors(&counted).contains("(ulimit -v)"), "{words:?}: {steps}, {}", read_errors(&counted))
             }
@@ -73,11 +73,11 @@ fn program_without_room_for_counts_runs_unchanged() {
     }
 }
 
-/// A control group with a memory limit. It is removed on drop. `make` returns `None` if this process has no right to create one.
+/// A control group with a memory limit, removed on drop. `create` returns `None` if this process has no right to create one.
 struct MemoryGroup(PathBuf);
 
 impl MemoryGroup {
-    fn make(bytes: u64) -> Option<MemoryGroup> {
+    fn create(bytes: u64) -> Option<MemoryGroup> {
         let name = format!("trodden-test-{}", std::process::id());
         for (root, limit) in [("/sys/fs/cgroup", "memory.max"), ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")] {
             let group = Path::new(root).join(&name);
@@ -86,7 +86,7 @@ impl MemoryGroup {
             }
             let group = MemoryGroup(group);
             if group.0.join(limit).exists() && fs::write(group.0.join(limit), bytes.to_string()).is_ok() {
-                // Without swap space, there is no limit for swap.
+                // On machines without swap space, these files are missing.
                 let _ = fs::write(group.0.join("memory.swap.max"), "0");
                 let _ = fs::write(group.0.join("memory.memsw.limit_in_bytes"), bytes.to_string());
                 return Some(group);
@@ -96,7 +96,7 @@ impl MemoryGroup {
         None
     }
 
-    fn processes(&self) -> String {
+    fn process_list_file(&self) -> String {
         self.0.join("cgroup.procs").display().to_string()
     }
 }
@@ -110,8 +110,8 @@ impl Drop for MemoryGroup {
 #[test]
 fn control_group_limits_apply_as_without_counting_and_tracing() {
     let place = create_place();
-    let Some(group) = MemoryGroup::make(16 << 20) else { return };
-    let processes = group.processes();
+    let Some(group) = MemoryGroup::create(16 << 20) else { return };
+    let processes = group.process_list_file();
     for (megabytes, status) in [("8", 3), ("64", 137)] {
         let script = "./plain \"$@\"; exit $?";
         let plain = place.command("sh").args(["-c", script, "sh", &processes, megabytes]).output().unwrap();
@@ -119,7 +119,7 @@ fn control_group_limits_apply_as_without_counting_and_tracing() {
         let counted = record_restricted(&place, &[&processes, megabytes]);
         assert_eq!((counted.status.code(), &counted.stdout), (Some(status), &plain.stdout), "{megabytes}: {}", read_errors(&counted));
         let steps = executions(&Profile::read(&place.path("run.trodden")).unwrap(), "step").unwrap();
-        assert_eq!(steps, if status == 3 { STEPS } else { STEPS - 1000 }, "{megabytes}");
+        assert_eq!(steps, if status == 3 { STEP_CALLS } else { STEP_CALLS - 1000 }, "{megabytes}");
         for collector in ["trampolines", "ptrace"] {
             let mut command = place.command(trodden());
             command.args(["trace", "record", "--runs", "1", "--collector", collector, "-o", "one.trace", "--", "./plain"]);
@@ -198,7 +198,8 @@ fn programs_that_gain_privileges_run_uncounted_and_the_warning_says_why() {
         assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stdout)), (Some(4), said), "{what}: {}", read_errors(&output));
         assert_eq!(read_errors(&output).contains("nothing was counted"), !what.is_empty(), "{}", read_errors(&output));
         assert!(read_errors(&output).contains(what), "{what}: {}", read_errors(&output));
-        // A program whose processes are followed does not get its privileges.
+        // To record a suite, the recorder must trace the program's processes, and the kernel grants no privileges to traced programs, so
+        // programs that need them are rejected.
         let output = recorded("--suite tests");
         match what {
             "" => assert_eq!(output.status.code(), Some(4), "{}", read_errors(&output)),

@@ -1,8 +1,8 @@
-//! The same source, compiled twice in the same way, gives the same object, whatever is observed.
+//! Compiling the same source twice must give the same object, whatever is observed.
 //!
-//! Two compilations differ in memory addresses and in the seeds of hash tables, neither of which may influence the result. The unit
-//! contains constructs that create many values and blocks: nested loops, a switch, indirect branches, exceptions, calls to functions that
-//! return twice.
+//! Two compilations differ in memory addresses and in the seeds of hash tables, and neither may influence the result. The unit contains
+//! constructs that create many values and blocks: nested loops, a switch, indirect branches, exceptions, calls to functions that return
+//! twice.
 
 mod place;
 
@@ -50,7 +50,7 @@ int main(int c, char **v) {
 "#;
 
 #[test]
-fn objects_are_identical_each_time() {
+fn compiling_twice_gives_identical_objects() {
     let place = Place::with(&[("subject.cpp", SUBJECT_PROGRAM)]);
     place.cxx("-O2 subject.cpp -o full");
     place.trodden("record --no-store -o run.trodden -- ./full");

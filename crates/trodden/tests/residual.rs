@@ -1,4 +1,5 @@
-//! Untested paths from end to end. Residual builds find the same untested paths as full builds, and every output format is valid.
+//! Untested paths from end to end. Programs that count only untested paths must find the same paths as programs that count all paths, and
+//! every output format must be valid.
 //!
 //! `sarif-2.1.0.schema.json` is the schema published by OASIS (as in the package serde-sarif 0.8).
 
@@ -13,8 +14,8 @@ use std::process::Output;
 use trodden_wire::file_header::{FileHeader, FileKind};
 use trodden_wire::{KNOWN_VERSION, KnownHeader};
 
-/// A program with two branches. Tests take both sides of each branch, but only two of the four combinations. No test takes the side of a
-/// third branch that may end the program by `exit`.
+/// A program with two branches. Tests take both sides of each branch, but only two of the four combinations. A third branch, which no test
+/// takes, may end the program by `exit`.
 const SUBJECT_PROGRAM: &str = r#"#include <stdio.h>
 #include <stdlib.h>
 #define NOP __asm__ volatile("nop")
@@ -43,7 +44,7 @@ void trodden_untested(const char *function, unsigned long path, unsigned long co
 }
 "#;
 
-/// Creates a program, runs of its tests in a suite, and a field build.
+/// Creates a program, runs of its tests in a suite, and a field build, which counts only paths that these tests did not take.
 fn create_place() -> Place {
     let place = Place::with(&[("prog.c", SUBJECT_PROGRAM), ("callback.c", CALLBACK_SOURCE), ("run-tests", "./prog 1 1\n./prog 20 20\n")]);
     place.cc("-O1 -g prog.c -o prog");
@@ -56,7 +57,7 @@ fn read_json(place: &Place, arguments: &str) -> Value {
     serde_json::from_slice(&place.trodden(&format!("untested --json {arguments}")).stdout).unwrap()
 }
 
-/// Returns the function, number and executions of each complete path in a report.
+/// Returns all complete paths in a report, each with its function, number and count.
 fn list_paths(report: &Value) -> BTreeSet<(String, u64, u64)> {
     let complete = report["paths"].as_array().unwrap().iter().filter(|p| p["complete"] == true);
     complete.map(|p| (p["function"].as_str().unwrap().into(), p["id"].as_u64().unwrap(), p["count"].as_u64().unwrap())).collect()
@@ -66,9 +67,9 @@ fn run_program(place: &Place, program: &str, arguments: &[&str], variables: &[(&
     place.command(place.path(program)).args(arguments).envs(variables.iter().copied()).output().unwrap()
 }
 
-/// Checks the raw file of the field program when it is given twice, and when it is imported.
+/// Checks commands that read the field program's raw file: twice in one command, and after importing it.
 fn check_raw_file(place: &Place, found: &BTreeSet<(String, u64, u64)>) {
-    // A file that is given twice counts once.
+    // A file that is named twice must be counted once.
     let raw = fs::read_dir(place.path(".trodden/field")).unwrap().next().unwrap().unwrap().path();
     let raw = raw.display();
     assert_eq!(list_paths(&read_json(place, &format!("{raw} {raw}"))), *found);
@@ -79,15 +80,15 @@ fn check_raw_file(place: &Place, found: &BTreeSet<(String, u64, u64)>) {
     }
 }
 
-/// Checks recorded runs of the field program, and checks that known paths are left out.
+/// Checks recorded runs of the field program, and that known paths are not reported as untested.
 fn check_recorded_runs(place: &Place) {
-    // Each run is listed with its command line.
+    // The report names the command line of the first run.
     must(place.command(trodden()).args(["record", "--suite", "field", "--", "./prog.field", "1", "20"]));
     let recorded = read_json(place, "field --function classify");
     assert_eq!(recorded["paths"][0]["first_run"]["command"], "./prog.field 1 20");
-    // Paths that become known are no longer untested.
+    // At first, there are untested paths, so `--fail` must have an effect.
     assert_eq!(place.command(trodden()).args(["untested", "field", "--fail"]).status().unwrap().code(), Some(1));
-    // The exit status does not depend on whether somebody reads the output.
+    // The exit status must be the same if nobody reads the output.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut unread = place.command(trodden());
@@ -103,7 +104,7 @@ fn field_run_reports_paths_that_tests_did_not_take() {
     let field = ["1", "20", "1", "20", "20", "200", "1", "1"];
     assert_eq!(run_program(&place, "prog.field", &field, &[]).stdout, b"23\n");
     let report = read_json(&place, "");
-    // The expected paths come from a full build. Its known paths are removed afterwards.
+    // The expected paths come from a build that counts all paths; the tested ones are removed.
     must(place.command(trodden()).args(["record", "--suite", "full", "--", "./prog"]).args(field));
     let full = read_json(&place, "full --known tests");
     let found = list_paths(&report);
@@ -115,7 +116,7 @@ fn field_run_reports_paths_that_tests_did_not_take() {
     let seen = of(2)["first_seen_ns"].as_u64().or_else(|| of(2)["first_seen_ns"].as_str().map(|t| t.parse().unwrap())).unwrap();
     assert!(seen + 100_000_000 > before && seen < before + 60_000_000_000, "{seen} is not about {before}");
     assert_eq!(report["summary"]["share_of_executions"], Value::Null);
-    // The summary counts exactly the listed paths.
+    // The numbers in the summary must equal the numbers of listed paths.
     for arguments in ["", "--function classify"] {
         let report = read_json(&place, arguments);
         let sum = |name: &str| report["summary"][name].as_u64().unwrap();
@@ -131,7 +132,7 @@ fn field_run_reports_paths_that_tests_did_not_take() {
     let text = String::from_utf8(place.trodden("untested --function classify").stdout).unwrap();
     assert!(text.contains("every edge is known") && text.contains("if (a > 10)") && text.contains("taken 2 times in 1 run"), "{text}");
     assert!(text.starts_with("Untested paths of prog.field, 1 run\n"), "{text}");
-    // Unless the file name contains a process ID, several processes may count in the same file.
+    // Several processes may count in the same file unless its name contains a process ID, so the report cannot name one.
     assert!(text.contains(" by a process of ") && !text.contains("(pid "), "{text}");
     let own = place.path("own-%p.raw");
     run_program(&place, "prog.field", &["1", "20"], &[("TRODDEN_OUTPUT", own.to_str().unwrap())]);
@@ -202,7 +203,7 @@ fn sarif_and_lcov_outputs_are_valid() {
     wrong["runs"][0]["results"][0]["level"] = "loud".into();
     assert!(schemas.validate(&wrong, compiled).is_err());
     let lcov = |arguments: &str| String::from_utf8(place.trodden(&format!("untested --lcov - {arguments}")).stdout).unwrap();
-    // Only the selected paths are in the output.
+    // The output contains only the selected paths.
     let some = lcov("--function classify");
     assert!(some.contains("DA:9,2\n") && !some.contains("main"), "{some}");
     let lcov = lcov("");
@@ -232,7 +233,7 @@ fn untested_paths_are_targets_for_test_generators() {
     for row in rows {
         assert!(lines(row).iter().all(|(file, line)| file == "prog.c" && known.contains(line)), "{row} {known:?}");
     }
-    // Line 9 has `if (b > 100) { ... }`. 200 satisfies the condition, and 20 does not.
+    // Line 9 has `if (b > 100) { ... }`, which is executed with 200 and with 20.
     let side = |row: &Value| -> (String, String) {
         let at_line_9 = |branch: &&Value| branch["at"].as_str().is_some_and(|at| at.contains("prog.c:9:"));
         let branch = row["branches"].as_array().unwrap().iter().find(at_line_9).unwrap_or_else(|| panic!("{row}"));
@@ -252,7 +253,7 @@ fn hot_paths_of_tests_are_compared_with_builds_that_count_all_paths() {
     let hot = must(place.command(laboratory()).args("hot-paths full --known tests --top 4 --json".split(' ')));
     let hot: Value = serde_json::from_slice(&hot.stdout).unwrap();
     let paths = hot["paths"].as_array().unwrap();
-    // These are all complete paths of the tests.
+    // The tests have exactly three complete paths.
     assert_eq!(paths.len(), 3);
     let field = |name: &str| -> Vec<&Value> { paths.iter().filter(|p| p["function"] == name).map(|p| &p["field_count"]).collect() };
     assert!(field("classify").contains(&&Value::from(1)), "{hot}");
@@ -277,7 +278,7 @@ fn programs_act_on_untested_paths() {
     assert!(act(&["1", "1"], "abort").status.success());
     assert!(errors(&act(&["1", "1"], "callback")).contains("does not define the function trodden_untested"));
     assert!(errors(&act(&["1", "1"], "shout")).contains("must be count, report, abort or callback"));
-    // The callback has untested paths itself.
+    // The callback itself has untested paths, too.
     place.cc("-O1 -g prog.c callback.c -o with");
     place.trodden("record --suite called -- ./with 1 1 20 20");
     place.trodden("instrument ./with --residual called --action callback -o with.field");
@@ -293,7 +294,7 @@ fn programs_act_on_untested_paths() {
 }
 
 /// A program that calls the callback in many threads at the same time. `longjmp` and exceptions leave callbacks at increasing depth, so
-/// that abandoned frames are between other frames.
+/// that frames which have been left lie between live ones on the stack.
 const CALLBACK_EXITS_PROGRAM: &str = r#"
 #include <atomic>
 #include <csetjmp>
@@ -361,7 +362,7 @@ fn callbacks_run_in_all_threads_and_after_being_left_by_longjmp_or_exception() {
     }
 }
 
-/// A program with one function that tests never enter, and one that cannot have a second version.
+/// A program with one function that tests never enter, and one of which the plugin cannot make a second version.
 const UNCOMMON_FUNCTIONS_PROGRAM: &str = r#"#include <setjmp.h>
 #include <stdlib.h>
 #define NOP __asm__ volatile("nop")
@@ -406,8 +407,8 @@ int main(int argc, char **argv) { return argc > 2 ? never(argc - 3) : 0; }
     place.cc("-O1 -g prog.c callback.c -o prog");
     place.trodden("record --suite tests -- ./prog 1");
     place.trodden("instrument ./prog --residual tests -o prog.field");
-    // The first iteration takes a different path than the others, and a third path leaves the loop. With one iteration, the second of these
-    // paths is missing; with none, the first one is missing, too.
+    // The first iteration, all further iterations, and the exit of the loop are three different paths. A run with one iteration lacks the
+    // second path, and a run without iterations lacks the first one, too.
     for iterations in [0, 1, 2, 6] {
         let arguments = vec!["1"; 2 + iterations];
         let called = run_program(&place, "prog.field", &arguments, &[("TRODDEN_ON_UNTESTED", "callback"), ("TRODDEN_OUTPUT", "")]);
@@ -448,7 +449,7 @@ fn paths_become_known_without_a_rebuild() {
     assert!(all == [2, 1] && error.contains("contains no known paths of this program"), "{error}");
     let (all, error) = counts(place.path("none.known").to_str().unwrap());
     assert!(all == [2, 1] && error.contains("none.known: it cannot be read: name a file"), "{error}");
-    // A modified file is rejected as a whole.
+    // A file in which any byte is changed must be rejected as a whole.
     let whole = std::fs::read(&more).unwrap();
     let flipped = |at: usize| {
         let mut bytes = whole.clone();

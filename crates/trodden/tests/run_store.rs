@@ -90,7 +90,7 @@ fn lost_index_is_rebuilt_with_one_message() {
             true => fs::remove_file(place.path(".trodden/runs.db")).unwrap(),
             false => fs::write(place.path(".trodden/runs.db"), damage).unwrap(),
         }
-        // This command only reads, and runs in a subfolder.
+        // The lost index must be rebuilt even by a command that only reads and that runs in a subfolder.
         fs::create_dir_all(place.path("below")).unwrap();
         let output = must(place.command(trodden()).args(["runs", "--json"]).current_dir(place.path("below")));
         let said = read_errors(&output);
@@ -143,7 +143,7 @@ fn stores_of_other_users_can_be_read() {
     }
     fs::create_dir(place.path("tmp")).unwrap();
     fs::set_permissions(place.path("tmp"), fs::Permissions::from_mode(0o1777)).unwrap();
-    // The other user may have no right to read the original program file.
+    // The other user may not be allowed to read trodden's own program file.
     fs::copy(trodden(), place.path("reader")).unwrap();
     let mut command = place.command("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(place.path("reader")).arg("runs");
@@ -155,8 +155,8 @@ fn stores_of_other_users_can_be_read() {
 
 #[test]
 fn killed_recordings_lose_no_other_runs() {
-    const RECORDINGS: usize = 48;
-    const AT_A_TIME: usize = 8;
+    const RECORDING_COUNT: usize = 48;
+    const PARALLEL_RECORDINGS: usize = 8;
     let place = create_place();
     place.trodden("record -- ./prog first");
     let record = |at: usize| -> Command {
@@ -164,15 +164,15 @@ fn killed_recordings_lose_no_other_runs() {
         command.args(["record", "--", "./prog", &format!("number-{at}")]).stdout(Stdio::null()).stderr(Stdio::null());
         command
     };
-    // The duration of a recording is measured while as many recordings run as below, so that the others are killed at all stages of a
-    // recording.
+    // The duration of a recording is measured while as many recordings run in parallel as below. The recordings below are killed after
+    // fractions of it, and thus at all stages.
     let clock = Instant::now();
-    let beside: Vec<_> = (0..AT_A_TIME).map(|at| record(at).spawn().unwrap()).collect();
+    let beside: Vec<_> = (0..PARALLEL_RECORDINGS).map(|at| record(at).spawn().unwrap()).collect();
     assert!(beside.into_iter().all(|mut recorder| recorder.wait().unwrap().success()));
     let usual = clock.elapsed();
-    let mut completed: BTreeSet<String> = (0..AT_A_TIME).map(|at| format!("number-{at}")).collect();
-    for group in 1..RECORDINGS / AT_A_TIME {
-        let numbers = group * AT_A_TIME..(group + 1) * AT_A_TIME;
+    let mut completed: BTreeSet<String> = (0..PARALLEL_RECORDINGS).map(|at| format!("number-{at}")).collect();
+    for group in 1..RECORDING_COUNT / PARALLEL_RECORDINGS {
+        let numbers = group * PARALLEL_RECORDINGS..(group + 1) * PARALLEL_RECORDINGS;
         let mut recorders: Vec<_> = numbers.clone().map(|at| (at, record(at).spawn().unwrap())).collect();
         for (at, recorder) in &mut recorders {
             if *at % 4 != 0 {

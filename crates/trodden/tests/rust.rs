@@ -1,4 +1,4 @@
-//! `cargo trodden` for several programs with panic=abort and their own LTO setting, C code that a build script compiles, all kinds of
+//! `cargo trodden` for several programs with panic=abort and an LTO setting of their own, C code that a build script compiles, all kinds of
 //! libraries, and tests.
 
 mod place;
@@ -30,7 +30,7 @@ plugin = { path = "plugin" }
 members = ["plugin", "shared"]
 "#;
 
-/// Does the same as the crate `cc`, in three lines.
+/// A build script that does what the crate `cc` would do.
 const BUILD_SCRIPT: &str = r#"
 use std::{env, process::Command};
 fn main() {
@@ -80,7 +80,7 @@ fn run_cargo(place: &Place, arguments: &str) -> Output {
     must(command_outside_cargo(place, cargo_trodden()).arg("trodden").args(arguments.split_whitespace()))
 }
 
-/// Creates a command without the variables that cargo sets for tests, because the command must not see them.
+/// Creates a command without the variables that cargo sets for tests, because they would change what the command does.
 fn command_outside_cargo(place: &Place, program: &Path) -> Command {
     let mut command: Command = place.command(program);
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
@@ -103,7 +103,7 @@ fn programs_libraries_and_tests_are_counted() {
     check_recorded_tests(&place);
 }
 
-/// Checks that code that was built with different parameters is rebuilt, and nothing else.
+/// Checks that cargo rebuilds a program if and only if its counting options change.
 fn check_parameters(place: &Place, folder: &str) {
     let built = |options: &str| {
         run_cargo(place, &format!("build --workspace --offline {options}"));
@@ -164,9 +164,9 @@ fn check_recorded_tests(place: &Place) {
     check_each_test(place);
 }
 
-/// Checks that each test in a test binary is recorded as a separate run. Both binaries are already built.
+/// Checks that each test in a test binary is recorded as a separate run. cargo has already built both binaries.
 fn check_each_test(place: &Place) {
-    // Without this file, cargo queries rustc for its version again, as in a folder without builds.
+    // Without this file, cargo asks rustc for its version again, as it does in a folder without builds.
     std::fs::remove_file(place.path("target/trodden/.rustc_info.json")).unwrap();
     let arguments = "suite run each --cargo -- --lib --offline";
     let output = must(command_outside_cargo(place, trodden()).args(arguments.split_whitespace()));
@@ -179,12 +179,12 @@ fn check_each_test(place: &Place) {
         let run = runs.iter().find(|r| r.run.test.as_deref() == Some(test)).unwrap();
         executions(&store.load(run).unwrap(), "pick")
     };
-    // The C function selects even numbers.
+    // Only even numbers reach the C function.
     assert_eq!((picked("subject::tests::even"), picked("subject::tests::odd")), (Some(1), Some(0)));
     check_redundant_tests(place);
 }
 
-/// Each test is a different function, and the harness takes different paths for each test. Only the paths of the tested code show that one
+/// Each test is a function of its own, and the harness takes different paths for each test. Only the paths of the tested code show that one
 /// of the two tests with odd numbers is redundant.
 fn check_redundant_tests(place: &Place) {
     let redundant = |options: &[&str]| {

@@ -1,4 +1,4 @@
-//! `cargo trodden` in a workspace: crates are instrumented one by one, and the tests of all packages are one run.
+//! `cargo trodden` in a workspace: crates are instrumented one by one, and the tests of all packages are recorded as one run.
 
 mod place;
 
@@ -59,26 +59,29 @@ const CLI_TEST: &str = "use std::process::Command;\nconst APP: &str = env!(\"CAR
     #[test]\nfn sees_no_wrapper() {\n    assert!(std::env::var_os(\"RUSTC_WORKSPACE_WRAPPER\").is_none());\n    \
     assert_eq!(wcore::chosen(), 2);\n}\n";
 
-fn package(name: &str, rest: &str) -> String {
+fn format_manifest(name: &str, rest: &str) -> String {
     format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2021\"\n{rest}[lints.rust]\nunexpected_cfgs = \"allow\"\n")
 }
 
 fn create_workspace() -> Place {
     Place::with(&[
         ("Cargo.toml", WORKSPACE_MANIFEST),
-        ("core/Cargo.toml", &package("wcore", "[dependencies]\nouter.path = \"../outer\"\n")),
+        ("core/Cargo.toml", &format_manifest("wcore", "[dependencies]\nouter.path = \"../outer\"\n")),
         ("core/src/lib.rs", CORE_LIBRARY),
         (
             "core/tests/it.rs",
             "#[test]\nfn it() { assert_eq!(wcore::add(outer::four(), 4), 8); }\n\
             #[test]\n#[should_panic]\nfn nothing() { wcore::must(None); }\n",
         ),
-        ("mac/Cargo.toml", &package("wmac", "[lib]\nproc-macro = true\n")),
+        ("mac/Cargo.toml", &format_manifest("wmac", "[lib]\nproc-macro = true\n")),
         (
             "mac/src/lib.rs",
             "#[proc_macro]\npub fn seven(_: proc_macro::TokenStream) -> proc_macro::TokenStream { \"7u32\".parse().unwrap() }\n",
         ),
-        ("app/Cargo.toml", &package("wapp", "default-run = \"wapp\"\n[dependencies]\nwcore.path = \"../core\"\nwmac.path = \"../mac\"\n")),
+        (
+            "app/Cargo.toml",
+            &format_manifest("wapp", "default-run = \"wapp\"\n[dependencies]\nwcore.path = \"../core\"\nwmac.path = \"../mac\"\n"),
+        ),
         ("app/src/main.rs", APP_PROGRAM),
         // No test runs this program.
         ("app/src/bin/idle.rs", "fn main() {\n    println!(\"idle\");\n}\n"),
@@ -104,7 +107,7 @@ fn read_output(output: &Output) -> String {
 #[test]
 fn tests_of_all_packages_are_one_run() {
     let place = create_workspace();
-    // A package outside the workspace is a dependency.
+    // Adds a dependency outside the workspace.
     let place = wrap_in_outer_workspace(place);
     let output = must(&mut cargo_command(&place, "app", "test --coverage --workspace --offline"));
     let said = read_output(&output);
@@ -115,10 +118,9 @@ fn tests_of_all_packages_are_one_run() {
     let runs = store.select("test").unwrap();
     assert_eq!(runs.len(), 1);
     let profile = store.load(&runs[0]).unwrap();
-    // These are the calls from the unit test, the integration test, the documentation test, and the application (once with a sum of two
-    // numbers).
+    // One call each from the unit test, the integration test and the documentation test, and three from the two runs of the application.
     assert_eq!(count_calls(&profile, "wcore::add"), 1 + 1 + 1 + 3);
-    // The application runs twice. Its unit tests have a generated `main`.
+    // Two runs of the application, and the generated `main` of its unit tests.
     assert_eq!(count_calls(&profile, "wapp::main"), 2 + 1);
     assert_eq!(count_calls(&profile, "outer::four"), 0);
     let tracefile = String::from_utf8(place.trodden("export lcov last").stdout).unwrap();
@@ -132,7 +134,7 @@ fn tests_of_all_packages_are_one_run() {
         report.lines().skip(1).filter(|line| !line.starts_with("    ")).map(|l| l.split("  ").find(|w| !w.is_empty()).unwrap()).collect();
     let files = ["wapp", "app/src/bin/idle.rs", "app/src/main.rs", "app/tests/cli.rs", "wcore", "core/src/lib.rs", "core/tests/it.rs"];
     assert_eq!(names, [&files[..], &["total"]].concat(), "{report}");
-    // The unit test and the integration test each contain a copy of the function that panics.
+    // The binaries of the unit test and of the integration test each contain the function that panics, but the report must list it once.
     assert_eq!(report.lines().filter(|line| line.contains("wcore::must")).count(), 1, "{report}");
     let listed = String::from_utf8(place.trodden("runs").stdout).unwrap();
     assert!(listed.contains("  cargo trodden test --coverage --workspace --offline\n"), "{listed}");
@@ -149,7 +151,7 @@ fn check_recorded_run(place: &Place) {
     assert!(!place.path("app/.trodden").exists());
 }
 
-/// Checks that dependencies are counted on request, and are shared between builds otherwise.
+/// Checks that dependencies are counted if requested, and that builds share them otherwise.
 fn check_dependencies(place: &Place) {
     let built = |end: &str| find_newest(&place.path("target/trodden/x86_64-unknown-linux-gnu/debug/deps"), "libouter", end);
     let before = built("rlib");
@@ -177,18 +179,18 @@ fn main() {
 }
 "#;
 
-/// The report also covers C code that a build script compiles.
+/// The coverage report must include C code that a build script compiles.
 #[test]
 fn c_code_of_build_scripts_is_covered() {
     let library = "unsafe extern \"C\" { fn pick(n: i32) -> i32; }\npub fn weigh(n: i32) -> i32 {\n    if n % 2 == 0 {\n        \
         unsafe { pick(n) }\n    } else {\n        n\n    }\n}\n#[test]\nfn even() {\n    assert_eq!(weigh(4), 8);\n}\n";
     let place = Place::with(&[
-        ("Cargo.toml", &package("mixed", "")),
+        ("Cargo.toml", &format_manifest("mixed", "")),
         ("build.rs", BUILD_SCRIPT),
         ("native/pick.c", "int pick(int n) {\n  if (n > 2)\n    return 2 * n;\n  return n;\n}\n"),
         ("src/lib.rs", library),
     ]);
-    // A build without coverage must not be reused.
+    // The coverage build must not reuse this build, which has no coverage.
     must(&mut cargo_command(&place, "", "test --offline"));
     let output = must(&mut cargo_command(&place, "", "test --coverage --offline"));
     let said = read_output(&output);
@@ -202,7 +204,8 @@ fn c_code_of_build_scripts_is_covered() {
     }
 }
 
-/// After a change, only the affected units of a crate are compiled again. Paths do not depend on how rustc divides the crate.
+/// After a change, only the affected units of a crate may be compiled again. Paths must not depend on how rustc divides the crate into
+/// units.
 #[test]
 fn only_changed_units_are_recompiled() {
     let part = |name: &str| {
@@ -217,7 +220,7 @@ fn only_changed_units_are_recompiled() {
             sum.join(" | ")
         )
     };
-    let place = Place::with(&[("Cargo.toml", &package("subject", "")), ("src/main.rs", &main("1"))]);
+    let place = Place::with(&[("Cargo.toml", &format_manifest("subject", "")), ("src/main.rs", &main("1"))]);
     let program = "target/trodden/x86_64-unknown-linux-gnu/debug/subject";
     let objects = || list_files_below(&place.path("store/crates")).into_iter().filter(|file| file.ends_with(".o")).count();
     let build = |base: &str, incremental: &str| {
@@ -255,7 +258,7 @@ fn list_files_below(folder: &Path) -> Vec<String> {
     files
 }
 
-/// The runs of a suite with different features are merged by source.
+/// Reports merge the runs of a suite by source lines even if the runs had different features.
 #[test]
 fn runs_with_different_features_are_added_up() {
     let library = "pub fn one() -> u32 {\n    1\n}\n#[cfg(feature = \"more\")]\npub fn two() -> u32 {\n    2\n}\n";
@@ -264,7 +267,7 @@ fn runs_with_different_features_are_added_up() {
     let test =
         "#[test]\nfn runs() {\n    assert!(std::process::Command::new(env!(\"CARGO_BIN_EXE_subject\")).status().unwrap().success());\n}\n";
     let place = Place::with(&[
-        ("Cargo.toml", &package("subject", "[features]\nmore = []\n")),
+        ("Cargo.toml", &format_manifest("subject", "[features]\nmore = []\n")),
         ("src/lib.rs", library),
         ("src/main.rs", main),
         ("tests/runs.rs", test),
@@ -281,21 +284,21 @@ fn runs_with_different_features_are_added_up() {
         texts.iter().map(line).collect()
     };
     assert_eq!(counts("test", &["|    1", "|    2"]), ["2", "1"]);
-    // This build, without coverage, replaces the program, but not the copy that cargo keeps of the program that ran.
+    // This build, without coverage, replaces the program. The report must use the copy of the earlier program that cargo keeps.
     must(&mut cargo_command(&place, "", "build --offline"));
     assert_eq!(counts("test", &["|    1", "|    2"]), ["2", "1"]);
     assert_eq!(counts("1", &["|    1"]), ["1"]);
 }
 
-/// The standard library is distributed as compiled code. On request, it is counted nevertheless.
+/// The standard library is distributed as compiled code, but must be counted if requested.
 #[test]
 fn standard_library_is_counted_on_request() {
-    // The last line uses the crate gimli.
+    // The last line of the program uses the crate gimli.
     let main = "fn main() {\n    let text = String::from_utf8_lossy(std::hint::black_box(b\"a\\xffb\"));\n    \
         println!(\"{}\", text.len());\n    \
         assert!(std::backtrace::Backtrace::force_capture().to_string().contains(\"subject::main\"));\n}\n\
         #[test]\nfn passes() {}\n";
-    let place = Place::with(&[("Cargo.toml", &package("subject", "")), ("src/main.rs", main)]);
+    let place = Place::with(&[("Cargo.toml", &format_manifest("subject", "")), ("src/main.rs", main)]);
     let program = "target/trodden/x86_64-unknown-linux-gnu/debug/subject";
     must(&mut cargo_command(&place, "", "build --offline"));
     let (printed, without) = place.record(program);
@@ -318,7 +321,7 @@ fn standard_library_is_counted_on_request() {
 
 /// Adds a package to the place that is not a workspace member.
 fn wrap_in_outer_workspace(place: Place) -> Place {
-    place.write("outer/Cargo.toml", &package("outer", "[workspace]\n"));
+    place.write("outer/Cargo.toml", &format_manifest("outer", "[workspace]\n"));
     place.write("outer/src/lib.rs", "pub fn four() -> u32 { 4 }\n");
     place.write("Cargo.toml", &WORKSPACE_MANIFEST.replace("members", "exclude = [\"outer\"]\nmembers"));
     place
@@ -335,7 +338,7 @@ fn find_newest(folder: &Path, begin: &str, end: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Returns how often a function was entered, in all units together.
+/// Returns the number of entries of a function, summed over all units.
 fn count_calls(profile: &Profile, name: &str) -> u64 {
     let own = profile.functions().filter(|(_, _, f)| Name::from_linkage(f.plain_name()).matches(name));
     own.map(|(_, unit, map)| FunctionPaths::decode(map, unit.counts_of(map)).unwrap().entries()).sum()
@@ -369,7 +372,7 @@ fn crate_by_crate_counts_equal_whole_program_counts() {
     }
     let (by_crate, whole) = (count_paths(&found[0]), count_paths(&found[1]));
     assert!(by_crate.contains_key("_ZN5wcore3add") && by_crate.len() > 3, "{by_crate:?}");
-    // Crates also contain functions that the program does not call. A whole program does not contain them.
+    // Builds by crate also contain functions that the program does not call, so only the functions of the whole program are compared.
     for (name, counts) in &whole {
         assert_eq!(by_crate.get(name), Some(counts), "{name}");
     }
@@ -382,7 +385,7 @@ fn crate_by_crate_counts_equal_whole_program_counts() {
 #[test]
 fn static_libraries_contain_the_runtime() {
     let place = Place::with(&[
-        ("Cargo.toml", &package("part", "[lib]\ncrate-type = [\"staticlib\", \"rlib\"]\n[profile.release]\npanic = \"abort\"\n")),
+        ("Cargo.toml", &format_manifest("part", "[lib]\ncrate-type = [\"staticlib\", \"rlib\"]\n[profile.release]\npanic = \"abort\"\n")),
         ("src/lib.rs", "#[unsafe(no_mangle)]\npub extern \"C\" fn grade(n: i32) -> i32 { if n > 9 { 9 } else { n } }\n"),
         ("use.c", "int grade(int);\nint main(int n, char **v) { return v ? grade(10 + n) + grade(n) - 10 : 1; }\n"),
     ]);

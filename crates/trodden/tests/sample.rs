@@ -1,5 +1,5 @@
-//! Sampling from outside: programs that count nothing by themselves, `record` with bursts, `record --attach` for a running program, and
-//! inputs that are rejected. The crate `trodden-oracle` compares the counts of bursts with full counts.
+//! Sampling: `record` with bursts for programs that count nothing by themselves, `record --attach` for a running program, and inputs that
+//! are rejected. The crate `trodden-oracle` compares the counts of bursts with full counts.
 
 mod place;
 
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use trodden_profile::{FunctionPaths, Profile};
 
-/// A program that runs for as many milliseconds as its argument says. Three of four calls take the same path.
+/// A program that runs for as many milliseconds as its argument says. Three of four calls to `step` take the same path.
 const PROGRAM: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <time.h>\n\
     __attribute__((noinline)) long step(long n) { if (n & 3) { __asm__ volatile(\"nop\"); return n; } return 2 * n; }\n\
     static long now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000 + t.tv_nsec / 1000000; }\n\
@@ -27,7 +27,7 @@ fn record_command(place: &Place, more: &[&str]) -> Command {
     command
 }
 
-/// Returns the observed executions of `step`, and the share of its more frequent path.
+/// Returns the number of counted executions of `step`, and the share of its more frequent path.
 fn observe_step(profile: &Profile) -> (u64, f64) {
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == "step").unwrap();
     let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
@@ -100,7 +100,7 @@ fn running_program_is_sampled_by_process_id() {
     for (count, share) in seen {
         assert!(count > 100 && (share - 0.75).abs() < 0.02, "{count} {share}");
     }
-    // The raw file does not say which part of the run it covers.
+    // A raw file does not say which part of the run it covers, so it cannot be imported.
     let output = place.command(trodden()).args(["import", "--no-store", "-o", "c.trodden", "raw"]).output().unwrap();
     assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("`trodden record --attach`"), "{output:?}");
     let merged = place.command(trodden()).args(["merge", "-o", "both.trodden", "one.trodden", "one.trodden"]).status().unwrap();
@@ -149,8 +149,8 @@ fn variants_switch_between_full_counting_and_sampling_without_sources() {
     assert!(profile.sampling.is_none() && observe_step(&profile).0 >= 1000);
 }
 
-/// A program with a loop of four instructions whose trip count is an argument, and with a loop that contains another loop of two
-/// instructions and a few hundred iterations.
+/// A program with a loop of four instructions whose trip count is an argument. Another loop contains an inner loop of two instructions and
+/// a few hundred iterations.
 const LOOPS_PROGRAM: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
     __attribute__((noinline)) unsigned spin(unsigned long n) { unsigned x = 1; do x = x * 1664525u + 1013904223u; while (--n); return x; \
     }\n\
@@ -183,7 +183,7 @@ fn burst_begins_and_ends_within_a_short_loop() {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == "spin").unwrap();
     let seen = FunctionPaths::decode(function, unit.counts_of(function)).unwrap().total();
-    // Without a check of the switch in the loop, all iterations or none would be counted.
+    // The loop must check in each iteration whether a burst has begun or ended. Otherwise, it would count all iterations or none.
     assert!(seen > 1000 && seen < iterations / 2, "{seen}");
     let (_, _, places) = profile.functions().find(|(_, _, f)| f.name == "places").unwrap();
     assert_eq!(places.by_trip_count.len(), 1, "the inner loop is counted when it is left");
@@ -203,8 +203,8 @@ fn burst_as_long_as_the_period_counts_from_the_first_path_on() {
     assert_eq!(observe_step(&Profile::read(&place.path("run.trodden")).unwrap()), (1000, 0.75));
 }
 
-/// A list traversal with a call in each iteration, and an interpreter with indirect branches. The interpreter's instruction 2 checks the
-/// switch, because it jumps back, and then uses the code of the current version.
+/// A list traversal with a call in each iteration, and an interpreter with indirect branches. Sampling programs have a counting and an
+/// uncounted version of each function. Because the interpreter's instruction `loop` jumps back, it checks which version to continue in.
 const CODE_SOURCE: &str = r#"
 #include <string.h>
 struct item { struct item *next; int hash; const char *text; };
@@ -260,7 +260,7 @@ int main(void) {
     place.tool("clang-22", "-O2 -fprofile-generate=counts main.c prog.c -o plain");
     place.tool("./plain", "");
     place.shell("llvm-profdata-22 merge counts/*.profraw -o prog.profdata");
-    // The profile does not contain this function.
+    // The profile for `-fprofile-use` does not contain this function.
     place.write(
         "prog.c",
         &format!(
@@ -294,8 +294,8 @@ fn functions_that_are_never_sampled_are_reported_first() {
     assert!(json["totals"]["not_exact"][0].as_str().unwrap().contains("cannot be sampled"), "{json}");
 }
 
-/// Returns a loop with many short blocks and a call, inside a loop with a call. Either of them could be copied, so that the switch is
-/// checked only once in several iterations.
+/// Returns nested loops, each with a call; the inner one has many short blocks. Either of them could be unrolled, so that several
+/// iterations share one check for bursts.
 fn generate_nested_loops() -> String {
     const CASES: u64 = 66;
     let cases: String = (0..CASES).map(|k| format!("i8 {k}, label %case.{k}\n")).collect();

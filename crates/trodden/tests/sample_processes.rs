@@ -1,5 +1,4 @@
-//! Samples a program with several threads, a child of `fork`, and a library that is loaded at run time. Each of them must find the switch
-//! and count.
+//! Samples a program with several threads, a child of `fork`, and a library loaded at run time. Bursts must start in each of them.
 
 mod place;
 
@@ -41,7 +40,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Returns the observed executions of a function, and the share of its more frequent path.
+/// Returns the number of counted executions of a function, and the share of its more frequent path.
 fn observe_function(profile: &Profile, name: &str) -> (u64, f64) {
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == name).unwrap();
     let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
@@ -67,7 +66,7 @@ fn threads_children_and_loaded_libraries_are_sampled() {
     let sampling = profile.sampling.as_ref().and_then(|s| s.bursts()).unwrap();
     let (image, unit, function) = profile.functions().find(|(_, _, f)| f.name == "library_step").unwrap();
     for (path, count) in unit.counts_of(function).filter(|(_, count)| *count > 0) {
-        // The paths have only few instructions, so that counting takes a large part of each burst.
+        // The paths have so few instructions that counting takes a large part of each burst. The weighted count corrects this.
         let weighted = sampling.weighted(image.identity, unit.unit, function.first_counter + path, count);
         assert!(weighted > count as f64, "{weighted} {count}");
     }

@@ -8,8 +8,8 @@ use place::{Place, laboratory, must, trodden, with_choices};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// A program in which `caller` has two paths and `callee`, in a separate unit, has two paths, depending on the parity of x and on whether 3
-/// divides x.
+/// A program in which `caller` has two paths, depending on the parity of x, and `callee`, in a separate unit, has two paths, depending on
+/// whether 3 divides x.
 const CALLER_SOURCE: &str = r##"
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,8 +106,8 @@ __attribute__((noinline)) int outer(int n, int *g) {
 int main() { int g = 0; int s = outer(50, &g); std::printf("%d %d\n", s, g); }
 "#;
 
-/// A program with calls nested deeper than segments, many call sites of one function, calls by pointers to functions of this unit and of
-/// libc, and a variable-length array on the stack.
+/// A program with calls nested deeper than the counted segments, many call sites of one function, calls through pointers to functions of
+/// this unit and of libc, and a variable-length array on the stack.
 const LEVELS_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,12 +143,12 @@ fn record_stream(place: &Place, program: &str, name: &str, options: &[&str], arg
     let mut command = place.command(trodden());
     with_choices(command.arg("record"), options.iter().copied());
     command.args(["--no-store", "-o", &file, "--"]).arg(place.path(program)).args(arguments);
-    // Copies would wait for the end of standard input.
+    // With `--copies`, the recorder would wait for the end of standard input.
     command.stdin(std::process::Stdio::null());
     String::from_utf8(must(&mut command).stdout).unwrap()
 }
 
-/// Returns the segments and their counts. A segment is identified by the names of its paths.
+/// Returns the counts of segments. Keys consist of the names of a segment's paths.
 fn count_segments(place: &Place, arguments: &str) -> BTreeMap<String, u64> {
     let output = place.trodden(&format!("segments {arguments} --json --top 0"));
     count_by_names(&serde_json::from_slice(&output.stdout).unwrap())
@@ -193,17 +193,18 @@ fn segment_counts_equal_arithmetic_predictions() {
     place.laboratory("sequence check counted.trodden stream.trodden.streams");
     let answer: Value = serde_json::from_slice(&place.trodden("segments counted.trodden --json").stdout).unwrap();
     let callee = answer["counters"].as_array().unwrap().iter().find(|f| f["function"] == "callee").unwrap();
-    // Each of three callers has two paths, after each of which the callee takes two paths. One more counter is for everything else.
+    // Each of three callers has two paths, and after each of these, the callee takes two paths. One more counter is for all other
+    // executions.
     assert!(callee["interesting"] == 12 && callee["counters"] == 13, "{callee}");
     let found = count_segments(&place, "counted.trodden");
-    // With Ball-Larus numbering, the same paths from other callers have counters, too.
+    // Ball-Larus numbering also gives counters to these paths if they follow other callers.
     place.laboratory("with --scheme ball-larus -- instrument prog -o all --segments stream.trodden.streams");
     record_stream(&place, "all", "all", &[], &[]);
     assert!(count_segments(&place, "all.trodden") == found);
     let answer: Value = serde_json::from_slice(&place.trodden("segments all.trodden --json").stdout).unwrap();
     let callee = answer["counters"].as_array().unwrap().iter().find(|f| f["function"] == "callee").unwrap();
     assert!(callee["interesting"] == 12 && callee["counters"].as_u64() >= Some(14), "{callee}");
-    // The set consists of a single segment here, and of the most frequent segments with a different input below.
+    // This set consists of a single segment. The set below has the most frequent segments of a different input.
     let one = found.keys().find(|name| name.starts_with("direct:")).unwrap();
     must(place.command(trodden()).args(["instrument", "prog", "-o", "one", "--segments", "stream.trodden.streams", "--only", one]));
     record_stream(&place, "one", "one", &[], &[]);
@@ -230,7 +231,7 @@ fn segment_counts_equal_those_of_the_whole_program_path() {
             place.laboratory(&format!("sequence check counted.trodden stream.trodden.streams --depth {shorter}"));
         }
     }
-    // Without --depth, segments of all depths are compared. A greater depth than the counted one is an error.
+    // Without --depth, segments of all counted depths are compared. Asking for a greater depth is an error.
     let said = String::from_utf8(place.laboratory("sequence check counted.trodden stream.trodden.streams").stdout).unwrap();
     assert!([1, 2, 3].iter().all(|depth| said.contains(&format!("of depth {depth} compared"))), "{said}");
     let deeper = ["sequence", "check", "counted.trodden", "stream.trodden.streams", "--depth", "4"];
@@ -248,7 +249,7 @@ fn segment_counts_equal_those_of_the_whole_program_path() {
         !list_counts_between(&found, "main", "leave").is_empty() && !list_counts_between(&found, "deep", "deep").is_empty(),
         "{found:?}"
     );
-    // Counts from a different program version are reported as different.
+    // If the program is a different version, the comparison must report different counts.
     record_stream(&place, "counting", "counted", &[], &[]);
     place.write("less.c", &PROGRAM.replace("i < 40", "i < 39"));
     place.cc("--trodden=stream -O1 -pthread less.c -o less");
@@ -268,7 +269,8 @@ fn segments_across_exceptions_and_virtual_calls_are_exact() {
     place.laboratory("sequence check counted.trodden stream.trodden.streams --depth 2");
 }
 
-/// Depending on the growth limit, callees are inlined, copied, or read their context from a variable. The counts are the same.
+/// Depending on the growth limit, callees are inlined, are cloned for some callers, or read from a variable who called them. The counts
+/// must be the same.
 #[test]
 fn inlined_and_copied_callees_count_the_same() {
     let sources = [("prog.c", PROGRAM, "-O1 -pthread"), ("prog.cc", EXCEPTIONS_PROGRAM, "-O1"), ("levels.c", LEVELS_PROGRAM, "-O2")];
@@ -305,7 +307,7 @@ fn inlined_and_copied_callees_count_the_same() {
     }
 }
 
-/// Each copy counts the segments of some functions. Together, the copies count the segments of the whole program path.
+/// Each copy of the program counts the segments of some functions. Together, the counts must be those of the whole program path.
 #[test]
 fn copies_share_the_counting_of_segments() {
     for (file, source, options) in [("levels.c", LEVELS_PROGRAM, "-O2"), ("prog.cc", EXCEPTIONS_PROGRAM, "-O1")] {
@@ -328,8 +330,8 @@ fn copies_share_the_counting_of_segments() {
                 "{file}"
             );
             let profile = trodden_profile::Profile::read(&place.path("shared.trodden")).unwrap();
-            // No segment is counted by two copies, except for segments that all copies count as a check. Only the first copy's counts of
-            // those are kept.
+            // Two copies never count the same segment, except for segments that all copies count as a check. Of these, only the first
+            // copy's counts are kept.
             let asked: Vec<u64> =
                 profile.images.iter().map(|i| trodden_profile::segments::counted_segments(i).interesting.len() as u64).collect();
             assert_eq!(asked.len().to_string(), copies, "{asked:?}");
@@ -342,7 +344,7 @@ fn copies_share_the_counting_of_segments() {
     }
 }
 
-/// A new run in a file replaces the stream logs of the file's previous run.
+/// A run that is stored in an existing file must replace the stream logs of the file's previous run.
 #[test]
 fn run_replaces_the_streams_of_an_earlier_run_in_the_same_file() {
     let place = Place::with(&[("caller.c", CALLER_SOURCE), ("callee.c", CALLEE_SOURCE)]);
@@ -356,7 +358,8 @@ fn run_replaces_the_streams_of_an_earlier_run_in_the_same_file() {
     assert!(!place.path("run.trodden.streams").exists(), "a counting run has no stream");
 }
 
-/// Truncated after the callee's first event, the call segments of the grammar must equal the segments of depth 1.
+/// Segments found in the grammar may continue after the callee's first path. Cut off there, they must have the counts of segments of depth
+/// 1.
 #[test]
 fn call_segments_of_the_grammar_start_with_the_counted_segments() {
     let place = Place::with(&[("caller.c", CALLER_SOURCE), ("callee.c", CALLEE_SOURCE)]);
@@ -386,12 +389,12 @@ fn both_schemes_find_the_same_untested_segments() {
     let place = Place::with(&[("caller.c", CALLER_SOURCE), ("callee.c", CALLEE_SOURCE)]);
     place.cc("--trodden=stream -O2 caller.c callee.c -o streaming");
     place.cc("-O2 caller.c callee.c -o prog");
-    // The tests reach x = 3: odd and divisible, odd and not divisible, even and divisible (0), even and not divisible (2).
+    // With n = 2, the tests execute x = 0 (even and divisible by 3) and x = 1 (odd and not divisible).
     record_stream(&place, "streaming", "tests", &["--whole-program"], &["2"]);
     place.trodden("instrument prog -o field --segments tested:tests.trodden.streams");
     record_stream(&place, "field", "field", &[], &["600"]);
     let untested = count_untested_segments(&place, "field.trodden");
-    // The tests have covered even with divisible, and odd without.
+    // The other two combinations, "odd, divisible" and "even, not divisible", are untested.
     assert_eq!(list_counts_between(&untested, "direct", "callee"), [100, 200], "{untested:?}");
     place.trodden("instrument prog -o one --reach calls");
     record_stream(&place, "one", "one", &[], &["2"]);
@@ -400,7 +403,7 @@ fn both_schemes_find_the_same_untested_segments() {
     place.trodden("instrument prog -o three --segments tested:two.trodden");
     record_stream(&place, "three", "three", &[], &["600"]);
     let by_stages = count_untested_segments(&place, "three.trodden");
-    // The three stages also cover calls by pointer, so they find more callers of `callee` than calls by name do.
+    // The second scheme also covers calls through pointers by other callers, so only callers that both schemes know are compared.
     for (caller, callee) in [("direct", "callee"), ("indirect", "callee"), ("tail", "callee"), ("main", "direct")] {
         assert_eq!(list_counts_between(&by_stages, caller, callee), list_counts_between(&untested, caller, callee), "{caller}, {callee}");
     }
@@ -420,7 +423,8 @@ fn both_schemes_find_the_same_untested_segments() {
     assert_eq!(place.command(trodden()).args(["untested", "field.trodden", "--fail"]).output().unwrap().status.code(), Some(1));
 }
 
-/// A program that was built to write a stream becomes one that counts segments. A program with different units is rejected by name.
+/// A program built to write a stream can be turned into one that counts segments. If the units of the program differ from those of the
+/// stream, the error must say so.
 #[test]
 fn stream_build_becomes_a_segment_counting_build() {
     let place = Place::with(&[("caller.c", CALLER_SOURCE), ("callee.c", CALLEE_SOURCE), ("other.c", "int main(void) { return 0; }")]);
@@ -443,7 +447,7 @@ fn stream_build_becomes_a_segment_counting_build() {
     assert!(said.contains("1 function of these segments") && said.contains("(callee)"), "{said}");
 }
 
-/// A program that calls two functions by a pointer. The tests call each of them on only one path of the caller.
+/// A program that calls two functions through a pointer. The tests call each of them after only one path of the caller.
 const BY_POINTER_PROGRAM: &str = r##"
 #include <stdio.h>
 #include <stdlib.h>
@@ -497,11 +501,11 @@ fn one_command_compares_both_schemes_and_reports_paths_and_segments() {
         counts.entry(callee).or_default().push(row["count"].as_u64().unwrap());
     }
     counts.values_mut().for_each(|c| c.sort_unstable());
-    // Of the 30 calls to `add`, 5 are even and divisible by 3, 10 are even and not divisible, and the same holds for odd. Even and
-    // divisible is tested. Of the calls to `sub`, 15 are even; odd is tested.
+    // Of the 30 calls to `add`, 5 are even and divisible by 3, which is tested; 10 are even and not divisible, 5 are odd and divisible, and
+    // 10 are odd and not divisible. Of the calls to `sub`, 15 are even; the odd ones are tested.
     assert_eq!(counts["add"], [5, 10, 10]);
     assert_eq!(counts["sub"], [15]);
-    // The path of `add` for numbers that 3 does not divide is untested, too, and is in the same report.
+    // The same report has the untested path of `add` for numbers that 3 does not divide.
     let paths = answer["paths"].as_array().unwrap();
     assert!(paths.iter().any(|p| p["function"] == "add" && p["count"].as_u64() == Some(20)), "{paths:?}");
     let text = String::from_utf8(report(&["--fail"]).stdout).unwrap();

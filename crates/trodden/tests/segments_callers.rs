@@ -1,5 +1,5 @@
-//! Callers of interprocedural segments. Each segment must be attributed to its real caller, even if a callee is not instrumented, is left
-//! before its first instruction, or is called by a signal handler between the instructions that pass a context.
+//! Callers of segments across calls. Each segment must be counted for its real caller, even if a callee is not instrumented, is left before
+//! its first instruction, or is called by a signal handler while the caller is being passed on.
 
 mod place;
 
@@ -7,7 +7,7 @@ use place::{Place, must, trodden};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Returns the executions of segments of depth 1, by caller and callee.
+/// Returns the counts of segments of depth 1, by caller and callee.
 fn count_callers(place: &Place, profile: &str) -> BTreeMap<(String, String), u64> {
     let answer = place.trodden(&format!("segments {profile} --json --top 0"));
     let answer: Value = serde_json::from_slice(&answer.stdout).unwrap();
@@ -23,7 +23,8 @@ fn sum_calls(sums: &BTreeMap<(String, String), u64>, caller: &str, callee: &str)
     sums.get(&(caller.to_owned(), callee.to_owned())).copied().unwrap_or(0)
 }
 
-/// Records the segments of the first program. Returns how often the second program counts each of them.
+/// Records the segments of the first program. Returns the number of times that the second program executes each of them, by caller and
+/// callee.
 fn build_and_count(
     place: &Place,
     [first, second]: [&str; 2],
@@ -83,7 +84,7 @@ fn changed_intermediate_functions_do_not_pass_on_their_caller() {
     for level in ["-O1", "-O2", "-O0"] {
         place.write("between.c", BETWEEN_SOURCE);
         place.cc(&format!("--trodden=stream {level} main.c between.c leaf.c -o first"));
-        // If the intermediate functions are unchanged, all segments have their callers.
+        // With unchanged intermediate functions, all segments must have their real callers.
         let same = build_and_count(&place, ["first", "first"], "0", [&[], &[]]);
         let report = String::from_utf8(place.trodden("report stream.trodden --function leaf --top 0").stdout).unwrap();
         let (_, callers) = report.split_once("\nCallers from the run's stream").unwrap_or_else(|| panic!("{level}: {report}"));
@@ -93,7 +94,7 @@ fn changed_intermediate_functions_do_not_pass_on_their_caller() {
         for (caller, count) in [("top", 100), ("plain", 300), ("tail", 100), ("pointed", 200), ("many", 100)] {
             assert_eq!(sum_calls(&same, caller, "leaf"), count, "{level}: {caller}: {same:?}");
         }
-        // A caller's path before the call, and its path to another call, form two segments.
+        // Each call ends two segments: the caller's path up to this call, and its path from an earlier call.
         for callee in ["plain", "pointed", "many"] {
             assert_eq!(sum_calls(&same, "top", callee), 200, "{level}: {callee}: {same:?}");
         }
@@ -108,7 +109,7 @@ fn changed_intermediate_functions_do_not_pass_on_their_caller() {
     }
 }
 
-/// The intermediate functions of the recorded program are now in a library that is not instrumented.
+/// The intermediate functions are moved to a library that is not instrumented.
 #[test]
 fn uninstrumented_library_functions_do_not_pass_on_their_caller() {
     let place = Place::with(&[("main.c", MAIN_SOURCE), ("between.c", BETWEEN_SOURCE), ("leaf.c", LEAF_SOURCE)]);
@@ -146,7 +147,7 @@ __attribute__((noinline)) static int inner(int x) { return leaf(x) * 2; }
 static void is_leaf(int n) { leaf(-n); handled++; }
 static void calls_inner(int n) { inner(-n); handled++; }
 static void goes_back(int n) { (void)n; if (++steps == limit) siglongjmp(back, 1); }
-/// The first time it calls `leaf` on a path that the recorded run has, afterwards on one that it has not: with the same frame.
+/// First calls `leaf` on a path of the recorded run, then, in the same frame, on a path that the recorded run did not take.
 __attribute__((noinline)) static int returns_here(int x, int on) {
     int y = x;
     steps = 0;
@@ -187,7 +188,7 @@ __attribute__((noinline)) int leaf(int x) { if (x < 0) of_others++; else of_wind
 __attribute__((noinline)) int low(int x) { if (x < 0) of_others++; else of_window++; return x + 1; }
 "##;
 
-/// Returns what a program that contains [`STEPS_PROGRAM`] counts and prints in a mode.
+/// Returns the counts of a program that contains [`STEPS_PROGRAM`], and what it prints, in one of its modes.
 fn run_stepped(place: &Place, mode: &str) -> (BTreeMap<(String, String), u64>, Vec<u64>) {
     let sums = build_and_count(place, ["prog", "prog"], "0", [&[], &[mode]]);
     let mut command = place.command(trodden());
@@ -202,7 +203,7 @@ fn signal_handlers_at_any_instruction_do_not_take_a_context() {
     let place = Place::with(&[("prog.c", STEPS_PROGRAM), ("leaves.c", LEAVES_SOURCE)]);
     for level in ["-O1", "-O2"] {
         place.cc(&format!("--trodden=stream {level} prog.c leaves.c -o prog"));
-        // Every segment has been executed 3 times before the first interruption.
+        // All segments are executed 3 times before the interruptions begin.
         let (sums, printed) = run_stepped(&place, "1");
         let [handled, _, of_window, of_others] = printed[..] else { panic!("{printed:?}") };
         assert!(handled > 1000 && of_others == handled && of_window == 100, "{printed:?}");
@@ -224,7 +225,7 @@ fn handler_that_does_not_return_leaves_no_stale_caller() {
         let (sums, printed) = run_stepped(&place, "3");
         let [_, outside, of_window, of_others] = printed[..] else { panic!("{printed:?}") };
         assert!(outside > 20 && of_others == outside && of_window > 100, "{printed:?}");
-        // `leaf` increments its own counter after its entry and before its path ends.
+        // If the handler leaves `leaf` between its entry and the end of its path, `leaf` has counted its call, but no segment is counted.
         let counted = sum_calls(&sums, "returns_here", "leaf") - 3;
         assert!(counted <= of_window && counted + 20 > of_window, "{level}: {counted} of {of_window}: {sums:?}");
     }

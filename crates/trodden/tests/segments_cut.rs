@@ -1,4 +1,4 @@
-//! Segments through functions that are cut because they have too many paths.
+//! Segments through functions that are cut at some edges because they have too many paths.
 
 mod place;
 
@@ -7,7 +7,8 @@ use serde_json::Value;
 use trodden_flow::CutReason;
 use trodden_profile::Profile;
 
-/// A function with too many paths must be cut at the same edges as in the recorded run, so that no path of a segment contains a cut.
+/// A function with too many paths must be cut at the same edges as in the recorded run. Otherwise, a path of a segment might contain a cut
+/// edge.
 #[test]
 fn functions_are_cut_at_the_edges_of_the_recorded_run() {
     let branches: String = (0..14)

@@ -1,5 +1,5 @@
-//! Segments of random programs. Callees may be inlined, be copied, or read their context from a variable. In each case, the counts must
-//! equal those of the whole program path, which does not depend on contexts.
+//! Segments of random programs. Callees may be inlined, be cloned for some callers, or read from a variable who called them. In each case,
+//! the counts must equal those of the whole program path, which is recorded independently.
 
 mod place;
 
@@ -22,7 +22,7 @@ impl Dice {
 
 const FUNCTIONS: u64 = 9;
 
-/// Returns a call to some function, by name or by pointer. All calls end, because each execution of a function uses up fuel.
+/// Returns a call to some function, by name or through a pointer. All programs end, because each call uses up a limited amount of "fuel".
 fn generate_call(dice: &mut Dice) -> String {
     let callee = dice.below(FUNCTIONS);
     match dice.below(4) {
@@ -88,7 +88,7 @@ fn record_program(place: &Place, program: &str, options: &[&str]) -> Vec<u8> {
     must(place.command(trodden()).arg("record").args(options).arg("--").arg(place.path(program))).stdout
 }
 
-/// For each function: its shape, its number of counters, and the count of each path.
+/// For each function, by name: the hash of its shape, its number of counters, and its path counts.
 type CountedFunctions = BTreeMap<String, (u64, u64, Vec<(u64, u64)>)>;
 
 fn read_counts(place: &Place, file: &str) -> CountedFunctions {
@@ -133,7 +133,7 @@ fn counts_equal_those_of_the_whole_program_path() {
     }
 }
 
-/// Returns the executions of segments, by name, if they were executed.
+/// Returns the counts of executed segments, by name.
 fn count_segments(place: &Place, file: &str, depth: &str) -> BTreeMap<String, u64> {
     let output = place.trodden(&format!("segments {file} --depth {depth} --top 0 --json"));
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -145,8 +145,8 @@ fn count_segments(place: &Place, file: &str, depth: &str) -> BTreeMap<String, u6
     rows.map(|row| (name(row), row["count"].as_u64().unwrap())).filter(|row| row.1 > 0).collect()
 }
 
-/// Copies that divide the paths of functions count, together, the same segments as the undivided program. The copies divide by function, by
-/// P3's tasks, and by path ends; each copy has precise selective labels.
+/// Copies that divide a function's paths must together count the same segments as a single program. Each of the three ways to divide is
+/// tried: by function, by the tasks of strategy P3, and by path ends.
 #[test]
 fn copies_together_count_all_segments() {
     for (seed, throws) in [(4, false), (5, true)] {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use trodden_profile::{FunctionPaths, Profile};
 
-/// The sequence of section 3.4.2 of the thesis.
+/// The example of section 3.4.2 of Vaswani's thesis.
 const EXAMPLE_EVENTS: &str = "#trodden events 1
 thread\tmain
 enter\tf1
@@ -46,7 +46,7 @@ fn read_json(place: &Place, status: i32, arguments: &[&str]) -> Value {
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(status), "{arguments:?}: {error}");
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{arguments:?}: {e}: {error}"));
-    // `show` and the laboratory's `sequence` have schemas of their own.
+    // `show` and `trodden-lab sequence` have JSON schemas of their own.
     let version = if matches!(arguments[0], "show" | "sequence") { 1 } else { 2 };
     assert_eq!(answer["schema_version"], version);
     answer
@@ -134,7 +134,7 @@ fn corrupt_texts_are_rejected_with_their_line() {
     }
 }
 
-/// Both instances of the template have the same short name.
+/// Both instances of the template have the same short name, so reports must use the long one.
 const TEMPLATE_PROGRAM: &str = "
 template <typename T> __attribute__((noinline)) T half(T x) { return x / 2; }
 int main(int argc, char **) { return half(argc) + half(2.5 * argc) > 100; }
@@ -148,7 +148,7 @@ fn functions_with_the_same_short_name_get_longer_names() {
     let answer = read_json(&place, 0, &["segments", "run.streams", "--thread", "0"]);
     let text = format_rows(&answer, "segments").join("\n");
     assert!(text.contains("enter half<int> half<int>:") && text.contains("enter half<double> half<double>:"), "{text}");
-    // The name of a profile stands for the stream logs beside it.
+    // A profile's name can be used instead of the name of the folder with its stream logs.
     let shown = place.trodden("show run --count 0").stdout;
     assert_eq!(shown, place.trodden("show run.streams --count 0").stdout);
     let answer = read_json(&place, 0, &["show", "run"]);
@@ -171,7 +171,8 @@ fn iterations_and_differences_of_text_files_are_found() {
     assert_eq!(answer["patterns"][0]["period"], 2);
     assert_eq!(answer["paths"][0]["iterations"].as_array().unwrap().len(), 4);
     let answer = read_json(&place, 0, &["sequence", "branches", "a.events", "--length", "2"]);
-    // These are head-left, left-head, head-right and right-head, each after its predecessor, and the first branch alone.
+    // There are five pairs of branches: head after left, left after head, right after head, head after right, and the first branch, which
+    // has no predecessor.
     assert_eq!(answer["distinct"], 5);
     let answer = read_json(&place, 1, &["diff", "--fail", "a.events", "b.events"]);
     assert_eq!(answer["differences"].as_array().unwrap().len(), 1);
@@ -237,14 +238,15 @@ fn phases_that_differ_in_paths_but_not_in_blocks_are_found() {
     assert!(!answer["sources"].as_object().unwrap().is_empty());
 }
 
-/// The iterations of a loop alternate. Every form of the report must mention that, and so must the advice.
+/// All forms of the report, and the advice, must mention that the iterations of a loop alternate.
 #[test]
 fn alternating_iterations_are_reported_and_advised_on() {
-    const TURNS: &str = "#include <stdio.h>\nint main(int argc, char **argv) {\n  int sum = 0;\n  for (int i = 0; i < 3000; i++) {\n    \
+    const ALTERNATING_PROGRAM: &str = "#include <stdio.h>\nint main(int argc, char **argv) {\n  int sum = 0;\n  for (int i = 0; i < \
+        3000; i++) {\n    \
         if (i & argc)\n      __asm__ volatile(\"# odd\" : \"+r\"(sum));\n    \
         else\n      __asm__ volatile(\"# even\" : \"+r\"(sum));\n  }\n  \
         printf(\"%d\\n\", sum);\n  return 0;\n}\n";
-    let place = Place::with(&[("turns.c", TURNS)]);
+    let place = Place::with(&[("turns.c", ALTERNATING_PROGRAM)]);
     place.cc("--trodden=stream -O1 -g turns.c -o prog");
     record(&place, "turns", &[]);
     let asked = |arguments: &str| must(place.command(trodden()).args(arguments.split(' '))).stdout;
@@ -270,7 +272,8 @@ fn alternating_iterations_are_reported_and_advised_on() {
     assert!(std::fs::read_to_string(place.path("turns.html")).unwrap().contains("Alternating iterations"));
 }
 
-/// Checks that `show` numbers events as `find --events` does, although `show` prints a path and the return after it in one line.
+/// Checks that `show` and `find --events` number events in the same way, although `show` prints a path and the following return in one
+/// line.
 fn check_event_numbers(place: &Place) {
     let show = |arguments: &str| {
         let mut command = place.command(trodden());
@@ -295,7 +298,7 @@ fn check_event_numbers(place: &Place) {
     }
 }
 
-/// Checks that supergraph paths of depth 0 have the counts of the profile, because they are the paths of functions.
+/// Checks that supergraph paths of length 0 have the counts of the profile, because they are the paths of functions.
 fn check_supergraph_counts(place: &Place, profile: &Profile) {
     let answer = read_json(place, 0, &["sequence", "supergraph", "a.trodden.streams", "--length", "0", "--top", "0"]);
     let mut found: BTreeMap<String, u64> = BTreeMap::new();

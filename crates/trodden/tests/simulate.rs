@@ -1,4 +1,4 @@
-//! `trodden simulate` under QEMU, on programs of the system and of these tests, and on recordings of them.
+//! `trodden simulate` under QEMU, on system programs, on the programs of these tests, and on recordings of both.
 
 #[path = "../../report/tests/support/webdriver.rs"]
 #[allow(dead_code, reason = "the client is shared with other pages' tests")]
@@ -11,8 +11,8 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 use webdriver::Browser;
 
-/// Options that only `trodden-lab simulate` has.
-const MODEL: [&str; 10] = [
+/// Options that only `trodden-lab simulate` accepts.
+const LABORATORY_OPTIONS: [&str; 10] = [
     "--branch-queue",
     "--counter-bits",
     "--extensions",
@@ -25,9 +25,9 @@ const MODEL: [&str; 10] = [
     "--sequence",
 ];
 
-/// Runs `trodden simulate`, or `trodden-lab simulate` if only that has one of the options.
+/// Runs `trodden simulate`, or `trodden-lab simulate` if one of the options requires it.
 fn run_simulate(folder: &Path, arguments: &[&str]) -> Output {
-    if arguments.iter().any(|option| MODEL.contains(option)) {
+    if arguments.iter().any(|option| LABORATORY_OPTIONS.contains(option)) {
         return run_laboratory(folder, &[&["simulate"], arguments].concat());
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
@@ -79,7 +79,7 @@ fn counts_of_a_small_program_are_exact() {
     // callee, dec, jnz), and every other iteration executes a nop.
     assert_eq!(report["instructions"], 1 + 1000 * 12 + 500 + 3);
     assert_eq!(report["branches"]["retired"], 4000);
-    // The callee's `stosb` block is entered again in each of its eight iterations.
+    // In each call, the loop of `stosb` has eight iterations, and each counts as an entry of its block.
     assert_eq!(report["string_iterations"], 1000 * 8);
     let kinds: Vec<(&str, u64, u64)> = report["branches"]["by_kind"]
         .as_array()
@@ -90,7 +90,8 @@ fn counts_of_a_small_program_are_exact() {
     assert!(kinds.contains(&("conditional", 500 + 999, 501)) && kinds.contains(&("call", 1000, 0)) && kinds.contains(&("return", 1000, 0)));
     assert_eq!(report["overlap"], 100.0);
     let counts: Vec<u64> = report["paths"].as_array().unwrap().iter().map(|p| p["count"].as_u64().unwrap()).collect();
-    // The callee, both paths through the loop body, the first iteration (which starts with the program), and the last iteration.
+    // One path each for the callee, the two sides of the loop's branch, the start of the program with the first iteration, and the last
+    // iteration.
     assert_eq!(counts, [1000, 499, 499, 1, 1]);
     let first = &report["paths"][0];
     assert_eq!(first["instructions"].as_array().unwrap().last().unwrap()["text"], "ret");
@@ -138,7 +139,7 @@ for (int i = 0; i < 20; i++) raise(SIGUSR1);\nfor (int i = 0; i < 3; i++) pthrea
     let folder = TempDir::new().unwrap();
     compile(folder.path(), "threads", PROGRAM, &["-O1", "-g", "-pthread"]);
     let out = run_simulate(folder.path(), &["--json", "--", "./threads"]);
-    // This is the exit status of the program itself.
+    // The exit status must be that of the simulated program.
     assert_eq!(out.status.code(), Some(7), "{}", String::from_utf8_lossy(&out.stderr));
     let report: Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!((report["threads"].as_u64(), report["detector"]["signals"].as_u64()), (Some(4), Some(20)));
@@ -164,7 +165,7 @@ fn events_and_slowdown_come_from_the_processor_model() {
     let fast = run(&["--branch-queue", "1", "--counter-bits", "32"]);
     let cycles = |report: &Value| report["processor"]["cycles"].as_f64().unwrap();
     assert!(fast["processor"]["slowdown_percent"].as_f64().unwrap() > 1.0);
-    // These are all instructions, except those on paths that the end of the program truncated.
+    // Events are counted at the end of each path, so instructions after the last path's end are missing.
     let counted = fast["events"][0]["total"].as_u64().unwrap();
     assert!(counted > 12_400 && counted <= fast["instructions"].as_u64().unwrap(), "{counted}");
     let reference = run(&["--model", "reference", "--event", "power-cycle", "--event", "mispredictions"]);
@@ -194,8 +195,8 @@ __attribute__((noinline)) static long loops(int n) {
 int main(void) { long s = 0; for (int i = 0; i < 60; i++) s += loops(i); printf(\"%ld\\n\", s); return 0; }
 ";
 
-/// A program with loops whose arms clang places after the loop. Jumps lead back from there, and a single jump or a jump through a table may
-/// follow a backward branch that is not taken.
+/// A program with loops that contain branches whose code clang places after the loop. Jumps lead back from there, and a single jump or a
+/// jump through a table may follow a backward branch that is not taken.
 const ARMS_PROGRAM: &str = r#"#include <stdio.h>
 volatile unsigned sink;
 unsigned tab[64];
@@ -273,14 +274,14 @@ fn run_report(folder: &Path, profile: &str) -> Value {
     serde_json::from_slice(&out.stdout).unwrap()
 }
 
-fn counts(folder: &Path, profile: &str) -> std::collections::BTreeMap<(String, u64), u64> {
+fn count_paths(folder: &Path, profile: &str) -> std::collections::BTreeMap<(String, u64), u64> {
     let report = run_report(folder, profile);
     let name = |path: &Value| report["functions"][path["function"].as_u64().unwrap() as usize]["name"].as_str().unwrap().to_owned();
     let paths = report["paths"].as_array().unwrap();
     paths.iter().map(|p| ((name(p), p["id"].as_u64().unwrap()), p["count"].as_u64().unwrap())).collect()
 }
 
-/// Runs `trodden` in a folder with a separate store. Returns what it writes to standard error.
+/// Runs `trodden` in a folder with a run store of its own. Returns what it writes to standard error.
 fn run_trodden_in(folder: &Path, arguments: &[&str]) -> String {
     let program = if arguments.contains(&"--profile-of") { "trodden-lab" } else { "trodden" };
     let mut command = Command::new(Path::new(env!("CARGO_BIN_EXE_trodden")).with_file_name(program));
@@ -300,9 +301,9 @@ fn complete_profiles_lose_nothing() {
     let said = run_trodden_in(at, &["simulate", "--profile", "hot.trodden", "--profile-of", "complete", "--", "./arms"]);
     assert!(said.contains("executions of paths") && !said.contains("not counted"), "{said}");
     assert_eq!(count_blocks(at, "hot.trodden"), count_blocks(at, "counted.trodden"));
-    let total = |file: &str| counts(at, file).values().sum::<u64>();
+    let total = |file: &str| count_paths(at, file).values().sum::<u64>();
     assert_eq!(total("hot.trodden"), total("counted.trodden"));
-    // The report does not describe a run.
+    // Such a profile has no run, so the report must not describe one.
     let head = Command::new(env!("CARGO_BIN_EXE_trodden")).args(["report", "hot.trodden"]).current_dir(at).output().unwrap();
     let head = String::from_utf8(head.stdout).unwrap();
     assert!(head.contains("  sampled ") && !head.contains("  run "), "{head}");
@@ -319,13 +320,14 @@ fn detected_paths_become_function_paths() {
     trodden(&["record", "--no-store", "-o", "counted.trodden", "--", "./counted"]);
     let said = trodden(&["simulate", "--profile", "hot.trodden", "--profile-of", "complete", "--", "./paths"]);
     assert!(said.contains("executions of paths"), "{said}");
-    let (counted, found) = (counts(at, "counted.trodden"), counts(at, "hot.trodden"));
+    let (counted, found) = (count_paths(at, "counted.trodden"), count_paths(at, "hot.trodden"));
     let of = |counts: &std::collections::BTreeMap<(String, u64), u64>, function: &str| -> Vec<(u64, u64)> {
         counts.iter().filter(|((name, _), _)| name == function).map(|((_, id), count)| (*id, *count)).collect()
     };
-    // A path of a function without loops begins and ends within a single detected path.
+    // In a function without loops, each path lies within a single detected path, so all counts must be exact.
     assert_eq!(of(&found, "classify"), of(&counted, "classify"));
-    // Pieces are joined according to the counts of the pieces after them, so nothing is lost or counted twice.
+    // In a function with loops, paths are joined from pieces of detected paths, based on the counts of the pieces that follow. The sums
+    // must agree.
     let sum = |counts: &[(u64, u64)]| counts.iter().map(|(_, count)| count).sum::<u64>() as f64;
     let (one, other) = (sum(&of(&counted, "loops")), sum(&of(&found, "loops")));
     assert!((one - other).abs() <= 0.02 * one, "{one} {other}: {counted:?} {found:?}");
@@ -410,7 +412,7 @@ fn a_sweep_writes_results_effects_and_a_page() {
     assert!(String::from_utf8_lossy(&experiment("guess").stderr).contains("plackett-burman"));
 }
 
-/// A CBP-5 trace with two iterations of a loop, a call and a return, 14 instructions in total.
+/// A CBP-5 branch trace with two iterations of a loop, a call and a return, 14 instructions in total.
 const BT9_TRACE: &str = "BT9_SPA_TRACE_FORMAT\ntotal_instruction_count: 14\nBT9_NODES\nNODE 0 0 - 0 0\n\
 NODE 1 0x1008 - 0x54 4 class: JMP+DIR+CND behavior: DYN+DIR taken_cnt: 1 not_taken_cnt: 1 tgt_cnt: 1\n\
 NODE 2 0x1010 - 0x55 4 class: CALL+DIR+UCD behavior: AT+DIR taken_cnt: 1 not_taken_cnt: 0 tgt_cnt: 1\n\
@@ -427,16 +429,16 @@ fn traces_of_other_simulators_are_converted() {
     let converted = run_laboratory(at, &["convert", "t.bt9", "-o", "t.trodrec"]);
     assert!(converted.status.success(), "{}", String::from_utf8_lossy(&converted.stderr));
     let found = read_json(at, &["--json", "--from", "t.trodrec"]);
-    // These are the four branches and the instructions between them.
+    // Four branches, and the instructions between the first and the last of them.
     assert_eq!(found["instructions"], 10, "{found}");
-    // A corrupt file is still recognised as a trace from another simulator.
+    // A corrupt file must still be recognised as a trace of another simulator.
     fs::write(at.join("cut.bt9"), &BT9_TRACE[..BT9_TRACE.len() - 40]).unwrap();
     fs::write(at.join("bad.bt9"), BT9_TRACE.replace("EDGE 1 1", "EDGE 1 77")).unwrap();
     for name in ["cut.bt9", "bad.bt9"] {
         let said = expect_error(at, &["--from", name]);
         assert!(said.contains(&format!("trodden-lab convert {name}")) && !said.contains("--partial"), "{said}");
     }
-    // The called procedure returns to the instruction after a different call. This looks like a `longjmp`.
+    // The callee returns to the instruction after another call, as after a `longjmp`.
     let jump = BT9_TRACE.replace("BT9_EDGES", "NODE 4 0x2002 - 0x55 2 class: CALL+DIR+UCD\nBT9_EDGES").replace("EDGE 3 2 3", "EDGE 3 2 4");
     let jump =
         jump.replace("BT9_EDGE_SEQUENCE", "EDGE 5 4 3 T 0x2004 - 0 traverse_cnt: 1\nBT9_EDGE_SEQUENCE").replace("\n4\nEOF", "\n5\n4\nEOF");

@@ -1,5 +1,5 @@
 //! `trodden simulate` on programs that switch stacks, or leave frames by `longjmp`, exceptions, panics and signal handlers. Whatever is
-//! called in between, `f` must have exactly the paths that its argument determines.
+//! called in between, `f` must have exactly the paths that its arguments determine.
 
 use serde_json::Value;
 use std::fs;
@@ -107,8 +107,9 @@ fn run_simulate(folder: &Path, arguments: &[&str]) -> Value {
     serde_json::from_slice(&out.stdout).unwrap()
 }
 
-/// Returns the counts of the paths that start at the entry of `f`, in descending order, and the number of other paths with branches in `f`.
-/// Compilers may place a block without branches before a block that jumps to it; one path ends there and another starts.
+/// Returns the counts of paths that start at the entry of `f`, in descending order, and the number of other paths with branches in `f`.
+/// There may be a path without branches: if the compiler places a block before another one that jumps back to it, a path ends there and a
+/// new one starts.
 fn count_paths_of_f(report: &Value) -> (Vec<u64>, usize) {
     let is_f = |path: &&Value| path["function"].as_str().is_some_and(|name| name == "f" || name == "f(int)" || name == "_Z1fi");
     let paths: Vec<&Value> = report["paths"].as_array().unwrap().iter().filter(is_f).collect();
@@ -125,7 +126,7 @@ fn check_program(compiler: &[&str], name: &str, text: &str, calls: u64) -> Value
     let at = folder.path();
     compile(at, compiler, name, text);
     let live = run_simulate(at, &["--json", "--steps", "1", "--record", "t.trodrec", "--", "./program"]);
-    // Each combination of four bits is as frequent as in the arguments.
+    // The counts of the 16 combinations of four bits follow from the arguments.
     let mut expected: Vec<u64> = (0..16).map(|bits| (0..calls).filter(|k| k % 16 == bits).count() as u64).collect();
     expected.sort_unstable_by(|a, b| b.cmp(a));
     assert_eq!(count_paths_of_f(&live), (expected, 0), "{name}: {:#}", live["detector"]);
@@ -160,7 +161,7 @@ fn panics_are_caught() {
 #[test]
 fn signal_handlers_jump_out_of_themselves() {
     let detector = check_program(&["gcc", "-O1"], "handler.c", &format!("{F_SOURCE}{HANDLER_PROGRAM}"), 100);
-    // Half of the handlers run on the interrupted stack. The other half run on an alternate stack and leave it.
+    // Half of the handlers run on the interrupted stack. The other half run on an alternate stack and leave it by a jump.
     assert!(detector["signals"] == 2000 && detector["repairs"].as_u64() >= Some(1000), "{detector:#}");
     assert!(detector["stack_switches"].as_u64() >= Some(1000), "{detector:#}");
 }

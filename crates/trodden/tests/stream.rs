@@ -58,7 +58,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A program with exceptions through frames with and without landing pads, which the same function catches twice.
+/// A program in which exceptions pass frames with and without landing pads, and the same function catches two of them.
 const EXCEPTIONS_PROGRAM: &str = r#"
 #include <cstdio>
 #include <stdexcept>
@@ -96,7 +96,7 @@ fn main() {
 }
 "#;
 
-/// The counts of complete and unfinished paths, by function name, path number, blocks, and whether the path is complete.
+/// Counts by function name, path number, blocks, and whether the path is complete.
 type Counts = BTreeMap<(String, u64, Vec<u32>, bool), i64>;
 
 fn read_counts(profile: &Profile) -> Counts {
@@ -115,20 +115,20 @@ fn read_counts(profile: &Profile) -> Counts {
     counts
 }
 
-/// Returns true for functions of the standard library. Their paths depend on the order of threads or, in the personality routine, on code
-/// addresses.
+/// Returns true for functions of the standard library. Their paths depend on the order of threads or (in `rust_eh_personality`) on code
+/// addresses, so they are not compared.
 fn is_standard_library(name: &str) -> bool {
     name == "rust_eh_personality" || (name.contains("3std") && !name.contains("subject"))
 }
 
-/// Returns a name without the parts that vary between builds: the hash at the end of a Rust name, and the number that linking several
-/// modules appends to a local name which more than one of them contains.
+/// Returns a function's name without parts that vary between builds: the hash at the end of a Rust name, and the number that the linker of
+/// modules appends to a local name if several modules contain it.
 fn remove_hash(name: &str) -> &str {
     let name = match name.rsplit_once('.') {
         Some((rest, number)) if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) => rest,
         _ => name,
     };
-    // This suffix comes from link-time optimisation within a crate.
+    // LTO within a crate appends this suffix.
     let name = name.strip_suffix(".llvm").unwrap_or(name);
     name.rfind("17h").filter(|at| name.len() - at == 20).map_or(name, |at| &name[..at])
 }
@@ -142,7 +142,7 @@ fn record_program(place: &Place, program: &str, options: &[&str], file: &str) ->
     (output, profile)
 }
 
-/// For each function: its shape, its number of counters, and its edge values, which determine the path numbers.
+/// For each function, by name: the hash of its shape, its number of counters, and its edge values, which determine the path numbers.
 type Numberings = BTreeMap<String, BTreeSet<(u64, u64, Vec<i64>)>>;
 
 fn read_numberings(profile: &Profile) -> Numberings {
@@ -154,7 +154,7 @@ fn read_numberings(profile: &Profile) -> Numberings {
     numberings
 }
 
-/// Records a program with counters and with a stream. Checks that output, path numbers and counts are the same.
+/// Checks that output, path numbers and counts are the same with counters and with a stream. Returns the streamed profile.
 fn check_stream_matches_counts(place: &Place) -> Profile {
     let (plain, counted) = record_program(place, "counting", &[], "counted.trodden");
     let (output, streamed) = record_program(place, "streaming", &["--whole-program"], "streamed.trodden");
@@ -171,7 +171,7 @@ fn check_stream_matches_counts(place: &Place) -> Profile {
     streamed
 }
 
-/// Checks that the frames of every thread follow unambiguously from the thread's events.
+/// Checks that each thread's events determine its stack of frames. Returns the numbers of unwound frames and of frames at the thread's end.
 fn check_frames_nest(place: &Place, profile: &Profile) -> Vec<(u64, usize)> {
     let mut threads = Vec::new();
     for file in std::fs::read_dir(place.path("streamed.trodden.streams")).unwrap().map(|e| e.unwrap().path()) {
@@ -208,7 +208,7 @@ fn c_counts_agree_with_threads_forks_signals_and_longjmp() {
     place.cc("--trodden=stream -O1 -pthread prog.c -o streaming");
     let profile = check_stream_matches_counts(&place);
     let threads = check_frames_nest(&place, &profile);
-    // These are the main thread, three threads, two children, and the program that one of the children executed.
+    // The main thread, three threads, two children, and the program that one of the children executed.
     assert_eq!(threads.len(), 1 + 3 + 2 + 1, "{threads:?}");
     assert_eq!(threads.iter().map(|t| t.0).sum::<u64>(), (3..8).map(|n| n + 1).sum::<u64>(), "frames that longjmp left");
 }
@@ -265,7 +265,7 @@ fn path_numbers_and_counts_of_random_programs_agree() {
     }
 }
 
-/// Returns each thread's symbols and number of lost events from a log, or `None` if the log is unreadable or reported as corrupt.
+/// Returns each thread's symbols and number of lost events in a log, or `None` if the log is unreadable or reported as corrupt.
 fn read_log(file: &std::path::Path) -> Option<Vec<(ThreadKey, u64, Vec<Symbol>)>> {
     let log = StreamLog::open(file).ok()?;
     let read = |thread: &ThreadLog| {
@@ -280,8 +280,8 @@ fn read_log(file: &std::path::Path) -> Option<Vec<(ThreadKey, u64, Vec<Symbol>)>
     threads.filter(|_| log.corrupt_bytes() == 0 && !log.is_truncated())
 }
 
-/// Whichever byte of a log is corrupt, reading the log fails or reports the corruption. If the byte is in the header of a frame, all other
-/// frames are still readable.
+/// If a byte of a log is changed, reading it must fail or report corruption. If the byte is in the header of a frame (one block of the
+/// log), all other frames must still be readable.
 #[test]
 fn corrupt_logs_are_never_misread() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
@@ -298,7 +298,7 @@ fn corrupt_logs_are_never_misread() {
         std::fs::write(&file, damaged).unwrap();
         assert_eq!(read_log(&file), None, "byte {at} of {}", bytes.len());
     }
-    // The first section describes the program. The other sections are frames.
+    // The first section of a log describes the program. All other sections are frames.
     let heads: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(b"\x93SECTION")).skip(1).collect();
     assert!(heads.len() >= whole.len());
     for at in &heads {
@@ -321,7 +321,7 @@ fn corrupt_logs_are_never_misread() {
     assert!(String::from_utf8_lossy(&shown.stderr).contains("is truncated: later events are missing"));
 }
 
-/// The chunks of a flight recorder are overwritten while they are read. The result must still be one contiguous part of the stream.
+/// The program overwrites the chunks of a flight recorder while they are read. What is read must still be contiguous in the stream.
 #[test]
 fn last_paths_of_a_running_process_are_contiguous() {
     const PERIOD: usize = 5;
@@ -360,11 +360,11 @@ fn last_paths_of_a_running_process_are_contiguous() {
     child.wait().unwrap();
 }
 
-/// Calls to functions that always return have events, but do not affect path numbers. This holds even if paths are split because of a
-/// limit, or if a path contains several calls.
+/// Streams record calls to functions that always return, but path numbers must not depend on that, even if paths are split because of a
+/// limit or contain several calls.
 #[test]
 fn path_numbers_of_recursive_functions_agree() {
-    const RECURSIVE: &str = r#"
+    const RECURSIVE_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 static int seen[64], sum;
@@ -405,7 +405,7 @@ int main(void) {
 }
 "#;
     for level in ["-O0", "-O1", "-O2"] {
-        let place = Place::with(&[("prog.c", RECURSIVE)]);
+        let place = Place::with(&[("prog.c", RECURSIVE_PROGRAM)]);
         place.cc(&format!("{level} prog.c -o counting"));
         place.cc(&format!("--trodden=stream {level} prog.c -o streaming"));
         let profile = check_stream_matches_counts(&place);
@@ -413,7 +413,7 @@ int main(void) {
         let is_walk = |f: &&FunctionMap| f.name == "walk";
         let walk = profile.functions().map(|f| f.2).find(is_walk).unwrap();
         assert!(walk.event_words().is_some_and(|words| words.words > walk.counters), "calls have events of their own");
-        // A residual build treats the paths in the stream as tested.
+        // A build that counts untested paths treats the paths in a stream as tested.
         place.trodden("instrument counting --residual streamed.trodden -o deployed");
         must(place.command(trodden()).args(["record", "--no-store", "-o", "deployed.trodden", "--"]).arg(place.path("deployed")));
         let untested = Profile::read(&place.path("deployed.trodden")).unwrap();
@@ -421,10 +421,10 @@ int main(void) {
     }
 }
 
-/// The child starts in the frames that its parent had at the fork, although the parent leaves these frames immediately.
+/// A child must start in the frames that its parent had at the fork, although the parent leaves these frames immediately.
 #[test]
 fn forked_children_start_in_the_frames_of_their_parent() {
-    const FORKS: &str = r#"
+    const FORKS_PROGRAM: &str = r#"
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -442,7 +442,7 @@ int main(int argc, char **argv) {
     return 0;
 }
 "#;
-    let place = Place::with(&[("prog.c", FORKS)]);
+    let place = Place::with(&[("prog.c", FORKS_PROGRAM)]);
     place.cc("--trodden=stream -O0 prog.c -o prog");
     for us in ["0", "20000"] {
         let mut record = place.command(trodden());
@@ -553,7 +553,7 @@ fn killing_the_recorder_loses_nothing() {
     assert_eq!((thread["calls"].as_u64(), thread["lost"].as_u64()), (Some(600_001), Some(0)), "{report:#}");
 }
 
-/// A program that writes events faster than any recorder reads them: four for each call to `work` in `main`, and two more.
+/// A program that writes events faster than any recorder reads them: four per call to `work` in `main`, and two more.
 const FAST_PROGRAM: &str = r##"
 #include <stdio.h>
 #include <stdlib.h>
@@ -585,7 +585,7 @@ fn read_statistics(place: &Place, of: &str) -> (u64, u64) {
 fn events_without_room_are_counted_as_lost() {
     let place = Place::with(&[("fast.c", FAST_PROGRAM)]);
     place.cc("--trodden=stream -O1 fast.c -o fast");
-    // The program runs without a recorder, has one region, and does not wait for room.
+    // Here, the program runs without a recorder, has one region, and does not wait for free space.
     let mut alone = place.command(place.path("fast"));
     alone.arg("200000").env("TRODDEN_OUTPUT", place.path("alone/%m.%p.stream")).env("TRODDEN_STREAM", "whole,1,0");
     let expected = must(&mut alone).stdout;
@@ -594,7 +594,7 @@ fn events_without_room_are_counted_as_lost() {
     assert!(String::from_utf8_lossy(&collected.stderr).contains("were lost, because the file was full"));
     let (events, lost) = read_statistics(&place, "last");
     assert!(events > 100_000 && lost > 100_000 && events + lost == 800_002, "{events} and {lost}");
-    // There is a recorder now, but the file is limited to two regions: 2 MiB, in blocks of 512 bytes.
+    // Here, there is a recorder, but the file is limited to two regions (2 MiB, in blocks of 512 bytes).
     let limited = "ulimit -f 4200; exec ./fast 3000000";
     let mut recorded = place.command(trodden());
     let words = ["record", "--whole-program", "--max-wait", "0", "--no-store", "-o", "few.trodden", "--", "sh", "-c", limited];
@@ -607,14 +607,14 @@ fn events_without_room_are_counted_as_lost() {
     assert!(lost > 0 && events + lost == 12_000_002, "{events} and {lost}");
     let report = String::from_utf8(place.trodden("report few.trodden").stdout).unwrap();
     assert!(report.contains("not exact"), "{report}");
-    // With enough room, nothing is lost, and the program prints the same.
+    // With enough space, nothing may be lost, and the program must print the same.
     let mut whole = place.command(trodden());
     whole.args(["record", "--whole-program", "--no-store", "-o", "whole.trodden", "--", "./fast", "200000"]);
     assert_eq!(must(&mut whole).stdout, expected);
     assert_eq!(read_statistics(&place, "whole.trodden"), (800_002, 0));
 }
 
-/// A program with a loop in a virtual member function that is called through a pointer to the base class. The failing line is marked.
+/// A program with a loop in a virtual member function, called through a pointer to the base class. The failing line is marked.
 const CRASH_PROGRAM: &str = r#"
 #include <vector>
 struct Shape { virtual int area(int n) = 0; virtual ~Shape() = default; };
@@ -646,7 +646,7 @@ int main() {
 }
 "#;
 
-/// The live frames and the innermost line must be those that gdb shows. gdb also writes the core file.
+/// The frames and the innermost line must be those that gdb shows for the core file that it writes.
 #[test]
 fn last_frames_agree_with_the_debugger() {
     let place = Place::with(&[("prog.cc", CRASH_PROGRAM)]);

@@ -1,5 +1,5 @@
-//! Corrupt or truncated journals that a killed recorder left. If data is missing, there must be an error or lost events; the stream must
-//! never be shortened silently.
+//! Corrupt or truncated journals, as a killed recorder may leave them. If data is missing, there must be an error or lost events; the
+//! stream must never be shortened silently.
 
 mod place;
 
@@ -16,7 +16,7 @@ const PROGRAM: &str = "#include <unistd.h>\n\
     __attribute__((noinline)) static int step(int n) { __asm__ volatile(\"\"); return n & 1 ? n : 2 * n; }\n\
     int main(void) { char c; int s = 0; while (read(0, &c, 1) == 1) for (int i = 0; i < 20000; i++) s += step(i * s); return s == 1; }\n";
 
-const LOG: &str = "log";
+const LOG_EXTENSION: &str = "log";
 
 fn list_journals(stream: &Path) -> Vec<PathBuf> {
     let begin = stream.with_extension("");
@@ -30,7 +30,7 @@ fn has_at_least_frames(log: &Path, number: usize) -> bool {
     StreamLog::open(log).is_ok_and(|log| !log.is_truncated() && log.threads().iter().map(ThreadLog::windows).sum::<usize>() >= number)
 }
 
-/// Kills the recorder once a journal has some frames, and lets the program end. Returns the stream file.
+/// Kills the recorder as soon as the journal contains some frames, and lets the program end. Returns the stream file.
 fn kill_recorder(place: &Place) -> PathBuf {
     let mut recorder = place.command(trodden());
     let recorder = recorder.args(["record", "--whole-program", "--"]).arg(place.path("prog"));
@@ -42,7 +42,7 @@ fn kill_recorder(place: &Place) -> PathBuf {
         signal("-STOP");
         let found = list_stream_files(place).into_iter().find(|stream| {
             let journals = list_journals(stream);
-            stream.with_extension(LOG).exists() && matches!(journals.as_slice(), [journal] if has_at_least_frames(journal, 3))
+            stream.with_extension(LOG_EXTENSION).exists() && matches!(journals.as_slice(), [journal] if has_at_least_frames(journal, 3))
         });
         if let Some(stream) = found {
             break stream;
@@ -52,7 +52,7 @@ fn kill_recorder(place: &Place) -> PathBuf {
     };
     recorder.kill().unwrap();
     recorder.wait().unwrap();
-    // The program reads input that the recorder does not see, and then ends.
+    // With the recorder killed, the program reads more input and ends.
     input.write_all(b"xx").unwrap();
     drop(input);
     while is_stream_used(&stream) {
@@ -74,12 +74,12 @@ fn is_stream_used(stream: &Path) -> bool {
     processes.into_iter().any(|process| fs::read_to_string(process.path().join("maps")).is_ok_and(|maps| maps.contains(name)))
 }
 
-/// For each thread, the lost events and the symbols in the collected log. Then the number of bytes that are reported as corrupt.
+/// The lost events and the symbols of each thread in a log, and the number of bytes reported as corrupt.
 type Collected = (Vec<(ThreadKey, u64, Vec<Symbol>)>, u64);
 
-/// Collects a stream file from its log and journals; returns `None` if that fails.
+/// Collects the events of a stream file, its log and its journals. Returns `None` if that fails.
 fn collect_stream(stream: &Path, to: &Path) -> Option<Collected> {
-    let drained = Drain::resume(stream, to, Some(&stream.with_extension(LOG)), CompressionMethod::Phrases).ok()?;
+    let drained = Drain::resume(stream, to, Some(&stream.with_extension(LOG_EXTENSION)), CompressionMethod::Phrases).ok()?;
     let log = StreamLog::open(to).unwrap();
     let threads = log.threads().iter().map(|thread| {
         let mut symbols = Vec::new();
@@ -102,7 +102,7 @@ fn corrupt_journals_are_errors_or_lost_events() {
     let whole = collect_stream(&stream, &place.path("whole.log")).unwrap();
     assert!(whole.0.len() == 1 && whole.0[0].1 == 0 && whole.1 == 0, "{} threads", whole.0.len());
     let bytes = fs::read(&journal).unwrap();
-    // The first section describes the program. The other sections are frames, each with a header and an index of 136 bytes together.
+    // The first section describes the program. All other sections are frames, each with a header and an index of 136 bytes together.
     let frames: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(b"\x93SECTION")).skip(1).collect();
     assert!(frames.len() >= 3);
 
@@ -123,7 +123,8 @@ fn corrupt_journals_are_errors_or_lost_events() {
             }
         }
     };
-    // Any byte in the headers of the journal and its frames is changed, and one byte in each frame's content.
+    // One bit is flipped in one byte: all bytes of the journal's header, some bytes of each frame's header, and one byte of each frame's
+    // content.
     let heads = (0..frames[0]).chain(frames.iter().flat_map(|frame| (*frame..frame + 136).step_by(11)));
     let contents = frames.iter().map(|frame| frame + 136 + 5);
     for at in heads.chain(contents) {
@@ -131,7 +132,7 @@ fn corrupt_journals_are_errors_or_lost_events() {
         damaged[at] ^= 1 << (at % 8);
         check(&damaged, format!("byte {at} of {}", bytes.len()));
     }
-    // The journal is truncated at each frame, inside each frame, and before the first frame.
+    // The journal is truncated at different places: at and inside each frame, and before the first one.
     let within = frames.iter().flat_map(|frame| [*frame, frame + 1, frame + 135, frame + 137]);
     for length in within.chain([0, 11, frames[0] - 1, bytes.len() - 1]) {
         check(&bytes[..length], format!("cut off at {length} of {}", bytes.len()));
@@ -140,7 +141,7 @@ fn corrupt_journals_are_errors_or_lost_events() {
     check(b"", "an empty journal".into());
     assert!(refused > 0 && marked > frames.len(), "{refused} refused, {marked} marked");
 
-    // `trodden import` makes an incomplete run from this journal, and fails.
+    // From this truncated journal, `trodden import` must create a run that is marked as incomplete, and must fail.
     fs::write(&journal, &bytes[..frames[1]]).unwrap();
     let output = place.command(trodden()).args(["import"]).arg(&stream).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

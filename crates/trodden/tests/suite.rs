@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::fs::File;
 use std::process::Output;
 
-/// A program in which each of two options has an effect, and a third argument makes the program fail.
+/// A program in which two options each have an effect, and a third argument makes it fail.
 const PROGRAM: &str = "\
 #include <stdlib.h>
 #define KEEP __attribute__((noinline))
@@ -29,7 +29,7 @@ int main(int argc, char **argv) {
 }
 ";
 
-/// The first test is redundant, because the last test does the same and more.
+/// The first test is redundant: the last one executes the same paths and more.
 const TEST_LIST: &str = "\
 # tests
 plain\t./prog 0 0
@@ -45,7 +45,7 @@ fn build_program() -> Place {
     place
 }
 
-fn run(place: &Place, arguments: &str) -> Output {
+fn run_trodden(place: &Place, arguments: &str) -> Output {
     place.command(trodden()).args(arguments.split_whitespace()).output().unwrap()
 }
 
@@ -53,14 +53,14 @@ fn read_json(place: &Place, arguments: &str) -> Value {
     serde_json::from_slice(&place.trodden(arguments).stdout).unwrap()
 }
 
-fn names(list: &Value) -> Vec<&str> {
+fn read_names(list: &Value) -> Vec<&str> {
     list.as_array().unwrap().iter().map(|t| t["test"].as_str().unwrap()).collect()
 }
 
 #[test]
 fn redundant_tests_are_found_and_orders_follow_changes() {
     let place = build_program();
-    let output = run(&place, "suite run tests --commands tests.txt --jobs 2");
+    let output = run_trodden(&place, "suite run tests --commands tests.txt --jobs 2");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("5 tests, 1 failed") && said.contains("failed: plain and scaled"), "{said}");
@@ -75,17 +75,17 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
         (&Value::from(3), &Value::from(3), &Value::from(true)),
         "{found:#}"
     );
-    let mut redundant = names(&found["redundant"]);
+    let mut redundant = read_names(&found["redundant"]);
     redundant.sort_unstable();
     assert_eq!(redundant, ["plain", "scaled"]);
     let text = String::from_utf8(place.trodden("suite list tests --redundant").stdout).unwrap();
     assert!(text.contains("3 tests take them all: no set is cheaper (proven)"), "{text}");
 
-    // According to the paths of `main` alone, all tests do the same.
+    // Without the paths of `convert` and `touch`, all tests execute the same paths, so one of them is sufficient.
     let found = read_json(&place, "suite list tests --redundant=time --file a.c --except ^convert$ --except ^touch$ --json");
-    assert_eq!((&found["cost_unit"], &found["paths"], names(&found["kept"]).len()), (&"microseconds".into(), &1.into(), 1), "{found:#}");
-    let list = read_json(&place, "suite list tests --function convert --json");
-    assert_eq!(list["paths"], Value::from(4));
+    let kept = read_names(&found["kept"]);
+    assert_eq!((&found["cost_unit"], &found["paths"], kept.len()), (&"microseconds".into(), &1.into(), 1), "{found:#}");
+    assert_eq!(read_json(&place, "suite list tests --function convert --json")["paths"], Value::from(4));
     let order = read_json(&place, "suite order tests --function convert --json");
     assert_eq!((&order["tests"][0]["adds"], &order["paths"]), (&Value::from(2), &Value::from(4)));
     for (options, wanted) in [
@@ -94,18 +94,18 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
         ("--function convert --except convert", "together"),
         ("--function *", "regular expression"),
     ] {
-        let output = run(&place, &format!("suite list tests --redundant {options}"));
+        let output = run_trodden(&place, &format!("suite list tests --redundant {options}"));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(2) && said.contains(wanted), "{options}: {said}");
     }
 
-    // Line 10 is in the branch that `rounded` takes.
+    // The test `rounded` executes line 10.
     place.write("change.diff", "--- a/a.c\n+++ b/a.c\n@@ -10 +10 @@\n-        n = n / 10 * 10;\n+        n = n / 10 * 11;\n");
     let order: Value = serde_json::from_str(&run_order_by_diff(&place, "change.diff", "--only-changed --json")).unwrap();
-    let mut first = names(&order["tests"]);
+    let mut first = read_names(&order["tests"]);
     first.sort_unstable();
     assert_eq!((first, &order["changed_paths"]), (vec!["both", "rounded"], &Value::from(2)));
-    // A change that no test executes does not determine an order.
+    // If no test executes the changed line, the diff determines no order.
     place.write("other.diff", "--- a/other.c\n+++ b/other.c\n@@ -1 +1 @@\n-int a;\n+int b;\n");
     let by_diff = |options| run_order_by_diff(&place, "other.diff", options);
     assert_eq!(serde_json::from_str::<Value>(&by_diff("--json")).unwrap()["average_percentage_covered"], Value::Null);
@@ -121,7 +121,7 @@ fn options_that_do_not_apply_are_rejected() {
     for (arguments, option) in
         [("order tests --by lines --except x", "--except"), ("order tests --object prog", "--object"), ("list --redundant", "<SUITE>")]
     {
-        let output = run(&place, &format!("suite {arguments}"));
+        let output = run_trodden(&place, &format!("suite {arguments}"));
         assert!(output.status.code() == Some(2) && String::from_utf8_lossy(&output.stderr).contains(option), "{output:?}");
     }
 }
@@ -171,7 +171,7 @@ fn diff_paths_are_resolved_as_git_means_them() {
     };
     assert_eq!(changed("src/m.c"), (1.into(), 1.into()));
     assert_eq!(changed("ä.c"), (1.into(), 1.into()));
-    // `m.c` is not compiled into the programs, and the diff alone does not distinguish it from `src/m.c`.
+    // `m.c` is not part of the program. The diff's file name alone would also fit `src/m.c`.
     assert_eq!(changed("m.c"), (0.into(), 1.into()));
 }
 
@@ -186,13 +186,13 @@ fn ctest_tests_are_recorded_as_runs() {
          WILL_FAIL TRUE)\n",
     );
     must(place.command("cmake").args(["-S", ".", "-B", "out"]));
-    assert_eq!(run(&place, "suite run checks --ctest out").status.code(), Some(1));
+    assert_eq!(run_trodden(&place, "suite run checks --ctest out").status.code(), Some(1));
     let list = read_json(&place, "suite list checks --json");
     let seen: Vec<_> =
         list["tests"].as_array().unwrap().iter().map(|t| (t["test"].as_str().unwrap(), t["status"].as_str().unwrap())).collect();
     assert_eq!(seen, [("one", "passed"), ("fails", "failed"), ("should fail", "passed")]);
-    assert_eq!(run(&place, "suite run one --ctest out -- -R ^one$").status.code(), Some(0));
-    assert_eq!(names(&read_json(&place, "suite list one --json")["tests"]), ["one"]);
+    assert_eq!(run_trodden(&place, "suite run one --ctest out -- -R ^one$").status.code(), Some(0));
+    assert_eq!(read_names(&read_json(&place, "suite list one --json")["tests"]), ["one"]);
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn path_expressions_find_paths() {
     assert_eq!(find("convert: 6", &["--fail"]).0, Some(1));
     let (_, text, _) = find("convert: 10 .. 6", &[]);
     assert!(text.contains("no executed path") && !text.contains("0 of 0"), "{text}");
-    // A sampled profile may have missed any path.
+    // A sampled profile cannot show that a path was not executed.
     place.trodden("instrument prog -o sampled --sample");
     place.trodden("record --no-store -o sampled.trodden -- ./sampled 0 0");
     let output = place.command(trodden()).args(["find", "convert: 10 .. 6", "sampled.trodden", "--json"]).output().unwrap();
@@ -243,8 +243,8 @@ fn path_expressions_find_paths() {
     assert!(find("nowhere: 6", &[]).2.contains("nowhere"));
 }
 
-/// A program that takes the watched path in iteration 20 and prints a character at the end of each iteration. `longjmp` re-enters `land`,
-/// which therefore has no region for known paths.
+/// A program that takes the watched path in iteration 20, and prints a character at the end of each iteration. Because `longjmp` re-enters
+/// `land`, this function cannot have a separate version for known paths.
 const LOOPS_PROGRAM: &str = "\
 #include <setjmp.h>
 #include <stdlib.h>
@@ -297,7 +297,7 @@ fn watching_programs_act_where_the_path_ends() {
         assert!(said.contains(&format!(" of {function} matches {expression}\n")) && said.lines().count() == 1, "{said}");
         assert_eq!(run("9").0, Some(3));
     }
-    // The program that counts only this path agrees with the program that counts everything.
+    // The watching program must count this path exactly as often as the program that counts all paths.
     assert_eq!(made("step: !8", "count").0, Some(0));
     assert_eq!(run("65"), (Some(3), None, 65, String::new()));
     for program in ["prog", "prog.watch"] {

@@ -1,5 +1,5 @@
-//! Copies that are distributed to users with inputs of their own. The users' reports, and the estimates made from them, are compared with
-//! full profiles of the same runs.
+//! Copies of a program that are distributed to users, each of whom has a different input. The users' reports, and estimates made from them,
+//! are compared with full profiles of the same runs.
 
 mod place;
 
@@ -42,10 +42,10 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// The users' inputs. The division is based on a profile of the first input.
-const INPUTS: [&str; 7] = ["27 97 ABC word 30 x9", "1", "A B C", "871 6171", "35 70 105 21", "one two", "97 ABc 12a 64"];
+/// The users' inputs, of which the first one is profiled to divide the counting.
+const USER_INPUTS: [&str; 7] = ["27 97 ABC word 30 x9", "1", "A B C", "871 6171", "35 70 105 21", "one two", "97 ABc 12a 64"];
 
-/// Executions by linkage name and path number.
+/// Path counts, by linkage name and path number.
 type Counts = BTreeMap<(String, u64), u64>;
 
 fn count_paths(profile: &Profile) -> Counts {
@@ -57,8 +57,8 @@ fn read_functions(program: &Path) -> Vec<FunctionMap> {
     image.frames.iter().flat_map(|frame| frame.map().unwrap().functions).collect()
 }
 
-/// Returns true if a copy watches a path of the program, which means that the copy's graph contains all edges of the path.
-fn watches(whole: &[FunctionMap], copy: &[FunctionMap], path: &(String, u64)) -> bool {
+/// Returns true if a copy counts a path, that is, if the graph of the function in the copy contains all edges of the path.
+fn counts_path(whole: &[FunctionMap], copy: &[FunctionMap], path: &(String, u64)) -> bool {
     let function = whole.iter().find(|f| f.name == path.0).unwrap();
     let dag = function.dag().unwrap();
     let edges = Numbering::from_values(&dag, &function.values).unwrap().path(&dag, path.1).unwrap();
@@ -69,7 +69,7 @@ fn make_copies(place: &Place, arguments: &str) {
     must(with_choices(place.command(trodden()).args(["fleet", "copies", "./prog"]), arguments.split(' ')));
 }
 
-/// Runs a copy as a user would, packs a report of the run, and appends the report to `all.field`.
+/// Runs a copy as a user would, writes a report of the run, and appends it to `all.field`.
 fn pack_report(place: &Place, copy: usize, user: &str, input: &str) {
     let program = place.path(&format!("parts/copy-{copy:04}/prog"));
     let raw = format!("raw-{user}-{copy}");
@@ -86,7 +86,7 @@ fn run_aggregate(place: &Place, arguments: &str) -> Value {
     serde_json::from_slice(&place.trodden(&arguments).stdout).unwrap()
 }
 
-/// Returns a number from the JSON, which may contain it as a string.
+/// Returns a JSON number, which may be written as a string.
 fn parse_number(of: &Value) -> u64 {
     of.as_u64().or_else(|| of.as_str()?.parse().ok()).unwrap_or_else(|| panic!("{of}"))
 }
@@ -101,7 +101,8 @@ fn read_rows(place: &Place) -> BTreeMap<String, Counts> {
     out
 }
 
-/// Checks the estimates for a path against the rows of all users, which have 70 executions in total. Returns how many users watch the path.
+/// Checks the estimates that are reported for a path against the rows of all users, for a population of 70 users. Returns the number of
+/// users whose copy counts the path.
 fn check_estimates(reported: &Value, rows: &BTreeMap<String, Counts>, watching: &dyn Fn(&(String, u64)) -> u64) -> u64 {
     let path = (reported["function"].as_str().unwrap().to_owned(), parse_number(&reported["id"]));
     let watching = watching(&path);
@@ -116,7 +117,7 @@ fn check_estimates(reported: &Value, rows: &BTreeMap<String, Counts>, watching: 
     watching
 }
 
-/// Checks how many users have each copy, and what is reported about the copy that nobody has.
+/// Checks the number of users of each copy, and the message about the copy that nobody uses.
 fn check_copies(place: &Place, sums: &Value) {
     let users: Vec<u64> = sums["copies"].as_array().unwrap().iter().map(|c| parse_number(&c["users"])).collect();
     assert_eq!(users, [3, 3, 2, 0]);
@@ -142,7 +143,7 @@ fn format_user_name(strategy: &str, user: usize) -> String {
 fn estimates_from_partial_reports_hold_for_all_users() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("-O1 -g prog.c -o prog");
-    let full = INPUTS.map(|input| {
+    let full = USER_INPUTS.map(|input| {
         // The program may end with a status other than 0.
         place
             .command(trodden())
@@ -159,9 +160,9 @@ fn estimates_from_partial_reports_hold_for_all_users() {
         make_copies(&place, &format!("-k 4 --strategy {strategy} --weights first.trodden -o parts"));
         let whole = read_functions(&place.path("prog"));
         let copies: Vec<Vec<FunctionMap>> = (0..4).map(|n| read_functions(&place.path(&format!("parts/copy-{n:04}/prog")))).collect();
-        // Nobody has the last copy, and one user has two copies.
+        // The last copy has no user, and one user has two copies.
         let having = |user: usize| if user == 6 { vec![0, 1] } else { vec![user % 3] };
-        for (user, input) in INPUTS.iter().enumerate() {
+        for (user, input) in USER_INPUTS.iter().enumerate() {
             having(user).into_iter().for_each(|copy| pack_report(&place, copy, &format_user_name(strategy, user), input));
         }
         let sums = run_aggregate(&place, "--rows rows.csv --population 70");
@@ -171,7 +172,7 @@ fn estimates_from_partial_reports_hold_for_all_users() {
         for (user, counts) in full.iter().enumerate() {
             let mut expected = Counts::new();
             for (path, count) in counts {
-                let times = having(user).iter().filter(|copy| watches(&whole, &copies[**copy], path)).count() as u64;
+                let times = having(user).iter().filter(|copy| counts_path(&whole, &copies[**copy], path)).count() as u64;
                 if times > 0 {
                     expected.insert(path.clone(), times * count);
                     seen.insert(path.clone());
@@ -182,7 +183,7 @@ fn estimates_from_partial_reports_hold_for_all_users() {
         let paths = sums["paths"].as_array().unwrap();
         assert_eq!((parse_number(&sums["users"]), parse_number(&sums["reports"]), paths.len()), (7, 8, seen.len()), "{sums}");
         let watching =
-            |path: &(String, u64)| (0..7).filter(|u| having(*u).iter().any(|c| watches(&whole, &copies[*c], path))).count() as u64;
+            |path: &(String, u64)| (0..7).filter(|u| having(*u).iter().any(|c| counts_path(&whole, &copies[*c], path))).count() as u64;
         let partly = paths.iter().filter(|reported| check_estimates(reported, &rows, &watching) < 7).count();
         assert!(partly > 5, "{strategy}: only {partly} paths are not watched by all");
         // Paths are sorted by estimated users, in descending order.
@@ -203,13 +204,13 @@ fn copies_that_executed_nothing_are_reported_too() {
     place.cc("-O1 prog.c -o prog");
     let pattern = place.path("written-%p.raw");
     make_copies(&place, &format!("-k 2 --strategy pbl -o parts --writes {}", pattern.display()));
-    // One copy watches `f`, and the other watches `main`.
+    // One copy counts the paths of `f`, the other those of `main`.
     let of_f = (0..2).find(|n| read_functions(&place.path(&format!("parts/copy-{n:04}/prog"))).iter().any(|f| f.name == "f")).unwrap();
     pack_report(&place, of_f, "quiet", "");
     assert!(fs::read_dir(place.path(&format!("raw-quiet-{of_f}"))).unwrap().next().is_none() || place.path("all.field").is_file());
     let sums = run_aggregate(&place, "");
     assert_eq!((parse_number(&sums["users"]), parse_number(&sums["copies"][of_f]["users"])), (1, 1), "{sums}");
-    // Without `TRODDEN_OUTPUT`, a copy writes to the place that was given when the copy was built.
+    // Without `TRODDEN_OUTPUT`, a copy writes to the file that was given when it was made.
     place.command(place.path(&format!("parts/copy-{of_f:04}/prog"))).args(["x", "y"]).output().unwrap();
     let raws: Vec<_> = fs::read_dir(place.path(""))
         .unwrap()

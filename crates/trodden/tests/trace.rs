@@ -1,5 +1,5 @@
-//! `trodden trace` on programs that were not built for it. Merged partial traces are compared with single-stepping, block by block. Further
-//! tests are about threads, exceptions, signals, forks, and programs that cannot be traced.
+//! `trodden trace` on programs that were not built for it. Merged traces of several runs are compared with single-stepping, block by block.
+//! Further tests are about threads, exceptions, signals, forks, and programs that cannot be traced.
 
 mod traced;
 
@@ -11,12 +11,12 @@ fn traces_of_gzip_agree_with_stepping() {
     let folder = Folder::new();
     let blocks = folder.assert_matches_stepping(&["/usr/bin/gzip", "-c", "input"], 0);
     assert!(blocks.len() > 5000, "{} blocks", blocks.len());
-    // The other ways to trace, a single run and breakpoints, must agree, too.
+    // A single run, and breakpoints instead of trampolines, must give the same trace.
     for options in [&["--runs", "1"][..], &["--runs", "1", "--collector", "ptrace"], &["--runs", "4", "--collector", "ptrace"]] {
         must(folder.record(options, "other.trace", &["/usr/bin/gzip", "-c", "input"]));
         assert!(folder.addresses("other.trace") == blocks, "{options:?}");
     }
-    // Each witness strategy must give the same trace.
+    // Witnesses are the blocks that a run records. Each strategy to select them must give the same trace.
     for strategy in ["fine", "grouped", "weighted"] {
         must(folder.record(&["--runs", "3", "--witness-strategy", strategy], "other.trace", &["/usr/bin/gzip", "-c", "input"]));
         assert!(folder.addresses("other.trace") == blocks, "strategy {strategy}");
@@ -69,7 +69,7 @@ fn callbacks_are_traced() {
     folder.assert_matches_stepping(&["./app"], 0);
     must(folder.record(&["--runs", "1"], "one.trace", &["./app"]));
     let calls = must(folder.trodden(&["report", "one.trace"]));
-    // Each line has two columns of numbers before the name. Names of deeper calls are further to the right.
+    // Each line has two columns of numbers before the function's name, which is indented by its depth.
     let tree: Vec<(usize, &str)> = calls.lines().map(|line| (line.rfind(' ').unwrap(), line.rsplit(' ').next().unwrap())).collect();
     let main = tree.iter().find(|(_, name)| *name == "main").unwrap_or_else(|| panic!("{calls}")).0;
     assert!(tree.contains(&(main + 2, "compare")) && tree.contains(&(main + 2, "length")), "{calls}");
@@ -105,7 +105,7 @@ fn programs_see_only_their_own_mappings() {
     let folder = Folder::new();
     folder.compile("cc", "maps.c", MAPPINGS_PROGRAM);
     let plain = must(Command::new(folder.path("app")).output().unwrap());
-    // Several runs hide the vDSO, so only the other mappings would be the same.
+    // Several runs hide the vDSO, which changes the mappings, unless `--no-repeat time` is given.
     for options in [&["--runs", "2", "--no-repeat", "time"][..], &["--runs", "1"], &["--collector", "single-step"]] {
         assert_eq!(must(folder.record(options, "maps.trace", &["./app"])), plain, "{options:?}");
     }

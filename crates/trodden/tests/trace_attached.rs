@@ -1,5 +1,5 @@
-//! `trodden trace` on programs that continue after their trace ends: processes that were already running, and programs that a limit
-//! releases.
+//! `trodden trace` on programs that continue after their trace ends: processes that were already running, and programs that are released
+//! when a limit is reached.
 
 mod traced;
 
@@ -19,8 +19,8 @@ fn running_processes_can_be_attached_to() {
     }
     std::thread::sleep(std::time::Duration::from_millis(100));
     let before = mappings();
-    // Each trace leaves the process as it was, so that the next trace can attach. Stepping may end at any moment, even while the code is
-    // not executable.
+    // After each trace, the process must be as it was, so that the next trace can attach. Stepping may end at any moment, even while the
+    // code is not executable.
     let steps = ["single-step"; 30].map(|collector| (collector, "30ms"));
     for (collector, time) in [("trampolines", "300ms"), ("ptrace", "300ms"), ("trampolines", "300ms")].into_iter().chain(steps) {
         let arguments = ["trace", "record", "--collector", collector, "--pid", &id, "--for", time, "--output", "t.trace"];
@@ -90,7 +90,8 @@ fn busy_processes_survive_traces_that_end_at_any_moment() {
     let mut process = Command::new(folder.path("app")).spawn().unwrap();
     let id = process.id().to_string();
     std::thread::sleep(std::time::Duration::from_millis(100));
-    // The process constantly hits breakpoints, even just before it is released. A breakpoint that is left behind would end the process.
+    // The process constantly hits breakpoints, even just before it is released. If a breakpoint remained in its code, the process would be
+    // killed.
     for time in 0..4 {
         let arguments = ["trace", "record", "--collector", "ptrace", "--pid", &id, "--for", "20ms", "--output", "t.trace"];
         let output = folder.trodden(&arguments);
@@ -102,8 +103,8 @@ fn busy_processes_survive_traces_that_end_at_any_moment() {
     process.wait().unwrap();
 }
 
-/// A program in which one thread forks and starts programs with `posix_spawn`, which borrows the memory. Another thread makes short system
-/// calls. Any error ends the process.
+/// A program in which one thread forks and starts programs with `posix_spawn`, whose child shares the parent's memory at first. Another
+/// thread makes short system calls. Any error ends the process.
 const FORKING_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <spawn.h>
@@ -184,7 +185,7 @@ fn released_programs_continue_with_their_children() {
         assert_eq!(must(output), "other 1\ndone 0 1\n", "{options:?}");
         folder.addresses("t.trace")
     });
-    // Each trace ends at a different block, but their common part is the same. The end of one trace does not shorten any other trace.
+    // The traces end at different blocks, because the time limit stops them, but up to the end of the shorter one, they must be equal.
     for trace in &traces {
         assert!(trace.len() > 20, "{:?}", traces.each_ref().map(Vec::len));
         let common = trace.len().min(traces[3].len());

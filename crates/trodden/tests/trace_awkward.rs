@@ -1,5 +1,6 @@
-//! `trodden trace` on code whose control flow no instruction shows: a signal handler that resumes after the instruction that trapped, a
-//! `longjmp` that the program implements itself, the time-stamp counter, and a program that the loader does not start.
+//! `trodden trace` on code whose control flow is not visible in its instructions: a signal handler that resumes after the instruction that
+//! trapped, a `longjmp` that the program implements itself, reads of the time-stamp counter, and a program that is started without the
+//! dynamic loader.
 
 mod traced;
 
@@ -18,8 +19,8 @@ fn assert_traces_equal(folder: &Folder, said: &str) -> Vec<String> {
     traces.into_iter().next().unwrap()
 }
 
-/// Returns the blocks that stepping records of a program with jumps to code that its graphs lack. A single run that watches blocks executes
-/// the program only once, so it misses the code after such jumps, and must say so.
+/// Records a program that jumps to code which no control-flow graph contains, and returns the blocks that stepping records. The other
+/// collectors must miss the code after such jumps, and must say so.
 fn record_stepping(folder: &Folder, said: &str) -> Vec<String> {
     let traces = IN_ONE_RUN.map(|options| {
         let output = folder.record(options, "one.trace", &["./app"]);
@@ -66,7 +67,7 @@ fn code_after_a_trapping_instruction_is_not_overwritten() {
     }
 }
 
-/// A program that implements `longjmp` itself: an indirect jump to the instruction after a call in a different function.
+/// A program that implements `longjmp` itself: an indirect jump to the instruction after a call in another function.
 const OWN_LONGJMP_PROGRAM: &str = r#"
 #include <stdio.h>
 typedef unsigned long Saved[8];
@@ -95,7 +96,6 @@ fn jumps_to_after_a_call_in_another_function_leave_both_functions_whole() {
     folder.compile("cc", "own.c", OWN_LONGJMP_PROGRAM);
     let said = must(Command::new(folder.path("app")).output().unwrap());
     assert_traces_equal(&folder, &said);
-    // Not every collector sees the returns at the end.
     must(folder.record(&["--runs", "1"], "two.trace", &["./app"]));
     must(folder.trodden(&["diff", "--fail", "one.trace", "two.trace"]));
     let tree = must(folder.trodden(&["report", "one.trace"]));
@@ -104,8 +104,8 @@ fn jumps_to_after_a_call_in_another_function_leave_both_functions_whole() {
     assert!(row("restore").is_some(), "{tree}");
 }
 
-/// A program that faults at the first instruction of a block. One handler leaves by `siglongjmp`; another repairs the cause and returns.
-/// One more fault is in a library.
+/// A program in which the first instruction of a block causes a fault. One handler leaves by `siglongjmp`; another repairs the cause and
+/// returns. One more fault is in a library.
 const FAULTS_PROGRAM: &str = r#"
 #include <setjmp.h>
 #include <signal.h>
@@ -144,13 +144,13 @@ fn faulting_instructions_are_recorded_once_whatever_the_handler_does() {
     let rows = || tree.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let calls = |name: &str| -> u32 { rows().filter(|row| row.last() == Some(&name)).map(|row| row[0].parse::<u32>().unwrap()).sum() };
     assert_eq!(["poke", "leave", "mend"].map(calls), [5, 3, 4], "{tree}");
-    // With several runs that each watch some of the blocks, it is unknown where a handler interrupted the program.
+    // If several runs each watch some of the blocks, nobody knows in which block a handler interrupted the program, so this is rejected.
     let refused = folder.record(&["--runs", "2"], "two.trace", &["./app"]);
     assert!(refused.status.code() == Some(2) && traced::errors(&refused).contains("--runs 1"), "{refused:?}");
 }
 
-/// A program that calls a library function that does not return, with padding after an earlier call. The code after a call that may not
-/// return is a site.
+/// A program that ends with a call to a library function that does not return, and has padding after an earlier call. The tracer patches
+/// the code after each call that may not return.
 const PADDED_PROGRAM: &str = ".globl main\n.text\n.type main,@function\nmain: .cfi_startproc\npush %rbx\n.cfi_adjust_cfa_offset 8\n\
 mov $5,%ebx\nlea text(%rip),%rdi\ncall puts@plt\npxor %xmm0,%xmm0\n.byte 0x0f,0x1f,0x44,0,0\n1: addsd (%rsp),%xmm0\nadd $-1,%rbx\n\
 test %rbx,%rbx\njne 1b\nlea text(%rip),%rdi\ncall puts@plt\nmov $7,%edi\ncall finish\n.cfi_endproc\n.size main,.-main\n\
@@ -183,7 +183,7 @@ fn code_that_only_a_jump_reaches_is_found_in_assembly_without_sizes() {
     let blocks = record_stepping(&folder, "").len();
     let alone = must(folder.trodden(&["show", "--count", "0", "one.trace"]));
     let of_main = alone.lines().filter(|line| line.contains(" main+")).count();
-    // The loop has five iterations. Each executes a block that the table refers to, and all but the last execute the end of the loop.
+    // The loop has five iterations. Each executes one of the blocks in the jump table, and all but the last execute the end of the loop.
     assert!(of_main >= 5 + 4 + 4, "{blocks} blocks: {alone}");
 }
 
@@ -206,7 +206,7 @@ fn every_collector_can_trace_reads_of_the_time_stamp_counter() {
     assert_traces_equal(&folder, "1\n");
     let probed = folder.record_with("--collector uprobes", &["--runs", "1"], "probed.trace", &["./app"]);
     if !probed.status.success() {
-        // Uprobes need root and kernel support. Without these, recording may fail, but the program must not crash.
+        // Without root or kernel support for uprobes, recording may fail, but the program must not crash.
         assert!(!traced::errors(&probed).contains("signal 11"), "{}", traced::errors(&probed));
         return;
     }
@@ -217,7 +217,7 @@ fn every_collector_can_trace_reads_of_the_time_stamp_counter() {
 #[test]
 fn static_programs_are_traced_from_their_first_instruction() {
     let folder = Folder::new();
-    // The code to which a handler returns must be traced, too. Its unwind entry starts one byte before it.
+    // The C library's code to which a signal handler returns must be traced, too. Its entry in the unwind table starts one byte before it.
     let text = "#include <signal.h>\n#include <stdio.h>\nstatic void get(int signal) { puts(\"static\"); }\n\
                 int main(void) { signal(SIGUSR1, get); raise(SIGUSR1); return 0; }\n";
     std::fs::write(folder.path("static.c"), text).unwrap();
@@ -230,7 +230,7 @@ const SPIN_PROGRAM: &str = "#include <unistd.h>\n\
     __attribute__((noinline)) int work(int n) { int s = 0; for (int i = 0; i < n; i++) s += i ^ n; return s; }\n\
     int main(void) { int s = 0; for (;;) { s += work(50); usleep(1000 + (s & 1)); } }\n";
 
-/// Starts a recording and sends it a signal after two seconds. Returns the recording's exit status, or `None` if it does not end.
+/// Starts a recording and sends it a signal after two seconds. Returns the recording's exit status, or `None` if it does not end in time.
 fn interrupt_recording(folder: &Folder, options: &[&str], signal: &str) -> Option<i32> {
     let mut trace = Command::new(env!("CARGO_BIN_EXE_trodden"));
     let mut recorder = trace.current_dir(folder.path("")).args(["trace", "record"]).args(options).spawn().unwrap();
@@ -296,7 +296,7 @@ fn ignored_signals_do_not_prevent_merging_runs() {
     assert_eq!(assert_traces_equal(&folder, "3750\n"), folder.addresses("merged.trace"));
 }
 
-/// The C library creates these children, and they return to the program's code.
+/// A program with children that are created inside the C library and return to the program's own code.
 const FORKS_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <sys/wait.h>
@@ -334,8 +334,8 @@ fn functions_that_only_data_refers_to_are_traced() {
     let options = ["-nostdlib", "-static", "-no-pie", "-Wl,-s", "-o"];
     must(Command::new("cc").args(options).arg(folder.path("app")).arg(folder.path("named.s")).output().unwrap());
     let blocks = assert_traces_equal(&folder, "");
-    // The start, nine iterations of two blocks each, and the end with two blocks. Then five blocks in `f0`, two in each of the two calls of
-    // `f1` and of `f2`, and two in `f3`.
+    // One block at the start, two in each of nine iterations, and two at the end; then five in `f0`, two in each of two calls to `f1` and
+    // to `f2`, and two in `f3`.
     assert_eq!(blocks.len(), 1 + 2 * 9 + 2 + 5 + 4 + 4 + 2, "{blocks:?}");
     must(folder.record(&["--runs", "4"], "several.trace", &["./app"]));
     assert_eq!(folder.addresses("several.trace"), blocks);
@@ -365,7 +365,7 @@ fn jumps_reached_only_by_resolved_jumps_are_traced() {
     assert_traces_equal(&folder, "17\n");
     let shown = must(folder.trodden(&["report", "one.trace"]));
     let run: Vec<&str> = shown.lines().find(|line| line.ends_with(" run")).unwrap().split_whitespace().collect();
-    // The entry, and one block for each of the seven instructions.
+    // One block at the entry, and one for each of the seven executed instructions of the interpreter.
     assert_eq!(run, ["1", "8", "run"], "{shown}");
 }
 
@@ -382,8 +382,8 @@ fn functions_that_only_executed_calls_reveal_are_traced() {
     let options = ["-nostdlib", "-static", "-no-pie", "-Wl,-s", "-o"];
     must(Command::new("cc").args(options).arg(folder.path("app")).arg(folder.path("computed.s")).output().unwrap());
     let blocks = record_stepping(&folder, "");
-    // Three iterations of three blocks each, because two calls split each iteration. Each call executes three blocks, or two in the second
-    // iteration. Then the start, the branch after the loop, and the end.
+    // Three iterations of three blocks each, because each contains two calls. Per iteration, both calls execute three blocks, except for
+    // two in the second iteration. Three more blocks are the start, the branch after the loop, and the end.
     assert_eq!(blocks.len(), 3 * 3 + 2 * (3 + 2 + 3) + 3, "{blocks:?}");
     for options in IN_ONE_RUN {
         let killed = folder.record(options, "killed.trace", &["./app", "x"]);
@@ -394,7 +394,7 @@ fn functions_that_only_executed_calls_reveal_are_traced() {
     }
 }
 
-/// A program with a retpoline, and with a return to an address that was pushed.
+/// A program with a retpoline, and with a `ret` to an address that it pushed.
 const RETURNS_AS_JUMPS_PROGRAM: &str = r#"
 __asm__(".globl thunk\nthunk: lea 6f(%rip),%rax\n call 7f\n8: pause\n lfence\n jmp 8b\n7: mov %rax,(%rsp)\n ret\n6: mov %edi,%eax\n ret\n"
         ".globl pushed\npushed: lea 3f(%rip),%rax\n test $1,%edi\n je 4f\n lea 5f(%rip),%rax\n4: push %rax\n ret\n"
@@ -415,7 +415,7 @@ fn code_after_retpolines_and_returns_used_as_jumps_is_traced() {
     for options in IN_ONE_RUN.iter().copied().chain([&["--runs", "4"][..]]) {
         must(folder.record(options, "one.trace", &["./app"]));
         let tree = must(folder.trodden(&["report", "one.trace"]));
-        // Each of the eight rounds executes at least one block, and there is one more after the loop.
+        // Each of eight rounds executes at least one block, and one more block follows the loop.
         let blocks = tree.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).find(|row| row.last() == Some(&"main"));
         assert!(blocks.is_some_and(|row| row[1].parse::<u32>().unwrap() >= 9), "{options:?}: {tree}");
     }
@@ -455,7 +455,8 @@ fn code_after_a_trap_skipped_by_a_handler_is_traced() {
     }
 }
 
-/// `clone3` with `CLONE_UNTRACED` creates a process that shares the memory. The flags in the arguments must still be set afterwards.
+/// `clone3` with `CLONE_UNTRACED` creates a process that shares the program's memory. After the call, the flags in its arguments must still
+/// be those that the program set.
 const CLONE3_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <linux/sched.h>
@@ -483,7 +484,7 @@ int main(void) {
 "#;
 
 #[test]
-fn untraced_processes_from_clone3_hit_no_breakpoint_alone() {
+fn untraced_processes_from_clone3_hit_no_breakpoints() {
     let folder = Folder::new();
     folder.compile("cc", "untraced.c", CLONE3_PROGRAM);
     assert_eq!(must(Command::new(folder.path("app")).output().unwrap()), "30 7 1\n");

@@ -1,5 +1,4 @@
-//! `trodden-lab with --calls -- trace record`: runs watch only calls and returns. The resulting call traces are compared with traces of all
-//! blocks.
+//! `trodden-lab with --calls -- trace record`: runs record only calls and returns. Such call traces are compared with traces of all blocks.
 
 mod traced;
 
@@ -65,7 +64,7 @@ fn describe_steps(folder: &Folder, name: &str) -> Vec<String> {
     steps
 }
 
-/// Returns how often witnesses were executed in all runs together.
+/// Returns the number of recorded events (executions of watched blocks), summed over all runs.
 fn count_witness_executions(folder: &Folder, name: &str) -> u64 {
     TraceFile::open(&folder.path(name)).unwrap().end().runs.iter().map(|run| run.hits).sum()
 }

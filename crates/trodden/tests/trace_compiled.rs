@@ -1,5 +1,5 @@
-//! `trodden trace record --collector compiled` on programs that have witness sleds in their blocks. The traces are compared with
-//! single-stepping, block by block.
+//! `trodden trace record --collector compiled`, for programs built with a sled (a patchable sequence of nops) in each block that can be
+//! watched. The traces are compared with single-stepping, block by block.
 
 mod place;
 
@@ -57,14 +57,14 @@ int main() {
 "#;
 
 impl Place {
-    fn trace(&self, options: &str, file: &str) -> std::process::Output {
+    fn record_trace(&self, options: &str, file: &str) -> std::process::Output {
         let mut command = self.command(trodden());
         with_choices(command.args(["trace", "record", "--output", file]), options.split_whitespace()).args(["--", "./prog"]);
         command.output().unwrap()
     }
 
-    fn blocks(&self, options: &str) -> Vec<String> {
-        let output = self.trace(options, "t.trace");
+    fn record_blocks(&self, options: &str) -> Vec<String> {
+        let output = self.record_trace(options, "t.trace");
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success() && !errors.contains("falling back to one run"), "{options}: {errors}");
         let shown = self.trodden("export addresses t.trace").stdout;
@@ -73,10 +73,10 @@ impl Place {
 }
 
 fn assert_matches_stepping(place: &Place) {
-    let stepped = place.blocks("--collector single-step");
+    let stepped = place.record_blocks("--collector single-step");
     assert!(stepped.len() > 150, "{}", stepped.len());
     for options in ["--runs 4", "--runs 1", "--runs 3 --witness-strategy weighted"] {
-        let compiled = place.blocks(&format!("--collector compiled {options}"));
+        let compiled = place.record_blocks(&format!("--collector compiled {options}"));
         let parts = compiled.iter().zip(&stepped).position(|(a, b)| a != b);
         assert!(compiled == stepped, "{options}: {} and {} blocks, part at {parts:?}", compiled.len(), stepped.len());
     }
@@ -90,7 +90,7 @@ fn sled_traces_of_a_c_program_agree_with_stepping() {
         must(compile.args(["cc", "-g", optimisation, "prog.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", "observe=trace"));
         assert_matches_stepping(&place);
     }
-    // Without a recorder, the program counts nothing and contains no instrumented unit.
+    // Without a recorder, the program must run normally.
     assert!(String::from_utf8_lossy(&must(&mut place.command(place.path("prog"))).stdout).contains("two"));
 }
 
@@ -106,7 +106,7 @@ fn sled_traces_of_a_cxx_program_agree_with_stepping() {
 fn programs_without_sleds_and_conflicting_options_are_rejected() {
     let place = Place::with(&[("prog.c", C_PROGRAM)]);
     must(Command::new("cc").current_dir(place.path("")).args(["-O1", "prog.c", "-o", "prog"]));
-    let refused = place.trace("--collector compiled --runs 2", "t.trace");
+    let refused = place.record_trace("--collector compiled --runs 2", "t.trace");
     let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(2), "{errors}");
     assert!(errors.contains("prog has no witness sleds") && errors.contains("trodden-lab with --witnesses"), "{errors}");

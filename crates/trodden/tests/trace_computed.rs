@@ -1,5 +1,5 @@
-//! `trodden trace` on programs with computed jumps, as interpreters have them. Their targets have copies like all other code, so that such
-//! a program does not stop at each of its jumps.
+//! `trodden trace` on programs with computed jumps, such as interpreters. The jumps' targets have instrumented copies like all other code,
+//! so that the program does not have to stop at each jump.
 
 mod traced;
 
@@ -8,7 +8,7 @@ use traced::{Folder, errors, must};
 use trodden_trace::{ThreadNumber, TraceEvent, TraceFile};
 
 /// With an argument, a timer interrupts the interpreter.
-const INTERPRETER: &str = r#"
+const INTERPRETER_PROGRAM: &str = r#"
 #include <signal.h>
 #include <stdio.h>
 #include <sys/time.h>
@@ -39,11 +39,11 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// The options of `trodden trace record` for the collectors of single runs.
+/// Options of `trodden trace record`, one entry for each collector that records a single run.
 const COLLECTORS: [&[&str]; 2] = [&[], &["--collector", "ptrace"]];
 
-/// Records a program with each collector, and checks that the traces and the output equal those of stepping. Returns the blocks.
-fn agrees_with_stepping(folder: &Folder, program: &[&str]) -> Vec<String> {
+/// Records a program with each collector, checks that its output and blocks equal those of stepping, and returns the blocks.
+fn assert_matches_stepping(folder: &Folder, program: &[&str]) -> Vec<String> {
     let expected = folder.record(&["--collector", "single-step"], "stepped.trace", program);
     assert_eq!(expected.status.code(), Some(0), "{}", errors(&expected));
     let blocks = folder.addresses("stepped.trace");
@@ -57,8 +57,8 @@ fn agrees_with_stepping(folder: &Folder, program: &[&str]) -> Vec<String> {
     blocks
 }
 
-/// How often each block was executed.
-fn executions(folder: &Folder) -> BTreeMap<u64, u64> {
+/// Returns the number of executions of each block, by address.
+fn count_executions(folder: &Folder) -> BTreeMap<u64, u64> {
     let trace = TraceFile::open(&folder.path("one.trace")).unwrap();
     let mut counts = BTreeMap::new();
     for event in trace.stream(ThreadNumber(0)).map(Result::unwrap) {
@@ -73,12 +73,12 @@ fn executions(folder: &Folder) -> BTreeMap<u64, u64> {
 fn computed_jumps_are_traced_without_recording_their_targets() {
     for options in [&["-O1", "-fcf-protection=none"][..], &["-O2", "-fno-gcse", "-fcf-protection=full"], &["-O0"]] {
         let folder = Folder::new();
-        std::fs::write(folder.path("computed.c"), INTERPRETER).unwrap();
+        std::fs::write(folder.path("computed.c"), INTERPRETER_PROGRAM).unwrap();
         let mut compiler = std::process::Command::new("cc");
         must(compiler.args(options).args(["computed.c", "-o", "app"]).current_dir(folder.path("")).output().unwrap());
-        let blocks = agrees_with_stepping(&folder, &["./app"]);
+        let blocks = assert_matches_stepping(&folder, &["./app"]);
         assert!(blocks.len() > 300, "{options:?}: {}", blocks.len());
-        // A jump that stops the program is recorded with its target, so that there are more hits than blocks.
+        // A jump that stopped the program would be recorded in addition to its target, which would give more events than blocks.
         must(folder.record(&[], "one.trace", &["./app"]));
         let trace = TraceFile::open(&folder.path("one.trace")).unwrap();
         let hits = trace.end().runs[0].hits;
@@ -89,13 +89,13 @@ fn computed_jumps_are_traced_without_recording_their_targets() {
 #[test]
 fn signals_between_a_computed_jump_and_its_target_change_nothing() {
     let folder = Folder::new();
-    folder.compile("cc", "computed.c", INTERPRETER);
+    folder.compile("cc", "computed.c", INTERPRETER_PROGRAM);
     let plain = must(std::process::Command::new(folder.path("app")).arg("x").output().unwrap());
     let recorded = folder.record(&[], "one.trace", &["./app", "x"]);
     assert_eq!((recorded.status.code(), String::from_utf8_lossy(&recorded.stdout).into_owned()), (Some(0), plain), "{}", errors(&recorded));
-    let counts = executions(&folder);
+    let counts = count_executions(&folder);
     let times = |n: u64| counts.values().filter(|count| **count == n).count();
-    // `twice`, `call`, `loop` and the function that is called; `inc`.
+    // The blocks of `twice`, `call`, `loop` and the called function are executed 300,000 times, and that of `inc` 600,000 times.
     assert!(times(300_000) >= 4 && times(600_000) >= 1, "{counts:?}");
     let near = |count: &&u64| (299_900..300_100).contains(*count) || (599_900..600_100).contains(*count);
     let exact = |count: &&u64| matches!(**count, 299_999 | 300_000 | 600_000);
@@ -113,8 +113,8 @@ fn computed_jumps_change_no_flags_registers_or_memory() {
         let recorded = folder.record(options, "one.trace", &["./app"]);
         assert_eq!((recorded.status.code(), String::from_utf8_lossy(&recorded.stdout)), (Some(0), plain.as_str().into()), "{options:?}");
     }
-    // Without the jump into a block, which only stepping finds.
+    // With this option, the program does not jump into the middle of a block, which only stepping could record.
     let compiled = ["-O1", "operands.c", "-o", "app", "-DONLY_BLOCKS"];
     must(std::process::Command::new("cc").args(compiled).current_dir(folder.path("")).output().unwrap());
-    agrees_with_stepping(&folder, &["./app"]);
+    assert_matches_stepping(&folder, &["./app"]);
 }

@@ -1,5 +1,5 @@
-//! Ends recorders and kills targets at random moments; `cargo xtask disturb` runs this test. Each program must behave as without a trace,
-//! each recorder must end, and no temporary files may be left.
+//! Ends recorders and kills their targets at random moments; `cargo xtask disturb` runs this test. Each program must behave as without a
+//! trace, each recorder must end, and no temporary files may remain.
 
 #[path = "place/disk.rs"]
 mod disk;
@@ -14,7 +14,7 @@ use traced::Folder;
 
 const PROGRAMS: &str = include_str!("traced/disturbed.c");
 
-/// The kinds of programs: name, a number of rounds that takes some tenths of a second, and exit status.
+/// The kinds of programs: name, number of rounds that take some tenths of a second, and exit status.
 const PROGRAM_KINDS: [(&str, u64, i32); 4] = [("loops", 8000, 7), ("threads", 8000, 9), ("forks", 4000, 11), ("execs", 600, 13)];
 
 /// Maximum time to wait for events that take less than a second on an idle machine.
@@ -24,7 +24,7 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, end: u64) -> u64 {
-        // Steele, Lea, Flood: SplitMix64.
+        // SplitMix64 (Steele, Lea, Flood).
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -56,7 +56,7 @@ struct Round {
 }
 
 impl Round {
-    fn draw(random: &mut Random, number: u64) -> Round {
+    fn random(random: &mut Random, number: u64) -> Round {
         use Disturbance::*;
         const DISTURBANCES: [Disturbance; 8] =
             [Signal("KILL"), Signal("KILL"), Signal("TERM"), Signal("QUIT"), Signal("INT"), Death, SmallDisk, FileSize];
@@ -81,13 +81,13 @@ impl Round {
         }
     }
 
-    fn program(&self, folder: &Folder, output: &Path) -> Vec<String> {
+    fn program_command(&self, folder: &Folder, output: &Path) -> Vec<String> {
         let (kind, amount) = (PROGRAM_KINDS[self.kind].0.to_owned(), self.amount.to_string());
         vec![folder.path("app").display().to_string(), kind, amount, output.display().to_string()]
     }
 
     /// Creates the recording command, without the program or process to trace.
-    fn recorder(&self, temporary: &Path, trace: &Path, errors: &Path) -> Command {
+    fn recorder_command(&self, temporary: &Path, trace: &Path, errors: &Path) -> Command {
         let limit = if self.disturbance == Disturbance::FileSize { "ulimit -f 8; " } else { "" };
         let mut recorder = Command::new("sh");
         recorder.args(["-c", &format!("{limit}exec \"$@\""), "sh", env!("CARGO_BIN_EXE_trodden"), "trace", "record", "--runs", "1"]);
@@ -124,20 +124,20 @@ fn start_program(words: &[String]) -> Child {
     Command::new(&words[0]).args(&words[1..]).stdin(Stdio::null()).spawn().unwrap()
 }
 
-/// Returns the process of a program that a recorder started, if it is running. The process is recognised by its executable, because its
-/// command line is briefly empty when it executes itself again.
+/// Returns the process ID of a program that a recorder started, if it is running. The program is recognised by its executable file, because
+/// its command line is briefly empty while it executes itself again.
 fn find_process(program: &[String]) -> Option<u32> {
     let file = fs::canonicalize(&program[0]).unwrap();
     let processes = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let is_its = |process: &u32| fs::read_link(format!("/proc/{process}/exe")).is_ok_and(|found| found == file);
-    // Its children have larger process IDs.
+    // Children of the program have the same executable, but larger process IDs.
     processes.into_iter().filter(is_its).min()
 }
 
-fn play_round(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
+fn run_round(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
     let at = |name: &str| folder.path(&format!("{name}-{}", round.number));
     let (reference, output) = (at("reference"), at("output"));
-    let status = start_program(&round.program(folder, &reference)).wait().unwrap().code();
+    let status = start_program(&round.program_command(folder, &reference)).wait().unwrap().code();
     assert_eq!(status, Some(PROGRAM_KINDS[round.kind].2));
     let expected = fs::read(&reference).unwrap();
     let own = at("temporary");
@@ -146,8 +146,8 @@ fn play_round(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
     let temporary = small.unwrap_or(&own);
     let trace = small.map_or_else(|| at("trace"), |disk| disk.join("the.trace"));
 
-    let mut recorder = round.recorder(temporary, &trace, &at("errors"));
-    let program = round.program(folder, &output);
+    let mut recorder = round.recorder_command(temporary, &trace, &at("errors"));
+    let program = round.program_command(folder, &output);
     let mut target = None;
     if round.is_attached {
         let child = target.insert(start_program(&program));
@@ -169,15 +169,15 @@ fn play_round(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
         }
     }
     wait_until("the recorder hangs", round, || recorder.try_wait().unwrap().is_some());
-    // A tracer without its recorder, and a program without its tracer, may take longer to end.
+    // The tracer may outlive a killed recorder, and the program may outlive its tracer.
     wait_until("the program hangs", round, || find_process(&program).is_none());
     wait_until("temporary files are left", round, || list_names(temporary).is_empty());
     let may_end_early = match round.disturbance {
         Disturbance::Death => true,
         Disturbance::Signal("KILL") => !round.is_attached && !has_begun,
-        // A program that the recorder started gets the recorder's signal, too.
+        // Signals to a recorder also go to the program that it started.
         Disturbance::Signal(_) => !round.is_attached,
-        // If there is no room even for the start of a trace, the program is not started.
+        // If there is no room even for the beginning of a trace file, the program is not started.
         Disturbance::SmallDisk | Disturbance::FileSize => !round.is_attached && !has_begun && recorder.wait().unwrap().code() == Some(2),
     };
     match fs::read(&output) {
@@ -198,8 +198,8 @@ fn programs_survive_recorders_that_are_disturbed_at_random_moments() {
     let disk = Disk::mount(place.clone(), "300k").map(|disk| (disk, place));
     let mut random = Random(seed);
     for number in 0..rounds {
-        let round = Round::draw(&mut random, number);
+        let round = Round::random(&mut random, number);
         eprintln!("{round:?}");
-        play_round(&folder, &round, disk.as_ref().map(|(_, place)| place));
+        run_round(&folder, &round, disk.as_ref().map(|(_, place)| place));
     }
 }

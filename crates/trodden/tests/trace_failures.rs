@@ -1,5 +1,5 @@
-//! `trodden trace record` that fails, and targets that end or are stopped at any moment. The process must continue as if it had not been
-//! traced, and the recorder must end.
+//! `trodden trace record` when it fails, and targets that end or are stopped at any moment. The target process must continue as if it had
+//! not been traced, and the recorder must end.
 
 mod traced;
 
@@ -50,7 +50,7 @@ int main(int count, char **arguments) {
     sigprocmask(SIG_SETMASK, &all, 0);
     pthread_barrier_init(&begun, 0, 4);
     for (int i = 0; i < 3; i++) pthread_create(&threads[i], 0, work, 0);
-    // New threads block other signals at first.
+    // The C library blocks further signals while a thread starts, so the program waits until all threads run.
     pthread_barrier_wait(&begun);
     sigprocmask(SIG_SETMASK, &none, 0);
     puts("ready");
@@ -63,7 +63,7 @@ int main(int count, char **arguments) {
         if (strcmp(arguments[1], "gs") == 0) {
             if (syscall(SYS_arch_prctl, ARCH_SET_GS, &known)) abort();
         } else {
-            // A library goes to the highest gap, and below that all addresses are taken.
+            // The loader maps a library into the highest gap that is large enough. All addresses below this gap are taken.
             size_t taken = 8ul << 30, gap = 64 << 20;
             char *room = mmap(0, taken, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
             if (room == MAP_FAILED || munmap(room + taken - gap, gap)) abort();
@@ -80,14 +80,14 @@ int main(int count, char **arguments) {
 }
 "#;
 
-/// A target that was started without a trace.
+/// A process that starts without being traced, and is attached to later.
 struct Target {
     child: Child,
 }
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // Ends the target if an assertion failed. Otherwise, it has already ended.
+        // Ends the target if an assertion failed. Otherwise, it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -108,9 +108,9 @@ impl Target {
         must(Command::new("kill").args([signal, &self.id()]).output().unwrap());
     }
 
-    /// Returns what a trace may change: the code, the number of mappings, and the signals that each thread blocks. The process must not be
-    /// traced when it is called.
-    fn state(&self) -> (Vec<u8>, usize, Vec<String>) {
+    /// Returns what a trace might change: the code, the number of mappings, and the signals that each thread blocks. The process must not
+    /// be traced at that time.
+    fn read_state(&self) -> (Vec<u8>, usize, Vec<String>) {
         let file = |name: &str| std::fs::read_to_string(format!("/proc/{}/{name}", self.id())).unwrap();
         let maps = file("maps");
         let code = maps.lines().find(|line| line.contains(" r-xp ") && line.ends_with("/app")).expect("the code is mapped");
@@ -157,7 +157,7 @@ fn recorder_command(folder: &Folder, target: &Target, options: &[&str]) -> Comma
     command
 }
 
-/// Waits at most a minute for a process to end.
+/// Waits up to a minute for a process to end.
 fn wait_for_end(child: &mut Child) -> Option<ExitStatus> {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(60) {
@@ -184,14 +184,14 @@ fn processes_survive_a_recorder_without_room() {
     assert!(undisturbed.starts_with(SUM_PREFIX));
     for collector in ["ptrace", "trampolines", "single-step"] {
         let target = Target::start(&folder, &[]);
-        let before = target.state();
+        let before = target.read_state();
         let mut command = Command::new("sh");
         command.current_dir(folder.path("")).env("PID", target.id()).stdin(Stdio::null());
         let script = format!("ulimit -f 1; exec \"$0\" trace record --collector {collector} --for 60s --output t.trace --pid $PID");
         let output = command.args(["-c", &script, env!("CARGO_BIN_EXE_trodden")]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{collector}: {}", errors(&output));
         assert!(errors(&output).contains("File too large"), "{collector}: {}", errors(&output));
-        assert!(target.state() == before, "{collector}: {}", errors(&output));
+        assert!(target.read_state() == before, "{collector}: {}", errors(&output));
         assert_eq!(target.end_and_read_output(), undisturbed, "{collector}");
     }
 }
@@ -210,7 +210,7 @@ fn processes_survive_actions_that_end_the_trace() {
     ];
     for (argument, options, why) in ways {
         let mut target = Target::start(&folder, &[argument]);
-        let before = target.state();
+        let before = target.read_state();
         let recorder = recorder_command(&folder, &target, &[options, &["--for", "60s"]].concat()).spawn().unwrap();
         while !is_traced(&target) {
             std::thread::sleep(Duration::from_millis(5));
@@ -220,7 +220,7 @@ fn processes_survive_actions_that_end_the_trace() {
         let output: Output = recorder.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{options:?}: {}", errors(&output));
         assert!(errors(&output).contains(why), "{options:?}: {}", errors(&output));
-        let after = target.state();
+        let after = target.read_state();
         assert!(after.0 == before.0 && after.2 == before.2, "{options:?}");
         assert!(target.end_and_read_output().starts_with(SUM_PREFIX));
     }
@@ -246,7 +246,7 @@ fn started_programs_run_to_their_end_when_the_recorder_has_no_room() {
     }
 }
 
-/// Checks that the recorder of a killed target ends soon, and that no zombie of the target is left.
+/// Checks that the recorder ends soon after its target is killed, and that no zombie of the target remains.
 fn check_recorder_ends_with_target(folder: &Folder, options: &[&str], disturb: impl Fn(&Target, &Child)) {
     let mut target = Target::start(folder, &[]);
     let mut recorder = recorder_command(folder, &target, options).spawn().unwrap();
@@ -268,7 +268,7 @@ fn killing_a_target_during_attach_ends_the_recorder() {
     for round in 0..20u64 {
         let collector = ["ptrace", "trampolines", "single-step"][round as usize % 3];
         check_recorder_ends_with_target(&folder, &["--collector", collector], |target, recorder| {
-            // The time between the first thread being attached and the kill grows in each round.
+            // Each round waits longer between the attachment of the first thread and the kill.
             let id = recorder.id();
             while !is_traced(target) && Path::new(&format!("/proc/{id}/exe")).exists() {
                 std::thread::yield_now();
@@ -300,10 +300,10 @@ fn stopped_targets_are_reported_while_they_are_traced() {
     let folder = Folder::new();
     folder.compile("cc", "worker.c", WORKER_PROGRAM);
     let target = Target::start(&folder, &[]);
-    let before = target.state().0;
+    let before = target.read_state().0;
     let mut recorder = recorder_command(&folder, &target, &["--collector", "ptrace"]).spawn().unwrap();
-    // If the target were stopped while the recorder attaches, that would be an error instead.
-    while target.state().0 == before {
+    // Waits until the recorder has changed the code. Stopping the target while the recorder attaches would be an error instead.
+    while target.read_state().0 == before {
         std::thread::sleep(Duration::from_millis(2));
     }
     target.signal("-STOP");
@@ -311,7 +311,7 @@ fn stopped_targets_are_reported_while_they_are_traced() {
     let read = recorder.stderr.as_mut().unwrap().read(&mut said).unwrap();
     let said = String::from_utf8_lossy(&said[..read]).into_owned();
     assert!(said.contains("is stopped by a signal") && said.contains("kill -CONT"), "{said}");
-    // The target is no longer traced, and is still stopped.
+    // The target is no longer traced, but must still be stopped.
     must(Command::new("kill").args(["-INT", &recorder.id().to_string()]).output().unwrap());
     assert!(wait_for_end(&mut recorder).is_some_and(|status| status.success()));
     let status = std::fs::read_to_string(format!("/proc/{}/status", target.id())).unwrap();
@@ -329,7 +329,7 @@ fn untraceable_processes_are_rejected_by_name_before_anything_is_planned() {
         assert_eq!(output.status.code(), Some(2), "{id}");
         assert!(errors(&output).contains(why), "{id}: {}", errors(&output));
     };
-    // `exec` makes the shell the recorder, so `$$` is the recorder itself.
+    // Because of `exec`, `$$` is the process ID of the recorder itself.
     refused("$$", "it is the recorder itself");
     refused("4194305", "it does not exist");
     let mut ended = Command::new("true").spawn().unwrap();

@@ -1,5 +1,5 @@
-//! `trodden trace` on programs that read their code in states that guarding the code could disturb. The programs must behave as without a
-//! trace.
+//! `trodden trace` on programs that read their own code in situations in which hiding the trace's changes could disturb them. The programs
+//! must behave as without a trace.
 
 mod traced;
 
@@ -11,7 +11,7 @@ use traced::{Folder, errors, must};
 const PROGRAM: &str = include_str!("traced/guarded.c");
 const COLLECTORS: [&str; 2] = ["trampolines", "ptrace"];
 
-fn has_keys() -> bool {
+fn has_protection_keys() -> bool {
     let has = trodden_trace::has_protection_keys();
     if !has {
         eprintln!("skipped: this processor has no memory protection keys");
@@ -19,9 +19,9 @@ fn has_keys() -> bool {
     has
 }
 
-/// Runs the program without a trace and with a trace. `before` is a shell script that runs first.
+/// Runs the program in each of the `ways`, with and without a trace, and compares the results. `before` is a shell script that runs first.
 fn check_ways(before: &str, ways: &[&str]) {
-    if !has_keys() {
+    if !has_protection_keys() {
         return;
     }
     let folder = Folder::new();
@@ -45,23 +45,23 @@ fn check_ways(before: &str, ways: &[&str]) {
 }
 
 #[test]
-fn actions_for_signals_stay_as_the_program_sets_them() {
+fn signal_actions_stay_as_the_program_sets_them() {
     check_ways("", &["reset", "own-actions", "ignored", "inherited"]);
     check_ways("trap '' SEGV TRAP; ", &["inherited"]);
 }
 
 #[test]
-fn masks_stay_as_the_program_sets_them() {
+fn signal_masks_stay_as_the_program_sets_them() {
     check_ways("", &["masks", "handlers", "suspend", "trap-blocked", "raised"]);
 }
 
 #[test]
-fn faults_of_the_program_are_its_own() {
+fn program_gets_the_faults_that_it_causes() {
     check_ways("", &["store", "fatal-blocked", "stack", "emulated", "mappings"]);
 }
 
 #[test]
-fn protection_keys_of_the_program_are_its_own() {
+fn program_can_use_protection_keys_itself() {
     check_ways("", &["keys", "executable-only"]);
 }
 
@@ -76,8 +76,8 @@ fn threads_processes_and_timers_are_not_disturbed() {
 }
 
 #[test]
-fn the_end_of_a_trace_leaves_masks_and_actions_as_they_were() {
-    if !has_keys() {
+fn end_of_a_trace_restores_signal_masks_and_actions() {
+    if !has_protection_keys() {
         return;
     }
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! `trodden trace record --library`: the code in shared libraries is traced like that of the program, whether a library is loaded at the
+//! `trodden trace record --library`: code in shared libraries must be traced like that of the program, whether a library is loaded at the
 //! start or later.
 
 mod traced;
@@ -52,13 +52,13 @@ int main(int argc, char **argv) {
 "#;
 
 impl Folder {
-    fn library(&self) {
+    fn compile_library(&self) {
         std::fs::write(self.path("twice.c"), LIBRARY_SOURCE).unwrap();
         let arguments = ["-O1", "-g", "-shared", "-fPIC", "twice.c", "-o", "libtwice.so"];
         must(Command::new("cc").current_dir(self.path(".")).args(arguments).output().unwrap());
     }
 
-    /// Checks that each way to record gives the blocks that stepping gives, including the blocks in the library.
+    /// Checks that each set of options in `ways` gives the blocks that stepping gives, including those in the library.
     fn assert_library_matches_stepping(&self, library: &str, program: &[&str], ways: &[&[&str]]) -> Vec<String> {
         let options = ["--library", library];
         let stepped = self.record(&[&options[..], &["--collector", "single-step"]].concat(), "stepped.trace", program);
@@ -76,18 +76,18 @@ impl Folder {
     }
 }
 
-const WAYS: [&[&str]; 4] =
+const RECORD_OPTIONS: [&[&str]; 4] =
     [&["--runs", "4"], &["--runs", "4", "--collector", "ptrace"], &["--runs", "1"], &["--runs", "1", "--collector", "ptrace"]];
 
 #[test]
 fn libraries_are_traced() {
     let folder = Folder::new();
-    folder.library();
+    folder.compile_library();
     std::fs::write(folder.path("app.c"), PROGRAM).unwrap();
     let arguments = ["-O1", "-g", "app.c", "-o", "app", "-L.", "-ltwice", "-Wl,-rpath,$ORIGIN"];
     must(Command::new("cc").current_dir(folder.path(".")).args(arguments).output().unwrap());
-    let blocks = folder.assert_library_matches_stepping("libtwice", &["./app"], &WAYS);
-    // Each address is followed by the name of its file.
+    let blocks = folder.assert_library_matches_stepping("libtwice", &["./app"], &RECORD_OPTIONS);
+    // In this listing, each address is followed by the name of its file.
     let of = |file: &str| blocks.iter().filter(|line| line.ends_with(file)).count();
     assert!(of(" libtwice.so") > 40 && of(" app") > 20 && of(" libtwice.so") + of(" app") == blocks.len(), "{blocks:?}");
     // Calls go from one file to the other, and the constructor runs before all of them.
@@ -108,11 +108,11 @@ fn libraries_are_traced() {
 #[test]
 fn libraries_that_are_loaded_later_are_traced() {
     let folder = Folder::new();
-    folder.library();
+    folder.compile_library();
     folder.compile("cc", "loads.c", LOADS_PROGRAM);
-    let blocks = folder.assert_library_matches_stepping("./libtwice.so", &["./app", "./libtwice.so"], &WAYS);
+    let blocks = folder.assert_library_matches_stepping("./libtwice.so", &["./app", "./libtwice.so"], &RECORD_OPTIONS);
     assert!(blocks.iter().filter(|line| line.ends_with(" libtwice.so")).count() > 30, "{blocks:?}");
-    // Without `--library`, loading a library later does not disturb the trace.
+    // If `--library` is not given, loading a library later must not disturb the trace.
     folder.assert_matches_stepping(&["./app", "./libtwice.so"], 0);
 }
 
@@ -122,13 +122,13 @@ fn system_libraries_are_traced() {
         let folder = Folder::new();
         let blocks = folder.assert_library_matches_stepping("libbz2", &["/usr/bin/bzip2", "-1", "-c", "input"], &[&["--runs", "4"]]);
         assert!(blocks.iter().filter(|line| line.contains(" libbz2.so")).count() > 1000, "{} blocks", blocks.len());
-        // Both files have functions without symbols, and some of these have equal names. The profile distinguishes the files.
+        // Both files have functions without symbols, some with equal names, so the profile must distinguish the files.
         must(folder.trodden(&["import", "merged.trace", "--output", "profile.trodden"]));
         let report = must(folder.trodden(&["report", "profile.trodden", "--json"]));
         let report: serde_json::Value = serde_json::from_str(&report).unwrap();
         let paths: Vec<&str> = report["images"].as_array().unwrap().iter().map(|i| i["path"].as_str().unwrap()).collect();
         assert!(matches!(paths[..], [program, library] if program.ends_with("/bzip2") && library.contains("libbz2.so")), "{paths:?}");
-        // In the tree, `@` and the file follow the names of such functions.
+        // In the call tree, names of functions without symbols are followed by `@` and the file.
         let tree = must(folder.trodden(&["report", "merged.trace"]));
         assert!(tree.lines().any(|l| l.ends_with("@bzip2")) && tree.lines().any(|l| l.contains("@libbz2.so")), "{tree}");
         let totals = &report["totals"];
@@ -139,7 +139,7 @@ fn system_libraries_are_traced() {
 #[test]
 fn libraries_that_cannot_be_traced_are_named() {
     let folder = Folder::new();
-    folder.library();
+    folder.compile_library();
     let with =
         |choices: &str, options: &[&str]| errors(&folder.record_with(choices, options, "no.trace", &["/usr/bin/gzip", "-c", "input"]));
     let said = |options: &[&str]| with("", options);
@@ -164,7 +164,7 @@ int main(void) { for (volatile int n = 0;; n++) { sum(n % 5, square); usleep(100
 #[test]
 fn libraries_of_running_processes_are_traced() {
     let folder = Folder::new();
-    folder.library();
+    folder.compile_library();
     std::fs::write(folder.path("app.c"), CALLS_PROGRAM).unwrap();
     let arguments = ["-O1", "-g", "app.c", "-o", "app", "-L.", "-ltwice", "-Wl,-rpath,$ORIGIN"];
     must(Command::new("cc").current_dir(folder.path(".")).args(arguments).output().unwrap());
@@ -174,7 +174,7 @@ fn libraries_of_running_processes_are_traced() {
     while !sleeps() {
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
-    // Each trace leaves the process as it was.
+    // After each trace, the process must be as it was.
     for collector in ["ptrace", "trampolines"] {
         for library in ["libtwice", "./libtwice.so"] {
             let arguments = ["trace", "record", "--library", library, "--collector", collector, "--pid", &id, "--for", "300ms"];

@@ -1,6 +1,6 @@
-//! Compares traces with the addresses that stepping records. Stepping needs no graph. Every executed target of a jump, call or return must
-//! start a block, as must both sides of each executed conditional jump. Each collector must record exactly the blocks that the addresses
-//! pass through.
+//! Compares traces with the instruction addresses that stepping records, which needs no graph. Every executed target of a jump, call or
+//! return must start a block, as must both sides of each executed conditional jump. Each collector must record exactly the blocks through
+//! which the addresses pass.
 
 mod traced;
 
@@ -14,8 +14,7 @@ use trodden_trace::{PartialTrace, RESUMED, TRANSFER, ThreadNumber, TraceEvent, T
 const IN_ONE_RUN: [&[&str]; 3] = [&["--collector", "single-step"], &["--runs", "1"], &["--runs", "1", "--collector", "ptrace"]];
 const IN_SEVERAL_RUNS: &[&str] = &["--runs", "4"];
 
-/// The addresses in the section `.text` that a program's first thread executed, and the addresses at which, according to them, a block must
-/// start.
+/// The executed addresses in the section `.text` of a program's first thread, and those addresses at which a block must start.
 struct Steps {
     addresses: Vec<u64>,
     targets: BTreeSet<u64>,
@@ -84,7 +83,7 @@ fn jumps_that_look_like_calls_and_returns_start_blocks() {
     assert_traces_match_steps(&folder, &["./app"], 0, &[IN_ONE_RUN[0], IN_SEVERAL_RUNS]);
     for way in &IN_ONE_RUN[1..] {
         let recorded = folder.record(way, "one.trace", &["./app"]);
-        // A single run does not find code that only an indirect branch reaches, and must say so.
+        // A single run does not find code that only an indirect branch reaches, and must report that.
         assert!(errors(&recorded).contains("blocks are missing after 3 indirect jumps"), "{way:?}: {}", errors(&recorded));
     }
 }
@@ -110,7 +109,8 @@ int main(void) {
     assert_traces_match_steps(&compile_program(text), &["./app"], 0, &IN_ONE_RUN);
 }
 
-/// A program with calls that end by `longjmp`, by the end of the program or by a signal. Some of the called functions have returned before.
+/// A program with calls that end by `longjmp`, by the end of the program or by a signal. Earlier calls to some of the same functions have
+/// returned.
 const LEFT_PROGRAM: &str = r#"
 #include <setjmp.h>
 #include <signal.h>
@@ -180,7 +180,7 @@ fn measure_nesting(folder: &Folder) -> usize {
     deepest
 }
 
-/// The program switches two hundred times between fibers, with its own code and with the C library.
+/// Fibers switch stacks two hundred times, by the program's own code and by the C library.
 #[test]
 fn code_on_another_stack_loses_no_block_and_does_not_nest() {
     for text in [include_str!("cases/fibers.c"), include_str!("cases/contexts.c")] {
@@ -198,7 +198,7 @@ fn code_on_another_stack_loses_no_block_and_does_not_nest() {
     }
 }
 
-/// Frames end by `longjmp` and by exceptions. Before that, they made calls of which only the code after them shows that they returned.
+/// Before `longjmp` or an exception leaves a frame, the frame has made calls. That these returned is visible only in the code after them.
 #[test]
 fn code_executed_before_a_frame_is_left_is_traced() {
     assert_traces_match_steps(&compile_program(include_str!("cases/left_by_longjmp.c")), &["./app"], 0, &IN_ONE_RUN);
@@ -235,8 +235,8 @@ int main(void) {
     }
 }
 
-/// The program's handler must get one trap for each of the program's instructions, in whichever block, and none for instructions that
-/// trodden adds.
+/// The program single-steps itself. Its handler must get one trap for each of its own instructions, in whichever block they are, and none
+/// for instructions that trodden adds.
 #[test]
 fn programs_that_step_themselves_through_blocks_get_their_signals() {
     let folder = compile_program(include_str!("cases/steps_itself.c"));
@@ -248,7 +248,7 @@ fn programs_that_step_themselves_through_blocks_get_their_signals() {
     }
 }
 
-/// The program pushes and pops the flags as the counting runtime does. The instruction after `popf` is one byte long.
+/// The program pushes and pops the flags as the counting runtime does, and a one-byte instruction follows `popf`.
 #[test]
 fn stepping_restores_flags() {
     let text = r#"
@@ -268,7 +268,8 @@ int main(void) {
 #[test]
 fn a_hidden_vdso_is_reported() {
     let folder = Folder::new();
-    // Without the C library, whose graph takes long to recover. The auxiliary vector follows the environment on the stack.
+    // The program does without the C library, whose graph takes long to recover. It finds the auxiliary vector after the environment on the
+    // stack.
     let text = r#"
 #include <elf.h>
 static long system_call(long number, long a, const void *b, long c) {

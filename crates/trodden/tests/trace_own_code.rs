@@ -1,5 +1,5 @@
-//! `trodden trace` on programs that change or read their own code. They must behave as without a trace, and the trace must say what it
-//! lacks.
+//! `trodden trace` on programs that change or read their own code. They must behave as without a trace, and the trace must say what is
+//! missing in it.
 
 mod traced;
 
@@ -10,8 +10,8 @@ use traced::{Folder, errors, must};
 
 const IN_ONE_RUN: [&[&str]; 3] = [&["--runs", "1"], &["--runs", "1", "--collector", "ptrace"], &["--collector", "single-step"]];
 
-/// A program that replaces `f` by a different function, in the way that the argument names, and calls it before and after that. `other` is
-/// on a separate page. Between both functions is code with many calls, so that copies of blocks call each other.
+/// A program that replaces the code of `f`, in the way that the argument names, and calls it before and after that. `other` is on another
+/// page. Between both functions is code with many calls, so that instrumented copies of blocks call each other.
 const CHANGES_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -82,7 +82,7 @@ fn programs_that_change_their_code_execute_what_they_wrote() {
             assert!(errors(&output).contains("changed its own code"), "{how} {options:?}: {}", errors(&output));
             assert_eq!(must(output), said, "{how} {options:?}");
             assert_eq!([count_calls(&folder, "one.trace", "f"), count_calls(&folder, "one.trace", "other")], [6, 12], "{how} {options:?}");
-            // The blocks on other pages are in every trace.
+            // All collectors must record the same blocks, because only blocks on the changed page may be missing.
             let trace = folder.addresses("one.trace");
             assert!(first.get_or_insert_with(|| trace.clone()) == &trace, "{how} {options:?}");
         }
@@ -119,7 +119,7 @@ int main(void) {
     if (mprotect((void *)((uintptr_t)f & ~4095ul), 4096, PROT_READ | PROT_WRITE | PROT_EXEC)) abort();
     int seen = rounds;
     while (rounds < seen + 8) usleep(500);
-    // One instruction, so that no thread sees a half: a jump to itself, then the rest, then the first bytes.
+    // An atomic write puts a jump to itself first, so that no thread executes a mixture while the other bytes are written.
     __atomic_store_n((uint16_t *)f, 0xfeeb, __ATOMIC_SEQ_CST);
     memcpy((char *)f + 2, nine + 2, sizeof nine - 2);
     __atomic_store_n((uint16_t *)f, *(const uint16_t *)nine, __ATOMIC_SEQ_CST);
@@ -151,7 +151,7 @@ fn make_code_writable(program: &Path) {
     let word = |bytes: &[u8], at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]) as usize;
     let (first, size, count) = (word(&bytes, 32), word(&bytes, 54), word(&bytes, 56));
     for header in (0..count).map(|n| first + n * size) {
-        // An executable (1) segment of type `PT_LOAD` (1) is made writable (2), too.
+        // Finds executable (flag 1) segments of type `PT_LOAD` (1), and makes them writable (flag 2).
         if word(&bytes, header) == 1 && bytes[header + 4] & 1 != 0 {
             bytes[header + 4] |= 2;
         }
@@ -182,7 +182,7 @@ fn code_that_is_writable_from_the_start_can_only_be_stepped() {
     assert_eq!(must(output), said);
 }
 
-/// A program that changes `f`, reports this, and computes until SIGUSR1 arrives.
+/// A program that changes `f`, prints "ready", and computes until SIGUSR1 arrives.
 const CHANGED_BEFORE_PROGRAM: &str = r#"
 #include <signal.h>
 #include <stdint.h>
@@ -299,7 +299,7 @@ fn stepping_restores_the_protection_of_the_code() {
     let mut process = Command::new(folder.path("app")).spawn().unwrap();
     let id = process.id().to_string();
     let maps = || std::fs::read_to_string(format!("/proc/{id}/maps")).unwrap();
-    // Once the program sleeps, its loader has finished.
+    // As soon as the program sleeps, its loader has finished.
     while !std::fs::read_to_string(format!("/proc/{id}/syscall")).unwrap().starts_with("230 ") {
         std::thread::sleep(std::time::Duration::from_millis(2));
     }

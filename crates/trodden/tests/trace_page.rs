@@ -1,7 +1,7 @@
-//! Tests a trace's HTML page in a real browser: clicks on calls, search, threads, source code and machine code. The page must request
-//! nothing from outside.
+//! Tests a trace's HTML page in a real browser: clicks on calls, search, threads, source code and machine code. The page must load nothing
+//! from other servers.
 //!
-//! If `TRODDEN_SCREENSHOTS=FOLDER` is set, the tests write screenshots of the page to this folder.
+//! If `TRODDEN_SCREENSHOTS=FOLDER` is set, the tests write screenshots to this folder.
 
 #[path = "../../report/tests/support/webdriver.rs"]
 #[allow(dead_code, reason = "the client is shared with other pages' tests")]
@@ -68,7 +68,7 @@ static void noise(void) { for (int i = 0; i < 9; i++) leaf(i); }
 int main(void) { noise(); outer(); puts("</script><b>done</b>"); return 0; }
 "#;
 
-/// Zooms in with a double click on a call and with a key, and zooms out.
+/// Zooms in with a double click on a call and with a key, and zooms out again.
 fn check_zoom(browser: &Browser) {
     let size = |browser: &Browser| browser.eval("return state.to - state.from").as_f64().unwrap();
     browser.click("#whole");
@@ -95,7 +95,7 @@ fn readers_click_through_the_calls() {
     let browser = export_and_open(&home, "t.trace", &[]);
     assert_eq!(browser.title(), "Trace of ./app </script>");
     assert!(read_text(&browser, "#headline").contains("from 2 runs with trampolines"), "{}", read_text(&browser, "#headline"));
-    // The outermost call is in the middle of the first line.
+    // The outermost call is drawn in the middle of the first line.
     browser.eval(
         "const c = document.getElementById('calls'); window.pressed = (x, y, kind) => { const b = c.getBoundingClientRect(); \
         for (const type of kind) c.dispatchEvent(new MouseEvent(type, { clientX: b.left + x, clientY: b.top + y, bubbles: true })); }",
@@ -112,7 +112,7 @@ fn readers_click_through_the_calls() {
     assert_eq!(read_text(&browser, "#found"), "call 789 of 789");
     assert_eq!(read_texts(&browser, "#stack button").iter().rev().take(3).collect::<Vec<_>>(), ["middle", "outer", "main"]);
     take_picture(&browser, "trace-leaf");
-    // Selecting the caller shows the lines that this call executed. The last call of `middle` calls `leaf` 39 times.
+    // Selecting the caller shows the lines executed by this call. The last call to `middle` calls `leaf` 39 times.
     browser.eval("[...document.querySelectorAll('#stack button')].at(-1).click()");
     assert_eq!(read_text(&browser, "#name"), "middle");
     let executed = read_texts(&browser, "#body .executed");

@@ -1,5 +1,5 @@
-//! `trodden trace record`: which run watches which witnesses, given limits, weights and distributions by the user. Also tested are runs in
-//! fresh folders.
+//! `trodden trace record`: which run records which blocks ("witnesses"), given limits, weights, and plans by the user. Also tests runs in
+//! fresh copies of the working folder.
 
 mod traced;
 
@@ -9,13 +9,13 @@ use traced::{Folder, errors, must};
 fn programs_that_change_files_are_repeated_in_fresh_folders() {
     let folder = Folder::new();
     let text = std::fs::read(folder.path("input")).unwrap();
-    // gzip creates a file and removes another, so the next run finds a different folder.
+    // gzip replaces its input by another file, so the second run would find a different folder.
     let diverged = folder.record(&["--runs", "2"], "t.trace", &["/usr/bin/gzip", "input"]);
     assert!(errors(&diverged).contains("diverged") && errors(&diverged).contains("--fresh-folder"), "{}", errors(&diverged));
     std::fs::remove_file(folder.path("input.gz")).ok();
     std::fs::write(folder.path("input"), &text).unwrap();
     must(folder.record(&["--runs", "3", "--fresh-folder"], "t.trace", &["/usr/bin/gzip", "input"]));
-    // The folder is in the state in which a single run leaves it.
+    // Afterwards, the folder must look as after a single run.
     assert!(folder.path("input.gz").exists() && !folder.path("input").exists());
     std::fs::remove_file(folder.path("input.gz")).unwrap();
     std::fs::write(folder.path("input"), &text).unwrap();
@@ -50,7 +50,7 @@ fn a_limit_makes_more_runs_for_fewer_machines() {
     assert!(errors(&output).contains("witness hits in 3 runs"), "{}", errors(&output));
     must(output);
     assert!(folder.addresses("t.trace") == stepped);
-    // A single run must distinguish all functions that other code can call. These are more functions than there are debug registers.
+    // A run must distinguish all functions that other code can call, which are more than there are debug registers.
     let hardware = folder.record_with("--collector hardware", &["--runs", "4"], "h.trace", &["./app"]);
     assert!(errors(&hardware).contains("no run distinguishes") && errors(&hardware).contains("more witnesses"), "{}", errors(&hardware));
     let small = folder.record(&["--runs", "4", "--limit", "1"], "t.trace", &["./app"]);
@@ -60,12 +60,12 @@ fn a_limit_makes_more_runs_for_fewer_machines() {
 }
 
 #[test]
-fn a_distribution_can_be_given() {
+fn plan_can_be_read_from_a_file() {
     let (folder, plan, stepped) = plan_looping_program();
     std::fs::write(folder.path("plan.json"), plan.to_string()).unwrap();
     must(folder.record(&["--runs", "2", "--distribution", "plan.json"], "t.trace", &["./app"]));
     assert!(folder.addresses("t.trace") == stepped);
-    // Without the blocks of `seldom`, its two branch sides cannot be distinguished.
+    // If nothing is recorded in `seldom`, the two sides of its branch cannot be distinguished.
     let code = must(folder.laboratory(&["graph", "extract", "app", "--function", "seldom"]));
     let code: serde_json::Value = serde_json::from_str(&code).unwrap();
     let own: Vec<String> =
@@ -91,7 +91,7 @@ fn a_distribution_can_be_given() {
 }
 
 #[test]
-fn weights_are_measured() {
+fn costs_predicted_from_measured_weights_are_close() {
     let (folder, _, stepped) = plan_looping_program();
     let most = |weights: &str| {
         let options = ["--runs", "2", "--witness-strategy", "weighted", "--witness-weights", weights];
@@ -101,7 +101,7 @@ fn weights_are_measured() {
         let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
         plan["predicted"].as_array().unwrap().iter().map(|p| p.as_f64().unwrap()).fold(0.0, f64::max)
     };
-    // The inner loop has 1,000 iterations in total. Predictions from a trace or a first run must be close to that.
+    // The inner loop has 1,000 iterations in total, and costs predicted from a trace or a first run must be close to that.
     let (measured, first, guessed) = (most("stepped.trace"), most("first-run"), most("static"));
     assert!((900.0..4000.0).contains(&measured) && (900.0..4000.0).contains(&first), "{measured} {first} {guessed}");
     assert!(!(900.0..=4000.0).contains(&guessed), "{guessed}");
@@ -122,7 +122,7 @@ int main(int n, char **v) {
 }
 "#;
 
-/// Returns the predicted cost of the most expensive machine under the plan that is carried out.
+/// Returns the highest predicted cost of all runs of one machine, according to the plan that would be carried out.
 fn highest_machine_cost(folder: &Folder, strategy: &str, runs: &str, machines: Option<&str>) -> f64 {
     let machines = machines.map_or(Vec::new(), |count| vec!["--machines", count]);
     let options = [&["--plan=json", "--runs", runs, "--witness-strategy", strategy], &machines[..]].concat();
@@ -160,7 +160,7 @@ fn calls_are_nested_in_their_callers() {
             tree.lines().find(|l| l.ends_with(name) && l.trim_start().starts_with(calls)).unwrap_or_else(|| panic!("{name}: {tree}"));
         line.len() - name.len()
     };
-    // `often` is the last traced call in its function, but not a tail call.
+    // The call to `often` is the last one traced in its caller, but it is not a tail call, so `often` must be as deep as `seldom`.
     assert!(depth(" main", "1 ") < depth(" both", "5 ") && depth(" both", "5 ") < depth(" seldom", "5 "), "{tree}");
     assert_eq!(depth(" seldom", "5 "), depth(" often", "5 "), "{tree}");
 }
@@ -172,7 +172,8 @@ fn plans_say_how_many_witnesses_repair_added() {
     let json: serde_json::Value = serde_json::from_str(&plan("--plan=json")).unwrap();
     let witnesses: usize = json["profiles"].as_array().unwrap().iter().map(|p| p.as_array().unwrap().len()).sum();
     let repaired = json["repaired"].as_u64().unwrap();
-    // Placing witnesses function by function covers neither calls from outside nor unwinding.
+    // Witnesses that are placed for each function separately do not cover calls from outside the program or unwinding, so repair must add
+    // some.
     assert!(repaired > 0 && (repaired as usize) < witnesses, "{repaired} of {witnesses}");
     let text = plan("--plan");
     assert!(text.contains(&format!("\n{repaired} witnesses were added by repair")), "{text}");

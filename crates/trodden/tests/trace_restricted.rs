@@ -1,5 +1,5 @@
 //! `trodden trace` on programs that are restricted or restrict themselves: address space limits, system call filters, other users. The
-//! programs must behave as without a trace, or be rejected by name before they start.
+//! programs must behave as without a trace, or be rejected before they start, with an error that names the reason.
 
 mod traced;
 
@@ -10,8 +10,8 @@ use traced::{Folder, errors, must};
 
 const IN_ONE_RUN: [&[&str]; 3] = [&["--runs", "1"], &["--runs", "1", "--collector", "ptrace"], &["--collector", "single-step"]];
 
-/// A program that prints the limit of its address space and how much it can map below this limit, and then sets a different limit. So does
-/// a program that it executes.
+/// A program that prints the limit of its address space and how much it can map below this limit, then sets another limit and executes a
+/// program that does the same.
 const LIMITED_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <sys/mman.h>
@@ -57,8 +57,7 @@ fn run_limited(folder: &Folder, script: &str, user: Option<&str>) -> Output {
 fn limited_address_spaces_are_as_large_as_without_a_trace() {
     let folder = Folder::new();
     folder.compile("cc", "limited.c", LIMITED_PROGRAM);
-    // In a trace, addresses are not randomised, which changes the sizes of the gaps between mappings. The comparison disables
-    // randomisation, too.
+    // A trace disables the randomisation of addresses, which changes the gaps between mappings. The run without a trace disables it, too.
     let said = must(run_limited(&folder, "ulimit -S -v 8000000; setarch -R ./app", None));
     assert_eq!(said.lines().count(), 4);
     for options in IN_ONE_RUN {
@@ -118,7 +117,7 @@ fn programs_that_gain_privileges_are_rejected_before_they_start() {
     std::fs::remove_file(folder.path("one.trace")).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
     refused("setuid");
-    // If root traces the program, the program keeps its privileges.
+    // If root traces the program, it keeps the privileges that its file grants.
     assert_eq!(must(folder.record(&["--runs", "1"], "root.trace", &["./app"])), "0\n");
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o2755)).unwrap();
     refused("setgid");
@@ -142,7 +141,7 @@ fn processes_of_other_users_are_rejected_by_name() {
     sleeper.wait().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(errors(&output).contains("it belongs to user 0. Run as that user or as root"), "{}", errors(&output));
-    // The same user started this process, but its file makes it run as a different user.
+    // This process was started by the same user, but the set-user-ID bit of its file makes it run as another user.
     let program = folder.path("sleep");
     std::fs::copy("/usr/bin/sleep", &program).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
@@ -159,7 +158,7 @@ fn processes_of_other_users_are_rejected_by_name() {
     assert!(errors(&output).contains("setuid"), "{}", errors(&output));
 }
 
-/// In a separate mount namespace, the test can change the setting without changing it for the machine.
+/// In a separate mount namespace, the test can change the Yama setting without changing it for the machine.
 #[test]
 fn what_yama_forbids_is_rejected_by_name_before_the_program_starts() {
     if !is_root() {
@@ -183,7 +182,7 @@ fn what_yama_forbids_is_rejected_by_name_before_the_program_starts() {
             command.args(["-m", "sh", "-c", &script, env!("CARGO_BIN_EXE_trodden")]).current_dir(folder.path("")).env("TMPDIR", ".");
             let output = command.stdin(Stdio::null()).output().unwrap();
             assert_eq!(output.status.code(), Some(2), "{scope} {traced}: {}", errors(&output));
-            // A process of a different user is rejected for that reason instead.
+            // A process of another user is rejected with another message.
             let (named, said) = (!traced.contains("--pid") || user == "0", errors(&output));
             assert!(!named || said.contains("yama/ptrace_scope") && said.contains(remedy), "{scope} {traced}: {said}");
         }

@@ -1,5 +1,5 @@
-//! `trodden trace` on programs that read their own code. They must see their own bytes, whatever the trace has written into the code.
-//! Hiding these changes needs memory protection keys.
+//! `trodden trace` on programs that read their own code. They must see their original bytes, whatever the tracer has written into the code.
+//! Hiding such changes needs memory protection keys.
 
 mod traced;
 
@@ -8,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use traced::{Folder, errors, must};
 
-const PATCHING: [&[&str]; 2] = [&["--runs", "1"], &["--runs", "1", "--collector", "ptrace"]];
+const PATCHING_COLLECTORS: [&[&str]; 2] = [&["--runs", "1"], &["--runs", "1", "--collector", "ptrace"]];
 
-/// Returns true if the processor has protection keys. Without them, programs see the trace's changes.
-fn has_keys() -> bool {
+/// Returns true if the processor has memory protection keys. Without them, programs see the tracer's changes.
+fn has_protection_keys() -> bool {
     let has = trodden_trace::has_protection_keys();
     if !has {
         eprintln!("skipped: this processor has no memory protection keys");
@@ -19,7 +19,7 @@ fn has_keys() -> bool {
     has
 }
 
-/// A program that reads all of its code, in the way that its argument names, and compares it with its file. Status 3 means that they
+/// A program that reads all of its code, in the way that its argument names, and compares it with its file. It ends with status 3 if they
 /// differ.
 const READS_PROGRAM: &str = r#"
 #define _GNU_SOURCE
@@ -132,7 +132,7 @@ int main(int count, char **arguments) {
         sigaction(SIGSEGV, 0, &action);
         check(action.sa_handler == end && sigismember(&old, SIGSEGV) && sigismember(&old, SIGTRAP));
     } else if (!strcmp(how, "faults")) {
-        // Accesses that fail without a trace fail under a trace, too.
+        // Accesses that would fail without a trace must fail.
         signal(SIGSEGV, SIG_DFL);
         void *volatile nowhere = (void *)16, *volatile code = (void *)main;
         check(write(copy, nowhere, 10) == -1 && errno == EFAULT);
@@ -154,7 +154,7 @@ int main(int count, char **arguments) {
         FILE *maps = fopen("/proc/self/maps", "r");
         int lines = 0;
         while (fgets(line, sizeof line, maps)) lines += !!strstr(line, "/app");
-        // Keys of its own end the guard.
+        // As soon as the program allocates a key itself, trodden stops hiding its changes.
         printf("%d %d\n", lines, pkey_alloc(0, 0));
     } else if (!strcmp(how, "loop")) {
         signal(SIGUSR1, end);
@@ -176,7 +176,7 @@ fn create_reader() -> Folder {
 
 #[test]
 fn a_program_that_reads_its_code_in_any_way_sees_its_own() {
-    if !has_keys() {
+    if !has_protection_keys() {
         return;
     }
     let folder = create_reader();
@@ -185,7 +185,7 @@ fn a_program_that_reads_its_code_in_any_way_sees_its_own() {
         let stepped = must(folder.record(&["--collector", "single-step"], "stepped.trace", &["./app", how]));
         assert_eq!(stepped, said, "{how}");
         let expected = folder.addresses("stepped.trace");
-        for options in PATCHING {
+        for options in PATCHING_COLLECTORS {
             let output = folder.record(options, "one.trace", &["./app", how]);
             assert!(!errors(&output).contains("missing"), "{how} {options:?}: {}", errors(&output));
             assert_eq!(must(output), said, "{how} {options:?}");
@@ -198,7 +198,7 @@ fn a_program_that_reads_its_code_in_any_way_sees_its_own() {
 
 #[test]
 fn a_program_that_reads_its_code_is_traced_in_several_runs() {
-    if has_keys() {
+    if has_protection_keys() {
         let folder = create_reader();
         folder.assert_matches_stepping(&["./app", "sum"], 0);
         folder.assert_matches_stepping(&["./app", "write"], 0);
@@ -207,13 +207,13 @@ fn a_program_that_reads_its_code_is_traced_in_several_runs() {
 
 #[test]
 fn threads_and_signals_do_not_disturb_reads_of_code() {
-    if !has_keys() {
+    if !has_protection_keys() {
         return;
     }
     let folder = create_reader();
     for how in ["threads", "signals"] {
         let said = must(Command::new(folder.path("app")).current_dir(folder.path("")).arg(how).output().unwrap());
-        for options in PATCHING {
+        for options in PATCHING_COLLECTORS {
             let output = folder.record(options, "one.trace", &["./app", how]);
             assert_eq!(must(output), said, "{how} {options:?}");
         }
@@ -221,18 +221,18 @@ fn threads_and_signals_do_not_disturb_reads_of_code() {
 }
 
 #[test]
-fn faults_of_a_program_are_its_own_although_its_code_is_guarded() {
-    if !has_keys() {
+fn program_whose_code_is_guarded_gets_the_faults_that_it_causes() {
+    if !has_protection_keys() {
         return;
     }
     let folder = create_reader();
-    for options in PATCHING {
+    for options in PATCHING_COLLECTORS {
         let output = folder.record(options, "one.trace", &["./app", "faults"]);
         assert_eq!(output.status.code(), Some(128 + 11), "{options:?}: {output:?}");
     }
 }
 
-/// Starts the program so that it checks its code until it is told to end.
+/// Starts the program in a mode in which it checks its code repeatedly until a signal ends it.
 fn start_checking(folder: &Folder) -> Child {
     let mut process = Command::new(folder.path("app")).current_dir(folder.path("")).arg("loop").stdout(Stdio::piped()).spawn().unwrap();
     let mut said = [0; 6];
@@ -240,7 +240,7 @@ fn start_checking(folder: &Folder) -> Child {
     process
 }
 
-/// Ends the program, and checks that it always saw its own code.
+/// Ends the program and checks that it always saw its original code.
 fn end_checking(mut process: Child, what: &str) {
     must(Command::new("kill").args(["-USR1", &process.id().to_string()]).output().unwrap());
     let mut rest = String::new();
@@ -248,14 +248,14 @@ fn end_checking(mut process: Child, what: &str) {
     assert_eq!((process.wait().unwrap().code(), rest.as_str()), (Some(0), "right\n111\n"), "{what}");
 }
 
-fn list_keys(process: &Child) -> Vec<String> {
+fn list_protection_keys(process: &Child) -> Vec<String> {
     let text = std::fs::read_to_string(format!("/proc/{}/smaps", process.id())).unwrap();
     text.lines().filter(|line| line.starts_with("ProtectionKey:") && !line.ends_with(" 0")).map(str::to_owned).collect()
 }
 
 #[test]
 fn a_process_that_checks_its_code_is_traced_and_left_as_it_was() {
-    if !has_keys() {
+    if !has_protection_keys() {
         return;
     }
     let folder = create_reader();
@@ -267,7 +267,7 @@ fn a_process_that_checks_its_code_is_traced_and_left_as_it_was() {
         for _ in 0..4 {
             let arguments = ["trace", "record", "--collector", collector, "--pid", &id, "--for", "150ms", "--output", "p.trace"];
             must(folder.trodden(&arguments));
-            assert_eq!((maps(), list_keys(&process)), (before.clone(), vec![]), "{collector}");
+            assert_eq!((maps(), list_protection_keys(&process)), (before.clone(), vec![]), "{collector}");
         }
         assert!(!folder.addresses("p.trace").is_empty(), "{collector}");
         end_checking(process, collector);
@@ -276,7 +276,7 @@ fn a_process_that_checks_its_code_is_traced_and_left_as_it_was() {
 
 #[test]
 fn a_process_that_checks_its_code_survives_the_end_of_the_command() {
-    if !has_keys() {
+    if !has_protection_keys() {
         return;
     }
     let folder = create_reader();
@@ -287,9 +287,9 @@ fn a_process_that_checks_its_code_survives_the_end_of_the_command() {
         let collector = ["trampolines", "ptrace"][number / 2];
         command.args(["trace", "record", "--collector", collector, "--pid", &process.id().to_string(), "--output"]);
         let mut client = command.arg(folder.path("p.trace")).stderr(Stdio::null()).spawn().unwrap();
-        // Once the process has a protection key, its code is guarded.
+        // As soon as the process has a protection key, the tracer hides its changes.
         let started = Instant::now();
-        while list_keys(&process).is_empty() {
+        while list_protection_keys(&process).is_empty() {
             assert!(started.elapsed() < Duration::from_secs(60), "{collector}");
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -297,7 +297,9 @@ fn a_process_that_checks_its_code_survives_the_end_of_the_command() {
         must(Command::new("kill").args([signal, &client.id().to_string()]).output().unwrap());
         client.wait().unwrap();
         let started = Instant::now();
-        while std::fs::read_to_string(format!("/proc/{}/maps", process.id())).unwrap() != before || !list_keys(&process).is_empty() {
+        while std::fs::read_to_string(format!("/proc/{}/maps", process.id())).unwrap() != before
+            || !list_protection_keys(&process).is_empty()
+        {
             assert!(started.elapsed() < Duration::from_secs(10), "{signal} {collector}");
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -357,14 +359,14 @@ again:
 
 #[test]
 fn data_within_code_is_read_as_usual() {
-    if !has_keys() {
+    if !has_protection_keys() {
         return;
     }
     let folder = Folder::new();
     std::fs::write(folder.path("data.s"), DATA_IN_CODE_PROGRAM).unwrap();
     must(Command::new("cc").current_dir(folder.path("")).args(["-nostdlib", "-static", "data.s", "-o", "app"]).output().unwrap());
     let said = "data in code\nexecuted\n";
-    for options in PATCHING {
+    for options in PATCHING_COLLECTORS {
         let output = folder.record(options, "one.trace", &["./app"]);
         assert!(errors(&output).contains("reads data in its code"), "{options:?}: {}", errors(&output));
         assert_eq!(must(output), said, "{options:?}");
@@ -398,13 +400,13 @@ int main(void) {
 
 #[test]
 fn a_filter_ends_the_guard_and_the_trace_says_so() {
-    if !has_keys() {
+    if !has_protection_keys() {
         return;
     }
     let folder = Folder::new();
     folder.compile("cc", "filtered.c", FILTERED_PROGRAM);
     let said = must(Command::new(folder.path("app")).output().unwrap());
-    for options in PATCHING {
+    for options in PATCHING_COLLECTORS {
         let output = folder.record(options, "one.trace", &["./app"]);
         assert!(errors(&output).contains("restricted itself"), "{options:?}: {}", errors(&output));
         assert_eq!(must(output), said, "{options:?}");

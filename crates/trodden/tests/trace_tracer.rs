@@ -1,5 +1,6 @@
-//! The tracer is a separate process. However the command ends, whatever it traced continues as if it had never been traced, and no
-//! temporary files are left. A program that the command starts has the same session, terminal and descriptors as without the command.
+//! The tracer is a separate process. However the command ends, traced programs must continue as if they had never been traced, and no
+//! temporary files may remain. A program that the command starts must have the same session, terminal and descriptors as without the
+//! command.
 
 mod traced;
 
@@ -19,7 +20,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Creates a command that puts its temporary files in `tmp`.
+/// Creates a `trodden` command that puts its temporary files in `tmp`.
 fn trodden_command(folder: &Folder, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
     let _ = fs::create_dir(folder.path("tmp"));
@@ -31,14 +32,14 @@ fn list_temporary_files(folder: &Folder) -> Vec<PathBuf> {
     fs::read_dir(folder.path("tmp")).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Returns a value from `/proc/PID/status`, or `None` if the process does not exist.
+/// Returns a field of `/proc/PID/status`, or `None` if the process does not exist.
 fn read_status(process: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|value| value.trim().to_owned())
 }
 
-/// A program that works until the file `finish` exists. Then it reports whether its results were right, and whether its code is that of its
-/// file.
+/// A program that works until the file `finish` exists. Then it reports whether its results were right, and whether its code equals that in
+/// its file.
 const WORKER_PROGRAM: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
@@ -78,13 +79,13 @@ fn create_worker() -> Folder {
     folder
 }
 
-/// Waits until the program works. Returns its process ID.
+/// Waits until the program has begun to work. Returns its process ID.
 fn wait_until_ready(folder: &Folder) -> String {
     wait_until("the program does not begin", || folder.path("ready").exists());
     fs::read_to_string(folder.path("ready")).unwrap().trim().to_owned()
 }
 
-/// Checks that the program is released, continues by itself, and gets the right results.
+/// Checks that the program is no longer traced, and that it finishes with the right results.
 fn check_continues(folder: &Folder, process: &str, case: &str) {
     wait_until(&format!("{case}: it is not let go"), || read_status(process, "TracerPid").is_none_or(|tracer| tracer == "0"));
     wait_until(&format!("{case}: {:?}", list_temporary_files(folder)), || list_temporary_files(folder).is_empty());
@@ -150,7 +151,7 @@ fn several_runs_end_with_the_command_and_their_program_continues() {
         .spawn()
         .unwrap();
     let process = wait_until_ready(&folder);
-    // Several runs see a fixed process ID, which is not the real one.
+    // With several runs, each run sees the same made-up process ID instead of its own.
     let traced = || fs::read_dir("/proc").unwrap().filter_map(|e| e.ok()?.file_name().to_str().map(str::to_owned));
     let is_traced_program = |p: &String| fs::read_link(format!("/proc/{p}/exe")).is_ok_and(|exe| exe == folder.path("app"));
     let process = traced().find(is_traced_program).unwrap_or(process);
@@ -203,7 +204,7 @@ fn every_signal_ends_the_trace_of_a_process_and_keeps_it() {
 fn signals_before_anything_runs_end_the_command_and_leave_nothing() {
     let folder = create_worker();
     for (signal, number) in [("TERM", 15), ("INT", 2), ("QUIT", 3), ("USR2", 12)] {
-        // Several runs get the same input. The recorder therefore first waits for the end of its input, which never comes here.
+        // Because several runs get the same input, the recorder first reads its input to the end, which never comes here.
         let mut command =
             trodden_command(&folder, &["trace", "record", "--runs", "4", "--", "./app"]).stdin(Stdio::piped()).spawn().unwrap();
         let input = command.stdin.take();
@@ -228,7 +229,8 @@ int main(void) {
 }
 "#;
 
-/// Runs a shell command in a separate terminal. Once a file exists, writes to the terminal. Returns the output and the exit status.
+/// Runs a shell command in a separate terminal. As soon as a file exists, writes some bytes to the terminal. Returns the output and the
+/// exit status.
 fn run_in_terminal(folder: &Folder, line: &str, written: Option<(&str, &[u8])>) -> (String, ExitStatus) {
     let _ = fs::create_dir(folder.path("tmp"));
     let mut script = Command::new("script");
@@ -311,8 +313,8 @@ __attribute__((noinline)) int jump(int n) {
 int main(void) { FILE *f = fopen("count", "a"); fprintf(f, "ran\n"); fclose(f); printf("%d\n", jump(1)); return 0; }
 "#;
 
-/// Traces [`HIDDEN_PROGRAM`] with each collector. The bytes `before` precede the target. Returns, for each collector, whether a note says
-/// that blocks are missing, and the blocks.
+/// Traces [`HIDDEN_PROGRAM`] with each collector, with the bytes `before` in front of the jump's target. Returns, for each collector,
+/// whether a note says that blocks are missing, and the recorded blocks.
 fn trace_hidden_program(before: &str) -> Vec<(bool, Vec<String>)> {
     let folder = Folder::new();
     folder.compile("cc", "hidden.c", &HIDDEN_PROGRAM.replace("BEFORE", before));
@@ -329,11 +331,11 @@ fn trace_hidden_program(before: &str) -> Vec<(bool, Vec<String>)> {
 
 #[test]
 fn single_runs_execute_the_program_once_and_say_what_they_lack() {
-    // The target is in the middle of what looks like one instruction: inside its operand.
+    // The byte 0xb8 makes the target look like the operand of one longer instruction.
     let traces = trace_hidden_program("\\t.byte 0xb8\\n");
     assert_eq!(traces.iter().map(|trace| trace.0).collect::<Vec<_>>(), [true, true, false], "{traces:?}");
     assert_eq!(traces[0].1, traces[1].1);
-    // Stepping recorded the instruction that the other traces lack.
+    // Only stepping records the code at the target.
     assert!(traces[2].1.len() > traces[0].1.len(), "{traces:?}");
 }
 
@@ -343,7 +345,7 @@ fn blocks_between_others_are_recorded_even_if_nothing_refers_to_them() {
     assert!(traces.iter().all(|trace| !trace.0 && trace.1 == traces[2].1), "{traces:?}");
 }
 
-/// A program that leaves a daemon. The daemon keeps its output open as long as the program's file exists.
+/// A program that starts a daemon. The daemon keeps the program's output open as long as the program's file exists.
 const DAEMON_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <unistd.h>

@@ -7,7 +7,8 @@ use std::fs;
 use std::process::Command;
 use traced::{Folder, errors, installed, must};
 
-/// A program that appends a line to `ran`. It writes what is the same in every run to `NAME.same`, and what differs to `NAME.random`.
+/// A program that appends a line to the file `ran`. It writes facts that must be the same in every run to `NAME.same`, and facts that
+/// should differ to `NAME.random`.
 const SELF_REPORT_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <sched.h>
@@ -61,7 +62,7 @@ int main(int count, char **arguments) {
 }
 "#;
 
-/// Returns how many distinct values each line has in the reports of three runs.
+/// Returns the number of distinct values of each line in the reports of three runs.
 fn count_distinct_values(folder: &Folder, name: &str) -> Vec<usize> {
     let texts: Vec<String> = (0..3).map(|n| fs::read_to_string(folder.path(&format!("{name}{n}.random"))).unwrap()).collect();
     let lines: Vec<Vec<&str>> = texts.iter().map(|text| text.lines().collect()).collect();

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use trodden_unit::Settings;
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, InputFolder};
 
-/// Separates the unit from the expected output.
+/// Line between the unit's code and the expected output.
 const OUTPUT_SEPARATOR: &str = "; ----\n";
 const SETTINGS_PREFIX: &str = "; settings:";
 const FIRST_CODEGEN_PASS: &str = "pre-isel-intrinsic-lowering";
@@ -54,7 +54,7 @@ fn extract_functions(printed: &str) -> String {
     text
 }
 
-/// Removes the function identifier from the line of a pseudo-probe. It is a hash of the complete unit and its map.
+/// Removes the function's identifier from a line with a pseudo-probe, because it is a hash of the whole unit and its map.
 fn remove_identity(line: &str) -> String {
     const PROBE: &str = "@llvm.pseudoprobe(i64 ";
     match line.split_once(PROBE).and_then(|(before, rest)| Some((before, rest.split_once(',')?.1))) {
@@ -65,7 +65,7 @@ fn remove_identity(line: &str) -> String {
 
 #[test]
 fn built_units_agree_with_the_expected_text() {
-    let units: Vec<PathBuf> = list_files().collect();
+    let units: Vec<PathBuf> = list_unit_files().collect();
     let half = |units: &[PathBuf]| {
         let place = Place::new();
         units.iter().map(|unit| check_unit(&place, unit)).collect::<Vec<_>>()
@@ -81,8 +81,8 @@ fn built_units_agree_with_the_expected_text() {
     assert!(wrong.is_empty(), "TRODDEN_BLESS=1 writes what is made now:\n{}", wrong.join("\n"));
 }
 
-/// Builds a unit once for each of its lines with settings. Returns the number of builds. Also returns the new output if it differs from the
-/// expected output.
+/// Builds a unit once for each of its lines with settings. Returns the number of builds, and the new output if it differs from the expected
+/// output.
 fn check_unit(place: &Place, unit: &Path) -> (usize, Option<String>) {
     let text = std::fs::read_to_string(unit).unwrap();
     let (given, expected) = text.split_once(OUTPUT_SEPARATOR).unwrap_or((&text, ""));
@@ -101,7 +101,7 @@ fn check_unit(place: &Place, unit: &Path) -> (usize, Option<String>) {
     (builds, (now != expected).then(|| format!("{}:\n{now}", unit.display())))
 }
 
-/// Parses settings. Makes the input files that they name from a default build.
+/// Parses settings, and creates the input files that they name from a default build.
 fn parse_settings(place: &Place, unit: &str, options: &str) -> Settings {
     let mut settings: Settings = options.parse().unwrap();
     let named = options
@@ -109,16 +109,16 @@ fn parse_settings(place: &Place, unit: &str, options: &str) -> Settings {
         .filter_map(|option| option.strip_suffix("=file").or_else(|| option.strip_suffix("=1").filter(|key| *key == "part")));
     let keys: Vec<&str> = named.collect();
     if !keys.is_empty() {
-        // Callers' paths up to a call have numbers only if calls are edges.
+        // Only this setting gives numbers to the callers' paths up to calls, which segments consist of.
         let numbers = if keys.contains(&"segments") { "reach=calls" } else { "" };
         build_unit(place, unit, &numbers.parse().unwrap());
         let inputs = Inputs::new(&place.path("unit.o"), unit);
-        keys.into_iter().for_each(|key| inputs.set(&mut settings, key, place));
+        keys.into_iter().for_each(|key| inputs.create_input(&mut settings, key, place));
     }
     settings
 }
 
-fn list_files() -> impl Iterator<Item = PathBuf> {
+fn list_unit_files() -> impl Iterator<Item = PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/units");
     std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|file| file.extension().is_some_and(|end| end == "ll"))
 }

@@ -1,4 +1,5 @@
-//! Untested paths: their ranking if runs failed, and builds that find them with schemes that number the tested paths as interesting paths.
+//! Untested paths: their ranking if runs failed, and builds that find them by counting the tested paths under numbering schemes for
+//! interesting paths.
 
 mod place;
 
@@ -6,9 +7,9 @@ use place::{Place, must, trodden};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// A program with two branches. Tests take both sides of each branch, but only two of the four combinations. No test takes a third branch,
-/// and `exit` may end the program. The clock for first executions has a resolution of some milliseconds, so the program sleeps between
-/// calls.
+/// A program with two branches. Tests take both sides of each branch, but only two of the four combinations. Two further branches, of which
+/// one ends the program by `exit`, are taken by no test. The program sleeps between calls, because times of first execution have a
+/// resolution of some milliseconds.
 const SUBJECT_PROGRAM: &str = r#"#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -33,7 +34,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Creates a program, a suite with runs of its tests, and a field build.
+/// Creates a program, a suite with runs of its tests, and a field build, which counts only paths that these tests did not take.
 fn create_place() -> Place {
     let place = Place::with(&[("prog.c", SUBJECT_PROGRAM), ("run-tests", "./prog 1 1\n./prog 20 20\n")]);
     place.cc("-O1 -g prog.c -o prog");
@@ -46,13 +47,13 @@ fn read_json(place: &Place, arguments: &str) -> Value {
     serde_json::from_slice(&place.trodden(&format!("untested --json {arguments}")).stdout).unwrap()
 }
 
-/// Returns the function, number and executions of each complete path in a report.
+/// Returns all complete paths in a report, each with its function, number and count.
 fn list_paths(report: &Value) -> BTreeSet<(String, u64, u64)> {
     let complete = report["paths"].as_array().unwrap().iter().filter(|p| p["complete"] == true);
     complete.map(|p| (p["function"].as_str().unwrap().into(), p["id"].as_u64().unwrap(), p["count"].as_u64().unwrap())).collect()
 }
 
-/// Paths that only failing runs take come first, then paths that the failure truncated, then paths that were taken last.
+/// Paths that only failing runs take must come first, then paths that the failure cut off, then the paths executed most recently.
 #[test]
 fn untested_paths_of_a_failing_run_are_ranked() {
     let place = create_place();
@@ -61,7 +62,8 @@ fn untested_paths_of_a_failing_run_are_ranked() {
         let output = place.command(trodden()).args(["record", "--suite", suite, "--"]).arg(place.path(program)).args(words).output();
         assert_eq!(output.unwrap().status.code(), Some(status), "{arguments}");
     };
-    // (1, 20) occurs in a failing and in a passing run, and (20, 1) only in the failing run. (1, 2000) does not return.
+    // The arguments (1, 20) occur in a failing and in a passing run, and (20, 1) only in the failing one. With (1, 2000), `classify` does
+    // not return.
     record("field", "prog", "1 20", 0);
     record("field", "prog", "1 20 20 1 1 20 1 2000", 3);
     let report = read_json(&place, "field --known tests --function classify");
@@ -74,14 +76,14 @@ fn untested_paths_of_a_failing_run_are_ranked() {
     let [exits, alone, both] = rows[..] else { panic!("{report}") };
     assert_eq!((exits, alone), ((true, 0, 1.0), (true, 0, 1.0)), "{report}");
     assert!(both.0 && both.1 == 1 && (both.2 - 0.5f64.sqrt()).abs() < 1e-12, "{report}");
-    // The failure truncated a path of `main`.
+    // The path of `main` that the failure cut off comes first.
     let first = &read_json(&place, "field --known tests")["paths"][0];
     assert!(first["function"] == "main" && first["complete"] == false, "{first}");
     let by_count = read_json(&place, "field --known tests --function classify --by count");
     assert_eq!(by_count["paths"][0]["count"], 3, "{by_count}");
     let text = String::from_utf8(place.trodden("untested field --known tests").stdout).unwrap();
     assert!(text.contains("(1 of 1 failing run and 1 of 1 passing run)"), "{text}");
-    // In a single run, the path whose first execution was the latest comes first.
+    // Within a single run, the path whose first execution was the latest must come first.
     let ids = |suite: &str, options: &str| -> Vec<u64> {
         let report = read_json(&place, &format!("{suite} {options} --function classify"));
         report["paths"].as_array().unwrap().iter().map(|p| p["id"].as_u64().unwrap()).collect()
@@ -98,8 +100,8 @@ fn untested_paths_of_a_failing_run_are_ranked() {
     assert_eq!(ids("other", "--by count")[0], low);
 }
 
-/// These builds number the tested paths with a scheme for interesting paths. They must list, or at least count, everything that is untested
-/// according to full counts.
+/// These builds declare the tested paths interesting and count them. They must list, or at least count, every execution of an untested
+/// path.
 #[test]
 fn builds_of_interesting_tests_find_every_untested_execution() {
     let place = create_place();
@@ -121,8 +123,8 @@ fn builds_of_interesting_tests_find_every_untested_execution() {
         assert_eq!(executions(&listed) + rest, executions(&all), "{scheme}: {report}");
         assert_eq!(report["summary"]["unclear_executions_without_path"], 0);
     }
-    // If the report knows fewer tests than the build, each execution is listed or known to be untested. If it knows more, some unlisted
-    // executions may be known paths.
+    // If the report knows the same tests as the build, or fewer, no execution is unclear. If it knows more, some executions that the build
+    // counted together may be tested.
     let more = read_json(&place, "ppp --known tests --known full");
     assert!(more["summary"]["unclear_executions_without_path"].as_u64() > Some(0), "{more}");
 }

@@ -1,4 +1,4 @@
-//! Programs, profiles and maps from other people. Whatever they contain, no command loads, runs or writes anything that they name.
+//! Programs, profiles and maps from strangers. Whatever they contain, no command may load, run or write anything that they name.
 
 mod place;
 
@@ -12,13 +12,13 @@ const PROGRAM: &str = "#include <stdio.h>\n\
     __attribute__((noinline)) int twice(volatile int *p, int c) { int a = *p; if (c & 1) *p = 0; return a + *p; }\n\
     int main(void) { volatile int v = 1; int s = 0; for (int i = 0; i < 1000; i++) s += twice(&v, i); printf(\"%d\\n\", s); return 0; }\n";
 
-/// Returns a command's exit status, and what it writes to standard output and standard error.
+/// Runs `trodden`. Returns its exit status, and what it writes to standard output and standard error.
 fn run_trodden(place: &Place, arguments: &str) -> (Option<i32>, String) {
     let output = place.command(program_of(arguments.split(' ').next().unwrap())).args(arguments.split_whitespace()).output().unwrap();
     (output.status.code(), [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat())
 }
 
-/// Writes the recorded profile with options in its maps that no build would put there.
+/// Rewrites the recorded profile with options in its maps that no build would put there.
 fn write_crafted_profile(place: &Place, options: &[&str]) {
     let mut profile = Profile::read(&place.path("run.trodden")).unwrap();
     for unit in profile.images.iter_mut().flat_map(|image| &mut image.units) {

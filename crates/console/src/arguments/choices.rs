@@ -1,10 +1,10 @@
-//! Options whose values are variants of a library's type: tables of command-line words and their explanations.
+//! Options whose values are variants of a library's type. For each such type, a table lists the command-line words and their explanations.
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use trodden_unit::experiment::Spelling;
 
-/// A value, its word on the command line, and its explanation. Help omits an explanation that equals the word.
+/// A value, its word on the command line, and its explanation for help texts. The explanation is omitted in help if it equals the word.
 pub type Choice<T> = (T, &'static str, &'static str);
 
 /// Returns a parser that accepts the words of these choices.
@@ -18,17 +18,17 @@ pub fn one_of<T: Copy + Send + Sync + 'static>(choices: impl IntoIterator<Item =
     words.try_map(move |word| choices.iter().find(|choice| choice.1 == word).map(|choice| choice.0).ok_or("unknown value"))
 }
 
-/// Returns a parser that accepts the spellings of a type's values.
+/// Returns a parser that accepts the words which [`Spelling`] defines for a type's values.
 pub fn by_spelling<T: Spelling + Send + Sync>() -> impl TypedValueParser<Value = T> {
     one_of(T::spellings())
 }
 
-/// Returns a value's word on the command line; empty for a hidden value.
+/// Returns the command-line word of a value, or an empty string if help hides the value.
 pub fn word(value: impl ValueEnum) -> String {
     value.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
 }
 
-/// Returns a value's word in a table; empty if the table does not contain the value.
+/// Returns the word of a value in a table of choices, or an empty string if the table does not contain the value.
 pub fn word_for<T: PartialEq>(choices: &[Choice<T>], value: &T) -> &'static str {
     choices.iter().find(|choice| choice.0 == *value).map_or("", |choice| choice.1)
 }

@@ -1,4 +1,4 @@
-//! Engines that run jobs: `--engine local|slurm:OPTIONS|kubernetes:IMAGE,CLAIM|template:COMMAND`.
+//! Engines that run the jobs of a recording: `--engine local|slurm:OPTIONS|kubernetes:IMAGE,CLAIM|template:COMMAND`.
 
 use anyhow::{Context, Result, ensure};
 use std::env;
@@ -8,7 +8,7 @@ use trodden_launch::process::find_in_search_path;
 use trodden_launch::{Engine, Kubernetes, Local, Slurm, Template};
 use trodden_profile::private;
 
-/// An engine as given on the command line.
+/// An engine and its options, as given on the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum EngineChoice {
     /// Processes on this machine.
@@ -18,12 +18,12 @@ pub enum EngineChoice {
     Slurm(Vec<String>),
     /// An Indexed Job of Kubernetes.
     Kubernetes {
-        /// The container image.
+        /// Name of the container image.
         image: String,
-        /// The persistent volume claim for the working folder.
+        /// Name of the persistent volume claim that contains the working folder.
         claim: String,
     },
-    /// A shell command that runs scripts on other machines.
+    /// A shell command that takes scripts and runs them on other machines.
     Template(String),
 }
 
@@ -34,7 +34,7 @@ pub struct EngineParameters<'a> {
     pub jobs: Option<usize>,
     /// Memory limit of each job on this machine, in bytes.
     pub memory: Option<u64>,
-    /// Number of times a job that produced no result may run again.
+    /// Number of times that a job is run again if it produces no result.
     pub retries: u32,
     /// A folder that all machines share. Kubernetes creates it if necessary.
     pub shared: Option<&'a Path>,
@@ -51,7 +51,7 @@ impl EngineChoice {
         }
     }
 
-    /// Creates the engine. Fails if the engine needs a shared folder or a program that is not installed.
+    /// Creates the engine. Fails if the engine needs a shared folder and there is none, or needs a program that is not installed.
     pub fn create_engine(&self, parameters: &EngineParameters) -> Result<Engine> {
         let EngineParameters { jobs, memory, retries, shared } = *parameters;
         let parallel = jobs.unwrap_or(Local::default().parallel);

@@ -1,8 +1,8 @@
 //! Options of `trodden-lab with`: published methods for comparison with trodden's own methods, and tuning parameters.
 //!
-//! `trodden` has no such options. `trodden-lab with` passes them to `trodden` in the variable [`LABORATORY_VARIABLE`], with each word
-//! percent-encoded. Options for the same commands form a structure. Its help heading lists the commands, and [`GivenChoice::commands`] is
-//! read from the heading.
+//! `trodden` itself has no such options. `trodden-lab with` passes them to `trodden` in the variable [`LABORATORY_VARIABLE`], with each
+//! word percent-encoded. Each structure has the options for the same commands. Its help heading lists these commands, and
+//! [`GivenChoice::commands`] is read from the heading.
 
 mod tracing;
 
@@ -27,7 +27,7 @@ use trodden_unit::experiment::{ExperimentScheme, Keep, Observe, Reach, Settings,
 use trodden_unit::iterations::MAX_ITERATIONS;
 use trodden_wire::stream::MAX_REGIONS;
 
-/// Environment variable with the choices, in command-line syntax.
+/// Environment variable that contains the options of `trodden-lab with`, in command-line syntax.
 pub const LABORATORY_VARIABLE: &str = "TRODDEN_LABORATORY";
 
 /// Choices for a command of `trodden`.
@@ -105,7 +105,7 @@ pub struct CountingChoices {
 }
 
 impl CountingChoices {
-    /// Returns the choices as build settings.
+    /// Converts the options to build settings.
     pub fn settings(&self) -> Settings {
         Settings {
             scheme: self.scheme,
@@ -208,12 +208,12 @@ pub struct CopyChoices {
     pub iterations: Option<RequestedIterations>,
 }
 
-/// Paths over iterations to count.
+/// A set of paths over consecutive loop iterations, which a build counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestedIterations {
-    /// Number of consecutive iterations in a path.
+    /// Maximum number of consecutive iterations in a path.
     pub iterations: u32,
-    /// The run whose stream determines the counted paths.
+    /// The run from whose stream the counted paths are taken.
     pub run: String,
 }
 
@@ -298,31 +298,30 @@ struct VariableContent {
     choices: GivenChoices,
 }
 
-/// Commands that trodden starts itself. They inherit the variable and ignore choices that apply only to the parent command.
+/// Commands by which trodden calls itself. They inherit the variable, and ignore options that apply only to the command that called them.
 const INTERNAL_COMMANDS: [&[&str]; 2] = [&["copy"], &["trace", "work"]];
 
 impl LaboratoryChoices {
-    /// Reads the choices for a command from the environment. `command` has the command's words, such as `trace` and `show`.
-    ///
-    /// # Errors
-    /// A choice in the variable is invalid or does not apply to the command.
+    /// Reads the options of `trodden-lab with` for a command from the environment. `command` has the command's words, such as `trace` and
+    /// `show`. Fails if an option in the variable is invalid or does not apply to the command.
     pub fn from_environment(command: &[&str]) -> Result<LaboratoryChoices, String> {
         let text = env::var_os(LABORATORY_VARIABLE).unwrap_or_default();
         LaboratoryChoices::for_command(&text.to_string_lossy(), command)
     }
 
     fn for_command(text: &str, command: &[&str]) -> Result<LaboratoryChoices, String> {
-        const ADVICE: &str = "Unset it and use `trodden-lab with`";
+        const UNSET_ADVICE: &str = "Unset it and use `trodden-lab with`";
         let GivenChoices { choices, given } = parse_variable(text).map_err(|error| {
             let error = error.to_string();
             let reason = error.lines().next().unwrap_or_default().trim_start_matches("error: ");
-            format!("{LABORATORY_VARIABLE} does not contain options of `trodden-lab with`: {reason}. {ADVICE}")
+            format!("{LABORATORY_VARIABLE} does not contain options of `trodden-lab with`: {reason}. {UNSET_ADVICE}")
         })?;
         let is_inapplicable = |choice: &&GivenChoice| !choice.applies_to(command) && !INTERNAL_COMMANDS.contains(&command);
         match given.iter().find(is_inapplicable) {
-            Some(GivenChoice { option, .. }) => {
-                Err(format!("{LABORATORY_VARIABLE} contains {option}, which does not apply to `trodden {}`. {ADVICE}", command.join(" ")))
-            }
+            Some(GivenChoice { option, .. }) => Err(format!(
+                "{LABORATORY_VARIABLE} contains {option}, which does not apply to `trodden {}`. {UNSET_ADVICE}",
+                command.join(" ")
+            )),
             None => Ok(choices),
         }
     }
@@ -332,35 +331,35 @@ fn parse_variable(text: &str) -> Result<GivenChoices, clap::Error> {
     Ok(VariableContent::try_parse_from(text.split_whitespace().map(decode))?.choices)
 }
 
-/// A choice, as the user wrote it.
+/// An option of `trodden-lab with`, as the user wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GivenChoice {
-    /// The option, with its dashes.
+    /// Name of the option, with its dashes.
     pub option: String,
     /// The option's value; `None` for a flag.
     pub value: Option<OsString>,
-    /// The commands that the option applies to.
+    /// The commands to which the option applies.
     pub commands: Vec<String>,
 }
 
 impl GivenChoice {
-    /// Returns true if the option applies to the command that these words start with.
+    /// Returns true if the option applies to the command whose words are at the start of `words`.
     pub fn applies_to(&self, words: &[&str]) -> bool {
         self.commands.iter().any(|command| words.starts_with(&command.split(' ').collect::<Vec<_>>()))
     }
 }
 
-/// Choices in two forms: parsed, and as the user wrote them.
+/// The options of `trodden-lab with`, both parsed and as the user wrote them.
 #[derive(Clone, Debug, Default)]
 pub struct GivenChoices {
-    /// The parsed choices.
+    /// The parsed options.
     pub choices: LaboratoryChoices,
-    /// The given options, in the order of their definition.
+    /// The options that the user wrote, in the order of their definition.
     pub given: Vec<GivenChoice>,
 }
 
 impl GivenChoices {
-    /// Returns the value of [`LABORATORY_VARIABLE`] for these choices.
+    /// Returns the value of [`LABORATORY_VARIABLE`] that contains these options.
     pub fn to_variable_value(&self) -> String {
         let mut words = Vec::new();
         for choice in &self.given {
@@ -379,7 +378,7 @@ fn all_options() -> Command {
     LaboratoryChoices::augment_args(Command::new("with"))
 }
 
-/// Returns the names of all options, separated by commas: `--scheme, --max-paths, …`.
+/// Returns the names of all options of `trodden-lab with`, separated by commas: `--scheme, --max-paths, …`.
 pub fn option_names() -> String {
     let options = all_options();
     options.get_arguments().filter_map(|option| Some(format!("--{}", option.get_long()?))).collect::<Vec<_>>().join(", ")

@@ -1,5 +1,5 @@
-//! Counting options that several commands share. [`trodden_unit::experiment::exclusions`] checks which options can be combined. Option
-//! parsing does not open the files that options name; they are read when the settings are resolved.
+//! Counting options that several commands share. [`trodden_unit::experiment::exclusions`] checks which options can be combined. Parsing
+//! does not open the files that options name; they are read later, when the settings are resolved.
 
 use super::choices::{Choice, by_spelling, one_of};
 use super::laboratory::CountingChoices;
@@ -88,14 +88,15 @@ impl Parameters {
         Ok(())
     }
 
-    /// Returns what the build observes; `None` for path counts. clap ensures that at most one of the four options is given.
+    /// Returns what the build observes, or `None` if it counts paths. clap ensures that at most one of the four options is given.
     fn observation(&self) -> Option<Observe> {
         let requested = [(self.addresses, Observe::Addresses), (self.pgo, Observe::EdgeProfile), (self.stream, Observe::Stream)];
         let requested = requested.into_iter().find_map(|(is_given, observe)| is_given.then_some(observe));
         requested.or(self.coverage)
     }
 
-    /// Removes the counting options and their values from a command's arguments, and parses them. Errors are clap's.
+    /// Removes the counting options and their values from a command's arguments, and parses them. Fails with clap's error if they are
+    /// invalid.
     pub fn extract_from(command: &mut Vec<OsString>) -> Result<Parameters, clap::Error> {
         #[derive(Parser)]
         #[command(no_binary_name = true, disable_help_flag = true)]

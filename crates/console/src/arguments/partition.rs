@@ -15,7 +15,7 @@ pub const COPY_STRATEGIES: [Choice<PartitionStrategy>; 4] = [
     (PartitionStrategy::Weighted, "weighted", "Divide by frequencies and path ends, improved by search"),
 ];
 
-/// The probes whose executions count as hits.
+/// Which probe executions are counted as hits, the measure of a copy's cost.
 pub const HITS: [Choice<Measure>; 2] = [
     (Measure::All, "all", "Increments of the path register and of path counters"),
     (Measure::Labels, "labels", "Increments of the path register only, as in the paper"),

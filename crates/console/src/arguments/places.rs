@@ -3,8 +3,8 @@
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use std::path::PathBuf;
 
-/// Returns a parser for the path of an output that must be a file or folder, such as a profile or a program. The parser rejects `-`: for
-/// other options, `-` means standard output. `./-` is the path of a file named `-`.
+/// Returns a parser for the path of an output that must be a real file or folder, such as a profile or a program. The parser rejects `-`,
+/// which means standard output for other options. A file named `-` must be given as `./-`.
 pub fn output_path() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| match path.as_os_str() == "-" {
         true => Err("this cannot be written to standard output. Name a file or folder (`./-` for a file named `-`)"),

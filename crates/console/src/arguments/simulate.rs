@@ -122,7 +122,7 @@ fn accepted_formats() -> Vec<Choice<SourceFormat>> {
         let about = match format {
             SourceFormat::Auto => "Detect the format from the start of the file",
             SourceFormat::Recorded => "A recording of `trodden simulate --record`",
-            // `trodden simulate` cannot read these formats; `trodden-lab convert` can.
+            // Not offered, because only `trodden-lab convert` can read these formats.
             SourceFormat::Bt9 | SourceFormat::Cbp2025 | SourceFormat::Champsim => return None,
             SourceFormat::PerfScript => "Text of `perf script` with branch stacks or Intel PT branches",
         };

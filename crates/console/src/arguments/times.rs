@@ -35,7 +35,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses 0, or a duration that is a multiple of a millisecond.
+/// Parses 0, or a duration that is a whole number of milliseconds.
 pub fn parse_max_wait(text: &str) -> Result<Duration, String> {
     let time = if text == "0" { Duration::ZERO } else { parse_duration(text)? };
     let is_whole = time.subsec_nanos() % 1_000_000 == 0;

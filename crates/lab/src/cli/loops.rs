@@ -43,7 +43,7 @@ pub struct Loops {
 }
 
 impl Loops {
-    /// Merges both groups of counting options.
+    /// Returns the settings that result from both groups of counting options.
     pub fn settings(&self) -> Settings {
         self.parameters.settings().or(self.choices.settings())
     }

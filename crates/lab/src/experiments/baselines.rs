@@ -2,8 +2,8 @@
 //!
 //! [`plan_targeted`] (Joshi, Bond, Zilles, CGO 2004) omits locally cold edges and obvious functions, [`plan_practical`] (Bond, McKinley,
 //! CGO 2005) omits globally cold edges, and [`plan_structural`] (Yasue et al., JILP 2003) ends paths at loop borders. Continuous profiling
-//! (Bond, McKinley, MICRO 2005), while switched off, only maintains the path register. [`cost`] computes the number of operations that each
-//! scheme executes in a run.
+//! (Bond, McKinley, MICRO 2005) only maintains the path register while it is switched off. [`cost`] computes the number of operations that
+//! each scheme executes in a run.
 
 mod cold;
 mod cost;
@@ -42,30 +42,30 @@ pub struct Baseline {
     pub dag: Dag,
     /// Numbers the paths that are counted individually.
     pub numbering: Numbering,
-    /// Increment of the path register, by edge of `dag`.
+    /// Amount added to the path register on each edge of `dag`.
     increments: Vec<i64>,
     partial: Option<PartialPlan>,
 }
 
-/// The part of a plan that exists only if paths are omitted. Executions of all omitted paths are counted together.
+/// The part of a plan that exists only if the plan omits paths. Executions of all omitted paths are counted together.
 #[derive(Clone, Debug)]
 struct PartialPlan {
     /// The acyclic graph of the paths that are counted individually.
     dag: Dag,
-    /// The edges of the graph of all paths that are also in `dag`.
+    /// The edges of the full graph that are also in `dag`.
     kept: DagEdgeSet,
     /// Edges of the function's graph that are never taken.
     excluded: EdgeSet,
-    /// Value that the register gets when a path is omitted. Later increments are added to it.
+    /// Value that the path register gets on an omitted edge. Later increments are added to it.
     poison: i64,
-    /// Size of the number range, after the path numbers, in which executions of omitted paths are counted.
+    /// Size of the number range after the path numbers, in which executions of omitted paths are counted.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests check this bound"))]
     overflow: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterStep {
-    /// The action of the plan that omits no paths.
+    /// An action of the plan without omitted paths.
     Plan(RegisterAction),
     /// Sets the register to a value from which later increments cannot lead to a path number.
     Poison(i64),
@@ -77,12 +77,12 @@ impl Baseline {
     }
 
     /// Returns the acyclic graph whose paths have numbers.
-    pub fn numbered(&self) -> &Dag {
+    pub fn numbered_graph(&self) -> &Dag {
         self.partial.as_ref().map_or(&self.dag, |partial| &partial.dag)
     }
 
-    /// Returns true if an edge of the graph of all paths is on a numbered path.
-    fn keeps(&self, edge: DagEdgeId) -> bool {
+    /// Returns true if an edge of the full graph is on a path that has a number.
+    fn is_on_numbered_path(&self, edge: DagEdgeId) -> bool {
         self.partial.as_ref().is_none_or(|partial| partial.kept.contains(edge))
     }
 
@@ -122,17 +122,17 @@ impl Baseline {
 }
 
 /// An edge is locally cold if it gets less than this share of its block's executions (published: 5 %).
-const LOCALLY_COLD: f64 = 0.05;
+const LOCALLY_COLD_SHARE: f64 = 0.05;
 /// An edge is globally cold if it gets less than this share of all edge executions in the program. The published threshold is 0.1 % of the
-/// program's path executions, and a path has about ten edges.
-const GLOBALLY_COLD: f64 = 1e-4;
+/// program's path executions; it is divided by ten here, because a path has about ten edges.
+const GLOBALLY_COLD_SHARE: f64 = 1e-4;
 /// The global threshold is multiplied by this factor while there are too many paths (published: 1.5).
-const GROWTH: f64 = 1.5;
-/// Maximum number of multiplications by `GROWTH`. 1.5^80 = 10^14 exceeds all realistic counts.
-const MAX_STEPS: usize = 80;
+const THRESHOLD_GROWTH_FACTOR: f64 = 1.5;
+/// Maximum number of multiplications by `THRESHOLD_GROWTH_FACTOR`. 1.5^80 = 10^14 exceeds all realistic counts.
+const MAX_THRESHOLD_STEPS: usize = 80;
 
-/// Plans targeted path profiling. Locally cold edges are omitted if their block was executed, and probes are placed on chords. `excluded`
-/// marks edges that are not part of the function's flow.
+/// Plans targeted path profiling. Omits locally cold edges if their block was executed, and places probes on chords. `excluded` has edges
+/// that are not part of the function's control flow.
 pub fn plan_targeted(
     graph: &Graph,
     forced: &[(Edge, CutReason)],
@@ -140,13 +140,13 @@ pub fn plan_targeted(
     excluded: &EdgeSet,
     options: &PlanOptions,
 ) -> Baseline {
-    let cold = |e: Edge| frequencies.edge(e) < LOCALLY_COLD * frequencies.node(graph.from(e));
+    let cold = |e: Edge| frequencies.edge(e) < LOCALLY_COLD_SHARE * frequencies.node(graph.from(e));
     let omitted = OmittedEdges { excluded: excluded.clone(), cold: EdgeSet::from_fn(graph.edge_count(), cold) };
     omit_edges(graph, forced, frequencies, &omitted, options)
 }
 
-/// Plans practical path profiling. Globally cold edges are omitted, and more edges while there are too many paths. `all` is the total
-/// number of edge executions in the program. The hottest out-edge of each block gets the value 0.
+/// Plans practical path profiling. Omits globally cold edges, and further edges while there are too many paths. Gives the value 0 to the
+/// hottest out-edge of each block. `all` is the total number of edge executions in the program.
 pub fn plan_practical(
     graph: &Graph,
     forced: &[(Edge, CutReason)],
@@ -156,9 +156,9 @@ pub fn plan_practical(
     options: &PlanOptions,
 ) -> Baseline {
     let options = PlanOptions { hot_first: true, chords: false, ..options.clone() };
-    let mut threshold = GLOBALLY_COLD * all;
+    let mut threshold = GLOBALLY_COLD_SHARE * all;
     let hottest = graph.edges().map(|e| frequencies.edge(e)).fold(0.0, f64::max);
-    for _ in 0..MAX_STEPS {
+    for _ in 0..MAX_THRESHOLD_STEPS {
         let omitted =
             OmittedEdges { excluded: excluded.clone(), cold: EdgeSet::from_fn(graph.edge_count(), |e| frequencies.edge(e) < threshold) };
         let uncut = PlanOptions { max_paths: i64::MAX as u64, ..options.clone() };
@@ -166,10 +166,10 @@ pub fn plan_practical(
         if plan.numbering.paths() <= options.max_paths {
             return plan;
         }
-        if threshold * GROWTH > hottest {
+        if threshold * THRESHOLD_GROWTH_FACTOR > hottest {
             return omit_edges(graph, forced, frequencies, &omitted, &options);
         }
-        threshold *= GROWTH;
+        threshold *= THRESHOLD_GROWTH_FACTOR;
     }
     omit_edges(graph, forced, frequencies, &OmittedEdges { excluded: excluded.clone(), cold: EdgeSet::empty(graph.edge_count()) }, &options)
 }

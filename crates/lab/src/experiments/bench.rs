@@ -1,8 +1,8 @@
 //! `trodden-lab experiment bench`: the overhead of counting on corpus programs, compared with other profilers.
 //!
-//! A program's variants run in turns, so that a slowdown of the machine affects all of them. A variant is measured against a different
-//! variant, its base, and its output must equal the output of the base. Times do not include reading the counts. Instructions are counted
-//! in a separate run. If a variant cannot be built or run, its row shows the reason.
+//! A program's variants (builds) run in turns, so that a slowdown of the machine affects all of them. A variant is measured against another
+//! variant, its base, whose output it must print. Times do not include reading the counts. Instructions are counted in a separate run. If a
+//! variant cannot be built or run, its row shows the reason.
 
 mod compare;
 mod exact;
@@ -32,8 +32,8 @@ use trodden_corpus::steps::build_trodden;
 use trodden_corpus::{Corpus, Input};
 
 /// Programs measured by default: two compressors, an interpreter, and a C++ program.
-const PROGRAMS: &[&str] = &["bzip2", "lua", "gzip", "minisat"];
-const VARIANTS: &[&str] = &["trodden", "clang-edges"];
+const DEFAULT_PROGRAMS: &[&str] = &["bzip2", "lua", "gzip", "minisat"];
+const DEFAULT_VARIANTS: &[&str] = &["trodden", "clang-edges"];
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -49,10 +49,10 @@ Examples:
 --compare exits with status 1 if something became significantly slower; see `docs/handbook/src/benchmarks.md`.")]
 pub struct BenchOptions {
     /// Corpus programs, or `all`.
-    #[arg(long, value_delimiter = ',', default_values = PROGRAMS)]
+    #[arg(long, value_delimiter = ',', default_values = DEFAULT_PROGRAMS)]
     programs: Vec<String>,
     /// Variants to measure, or `all`; `trodden:OPTIONS` takes options of TRODDEN_INSTRUMENT, joined by `+`. Bases are added.
-    #[arg(long, value_delimiter = ',', default_values = VARIANTS)]
+    #[arg(long, value_delimiter = ',', default_values = DEFAULT_VARIANTS)]
     variants: Vec<String>,
     /// Use short runs, three of each, and do not check counts.
     #[arg(long)]
@@ -128,8 +128,8 @@ fn draw(file: &Path, folder: &Path) -> Result<()> {
         eprintln!("wrote {}", file.display());
         Ok(())
     };
-    put("md", &table::markdown(&suite))?;
-    plot::svg(&suite).map_or(Ok(()), |svg| put("svg", &svg))
+    put("md", &table::render_markdown(&suite))?;
+    plot::render_svg(&suite).map_or(Ok(()), |svg| put("svg", &svg))
 }
 
 fn measure_programs(options: &BenchOptions) -> Result<Option<BenchResult>> {
@@ -140,7 +140,7 @@ fn measure_programs(options: &BenchOptions) -> Result<Option<BenchResult>> {
     let variants = resolve_variants(&options.variants)?;
     let (bench, mut suite) = prepare_bench(options, &corpus, &variants)?;
     if options.prepare {
-        programs.iter().try_for_each(|program| bench.prepare(program))?;
+        programs.iter().try_for_each(|program| bench.prepare_program(program))?;
         return Ok(None);
     }
     let files = ResultFiles::new(options, &suite)?;
@@ -149,17 +149,17 @@ fn measure_programs(options: &BenchOptions) -> Result<Option<BenchResult>> {
             eprintln!("{program} is already in the result");
             continue;
         }
-        suite.rows.extend(bench.program(program)?);
+        suite.rows.extend(bench.measure_program(program)?);
         files.write(&suite)?;
     }
     print!("{}", table::render_table(&suite));
     files.write(&suite)?;
     eprintln!("wrote {}.json, .md and .svg", files.stem.display());
-    check(&suite)?;
+    check_result(&suite)?;
     Ok(Some(suite))
 }
 
-/// Builds the tools and oracles, and selects the instruction counter. Also returns the result to resume, or an empty result.
+/// Builds the tools and oracles, and selects the instruction counter. Also returns the result that is to be resumed, or an empty one.
 fn prepare_bench<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[Variant]) -> Result<(Bench<'a>, BenchResult)> {
     let input = if options.short { Input::Train } else { Input::Ref };
     let rounds = options.rounds.unwrap_or(if options.short { 3 } else { 7 });
@@ -171,7 +171,7 @@ fn prepare_bench<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[Var
         build_trodden()?;
     }
     let oracle = if with_trodden && options.exact.unwrap_or(!options.short) { Some(oracle::build_oracle()?) } else { None };
-    let counter = if options.no_instructions { None } else { InstructionCounter::available() };
+    let counter = if options.no_instructions { None } else { InstructionCounter::find_available() };
     let ready = variants.iter().map(PreparedVariant::from_variant).collect();
     let cache = ResultCache::in_file(&corpus.folder().join("known.json"));
     let counted = options.instructions_of;
@@ -213,7 +213,7 @@ fn read_resumed(file: &Path, new: &BenchResult) -> Result<BenchResult> {
     Ok(old)
 }
 
-/// Returns the plain build, and then the requested variants. Each variant comes after its base.
+/// Returns the plain build, followed by the requested variants, each after its base.
 fn resolve_variants(asked: &[String]) -> Result<Vec<Variant>> {
     let names: Vec<String> = if asked.iter().any(|n| n == "all") {
         Variant::names().into_iter().map(str::to_owned).chain(asked.to_vec()).collect()
@@ -254,13 +254,13 @@ impl ResultFiles {
                 .with_context(|| format!("cannot write {}", file.display()))
         };
         put("json", serde_json::to_string_pretty(suite).context("cannot write JSON")? + "\n")?;
-        put("md", table::markdown(suite))?;
-        plot::svg(suite).map_or(Ok(()), |svg| put("svg", svg))
+        put("md", table::render_markdown(suite))?;
+        plot::render_svg(suite).map_or(Ok(()), |svg| put("svg", svg))
     }
 }
 
 /// Fails if outputs differ, counts are wrong, or a build or run failed.
-fn check(suite: &BenchResult) -> Result<()> {
+fn check_result(suite: &BenchResult) -> Result<()> {
     for row in &suite.rows {
         let Some(figures) = row.figures() else { continue };
         if !figures.same_output {

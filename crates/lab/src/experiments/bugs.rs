@@ -40,18 +40,18 @@ pub struct BugsOptions {
 
 struct Bug {
     program: &'static str,
-    /// File and function that contain the bug.
+    /// The source file and the function that contain the bug.
     place: (&'static str, &'static str),
     /// The text with which the function's definition starts.
     definition: &'static str,
-    /// Texts that identify the two branches. A branch extends from the first line that contains its text to the next closing brace. The
-    /// complete range is needed because a path may start after a loop within the branch.
+    /// Texts that identify the two branches. A branch extends from the first line with its text to the next closing brace; a single line
+    /// would not be enough, because a path may start after a loop within the branch.
     branches: [&'static str; 2],
-    /// The parts of which runs are composed. A run fails if and only if it contains the fourth part.
+    /// The parts of which inputs are composed. A run fails if and only if it contains the fourth part.
     parts: [&'static str; 4],
-    /// Creates the input files in a folder. Receives the unpatched program and the folder.
+    /// Creates the input files in a folder, given the unpatched program and the folder.
     prepare: fn(&Path, &Path) -> Result<()>,
-    /// Returns the arguments of a run. Receives the run's folder, number and parts.
+    /// Returns the arguments of a run, given the run's folder, number and parts.
     arguments: fn(&Path, usize, &[&str]) -> Result<Vec<OsString>>,
 }
 
@@ -98,7 +98,8 @@ struct BugOutcome {
     passing: usize,
     lines: CoverageComparison,
     branches: CoverageComparison,
-    /// Rank of the first path through both branches, its Ochiai score, and the number of paths with that score; `None` if it was not found.
+    /// Rank of the first path through both branches, its Ochiai score, and the number of paths with the same score; `None` if there is no
+    /// such path.
     path: Option<(usize, f64, usize)>,
 }
 
@@ -109,7 +110,7 @@ struct CoverageComparison {
     is_equal: bool,
     /// Highest Ochiai score of a line or branch.
     ochiai: f64,
-    /// Ochiai score of code that all runs cover.
+    /// Ochiai score of code that every run executes.
     covered_by_all: f64,
 }
 
@@ -132,7 +133,7 @@ pub fn run(options: &BugsOptions) -> Result<()> {
     println!("|---|---|---|---|---|---|---|---|---|");
     let mut wrong = Vec::new();
     for bug in BUGS.iter().filter(|b| options.programs.is_empty() || options.programs.iter().any(|p| p == b.program)) {
-        let outcome = try_bug(&corpus, bug, &trodden).with_context(|| format!("cannot measure the bug in {}", bug.program))?;
+        let outcome = locate_bug(&corpus, bug, &trodden).with_context(|| format!("cannot measure the bug in {}", bug.program))?;
         println!("{}", format_row(bug, &outcome));
         if outcome.path.is_none_or(|(rank, ..)| rank > MAX_RANK) {
             wrong.push(format!("{}: the path is not among the top {MAX_RANK}", bug.program));
@@ -162,7 +163,7 @@ fn format_row(bug: &Bug, outcome: &BugOutcome) -> String {
     )
 }
 
-fn try_bug(corpus: &Corpus, bug: &Bug, trodden: &Path) -> Result<BugOutcome> {
+fn locate_bug(corpus: &Corpus, bug: &Bug, trodden: &Path) -> Result<BugOutcome> {
     corpus.ensure_packages(&[bug.program.to_owned()])?;
     corpus.fetch(bug.program)?;
     corpus.build_once(bug.program, &Variant::plain())?;
@@ -183,7 +184,7 @@ fn try_bug(corpus: &Corpus, bug: &Bug, trodden: &Path) -> Result<BugOutcome> {
         let profile = format!("{number}.trodden");
         let mut record = Command::new(trodden);
         record.args(["record", "--no-store", "-o", &profile, "--"]).arg(binary(PATHS_BUILD)).args(&arguments).env("TRODDEN_QUIET", "1");
-        let actual = result(&in_folder(record, &work).output().context("cannot run trodden")?);
+        let actual = result(&with_working_folder(record, &work).output().context("cannot run trodden")?);
         ensure!(fs::exists(work.join(&profile))?, "run {number} wrote no profile: {}", String::from_utf8_lossy(&actual.2));
         failed.push(actual != expected);
         coverage.push(measure_coverage(&binary(COVERAGE_BUILD), &arguments, &work)?);
@@ -197,8 +198,8 @@ fn try_bug(corpus: &Corpus, bug: &Bug, trodden: &Path) -> Result<BugOutcome> {
     Ok(BugOutcome {
         failing: failed.iter().filter(|f| **f).count(),
         passing: failed.iter().filter(|f| !**f).count(),
-        lines: compare(&failed, coverage.iter().map(|c| &c.0)),
-        branches: compare(&failed, coverage.iter().map(|c| &c.1)),
+        lines: compare_coverage(&failed, coverage.iter().map(|c| &c.0)),
+        branches: compare_coverage(&failed, coverage.iter().map(|c| &c.1)),
         path: rank_path(trodden, &work, &failed, bug, &source)?,
     })
 }
@@ -225,7 +226,7 @@ fn build(seeded: &Corpus, program: &str, trodden: &Path) -> Result<()> {
     seeded.build_as(COVERAGE_BUILD, program, &[("CFLAGS", flags.into()), ("LDFLAGS", "-fprofile-instr-generate".into())])
 }
 
-/// Composes runs from four parts. Each run has the first three parts in some order. It also has the fourth part if it is to fail, or else
+/// Composes runs from the four parts. Each run has the first three parts in some order, and also the fourth part if it is to fail, or else
 /// one of the first three parts again.
 fn compose_runs<'a>(parts: &[&'a str; 4]) -> Vec<Vec<&'a str>> {
     let mut runs = Vec::new();
@@ -242,7 +243,7 @@ fn compose_runs<'a>(parts: &[&'a str; 4]) -> Vec<Vec<&'a str>> {
     runs
 }
 
-fn in_folder(mut command: Command, folder: &Path) -> Command {
+fn with_working_folder(mut command: Command, folder: &Path) -> Command {
     command.current_dir(folder).stdin(Stdio::null()).env("LC_ALL", "C").env("TZ", "UTC");
     command
 }
@@ -250,19 +251,19 @@ fn in_folder(mut command: Command, folder: &Path) -> Command {
 fn subject_command(binary: &Path, arguments: &[OsString], folder: &Path) -> Command {
     let mut command = Command::new(binary);
     command.args(arguments);
-    in_folder(command, folder)
+    with_working_folder(command, folder)
 }
 
 /// Source locations of covered lines or of taken branches.
-type Locations = BTreeSet<String>;
+type CodeLocations = BTreeSet<String>;
 
-fn measure_coverage(binary: &Path, arguments: &[OsString], work: &Path) -> Result<(Locations, Locations)> {
+fn measure_coverage(binary: &Path, arguments: &[OsString], work: &Path) -> Result<(CodeLocations, CodeLocations)> {
     let (raw, profile) = (work.join("run.profraw"), work.join("run.profdata"));
     subject_command(binary, arguments, work).env("LLVM_PROFILE_FILE", &raw).output().context("cannot run the coverage build")?;
     steps::output(Command::new("llvm-profdata-22").args(["merge", "-o"]).arg(&profile).arg(&raw))?;
     let mut export = Command::new("llvm-cov-22");
     export.args(["export", "--format=lcov", "--instr-profile"]).arg(&profile).arg(binary);
-    let (mut lines, mut branches, mut file) = (Locations::new(), Locations::new(), String::new());
+    let (mut lines, mut branches, mut file) = (CodeLocations::new(), CodeLocations::new(), String::new());
     for line in steps::output(&mut export)?.lines() {
         let taken = |count: &str| count != "0" && count != "-";
         match line.split_once(':') {
@@ -282,7 +283,7 @@ fn measure_coverage(binary: &Path, arguments: &[OsString], work: &Path) -> Resul
     Ok((lines, branches))
 }
 
-fn compare<'a>(failed: &[bool], coverage: impl Iterator<Item = &'a Locations>) -> CoverageComparison {
+fn compare_coverage<'a>(failed: &[bool], coverage: impl Iterator<Item = &'a CodeLocations>) -> CoverageComparison {
     let mut tallies: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for (names, failed) in coverage.zip(failed) {
         for name in names {
@@ -301,7 +302,7 @@ fn compare<'a>(failed: &[bool], coverage: impl Iterator<Item = &'a Locations>) -
     }
 }
 
-/// Returns the rank of the first path through both branches, its Ochiai score, and the number of paths with that score.
+/// Returns the rank of the first path through both branches, its Ochiai score, and the number of paths with the same score.
 fn rank_path(trodden: &Path, work: &Path, failed: &[bool], bug: &Bug, sources: &Path) -> Result<Option<(usize, f64, usize)>> {
     let text = String::from_utf8_lossy(&fs::read(sources.join(bug.place.0))?).into_owned();
     let body = text.find(bug.definition).with_context(|| format!("cannot find function {1} in {0}", bug.place.0, bug.place.1))?;
@@ -371,13 +372,13 @@ mod tests {
 
     #[test]
     fn coverage_is_compared_by_location() {
-        let names = |of: &[&str]| of.iter().map(|n| (*n).to_owned()).collect::<Locations>();
+        let names = |of: &[&str]| of.iter().map(|n| (*n).to_owned()).collect::<CodeLocations>();
         let (one, two) = (names(&["a", "b"]), names(&["b"]));
-        let equal = compare(&[true, false, false], [&one, &one, &two].into_iter());
+        let equal = compare_coverage(&[true, false, false], [&one, &one, &two].into_iter());
         assert!(
             equal.is_equal && (equal.ochiai - 1.0 / 2f64.sqrt()).abs() < 1e-9 && (equal.covered_by_all - 1.0 / 3f64.sqrt()).abs() < 1e-9
         );
-        let different = compare(&[true, false], [&one, &two].into_iter());
+        let different = compare_coverage(&[true, false], [&one, &two].into_iter());
         assert_eq!((different.is_equal, different.failing, different.passing, different.ochiai), (false, 2, 1, 1.0));
     }
 }

@@ -1,10 +1,10 @@
-//! `trodden-lab experiment copies`: counts paths of corpus programs with copies, and compares the copies' cost with that of counting all
-//! paths in one program.
+//! `trodden-lab experiment copies`: counts paths of corpus programs with several copies, and compares the copies' cost with that of
+//! counting all paths in one program.
 //!
 //! Each run is `trodden record --copies K --baseline`. It fails unless the merged profile equals the program's own. The copies and the
 //! program that counts everything ("sequential") also count how often their probes execute ("hits"). With `--times`, the copies run again,
-//! one after the other and without counting hits. Results are written after each row, and rows of the same day are not run again. `--engine
-//! slurm` starts a cluster (`xtask/slurm.sh`), and `--lose-node` kills one of its nodes while copies run there.
+//! one after the other and without counting hits. Results are written after each row, and rows of the same day are not run again.
+//! `--engine slurm` starts a cluster (`xtask/slurm.sh`), and `--lose-node` kills one of its nodes while copies run there.
 
 mod analysis;
 mod cluster;
@@ -29,11 +29,11 @@ use trodden_corpus::{Corpus, Input};
 /// Programs measured by default. Their runs are deterministic.
 const DEFAULT_PROGRAMS: &[&str] = &["gzip", "bzip2", "mawk", "minisat", "hmmer", "sqlite"];
 
-/// Programs that print elapsed times, so the outputs of their copies differ.
-const PRINT_TIMES: &[&str] = &["minisat", "sqlite", "x264"];
+/// Programs that print elapsed times, so that the outputs of their copies differ.
+const TIME_PRINTING_PROGRAMS: &[&str] = &["minisat", "sqlite", "x264"];
 
-/// Programs that write files, so each of their copies needs its own folder.
-const WRITE_FILES: &[&str] = &["cppcheck", "x264"];
+/// Programs that write files, so that each of their copies needs its own folder.
+const FILE_WRITING_PROGRAMS: &[&str] = &["cppcheck", "x264"];
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -105,13 +105,13 @@ pub fn run(options: &CopiesOptions) -> Result<()> {
     if !options.analysis && !options.profitable {
         results.print_summary();
     }
-    println!("wrote {}", results.page().display());
+    println!("wrote {}", results.page_path().display());
     failed.iter().for_each(|what| eprintln!("{what}"));
     ensure!(failed.is_empty(), "failed runs: {}. Their errors are listed above", failed.len());
     Ok(())
 }
 
-/// Runs the settings of a program that the results do not have yet.
+/// Runs those settings of a program for which there are no results yet.
 fn run_missing_settings(
     corpus: &Corpus,
     program: &str,
@@ -121,10 +121,10 @@ fn run_missing_settings(
     failed: &mut Vec<String>,
 ) -> Result<()> {
     if options.profitable {
-        return profitable::count(corpus, program, options, results);
+        return profitable::count_profitable_procedures(corpus, program, options, results);
     }
     if options.analysis {
-        return analysis::measure(&CopiesSubject::prepare(corpus, program, trodden, options)?, options, results);
+        return analysis::measure_analysis(&CopiesSubject::prepare(corpus, program, trodden, options)?, options, results);
     }
     let mut subject = None;
     for (&copies, strategy) in options.copies.iter().flat_map(|copies| options.strategy.iter().map(move |s| (copies, s))) {
@@ -146,7 +146,7 @@ fn run_missing_settings(
         }
         let Some(subject) = &mut subject else { continue };
         match subject.measure_row(setting, known, options) {
-            Ok(row) => results.add(row)?,
+            Ok(row) => results.add_row(row)?,
             Err(error) => failed.push(format!("{program} {strategy} {copies}: {error:#}")),
         }
     }
@@ -161,7 +161,8 @@ struct CopiesSubject<'a> {
     folder: PathBuf,
     /// Checksum of the program's output.
     output_sum: String,
-    /// Hits of the program that counts everything: all hits, and hits of labels only; `None` until they are measured.
+    /// Probe executions ("hits") in the program that counts everything: all, and those of labels (increments on edges) only. `None` until
+    /// they are measured.
     sequential: Option<[f64; 2]>,
 }
 
@@ -173,7 +174,7 @@ impl<'a> CopiesSubject<'a> {
         let folder = std::path::absolute(corpus.folder().join("copies").join(name))?;
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
         let mut subject = CopiesSubject { corpus, name, trodden, folder, output_sum: String::new(), sequential: None };
-        let arguments = format!("-o {}", subject.profile().display());
+        let arguments = format!("-o {}", subject.profile_path().display());
         subject.output_sum = subject.record(&arguments, options)?;
         Ok(subject)
     }
@@ -182,40 +183,41 @@ impl<'a> CopiesSubject<'a> {
         if let Some(known) = self.sequential {
             return Ok(known);
         }
-        let (arguments, costs) = self.arguments(1, "sbl");
+        let (arguments, costs) = self.record_arguments(1, "sbl");
         self.record(&format!("{arguments} --count-hits"), options)?;
         let hits = max_counted_hits(&read_json(&costs)?)?;
         self.sequential = Some(hits);
         Ok(hits)
     }
 
-    fn program(&self) -> PathBuf {
+    fn program_path(&self) -> PathBuf {
         self.corpus.program(self.name, &Variant::trodden())
     }
 
-    fn profile(&self) -> PathBuf {
+    fn profile_path(&self) -> PathBuf {
         self.folder.join("all.trodden")
     }
 
     fn record(&self, arguments: &str, options: &CopiesOptions) -> Result<String> {
-        self.corpus.run(self.name, &Variant::trodden(), options.input, &runner(self.trodden, arguments))
+        self.corpus.run(self.name, &Variant::trodden(), options.input, &build_record_command(self.trodden, arguments))
     }
 
     /// Returns the arguments of `record` for copies, and the file to which it writes their costs.
-    fn arguments(&self, copies: u32, strategy: &str) -> (String, PathBuf) {
+    fn record_arguments(&self, copies: u32, strategy: &str) -> (String, PathBuf) {
         let costs = self.folder.join(format!("{strategy}-{copies}.json"));
         let mut arguments = format!("-o {} --copies {copies} --strategy {strategy}", self.folder.join("copies.trodden").display());
-        write!(arguments, " --weights {} --costs {}", self.profile().display(), costs.display()).expect("writing to a string cannot fail");
-        if PRINT_TIMES.contains(&self.name) {
+        write!(arguments, " --weights {} --costs {}", self.profile_path().display(), costs.display())
+            .expect("writing to a string cannot fail");
+        if TIME_PRINTING_PROGRAMS.contains(&self.name) {
             arguments += " --ignore-output";
         }
-        if WRITE_FILES.contains(&self.name) {
+        if FILE_WRITING_PROGRAMS.contains(&self.name) {
             arguments += " --own-folders";
         }
         (arguments, costs)
     }
 
-    /// Measures what the row of a setting lacks. `known` is the row so far; `None` if the setting has no row.
+    /// Measures what is missing in the row of a setting. `known` is the row so far, or `None` if there is none.
     fn measure_row(&mut self, setting: Setting, known: Option<CopiesRow>, options: &CopiesOptions) -> Result<CopiesRow> {
         let (copies, strategy) = (setting.copies, setting.strategy.clone());
         let mut row = match known {
@@ -223,7 +225,7 @@ impl<'a> CopiesSubject<'a> {
             None => self.measure_hits(setting, options)?,
         };
         if options.times {
-            let (arguments, costs) = self.arguments(copies, &strategy);
+            let (arguments, costs) = self.record_arguments(copies, &strategy);
             row.times = Some(self.measure_times(&arguments, &costs, options)?);
         }
         Ok(row)
@@ -231,7 +233,7 @@ impl<'a> CopiesSubject<'a> {
 
     fn measure_hits(&mut self, setting: Setting, options: &CopiesOptions) -> Result<CopiesRow> {
         let [sequential_hits, sequential_label_hits] = self.measure_sequential(options)?;
-        let (arguments, costs) = self.arguments(setting.copies, &setting.strategy);
+        let (arguments, costs) = self.record_arguments(setting.copies, &setting.strategy);
         let counting = format!("{arguments} --baseline --count-hits");
         let output_sum = match options.engine {
             CopyEngine::Local => self.record(&counting, options)?,
@@ -292,7 +294,8 @@ impl<'a> CopiesSubject<'a> {
         thread::scope(|scope| {
             let node_killer = options.lose_node.then(|| scope.spawn(|| cluster.lose_node(&is_done)));
             let arguments = format!("{arguments} --engine slurm --work {}", work.display());
-            let runner = format!("env SLURM_CONF={} {}", cluster.configuration().display(), runner(self.trodden, &arguments));
+            let runner =
+                format!("env SLURM_CONF={} {}", cluster.configuration_file().display(), build_record_command(self.trodden, &arguments));
             let output_sum = self.corpus.run(self.name, &Variant::trodden(), options.input, &runner);
             is_done.store(true, Ordering::Relaxed);
             let lost = node_killer.map(|l| l.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).transpose()?;
@@ -307,8 +310,8 @@ impl<'a> CopiesSubject<'a> {
     }
 }
 
-/// Builds the command line of `record`. Arguments that only `trodden-lab` accepts are passed through `trodden-lab with`.
-fn runner(trodden: &Path, arguments: &str) -> String {
+/// Builds the command line of `record`. Options that only `trodden-lab with` accepts are passed through that command.
+fn build_record_command(trodden: &Path, arguments: &str) -> String {
     let (mut choices, mut arguments_of_record) = (Vec::new(), Vec::new());
     let mut words = arguments.split_whitespace();
     while let Some(word) = words.next() {
@@ -338,7 +341,7 @@ fn each_copy(costs: &Value) -> impl Iterator<Item = &Value> {
     costs["copies"].as_array().into_iter().flatten()
 }
 
-/// Returns the maximum number of hits that a copy counted: of all hits, and of hits of labels only.
+/// Returns the numbers of hits in the copy that counted most: all hits, and hits of labels only.
 fn max_counted_hits(costs: &Value) -> Result<[f64; 2]> {
     let mut max = [0.0f64; 2];
     for copy in each_copy(costs) {

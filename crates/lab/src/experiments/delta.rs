@@ -2,7 +2,7 @@
 //!
 //! Reproduces figures 3.17 (span against number of paths) and 3.18 (Ball-Larus delta over preferential delta) of Vaswani's thesis as a
 //! table and a chart. The delta of a numbering is the span of the executed paths' numbers divided by the number of executed paths. Programs
-//! count in hash tables, so that no paths are cut. `trodden-oracle delta` measures the spans.
+//! count in hash tables, so that no paths have to be cut. `trodden-oracle delta` measures the spans.
 
 use crate::experiments::bench::plot::{Area, DrawResult};
 use crate::experiments::bench::statistics::geometric_mean;
@@ -20,10 +20,10 @@ use trodden_corpus::steps;
 use trodden_corpus::{Corpus, Input};
 
 const DEFAULT_PROGRAMS: &[&str] = &["gzip", "bzip2", "lua", "minisat", "mawk", "hmmer"];
-const PUBLISHED: RGBColor = RGBColor(213, 94, 0);
-const SEARCHED: RGBColor = RGBColor(0, 114, 178);
-const INK: RGBColor = RGBColor(40, 40, 40);
-const FAINT: RGBColor = RGBColor(222, 222, 222);
+const PUBLISHED_COLOUR: RGBColor = RGBColor(213, 94, 0);
+const SEARCHED_COLOUR: RGBColor = RGBColor(0, 114, 178);
+const INK_COLOUR: RGBColor = RGBColor(40, 40, 40);
+const FAINT_COLOUR: RGBColor = RGBColor(222, 222, 222);
 const FONT: &str = "sans-serif";
 
 #[derive(Debug, Args)]
@@ -47,7 +47,7 @@ pub struct DeltaOptions {
     output: Option<PathBuf>,
 }
 
-/// Spans of a function, as printed by `trodden-oracle delta`.
+/// Spans of path numbers in a function, as printed by `trodden-oracle delta`.
 #[derive(Debug, Deserialize)]
 struct DeltaRow {
     paths: u64,
@@ -63,7 +63,7 @@ impl DeltaRow {
         span.map(|span| span as f64 / self.paths as f64)
     }
 
-    /// Returns the Ball-Larus span over the published preferential span.
+    /// Returns the ratio of the Ball-Larus span to the span of preferential numbering as published.
     fn ratio(&self) -> Option<f64> {
         Some(self.ball_larus.parse::<f64>().ok()? / self.published? as f64)
     }
@@ -76,20 +76,20 @@ pub fn run(options: &DeltaOptions) -> Result<()> {
     let programs = corpus.prepare(&options.programs, DEFAULT_PROGRAMS)?;
     let mut all = Vec::new();
     for program in &programs {
-        all.push((program.as_str(), measure(&corpus, program, options, &oracle)?));
+        all.push((program.as_str(), measure_program(&corpus, program, options, &oracle)?));
         if let Some(name) = &options.output {
             let chart = draw(&all)?;
-            for (extension, content) in [("md", &table(&all, options)), ("svg", &chart)] {
+            for (extension, content) in [("md", &render_table(&all, options)), ("svg", &chart)] {
                 let file = name.with_extension(extension);
                 std::fs::write(&file, content).with_context(|| format!("cannot write {}", file.display()))?;
             }
         }
     }
-    print!("{}", table(&all, options));
+    print!("{}", render_table(&all, options));
     Ok(())
 }
 
-fn measure(corpus: &Corpus, program: &str, options: &DeltaOptions, oracle: &Path) -> Result<Vec<DeltaRow>> {
+fn measure_program(corpus: &Corpus, program: &str, options: &DeltaOptions, oracle: &Path) -> Result<Vec<DeltaRow>> {
     let stored = steps::process_file("delta", "trodden");
     InterestingBuilds::prepare(corpus, program, options.input)?.run_in_tables(corpus, &stored)?;
     let limits = ["--limit-ms".to_owned(), options.limit_ms.to_string(), "--total-s".to_owned(), options.total_s.to_string()];
@@ -98,7 +98,7 @@ fn measure(corpus: &Corpus, program: &str, options: &DeltaOptions, oracle: &Path
     output?.lines().map(|line| serde_json::from_str(line).context("`trodden-oracle delta` printed a line that is not a span")).collect()
 }
 
-fn table(all: &[(&str, Vec<DeltaRow>)], options: &DeltaOptions) -> String {
+fn render_table(all: &[(&str, Vec<DeltaRow>)], options: &DeltaOptions) -> String {
     let mut text = format!(
         "Spans of the numbers of executed paths (input {}, paths not cut), over the number of paths: delta. `ppp` is as published, \
          `orders` the best of 17 orders of out-edges, `searched` the best that a search of {} ms per function found; `proven` are \
@@ -176,26 +176,26 @@ fn draw_spans(area: &Area, rows: &[&DeltaRow]) -> DrawResult {
     canvas
         .configure_mesh()
         .light_line_style(TRANSPARENT)
-        .bold_line_style(FAINT)
-        .axis_style(INK)
+        .bold_line_style(FAINT_COLOUR)
+        .axis_style(INK_COLOUR)
         .x_desc("paths")
         .y_desc("span")
         .x_label_formatter(&power_label)
         .y_label_formatter(&power_label)
         .draw()?;
-    canvas.draw_series([PathElement::new(vec![(1.0, 1.0), (paths.min(max), paths.min(max))], INK.stroke_width(1))])?;
+    canvas.draw_series([PathElement::new(vec![(1.0, 1.0), (paths.min(max), paths.min(max))], INK_COLOUR.stroke_width(1))])?;
     let dots = |span: fn(&DeltaRow) -> Option<u64>, size: i32, colour: RGBColor| {
         let place = move |r: &&DeltaRow| span(r).map(|s| Circle::new((r.paths as f64, s as f64), size, colour.filled()));
         rows.iter().filter_map(place).collect::<Vec<_>>()
     };
     canvas
-        .draw_series(dots(|r| r.published, 3, PUBLISHED))?
+        .draw_series(dots(|r| r.published, 3, PUBLISHED_COLOUR))?
         .label("ppp as published")
-        .legend(|(x, y)| Circle::new((x + 8, y), 3, PUBLISHED.filled()));
+        .legend(|(x, y)| Circle::new((x + 8, y), 3, PUBLISHED_COLOUR.filled()));
     canvas
-        .draw_series(dots(|r| r.searched, 2, SEARCHED))?
+        .draw_series(dots(|r| r.searched, 2, SEARCHED_COLOUR))?
         .label("smallest found")
-        .legend(|(x, y)| Circle::new((x + 8, y), 2, SEARCHED.filled()));
+        .legend(|(x, y)| Circle::new((x + 8, y), 2, SEARCHED_COLOUR.filled()));
     canvas.configure_series_labels().position(SeriesLabelPosition::UpperLeft).background_style(WHITE).draw()?;
     Ok(())
 }
@@ -215,14 +215,14 @@ fn draw_ratios(area: &Area, rows: &[&DeltaRow]) -> DrawResult {
     canvas
         .configure_mesh()
         .light_line_style(TRANSPARENT)
-        .bold_line_style(FAINT)
-        .axis_style(INK)
+        .bold_line_style(FAINT_COLOUR)
+        .axis_style(INK_COLOUR)
         .x_desc("functions by ratio")
         .y_desc("ratio")
         .x_label_formatter(&|at| format!("{at:.0}"))
         .y_label_formatter(&power_label)
         .draw()?;
-    canvas.draw_series(ratios.iter().enumerate().map(|(at, ratio)| Circle::new((at as f64, *ratio), 2, SEARCHED.filled())))?;
+    canvas.draw_series(ratios.iter().enumerate().map(|(at, ratio)| Circle::new((at as f64, *ratio), 2, SEARCHED_COLOUR.filled())))?;
     Ok(())
 }
 
@@ -242,7 +242,7 @@ mod tests {
         };
         let all = vec![("one", vec![row(1, "1", 1, 1, true), row(10, "4000", 20, 15, false)])];
         let options = DeltaOptions { programs: vec![], input: Input::Train, limit_ms: 5, total_s: 5, output: None };
-        let text = table(&all, &options);
+        let text = render_table(&all, &options);
         assert!(text.contains("| one | 2 | 11 | 50.0 % | 50.0 % | 50.0 % | 50.0 % | 50.0 % | 2.0 | 1.5 | 14.1 | 2.000e2 |"), "{text}");
         let svg = draw(&all).unwrap();
         assert!(svg.starts_with("<svg") && svg.contains("ppp as published"), "{svg}");

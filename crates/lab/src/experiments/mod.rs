@@ -40,7 +40,7 @@ pub enum LabExperiment {
 }
 
 pub fn run(experiment: &LabExperiment) -> Result<()> {
-    // Baselines are computed from a profile alone. All other experiments build programs.
+    // Baselines are computed from a profile alone, so they need no checkout. All other experiments build programs.
     if !matches!(experiment, LabExperiment::Baselines(_)) {
         trodden_corpus::steps::require_checkout()?;
     }
@@ -58,7 +58,7 @@ pub fn run(experiment: &LabExperiment) -> Result<()> {
 }
 
 /// Shows progress. On a terminal, each line overwrites the previous one. An empty text ends the progress line.
-fn progress(text: &str) {
+fn show_progress(text: &str) {
     match (std::io::stderr().is_terminal(), text.is_empty()) {
         (true, true) => eprint!("\r\x1b[K"),
         (true, false) => eprint!("\r\x1b[K{text}"),

@@ -1,8 +1,8 @@
-//! `trodden-lab experiment pgo`: profile-guided builds of corpus programs. There are builds with clang's profile, with a profile derived
-//! from paths, and by `trodden pgo`, which also transforms the program based on its paths.
+//! `trodden-lab experiment pgo`: profile-guided builds of corpus programs, with clang's profile, with a profile derived from paths, and by
+//! `trodden pgo`, which also transforms the program based on its paths.
 //!
 //! Profiles come from the short run. The long run is timed, and the builds take turns. The builds with clang's profile and with the derived
-//! profile use the same folder and profile name. So equal profiles must yield identical programs, and the experiment checks that.
+//! profile use the same folder and profile name, so equal profiles must yield identical programs, and the experiment checks that.
 //! `llvm-profdata` compares the profiles.
 
 mod branches;
@@ -11,7 +11,7 @@ mod short;
 use crate::experiments::bench::instructions::InstructionCounter;
 use crate::experiments::bench::statistics::{Spread, geometric_mean};
 use crate::experiments::bench::usage;
-use crate::experiments::progress;
+use crate::experiments::show_progress;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::ffi::OsString;
@@ -25,8 +25,8 @@ use trodden_corpus::steps::build_trodden;
 use trodden_corpus::{Corpus, Input, script};
 
 /// Programs measured by default: dynamic programming, two compressors, an interpreter, a solver in C++, and a database.
-const PROGRAMS: &[&str] = &["hmmer", "bzip2", "lua", "gzip", "minisat", "sqlite"];
-/// Name of the folder and profile that both profile-guided builds share.
+const DEFAULT_PROGRAMS: &[&str] = &["hmmer", "bzip2", "lua", "gzip", "minisat", "sqlite"];
+/// Name of the folder and of the profile in both builds with an edge profile.
 const SHARED_NAME: &str = "pgo";
 /// Name of the build in which `trodden pgo` works.
 const WORK_BUILD: &str = "pgo-work";
@@ -43,7 +43,7 @@ Examples:
   trodden-lab experiment pgo ripgrep oxipng --short")]
 pub struct PgoOptions {
     /// Corpus programs, or `all`.
-    #[arg(default_values = PROGRAMS)]
+    #[arg(default_values = DEFAULT_PROGRAMS)]
     programs: Vec<String>,
     /// Number of runs of each build; the median is reported.
     #[arg(long, default_value_t = 5)]
@@ -60,13 +60,13 @@ struct PgoRow {
     program: String,
     user: [Spread; BUILD_COUNT],
     instructions: Option<[u64; BUILD_COUNT]>,
-    /// Instructions of the profiling runs: clang's and trodden's.
+    /// Instructions of the profiling runs, by clang's and by trodden's instrumentation.
     profiling: Option<[u64; 2]>,
     profiles: CounterAgreement,
     same_bytes: bool,
 }
 
-/// Number of functions, and number of functions that have equal counters in both profiles.
+/// Number of functions, and number of functions whose counters are equal in both profiles.
 struct CounterAgreement {
     functions: usize,
     equal: usize,
@@ -82,8 +82,8 @@ pub fn run(options: &PgoOptions) -> Result<()> {
     if options.short {
         return short::run(&corpus, &programs);
     }
-    let counter = InstructionCounter::available();
-    println!("{HEAD}");
+    let counter = InstructionCounter::find_available();
+    println!("{TABLE_HEAD}");
     let mut rows = Vec::new();
     for program in &programs {
         let row = measure_row(&corpus, program, options.rounds, counter)?;
@@ -176,11 +176,11 @@ fn build_by_trodden_pgo(corpus: &Corpus, program: &str, build: &str, choices: &s
     let mut command = Command::new(steps::target_folder().join("release/trodden"));
     command.arg("pgo").arg("--train").arg(recipe(Input::Train.name())).arg("--program").arg(binary_path(corpus, WORK_BUILD, program));
     command.arg("-o").arg(&output);
-    // Build scripts would also use compilers in PATH.
+    // For Rust programs, the compilers are passed only in variables, because build scripts would also use compilers in PATH.
     let only_variables = if corpus.is_rust(program)? { "--only-variables" } else { "" };
     command.env(steps::LABORATORY_VARIABLE, format!("{choices} {only_variables}"));
     command.args(["--", "sh", "-c"]).arg(recipe("build"));
-    // `cargo` must be trodden's even though the compilers are not.
+    // `cargo` must be trodden's, although the compilers are not.
     let builder = Variant::trodden().build_environment()?.into_iter().filter(|(name, _)| ["CARGO_BUILD", "PATH"].contains(name));
     let variables = Variant::plain().build_environment()?.into_iter().filter(|(name, _)| !["CC", "CXX"].contains(name)).chain(builder);
     command.envs(variables).env("BUILD", WORK_BUILD).env("TRODDEN_CACHE", corpus.folder().join("store"));
@@ -189,7 +189,7 @@ fn build_by_trodden_pgo(corpus: &Corpus, program: &str, build: &str, choices: &s
     Ok(changed.map(|l| l.trim_start_matches("trodden: ").to_owned()).collect())
 }
 
-/// Builds with a profile in the shared folder, and copies the program to the folder of `build`.
+/// Builds with a profile in the shared folder, and copies the resulting program to the folder of `build`.
 fn build_with_profile(corpus: &Corpus, program: &str, profile: &Path, build: &str) -> Result<()> {
     let shared = corpus.folder().join("pgo").join(format!("{program}.profdata"));
     fs::copy(profile, &shared).with_context(|| format!("cannot write {}", shared.display()))?;
@@ -210,22 +210,22 @@ fn measure_times(corpus: &Corpus, program: &str, rounds: usize) -> Result<[Sprea
     let mut sums: Vec<String> = Vec::new();
     for round in 1..=rounds {
         for (build, seconds) in BUILDS.iter().zip(&mut seconds) {
-            progress(&format!("round {round} of {rounds}: {program}, {build}"));
+            show_progress(&format!("round {round} of {rounds}: {program}, {build}"));
             let (used, sum) = usage::run_measured(|runner| corpus.run_as(build, program, Input::Ref, runner, &[]))?;
             seconds.push(used.user_s);
             sums.push(sum);
         }
     }
-    progress("");
+    show_progress("");
     if sums.windows(2).any(|pair| pair[0] != pair[1]) {
         bail!("{program}: the output of a build with a profile differs from the output of the plain build");
     }
     Ok(seconds.map(|of| Spread::from_values(&of)))
 }
 
-/// Counts the instructions of the short run. Runs a copy without debug information, because valgrind cannot read clang's.
+/// Counts the instructions of the short run. Runs a stripped copy, because valgrind cannot read clang's debug information.
 fn count_instructions(corpus: &Corpus, program: &str, build: &str, counter: InstructionCounter) -> Result<u64> {
-    progress(&format!("instructions, by {}: {program}, {build}", counter.name()));
+    show_progress(&format!("instructions, by {}: {program}, {build}", counter.name()));
     let stripped = format!("{build}-stripped");
     let to = binary_path(corpus, &stripped, program);
     fs::create_dir_all(to.parent().unwrap_or(Path::new("/"))).with_context(|| format!("cannot create the folder of {}", to.display()))?;
@@ -233,10 +233,10 @@ fn count_instructions(corpus: &Corpus, program: &str, build: &str, counter: Inst
     let log = corpus.folder().join("pgo").join("instructions.log");
     let _ = fs::remove_file(&log);
     let nowhere = [("LLVM_PROFILE_FILE", OsString::from("/dev/null"))];
-    corpus.run_as(&stripped, program, Input::Train, &counter.runner(&log), &nowhere)?;
-    progress("");
+    corpus.run_as(&stripped, program, Input::Train, &counter.command_prefix(&log), &nowhere)?;
+    show_progress("");
     let text = fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
-    counter.total(&text).with_context(|| format!("{} reported no instruction count for {program}. See {}", counter.name(), log.display()))
+    counter.total_instructions(&text).with_context(|| format!("{} reported no instruction count for {program}. See {}", counter.name(), log.display()))
 }
 
 fn compare_profiles(one: &Path, other: &Path) -> Result<CounterAgreement> {
@@ -244,7 +244,7 @@ fn compare_profiles(one: &Path, other: &Path) -> Result<CounterAgreement> {
     Ok(CounterAgreement { functions: one.len(), equal: one.iter().filter(|f| other.contains(f)).count() })
 }
 
-/// Returns the functions of a profile as text: name, hash and counters, without value profiles.
+/// Returns the functions of a profile as text: name, hash and counters, but not the value profile.
 fn read_functions(profile: &Path) -> Result<Vec<String>> {
     let text = steps::output(Command::new("llvm-profdata-22").args(["merge", "--text"]).arg(profile).args(["-o", "-"]))?;
     let lines: Vec<&str> = text.lines().collect();
@@ -256,7 +256,7 @@ fn read_functions(profile: &Path) -> Result<Vec<String>> {
     begins.map(one).collect::<Option<Vec<_>>>().context("cannot parse the output of `llvm-profdata merge --text`")
 }
 
-const HEAD: &str = concat!(
+const TABLE_HEAD: &str = concat!(
     "           user time, median (s)                                       least (s)           paths to clang     instructions to \
         plain        collecting   functions with    same\n",
     "program    plain    clang    ours     edges    paths    | clang    paths   | median  least   | clang   ours    edges   paths   \

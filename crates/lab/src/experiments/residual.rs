@@ -2,8 +2,8 @@
 //! enlarge programs?
 //!
 //! Reproduces tables 3.1, 3.3 and 3.4 of Vaswani's thesis on corpus programs. A program that counts all paths runs the tests and the field
-//! inputs. `trodden untested` is applied to the two profiles. Its result must equal that of the independent `trodden-oracle untested`, and
-//! is compared with the counts of a residual build that runs the field input.
+//! (production) inputs. `trodden untested` compares the two profiles. Its result must equal that of the independent
+//! `trodden-oracle untested`, and is compared with the counts of a program that runs the field input and counts only untested paths.
 
 mod page;
 
@@ -23,7 +23,7 @@ use trodden_corpus::{Corpus, Input};
 const DEFAULT_PROGRAMS: &[&str] =
     &["gzip", "bzip2", "mawk", "minisat", "hmmer", "zstd", "lua", "linkgrammar", "quickjs", "sqlite", "gnugo", "x264"];
 /// Builds whose size is compared with that of the plain build.
-const SIZES: [&str; 4] = ["trodden", "ppp", "known-table", "residual"];
+const SIZED_BUILDS: [&str; 4] = ["trodden", "ppp", "known-table", "residual"];
 
 const SCHEMA_VERSION: u32 = 3;
 
@@ -68,7 +68,7 @@ impl UntestedFigures {
         percent(number(&self.untested_executions), number(&self.executions))
     }
 
-    /// Returns the share of untested paths that are in functions without an untested edge, in percent.
+    /// Returns the share of untested paths that are in functions all of whose edges are tested, in percent.
     fn share_without_edges(&self) -> f64 {
         percent(self.untested_paths_in_functions_without_untested_edges as f64, self.untested_paths as f64)
     }
@@ -81,9 +81,9 @@ fn percent(part: f64, all: f64) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum ResidualBuild {
-    /// Both counted the same executions of untested paths.
+    /// The program that counts only untested paths counts them as often as the program that counts all paths.
     Equal,
-    /// They differ, but two runs of the build that counts all paths differ, too.
+    /// The counts differ, but so do those of two runs of the program that counts all paths.
     RunsDiffer,
 }
 
@@ -180,14 +180,14 @@ impl<'a> ResidualSubject<'a> {
 
     fn measure_row(&self) -> Result<ResidualRow> {
         let full = Variant::trodden().folder();
-        let tests = self.profile(&full, Input::Train, "train")?;
-        let field = self.profile(&full, Input::Ref, "ref")?;
+        let tests = self.record_profile(&full, Input::Train, "train")?;
+        let field = self.record_profile(&full, Input::Ref, "ref")?;
         let untested = self.compare_with_oracle(&[&tests], &field)?;
         let residual_build = self.check_residual_build(&tests, &field)?;
         let suite = match self.corpus.suite_runs(self.program)? {
             0 => None,
             runs => {
-                let suite = self.profile(&full, Input::Suite, "suite")?;
+                let suite = self.record_profile(&full, Input::Suite, "suite")?;
                 Some(SuiteFigures { runs, untested: self.compare_with_oracle(&[&tests, &suite], &field)? })
             }
         };
@@ -201,7 +201,7 @@ impl<'a> ResidualSubject<'a> {
     }
 
     /// Runs a build, and stores its counts as a profile.
-    fn profile(&self, build: &str, input: Input, name: &str) -> Result<PathBuf> {
+    fn record_profile(&self, build: &str, input: Input, name: &str) -> Result<PathBuf> {
         let counts = self.folder.join(name);
         if counts.exists() {
             std::fs::remove_dir_all(&counts).with_context(|| format!("cannot remove {}", counts.display()))?;
@@ -213,7 +213,8 @@ impl<'a> ResidualSubject<'a> {
         Ok(stored)
     }
 
-    /// Returns the oracle's figures for the paths that the field takes and the tests do not. `trodden untested` must agree with the oracle.
+    /// Returns the oracle's figures for the paths that the field takes and the tests do not. Fails unless `trodden untested` agrees with
+    /// the oracle.
     fn compare_with_oracle(&self, tests: &[&Path], field: &Path) -> Result<UntestedFigures> {
         let merged = self.folder.join("tests.trodden");
         steps::output(trodden().arg("merge").args(tests).arg("-o").arg(&merged))?;
@@ -250,9 +251,11 @@ impl<'a> ResidualSubject<'a> {
         Ok(checked)
     }
 
-    /// Runs the field input with a residual build, which must count exactly the untested paths.
+    /// Runs the field input with a program that counts only untested paths, and compares its counts with those of the program that counts
+    /// all.
     fn check_residual_build(&self, tests: &Path, field: &Path) -> Result<ResidualBuild> {
-        let counted = self.profile(&self.reinstrument("residual", "", &["--residual".as_ref(), tests.as_ref()])?, Input::Ref, "field")?;
+        let counted =
+            self.record_profile(&self.reinstrument("residual", "", &["--residual".as_ref(), tests.as_ref()])?, Input::Ref, "field")?;
         let of = |field: &Path| -> Result<(String, String)> {
             let reported = untested_summary(trodden().arg("untested").arg(field).arg("--known").arg(tests))?;
             Ok((format_number(&reported["untested_paths"]), format_number(&reported["untested_executions"])))
@@ -261,7 +264,7 @@ impl<'a> ResidualSubject<'a> {
         if of(&counted)? == expected {
             return Ok(ResidualBuild::Equal);
         }
-        let again = of(&self.profile(&Variant::trodden().folder(), Input::Ref, "again")?)?;
+        let again = of(&self.record_profile(&Variant::trodden().folder(), Input::Ref, "again")?)?;
         ensure!(
             again != expected,
             "{}: the residual build counted {:?} (paths, executions) instead of {expected:?}",
@@ -283,10 +286,10 @@ impl<'a> ResidualSubject<'a> {
         Ok(build)
     }
 
-    /// Returns the program's `.text` size and total size, by build.
+    /// Returns, for each build, the size of `.text` and the size of all loaded sections.
     fn measure_sizes(&self, tests: &Path) -> Result<BTreeMap<String, [u64; 2]>> {
         let mut sizes = BTreeMap::from([("plain".to_owned(), section_sizes(&self.corpus.program(self.program, &Variant::plain()))?)]);
-        for name in SIZES {
+        for name in SIZED_BUILDS {
             let program = match name {
                 "trodden" => self.corpus.program(self.program, &Variant::trodden()),
                 "residual" => self.corpus.folder().join("bin/residual-residual").join(self.program),
@@ -308,7 +311,7 @@ fn untested_summary(residual: &mut Command) -> Result<serde_json::Value> {
     Ok(reported["summary"].take())
 }
 
-/// Formats a JSON number, which is a string if it is large.
+/// Formats a JSON number, which is written as a string if it is large.
 fn format_number(value: &serde_json::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
@@ -318,5 +321,5 @@ fn section_sizes(program: &Path) -> Result<[u64; 2]> {
     let listing = steps::output(Command::new("size").arg("--format=berkeley").arg(program))?;
     let loaded = listing.lines().nth(1).and_then(|line| line.split_whitespace().nth(3)?.parse().ok());
     let loaded = loaded.with_context(|| format!("cannot find the total size of {} in the output of `size`", program.display()))?;
-    Ok([crate::experiments::bench::measure::code_bytes(program)?, loaded])
+    Ok([crate::experiments::bench::measure::measure_code_bytes(program)?, loaded])
 }

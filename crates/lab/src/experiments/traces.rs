@@ -1,9 +1,9 @@
 //! `trodden-lab experiment traces`: the cost of collecting the complete trace of an unmodified program, by number of runs, strategy and
 //! weights, compared in one session with the program alone and with other tools.
 //!
-//! Each run is assigned to a separate machine, and the slowest machine determines the collection time. The runs are executed one after the
-//! other (`--jobs 1`), so that they do not slow each other down. gdb is stopped after some steps, and its time for the complete run is
-//! extrapolated.
+//! Each run is assigned to a separate machine, and the slowest machine determines the collection time. On this machine, the runs are
+//! executed one after the other (`--jobs 1`), so that they do not slow each other down. gdb is stopped after some steps, and its time for
+//! the complete run is extrapolated.
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -30,7 +30,7 @@ pub struct TracesOptions {
 /// Debian programs, with the arguments that precede the input.
 const PROGRAMS: [(&str, &[&str]); 2] = [("/usr/bin/gzip", &["-c"]), ("/usr/bin/sed", &["-e", "s/a\\(.\\)/\\1b/g"])];
 const STRATEGIES: [&str; 4] = ["fine", "function", "grouped", "weighted"];
-const RUNS: [u32; 3] = [1, 2, 4];
+const RUN_COUNTS: [u32; 3] = [1, 2, 4];
 const PLAIN_RUNS: usize = 7;
 
 #[derive(Deserialize)]
@@ -93,7 +93,7 @@ impl TraceBench<'_> {
         println!("{} blocks; the program alone: {:.2} ms.\n", blocks.0, plain * 1e3);
         println!("| runs | strategy | static: predicted | counted | time, ms | from a trace: predicted | counted | time, ms | bound |");
         println!("|---|---|---|---|---|---|---|---|---|");
-        for runs in RUNS {
+        for runs in RUN_COUNTS {
             for strategy in STRATEGIES {
                 let [fixed, measured] = ["static", "one.trace"].map(|weights| self.measure_strategy(runs, strategy, weights));
                 let ((p1, c1, t1, _), (p2, c2, t2, bound)) = (fixed?, measured?);
@@ -119,7 +119,7 @@ impl TraceBench<'_> {
         command
     }
 
-    /// Returns the median time in seconds.
+    /// Returns the median time of the program alone, in seconds.
     fn measure_plain(&self) -> Result<f64> {
         let mut times = Vec::new();
         for _ in 0..PLAIN_RUNS {
@@ -143,7 +143,7 @@ impl TraceBench<'_> {
         serde_json::from_str(&steps::output(&mut show)?).context("`trodden report --json` printed unexpected JSON")
     }
 
-    /// Only the laboratory variable selects some of the collectors.
+    /// Creates the recording command. Two of the collectors can be selected only through the laboratory's environment variable.
     fn record_command(&self, collector: &str, choices: &str) -> Command {
         let mut command = Command::new(&self.trodden);
         command.args(["trace", "record"]);
@@ -154,8 +154,8 @@ impl TraceBench<'_> {
         command
     }
 
-    /// Records the complete trace in one run, and returns the number of hits and the time in seconds. The trace by `trampolines` later
-    /// provides weights.
+    /// Records the complete trace in one run, and returns the number of hits (executions of watched blocks) and the time in seconds. The
+    /// trace by `trampolines` later provides weights.
     fn record_whole_trace(&self, collector: &str, arguments: &[&str]) -> Result<(u64, f64)> {
         let trace = if collector == "trampolines" { "one.trace" } else { "other.trace" };
         let shown = self.record(collector, arguments, trace)?;
@@ -167,9 +167,10 @@ impl TraceBench<'_> {
         self.measure_plan("trampolines", runs, strategy, weights)
     }
 
-    /// Returns the predicted hits, the counted hits and the seconds, each the maximum over all machines, and the lower bound of the hits.
+    /// Returns the predicted hits, the counted hits, the seconds, and the lower bound of the hits. The first three are maxima over all
+    /// machines.
     fn measure_plan(&self, collector: &str, runs: u32, strategy: &str, weights: &str) -> Result<(f64, u64, f64, f64)> {
-        // A single run of all blocks needs no distribution, so one run is planned as two profiles on one machine.
+        // A single run watches all blocks, which needs no division. To get a plan for it nevertheless, two runs on one machine are planned.
         let (number, machines) = (runs.max(2).to_string(), runs.to_string());
         let choices = format!("--machines {machines} --witness-strategy {strategy} --witness-weights {weights}");
         let arguments = ["--runs", &number];

@@ -12,9 +12,9 @@ use std::process::Command;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 
-const CALLS: &str = include_str!("waits/calls.c");
-const RING: &str = include_str!("waits/ring.c");
-const ARCHIVE: &str = include_str!("waits/archive.py");
+const CALLS_SOURCE: &str = include_str!("waits/calls.c");
+const RING_SOURCE: &str = include_str!("waits/ring.c");
+const ARCHIVE_SCRIPT: &str = include_str!("waits/archive.py");
 const LOOP_CALLS: u32 = 2_000_000;
 const ARCHIVE_RANKS: u64 = 4;
 
@@ -43,9 +43,9 @@ pub fn run(options: &WaitsOptions) -> Result<()> {
     let folder = steps::target_folder().join("bench/waits");
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let bench = WaitsBench { options, folder, trodden: steps::target_folder().join("release/trodden") };
-    bench.write("calls.c", CALLS)?;
-    bench.write("ring.c", RING)?;
-    bench.write("archive.py", ARCHIVE)?;
+    bench.write("calls.c", CALLS_SOURCE)?;
+    bench.write("ring.c", RING_SOURCE)?;
+    bench.write("archive.py", ARCHIVE_SCRIPT)?;
     let mut rows = bench.measure_calls()?;
     rows.extend(bench.measure_analysis()?);
     rows.extend(bench.measure_readers()?);
@@ -73,22 +73,22 @@ impl WaitsBench<'_> {
     }
 
     fn record_command(&self, recording: &str, arguments: &[&str]) -> Result<Command> {
-        // `waits record` does not overwrite a recording.
+        // Removed first, because `waits record` does not overwrite a recording.
         let _ = std::fs::remove_dir_all(self.path(recording));
         let mut command = self.command(&self.trodden, &["waits", "record", "--output", recording, "--"]);
         command.args(arguments);
         Ok(command)
     }
 
-    /// Measures an MPI call and a free lock, alone and recorded, in loops that print the time per call.
+    /// Measures an MPI call and the locking of a free lock, each with and without the recorder, in loops that print the time per call.
     fn measure_calls(&self) -> Result<FigureRows> {
         steps::run(&mut self.command("mpicc", &["-O2", "-pthread", "-o", "calls", "calls.c"]))?;
         let count = LOOP_CALLS.to_string();
         let mut rows = FigureRows::new();
         for (kind, what) in [("mpi", "an MPI call (`MPI_Barrier` on `MPI_COMM_SELF`)"), ("lock", "taking and releasing a free lock")] {
-            let alone = self.median(|| parse_number(&steps::output(&mut self.command("./calls", &[kind, &count]))?))?;
-            let recorded =
-                self.median(|| parse_number(&steps::output(&mut self.record_command("calls.waits", &["./calls", kind, &count])?)?))?;
+            let alone = self.measure_median(|| parse_number(&steps::output(&mut self.command("./calls", &[kind, &count]))?))?;
+            let recorded = self
+                .measure_median(|| parse_number(&steps::output(&mut self.record_command("calls.waits", &["./calls", kind, &count])?)?))?;
             rows.push((what.to_owned(), format!("{:.1} ns in addition to {alone:.1} ns", recorded - alone)));
         }
         Ok(rows)
@@ -104,16 +104,16 @@ impl WaitsBench<'_> {
         steps::run(&mut self.command("mpicc", &["-O2", "-o", "ring", "ring.c"]))?;
         let mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", "./ring", &iterations];
         steps::run(&mut self.record_command("ring.waits", &mpirun)?)?;
-        let python = self.python()?;
+        let python = self.find_python()?;
         let _ = std::fs::remove_dir_all(self.path("archive"));
         let ranks = ARCHIVE_RANKS.to_string();
         steps::run(&mut self.command(&python, &["archive.py", "write", "archive", &ranks, &iterations]))?;
-        let own = self.processor_seconds(&mut self.command(&self.trodden, &["report", "ring.waits", "--json"]))?;
-        let otf2 = self.processor_seconds(&mut self.command(&self.trodden, &["report", "archive/traces.otf2", "--json"]))?;
-        let theirs = self.processor_seconds(&mut self.command(&python, &["archive.py", "count", "archive/traces.otf2"]))?;
+        let own = self.measure_processor_seconds(&mut self.command(&self.trodden, &["report", "ring.waits", "--json"]))?;
+        let otf2 = self.measure_processor_seconds(&mut self.command(&self.trodden, &["report", "archive/traces.otf2", "--json"]))?;
+        let theirs = self.measure_processor_seconds(&mut self.command(&python, &["archive.py", "count", "archive/traces.otf2"]))?;
         let counted = steps::output(&mut self.command(&python, &["archive.py", "count", "archive/traces.otf2"]))?;
         let events = parse_number(&counted)?;
-        // Each call has an enter and an exit event. The archive also contains message records.
+        // Each call counts as two events, its entry and its exit. The archive also contains message records, which are counted.
         let own_events = self.options.iterations as f64 * 2.0 * 4.0;
         let (own, otf2, theirs) = (own_events / own, events / otf2, events / theirs);
         let row = |what: &str, rate: f64| {
@@ -128,7 +128,7 @@ impl WaitsBench<'_> {
     }
 
     /// Returns a Python interpreter with the `otf2` package, in a virtual environment.
-    fn python(&self) -> Result<PathBuf> {
+    fn find_python(&self) -> Result<PathBuf> {
         let python = self.path("python/bin/python");
         if !self.path("python/lib").exists() || steps::output(&mut self.command(&python, &["-c", "import otf2"])).is_err() {
             steps::run(&mut self.command("python3", &["-m", "venv", "python"]))?;
@@ -138,9 +138,9 @@ impl WaitsBench<'_> {
     }
 
     /// Returns the median processor time of a command and its children, in seconds.
-    fn processor_seconds(&self, command: &mut Command) -> Result<f64> {
+    fn measure_processor_seconds(&self, command: &mut Command) -> Result<f64> {
         let own = std::env::current_exe().context("cannot find the path of this program (is /proc mounted?)")?;
-        self.median(|| {
+        self.measure_median(|| {
             let log = self.path("used.json");
             let _ = std::fs::remove_file(&log);
             let mut measure = Command::new(&own);
@@ -152,7 +152,7 @@ impl WaitsBench<'_> {
         })
     }
 
-    fn median(&self, mut measure: impl FnMut() -> Result<f64>) -> Result<f64> {
+    fn measure_median(&self, mut measure: impl FnMut() -> Result<f64>) -> Result<f64> {
         let mut all = (0..self.options.repeat).map(|_| measure()).collect::<Result<Vec<f64>>>()?;
         all.sort_by(f64::total_cmp);
         Ok(all[all.len() / 2])

@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 
 pub fn parse(text: &str) -> Result<GraphInput> {
     let mut reader = DotReader { tokens: tokenize(text)?, at: 0 };
-    reader.header()?;
+    reader.parse_header()?;
     let mut graph = Statements::default();
     while !reader.skip_sign("}") {
-        reader.statement(&mut graph)?;
+        reader.parse_statement(&mut graph)?;
     }
     graph.finish()
 }
@@ -72,32 +72,32 @@ struct DotReader {
 }
 
 impl DotReader {
-    fn header(&mut self) -> Result<()> {
+    fn parse_header(&mut self) -> Result<()> {
         let _ = self.take_name("strict");
         if !self.take_name("digraph") {
             bail!("{}: a directed graph must begin with `digraph`", self.current_line());
         }
         if !self.skip_sign("{") {
-            self.name()?;
-            self.expect("{")?;
+            self.parse_name()?;
+            self.expect_sign("{")?;
         }
         Ok(())
     }
 
-    fn statement(&mut self, graph: &mut Statements) -> Result<()> {
+    fn parse_statement(&mut self, graph: &mut Statements) -> Result<()> {
         if self.skip_sign(";") {
             return Ok(());
         }
-        if self.peek("{") {
+        if self.is_next("{") {
             bail!("{}: subgraphs are not supported. Move their edges to the top level of the graph", self.current_line());
         }
         let line = self.current_line();
-        let first = self.name()?;
+        let first = self.parse_name()?;
         if first == "subgraph" {
             bail!("{line}: subgraphs are not supported. Move their edges to the top level of the graph");
         }
         if self.skip_sign("=") {
-            let value = self.name()?;
+            let value = self.parse_name()?;
             match first.as_str() {
                 "entry" => graph.entry = Some(value),
                 "exit" => graph.exit = Some(value),
@@ -105,25 +105,25 @@ impl DotReader {
             }
             return Ok(());
         }
-        if matches!(first.as_str(), "graph" | "node" | "edge") && self.peek("[") {
-            self.attributes()?;
+        if matches!(first.as_str(), "graph" | "node" | "edge") && self.is_next("[") {
+            self.parse_attributes()?;
             return Ok(());
         }
-        self.chain(first, graph)
+        self.parse_chain(first, graph)
     }
 
-    fn chain(&mut self, first: String, graph: &mut Statements) -> Result<()> {
+    fn parse_chain(&mut self, first: String, graph: &mut Statements) -> Result<()> {
         let mut chain = vec![first];
         while self.skip_sign("->") {
-            chain.push(self.name()?);
+            chain.push(self.parse_name()?);
         }
-        if self.peek("--") {
+        if self.is_next("--") {
             bail!("{}: undirected edges are not supported. Write `->` instead of `--`", self.current_line());
         }
         graph.nodes.extend(chain.iter().cloned());
         let line = self.current_line();
         let mut weight = None;
-        for (key, value) in self.attributes()? {
+        for (key, value) in self.parse_attributes()? {
             if key == "weight" && chain.len() > 1 {
                 weight = Some(value.parse().with_context(|| format!("{line}: weight `{value}` is not a number"))?);
             }
@@ -135,22 +135,22 @@ impl DotReader {
         Ok(())
     }
 
-    fn attributes(&mut self) -> Result<Vec<(String, String)>> {
+    fn parse_attributes(&mut self) -> Result<Vec<(String, String)>> {
         let mut all = Vec::new();
         while self.skip_sign("[") {
             while !self.skip_sign("]") {
                 if self.skip_sign(",") || self.skip_sign(";") {
                     continue;
                 }
-                let key = self.name()?;
-                self.expect("=")?;
-                all.push((key, self.name()?));
+                let key = self.parse_name()?;
+                self.expect_sign("=")?;
+                all.push((key, self.parse_name()?));
             }
         }
         Ok(all)
     }
 
-    fn name(&mut self) -> Result<String> {
+    fn parse_name(&mut self) -> Result<String> {
         match self.tokens.get(self.at) {
             Some(DotToken { text, kind: TokenKind::Name, .. }) => {
                 self.at += 1;
@@ -161,19 +161,19 @@ impl DotReader {
         }
     }
 
-    fn expect(&mut self, sign: &str) -> Result<()> {
+    fn expect_sign(&mut self, sign: &str) -> Result<()> {
         match self.skip_sign(sign) {
             true => Ok(()),
             false => bail!("{}: expected `{sign}`", self.current_line()),
         }
     }
 
-    fn peek(&self, sign: &str) -> bool {
+    fn is_next(&self, sign: &str) -> bool {
         self.tokens.get(self.at).is_some_and(|t| t.kind == TokenKind::Punctuation && t.text == sign)
     }
 
     fn skip_sign(&mut self, sign: &str) -> bool {
-        let found = self.peek(sign);
+        let found = self.is_next(sign);
         self.at += usize::from(found);
         found
     }
@@ -236,7 +236,7 @@ fn tokenize(text: &str) -> Result<Vec<DotToken>> {
     Ok(tokens)
 }
 
-/// Returns the length of the word (letters, digits, underscores) or number (with sign and point) at the start of the text.
+/// Returns the length of the word at the start of the text (letters, digits, underscores), or of the number (with sign and point).
 fn word_length(text: &str) -> usize {
     let part = |(i, c): (usize, char)| c.is_alphanumeric() || c == '_' || c == '.' || (c == '-' && i == 0);
     text.char_indices().find(|c| !part(*c)).map_or(text.len(), |(i, _)| i)

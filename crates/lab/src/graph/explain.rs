@@ -8,7 +8,7 @@ use trodden_selective::InterestingSet;
 use trodden_selective::separation::{Separation, WeightedPaths, decide_separation};
 use trodden_selective::steps::{PreferentialStep, preferential_steps, selective_steps};
 
-/// Returns the steps of precise selective or preferential numbering. Fails for other schemes, and if a number is too large.
+/// Returns the steps of precise selective or preferential numbering as JSON. Fails for other schemes, and if a number is too large.
 pub fn steps_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &InterestingSet, scheme: NumberingScheme) -> Result<Value> {
     match scheme {
         NumberingScheme::Pspp => selective_json(named, acyclic, &set.closed()),
@@ -17,7 +17,7 @@ pub fn steps_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &InterestingS
     }
 }
 
-fn ends(named: &NamedGraph, acyclic: &AcyclicGraph, edge: DagEdgeId) -> [String; 2] {
+fn end_names(named: &NamedGraph, acyclic: &AcyclicGraph, edge: DagEdgeId) -> [String; 2] {
     let edge = acyclic.dag.edge(edge);
     [edge.from, edge.to].map(|n| named.names[n.index()].clone())
 }
@@ -33,7 +33,7 @@ fn selective_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &InterestingS
         })
     };
     let edge = |id: DagEdgeId| {
-        let [from, to] = ends(named, acyclic, id);
+        let [from, to] = end_names(named, acyclic, id);
         json!({
             "from": from,
             "to": to,
@@ -55,7 +55,7 @@ fn preferential_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &Interesti
     let (steps, critical) = preferential_steps(dag, &set.paths(dag)?)?;
     let step = |step: &PreferentialStep| {
         json!({
-            "edge": ends(named, acyclic, step.edge),
+            "edge": end_names(named, acyclic, step.edge),
             "prefix": nodes_json(named, dag, &step.prefix),
             "interval": [signed_json(step.interval.0), signed_json(step.interval.1)],
             "cis": signed_json(step.cumulative),
@@ -69,8 +69,8 @@ fn preferential_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &Interesti
     }))
 }
 
-/// Returns whether edge values exist that give all interesting paths lower numbers than all others, with a proof. `null` if there are too
-/// many paths to decide.
+/// Returns as JSON, with a proof, whether edge values exist that give all interesting paths lower numbers than all others. `null` if there
+/// are too many paths to decide.
 pub fn separable_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &InterestingSet) -> Result<Value> {
     let dag = &acyclic.dag;
     let paths = |paths: &WeightedPaths| {
@@ -81,7 +81,7 @@ pub fn separable_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &Interest
         Separation::Unknown => Value::Null,
         Separation::Separated(values) => {
             let edge = |id: DagEdgeId| {
-                let [from, to] = ends(named, acyclic, id);
+                let [from, to] = end_names(named, acyclic, id);
                 json!({"from": from, "to": to, "value": signed_json(values[id.index()])})
             };
             json!({"separable": true, "below": 0, "edges": dag.edge_ids().map(edge).collect::<Vec<_>>()})
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use crate::cli::NumberJob;
 
-    fn answer(text: &str, scheme: NumberingScheme, explain: bool) -> Value {
+    fn number_with_explanation(text: &str, scheme: NumberingScheme, explain: bool) -> Value {
         number::number(&parse(text).unwrap(), &NumberJob { scheme, explain, restarts: None, ..NumberJob::default() }).unwrap()
     }
 
@@ -107,7 +107,7 @@ mod tests {
     fn preferential_steps_match_the_thesis() {
         let text = r#"{"entry":"s","exit":"t","edges":[["s","a"],["s","b"],["a","c"],["a","b"],["b","c"],["c","d"],["c","t"],["d","t"]],
             "interesting":[["s","a","c","d","t"],["s","a","c","t"],["s","b","c","t"]]}"#;
-        let steps = &answer(text, NumberingScheme::Ppp, true)["steps"];
+        let steps = &number_with_explanation(text, NumberingScheme::Ppp, true)["steps"];
         assert_eq!(steps["critical_nodes"], json!(["s", "c"]));
         let of = |edge: [&str; 2], prefix: &[&str]| {
             let rows = steps["edges"].as_array().unwrap();
@@ -128,13 +128,13 @@ mod tests {
     fn precise_selective_steps_lead_to_the_labels() {
         let text = r#"{"entry":"s","exit":"t","edges":[["s","a"],["s","b"],["a","m"],["b","m"],["m","c"],["m","d"],["c","t"],["d","t"]],
             "interesting_edges":[0,2,4,5,6,7]}"#;
-        let answer = answer(text, NumberingScheme::Pspp, true);
+        let answer = number_with_explanation(text, NumberingScheme::Pspp, true);
         let steps = &answer["steps"];
         let node = |name: &str| {
             let row = steps["nodes"].as_array().unwrap().iter().find(|r| r["node"] == name).unwrap().clone();
             (row["paths"].as_u64().unwrap(), row["min"].as_i64())
         };
-        // The uninteresting edge s-b comes first: the paths over b have the numbers 0 and 1, those over a have 2 and 3.
+        // The paths over the uninteresting edge s-b have the numbers 0 and 1, and those over a have 2 and 3.
         assert_eq!([node("m"), node("b"), node("a"), node("s")], [(2, Some(0)), (2, None), (2, Some(0)), (4, Some(2))]);
         let labels = |key: &str| steps["edges"].as_array().unwrap().iter().map(|r| r[key].as_i64().unwrap()).collect::<Vec<_>>();
         assert_eq!(labels("initial"), [2, 0, 0, 0, 0, 1, 0, 0]);
@@ -149,7 +149,7 @@ mod tests {
     fn figure_3_5_is_proven_inseparable() {
         let text = r#"{"entry":"s","exit":"t","edges":[["s","a"],["s","b"],["a","c"],["b","c"],["c","d"],["c","e"],["d","t"],["e","t"]],
             "interesting":[["s","a","c","e","t"],["s","b","c","d","t"]]}"#;
-        let answer = answer(text, NumberingScheme::Approximate, false);
+        let answer = number_with_explanation(text, NumberingScheme::Approximate, false);
         assert_eq!((&answer["separable"]["separable"], &answer["aliases"]), (&json!(false), &json!(0)));
         assert_eq!(answer["separable"]["others"].as_array().unwrap().len(), 2);
         assert!(number::number(&parse(text).unwrap(), &NumberJob { explain: true, ..NumberJob::default() }).is_err());

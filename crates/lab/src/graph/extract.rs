@@ -23,8 +23,8 @@ pub fn extract(job: &Extract) -> Result<()> {
     let graph = recover(&binary, map.as_ref(), &[])?;
     let functions = select_functions(&graph, &binary, &job.function)?;
     let text = match job.format {
-        GraphFormat::Json => serde_json::to_string(&json(&binary, &graph, &functions))? + "\n",
-        GraphFormat::Dot => dot(&graph, &functions),
+        GraphFormat::Json => serde_json::to_string(&program_json(&binary, &graph, &functions))? + "\n",
+        GraphFormat::Dot => program_dot(&graph, &functions),
     };
     trodden_console::output::text_or_json_writer(job.format == GraphFormat::Json).write_all(text.as_bytes())?;
     Ok(())
@@ -95,7 +95,7 @@ fn edit_distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-fn json(binary: &Binary, graph: &ProgramGraph, functions: &[&FunctionGraph]) -> Value {
+fn program_json(binary: &Binary, graph: &ProgramGraph, functions: &[&FunctionGraph]) -> Value {
     let stubs: Vec<Value> = graph.stubs.iter().map(|s| json!({"address": s.address, "import": s.import, "resolver": s.resolver})).collect();
     json!({
         "schema_version": SCHEMA_VERSION,
@@ -177,17 +177,17 @@ fn call_json(call: &CallSite, block: u64) -> Value {
     })
 }
 
-fn dot(graph: &ProgramGraph, functions: &[&FunctionGraph]) -> String {
+fn program_dot(graph: &ProgramGraph, functions: &[&FunctionGraph]) -> String {
     let mut text = String::from("digraph program {\n  node [shape=box, fontname=monospace];\n");
     for function in functions {
-        dot_function(graph, function, &mut text);
+        append_dot_function(graph, function, &mut text);
     }
     text.push_str("}\n");
     text
 }
 
-/// Appends a cluster: blocks with their addresses and calls, and edges with their kinds.
-fn dot_function(graph: &ProgramGraph, function: &FunctionGraph, text: &mut String) {
+/// Appends a function as a Graphviz cluster: blocks with their addresses and calls, and edges with their kinds.
+fn append_dot_function(graph: &ProgramGraph, function: &FunctionGraph, text: &mut String) {
     let escaped = |name: &str| name.replace('\\', "\\\\").replace('"', "\\\"");
     let _ = writeln!(
         text,

@@ -1,10 +1,10 @@
 //! Input of `trodden-lab graph witnesses` and `reconstruct`: a graph, or several functions that call each other, with profiles and traces.
 //!
-//! Output uses the spelling of a node's first occurrence: a number stays a number. A witness is a node or, with `--edges`, the number of an
-//! edge. With several functions, it is a pair of the function and the node or edge.
+//! Output spells each node as at its first occurrence in the file, as a string or a number. A witness is a node or, with `--edges`, the
+//! number of an edge. With several functions, it is a pair of the function and the node or edge.
 
 use super::input::{GraphInput, NodeName};
-use super::{NamedGraph, dot, resolve};
+use super::{NamedGraph, dot, number_nodes};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -20,13 +20,13 @@ pub struct WitnessFile {
     pub weights: Weights,
     pub profiles: Option<Vec<Vec<Witness>>>,
     pub traces: Option<Vec<Vec<Witness>>>,
-    /// Nodes whose weights violate Kirchhoff's law: the sums of in-edges and out-edges differ.
+    /// Nodes whose weights violate Kirchhoff's law: the sum over the in-edges differs from the sum over the out-edges.
     pub unbalanced: Vec<(WitnessFunctionId, Node)>,
     names: GraphNames,
 }
 
 struct GraphNames {
-    /// Whether the file has a single graph without a function name.
+    /// True if the file has a single graph without a function name.
     is_single: bool,
     kind: WitnessKind,
     functions: Vec<String>,
@@ -73,7 +73,7 @@ pub fn parse(text: &str, kind: WitnessKind) -> Result<WitnessFile> {
         bail!("the input is empty: expected a graph in JSON or DOT");
     }
     if !text.trim_start().starts_with(['{', '[']) {
-        return single_graph(resolve(dot::parse(text)?)?, Vec::new(), kind, None, None);
+        return single_graph(number_nodes(dot::parse(text)?)?, Vec::new(), kind, None, None);
     }
     let Value::Object(mut file) = serde_json::from_str(text).context("cannot parse the graph file as JSON")? else {
         bail!("the JSON is not a graph: expected an object such as {{\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}}");
@@ -90,7 +90,7 @@ fn parse_graph(mut file: Map<String, Value>) -> Result<NamedGraph> {
     file.remove("unwind");
     let input: GraphInput = serde_json::from_value(Value::Object(file))
         .context("the JSON is not a graph: expected an object such as {\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}")?;
-    resolve(input)
+    number_nodes(input)
 }
 
 /// Lists the node names in file order, as they are written in the file (strings or numbers).
@@ -100,7 +100,7 @@ fn node_spellings(file: &Map<String, Value>) -> Vec<Value> {
     ends.chain(edges).collect()
 }
 
-/// Returns the names of all nodes in the spelling of their first occurrence.
+/// Returns the names of all nodes, each spelled as at its first occurrence.
 fn node_values(named: &NamedGraph, spellings: &[Value]) -> Vec<Value> {
     let mut written: HashMap<String, &Value> = HashMap::new();
     for spelling in spellings {

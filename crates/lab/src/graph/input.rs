@@ -14,13 +14,13 @@ pub struct GraphInput {
     pub weights: Option<Vec<f64>>,
     #[serde(default)]
     pub interesting: Option<Vec<PathInput>>,
-    /// Interesting edges; a path is interesting if it takes no others.
+    /// Numbers of interesting edges. A path is interesting if it takes no other edges.
     #[serde(default)]
     pub interesting_edges: Option<Vec<u32>>,
-    /// Interesting nodes; a path is interesting if it passes through all of them.
+    /// Interesting nodes. A path is interesting if it passes through all of them.
     #[serde(default)]
     pub through: Option<Vec<NodeName>>,
-    /// Other keys, which are written by `trodden-lab graph show` or are unknown.
+    /// All other keys of the file. Those that `trodden-lab graph show` writes are allowed.
     #[serde(flatten)]
     pub others: BTreeMap<String, serde_json::Value>,
 }

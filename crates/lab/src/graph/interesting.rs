@@ -6,8 +6,8 @@ use anyhow::{Context, Result, bail};
 use trodden_flow::{CutReason, DagEdgeId, DagEdgeSet, Edge, Node};
 use trodden_selective::InterestingSet;
 
-/// Returns the interesting paths, and whether the user selected them. If the user selected none, all paths are interesting. Options
-/// override the file.
+/// Returns the interesting paths, and whether the user selected them. Options override the file. If neither selects paths, all paths are
+/// interesting.
 pub fn interesting_set(named: &NamedGraph, acyclic: &AcyclicGraph, options: &Interesting) -> Result<(InterestingSet, bool)> {
     let dag = &acyclic.dag;
     if let Some(ids) = &options.interesting {
@@ -26,8 +26,8 @@ pub fn interesting_set(named: &NamedGraph, acyclic: &AcyclicGraph, options: &Int
         (true, None, true) => Ok((InterestingSet::all(dag), false)),
         (false, None, true) => {
             let paths = named.interesting.iter().enumerate();
-            let paths =
-                paths.map(|(i, p)| path(named, acyclic, p).with_context(|| format!("invalid interesting path {i} (counted from 0)")));
+            let paths = paths
+                .map(|(i, p)| to_dag_path(named, acyclic, p).with_context(|| format!("invalid interesting path {i} (counted from 0)")));
             Ok((InterestingSet::from_paths(dag, &acyclic.all, &paths.collect::<Result<Vec<_>>>()?)?, true))
         }
         (true, Some(edges), true) => Ok((paths_over(acyclic, edges)?, true)),
@@ -43,7 +43,7 @@ pub fn listed_paths(named: &NamedGraph, acyclic: &AcyclicGraph, ids: &[u64]) -> 
         acyclic.all.path(&acyclic.dag, *id).with_context(|| format!("no path has number {id}: there are {paths} paths, numbered from 0"))
     };
     let from_file = |(i, edges): (usize, &Vec<Edge>)| {
-        path(named, acyclic, edges).with_context(|| format!("invalid interesting path {i} (counted from 0)"))
+        to_dag_path(named, acyclic, edges).with_context(|| format!("invalid interesting path {i} (counted from 0)"))
     };
     let paths: Vec<_> = match ids.is_empty() {
         false => ids.iter().map(by_id).collect::<Result<_>>()?,
@@ -55,8 +55,8 @@ pub fn listed_paths(named: &NamedGraph, acyclic: &AcyclicGraph, ids: &[u64]) -> 
     Ok(paths)
 }
 
-/// Returns the edges of `--interesting-edges` or, without options, those on the graph file's interesting paths and its interesting edges.
-/// Empty if other options select the paths; path numbers depend on cutting.
+/// Returns the edges of `--interesting-edges` or, without options, the edges that the graph file marks, directly or as parts of interesting
+/// paths. Empty if other options select the paths, because these refer to paths of the graph after cutting.
 pub fn edges_of_interest(named: &NamedGraph, options: &Interesting) -> Vec<Edge> {
     match (&options.interesting, &options.interesting_edges, &options.through) {
         (None, None, None) => {
@@ -69,8 +69,8 @@ pub fn edges_of_interest(named: &NamedGraph, options: &Interesting) -> Vec<Edge>
     }
 }
 
-/// Returns the paths that take only the given edges and the dummy edges that replace given edges that were cut. Dummy edges that end a path
-/// without replacing an edge are also allowed.
+/// Returns the paths that take only the given edges. Dummy edges are allowed if they replace a given edge that was cut, or if they end a
+/// path without replacing any edge.
 fn paths_over(acyclic: &AcyclicGraph, edges: &[Edge]) -> Result<InterestingSet> {
     let marked = |id: DagEdgeId| acyclic.dag.underlying(id).is_none_or(|e| edges.contains(&e));
     let marked = DagEdgeSet::from_fn(acyclic.dag.edges().len(), marked);
@@ -87,7 +87,7 @@ fn paths_through(named: &NamedGraph, acyclic: &AcyclicGraph, names: &[String]) -
 }
 
 /// Converts a path of the graph to a path of the DAG. The path may begin or end with a cut edge, because paths begin and end there.
-fn path(named: &NamedGraph, acyclic: &AcyclicGraph, edges: &[Edge]) -> Result<Vec<DagEdgeId>> {
+fn to_dag_path(named: &NamedGraph, acyclic: &AcyclicGraph, edges: &[Edge]) -> Result<Vec<DagEdgeId>> {
     let (graph, dag) = (&named.graph, &acyclic.dag);
     let (Some(&first), Some(&last)) = (edges.first(), edges.last()) else { bail!("the path has no edges") };
     let mut path = Vec::new();
@@ -113,7 +113,7 @@ fn path(named: &NamedGraph, acyclic: &AcyclicGraph, edges: &[Edge]) -> Result<Ve
         bail!("the path must begin at the entry or with a cut edge");
     }
     match dag.out(graph.to(last)) {
-        // A dummy edge leads from a node without out-edges to the exit.
+        // The path ends at a node without out-edges, from which a dummy edge leads to the exit.
         [only] if dag.cut(last).is_none() && dag.underlying(*only).is_none() => path.push(*only),
         _ if dag.cut(last).is_none() && graph.to(last) != graph.exit() => bail!("the path must end at the exit or with a cut edge"),
         _ => {}

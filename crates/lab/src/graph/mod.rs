@@ -34,7 +34,7 @@ use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, Orig
 use trodden_selective::NumberingError;
 use trodden_witness::WitnessKind;
 
-/// Larger numbers are written as strings, because many JSON readers store numbers as doubles.
+/// Maximum integer that is written as a JSON number. Larger ones are written as strings, because many readers store numbers as doubles.
 const MAX_EXACT_IN_JSON: u64 = 1 << 53;
 
 pub struct NamedGraph {
@@ -59,16 +59,16 @@ pub fn run(job: &GraphJob) -> Result<ExitCode> {
     match job {
         GraphJob::Number(job) => {
             let named = read(&job.file)?;
-            print(&number::number(&named, job).map_err(|error| name_in_error(&named, error))?)?;
+            print_answer(&number::number(&named, job).map_err(|error| name_in_error(&named, error))?)?;
         }
         GraphJob::Model(job) => {
             let named = read(&job.file)?;
-            print(&model::model(&named, job).map_err(|error| name_in_error(&named, error))?)?;
+            print_answer(&model::model(&named, job).map_err(|error| name_in_error(&named, error))?)?;
         }
         GraphJob::Partition { file, copies, strategy, fold_again, hits, explain } => {
             let (copies, strategy, fold_again, hits, explain) = (*copies, *strategy, *fold_again, *hits, *explain);
             let request = partition::PartitionRequest { copies, strategy, fold_again, hits, explain };
-            print(&partition::partition(&read(file)?, &request)?)?;
+            print_answer(&partition::partition(&read(file)?, &request)?)?;
         }
         GraphJob::Witnesses(job) => {
             let file = read_functions(&job.file, job.edges)?;
@@ -84,12 +84,12 @@ pub fn run(job: &GraphJob) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(answer: &Value) -> Result<()> {
+fn print_answer(answer: &Value) -> Result<()> {
     writeln!(trodden_console::output::json_writer(), "{}", serde_json::to_string(answer)?)?;
     Ok(())
 }
 
-/// Replaces node numbers in an error with the names in the user's graph.
+/// Replaces the node numbers in an error by the names in the user's graph.
 fn name_in_error(named: &NamedGraph, error: anyhow::Error) -> anyhow::Error {
     let name = |node: &u32| format!("`{}`", named.names.get(*node as usize).map_or("?", String::as_str));
     let many = |paths: &TooManyPaths| paths.with_name(&name(&paths.0));
@@ -106,9 +106,9 @@ fn name_in_error(named: &NamedGraph, error: anyhow::Error) -> anyhow::Error {
     known.map_or(error, anyhow::Error::msg)
 }
 
-/// Prints an answer, and returns exit status 0 if the check succeeded, 1 otherwise.
+/// Prints the answer of a check. Returns exit status 0 if the check succeeded, else 1.
 fn print_check((answer, succeeded): (Value, bool)) -> Result<ExitCode> {
-    print(&answer)?;
+    print_answer(&answer)?;
     Ok(if succeeded { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
@@ -139,14 +139,14 @@ fn parse(text: &str) -> Result<NamedGraph> {
         )?,
         false => dot::parse(text)?,
     };
-    resolve(input)
+    number_nodes(input)
 }
 
 /// Additional keys written by `trodden-lab graph show --json`.
 const KEYS_OF_SHOW: [&str; 6] = ["schema_version", "function", "linkage_name", "kinds", "blocks", "paths"];
 
 /// Numbers the nodes in the order of their first occurrence: entry, exit, then along the edges.
-fn resolve(input: GraphInput) -> Result<NamedGraph> {
+fn number_nodes(input: GraphInput) -> Result<NamedGraph> {
     if let Some(key) = input.others.keys().find(|key| !KEYS_OF_SHOW.contains(&key.as_str())) {
         bail!("unknown key `{key}`: expected entry, exit, edges, weights, interesting, interesting_edges or through");
     }
@@ -225,7 +225,7 @@ fn path_edges(graph: &Graph, numbers: &HashMap<String, u32>, path: &PathInput) -
     Ok(edges)
 }
 
-/// Returns the frequencies of nodes and edges, from the weights or estimated.
+/// Returns the frequencies of nodes and edges, which are estimated if the file has no weights.
 fn frequencies_of(named: &NamedGraph) -> Frequencies {
     let graph = &named.graph;
     match &named.weights {
@@ -241,7 +241,7 @@ fn frequency_of(dag: &Dag, frequencies: &Frequencies, id: DagEdgeId) -> f64 {
     }
 }
 
-/// Returns the acyclic version of a graph. If it has 2^63 paths or more, cuts further edges, those in `of_interest` last.
+/// Returns the acyclic version of a graph. If that has 2^63 paths or more, cuts further edges, preferably none of `of_interest`.
 pub fn cut_cycles(named: &NamedGraph, of_interest: &[Edge]) -> AcyclicGraph {
     let graph = &named.graph;
     let frequencies = frequencies_of(named);
@@ -361,7 +361,7 @@ mod tests {
         };
         let answer = number::number(&parse(&chain_graph(80, "")).unwrap(), &job(&first)).unwrap();
         assert!(!cut(&answer).is_empty() && cut(&answer).iter().all(|e| e % 2 == 1), "{answer}");
-        // If all edges are of interest, some of them have to be cut.
+        // If all edges are interesting, the graph cannot be cut without cutting some of them, which is an error.
         let second: Vec<u32> = (0..80).map(|d| 2 * d + 1).collect();
         let named = parse(&chain_graph(80, &format!(r#","interesting":[{{"edges":{first:?}}},{{"edges":{second:?}}}]"#))).unwrap();
         let error = number::number(&named, &NumberJob::default()).unwrap_err();
@@ -434,7 +434,7 @@ mod tests {
         assert_eq!(ids(ModelScheme::Ppp), [0, 1, 2]);
     }
 
-    /// On the paths over `a`, `c` is followed once by `d` and once by `t`; on the path over `b`, by `t`.
+    /// After the two paths over `a`, `c` is followed once by `d` and once by `t`. After the path over `b`, it is followed by `t`.
     #[test]
     fn models_of_executed_paths_depend_on_the_context() {
         use crate::cli::{ModelJob, ModelScheme};

@@ -82,7 +82,7 @@ fn build_model(named: &NamedGraph, acyclic: &AcyclicGraph, job: &ModelJob, optio
             let executions = (0..paths.len()).map(|at| job.executions.get(at).copied().unwrap_or(1));
             let executed: Vec<(Vec<DagEdgeId>, u64)> = paths.iter().cloned().zip(executions).collect();
             let coding = CodingModel::from_executed_paths(dag, job.order, &executed)?;
-            // The list includes paths that the model composes of parts of executed ones.
+            // The list also has paths that were not executed, but that the model composes of parts of executed ones.
             let interesting = paths.iter().collect::<BTreeSet<_>>().len() as u128;
             ListedModel { name: "executed", coding, paths: first_paths(acyclic, job.list), interesting }
         }
@@ -114,11 +114,11 @@ fn enclosure_json(value: &Enclosure) -> Value {
     json!({"low": value.low.to_string(), "high": value.high.to_string(), "about": about(&value.low).midpoint(about(&value.high))})
 }
 
-/// The part of the path before a node that forms the node's context.
+/// The part of the path before a node on which the node's edge probabilities depend.
 #[derive(Clone, Copy)]
 enum ContextHistory {
     None,
-    /// The last edges, of the given number.
+    /// The given number of last edges.
     Last(usize),
     Whole,
 }

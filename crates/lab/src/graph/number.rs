@@ -14,7 +14,7 @@ use trodden_selective::{Budget, Classification, NumberOptions, PathClass, Regist
 use trodden_selective::{InterestingSet, Labelling};
 
 /// Default time limit of a search, in seconds.
-const DEFAULT_TIME_LIMIT: u64 = 60;
+const DEFAULT_TIME_LIMIT_S: u64 = 60;
 
 pub fn number(named: &NamedGraph, job: &NumberJob) -> Result<Value> {
     let is_optimal = job.scheme == NumberingScheme::PppOptimal;
@@ -24,7 +24,7 @@ pub fn number(named: &NamedGraph, job: &NumberJob) -> Result<Value> {
     let acyclic = cut_cycles(named, &edges_of_interest(named, &job.interesting));
     let (set, given) = interesting_set(named, &acyclic, &job.interesting)?;
     let start = Instant::now();
-    let limit = Duration::from_secs(job.time_limit.unwrap_or(DEFAULT_TIME_LIMIT));
+    let limit = Duration::from_secs(job.time_limit.unwrap_or(DEFAULT_TIME_LIMIT_S));
     let stop = || start.elapsed() >= limit;
     let options = NumberOptions {
         restarts: job.restarts.unwrap_or(NumberOptions::default().restarts),
@@ -53,7 +53,7 @@ pub fn number(named: &NamedGraph, job: &NumberJob) -> Result<Value> {
     Ok(answer)
 }
 
-/// The paths to mark as interesting, by Ball-Larus number. If all paths are interesting, `all` is set and none is marked.
+/// The paths to mark as interesting in the output, by Ball-Larus number. If `all` is set, all paths are interesting, and none is marked.
 struct PathsToMark {
     ids: Vec<u64>,
     all: bool,
@@ -65,7 +65,7 @@ impl PathsToMark {
             return Ok(PathsToMark { ids: Vec::new(), all: true });
         }
         let set = if labelling.scheme.selects_edges() { set.closed() } else { set.clone() };
-        // Paths of a closure that is too large to list are not marked.
+        // If the interesting paths are closed to a set that is too large to list, none of them is marked.
         let paths = set.paths(&acyclic.dag).unwrap_or_default();
         Ok(PathsToMark { ids: paths.iter().map(|p| acyclic.all.id(p)).collect(), all: false })
     }
@@ -80,7 +80,7 @@ fn summary_json(
     marks: &PathsToMark,
 ) -> Result<Value> {
     let dag = &acyclic.dag;
-    // Ball-Larus numbering covers all paths, but compactness is reported for the interesting paths.
+    // Ball-Larus numbering has numbers for all paths, but the reported span is that of the interesting ones.
     let (spread, interesting) = match (labelling.scheme, marks.ids.first().zip(marks.ids.last())) {
         (NumberingScheme::BallLarus, Some((low, high))) => (u128::from(high - low) + 1, marks.ids.len() as u128),
         (NumberingScheme::BallLarus, None) if given => (labelling.span().width(), set.count()),
@@ -153,7 +153,7 @@ fn edges_json(named: &NamedGraph, acyclic: &AcyclicGraph, labelling: &Labelling)
     dag.edge_ids().map(one).chain(rest).collect()
 }
 
-/// Lists the first paths in the order of their Ball-Larus numbers, followed by the remaining interesting ones.
+/// Lists the first paths in the order of their Ball-Larus numbers, followed by all other interesting ones.
 fn ids_json(named: &NamedGraph, acyclic: &AcyclicGraph, labelling: &Labelling, marks: &PathsToMark, list: u64) -> Vec<Value> {
     let (dag, all) = (&acyclic.dag, &acyclic.all);
     let listed = 0..list.min(all.paths());

@@ -1,4 +1,4 @@
-//! `trodden-lab graph partition`: the paths of a graph divided among copies.
+//! `trodden-lab graph partition`: divides the paths of a graph among copies.
 //!
 //! Labels are those of precise selective profiling and valid for every path: no uninteresting path has the sum of an interesting path.
 //! (Copies of programs use cheaper labels if uninteresting paths cannot occur.)
@@ -16,8 +16,8 @@ use trodden_flow::{Dag, DagEdgeId, DagEdgeSet, Origin};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures, tasks};
 
 const SCHEMA_VERSION: u32 = 1;
-/// Scale from the frequencies of graphs to integers.
-const SCALE: f64 = 1024.0;
+/// Factor by which the frequencies of graphs are multiplied to become integers.
+const FREQUENCY_SCALE: f64 = 1024.0;
 /// Maximum scaled frequency, so that sums of many frequencies fit into 64 bits.
 const MAX_FREQUENCY: f64 = (1u64 << 48) as f64;
 
@@ -68,7 +68,8 @@ pub fn partition(named: &NamedGraph, request: &PartitionRequest) -> Result<Value
     Ok(answer)
 }
 
-/// Lists the tasks of strategy p3, each with its probes before labels are moved, and with the probes that it shares with other tasks.
+/// Lists the tasks of strategy p3, each with its probes before labels are moved along edges, and with the probes that it shares with other
+/// tasks.
 fn tasks_json(named: &NamedGraph, dag: &Dag, request: &PartitionRequest) -> Value {
     let sets = tasks::tasks(dag, ProfitableProcedures::ALL.threshold(dag, request.copies), request.fold_again);
     let even = vec![1; dag.edges().len()];
@@ -99,7 +100,7 @@ fn to_procedure(named: &NamedGraph) -> Procedure {
     let dag = cut_to_limit(graph, &[], &frequencies, i64::MAX as u64, Entries::PerEdge).dag;
     let all: Vec<f64> = dag.edge_ids().map(|id| frequency_of(&dag, &frequencies, id)).collect();
     let max = all.iter().copied().fold(1.0, f64::max);
-    let scale = SCALE.min(MAX_FREQUENCY / max);
+    let scale = FREQUENCY_SCALE.min(MAX_FREQUENCY / max);
     let frequencies = all.iter().map(|frequency| (frequency * scale).round() as u64).collect();
     Procedure { dag, frequencies, paths: Vec::new(), call_sites: Some(1), unit: 0 }
 }
@@ -133,12 +134,12 @@ fn edges_json(named: &NamedGraph, dag: &Dag, part: &Part) -> Vec<Value> {
 mod tests {
     use super::*;
 
-    const GRAPH: &str = r#"{"entry":"s","exit":"t","edges":[["s","a"],["s","b"],["a","c"],["b","c"],
+    const EXAMPLE_GRAPH: &str = r#"{"entry":"s","exit":"t","edges":[["s","a"],["s","b"],["a","c"],["b","c"],
         ["c","d"],["c","t"],["d","t"],["a","t"]],
         "weights":[60,40,50,40,30,60,30,10]}"#;
 
-    fn copies(strategy: PartitionStrategy, copies: usize) -> Vec<Value> {
-        let named = super::super::parse(GRAPH).unwrap();
+    fn partition_example(strategy: PartitionStrategy, copies: usize) -> Vec<Value> {
+        let named = super::super::parse(EXAMPLE_GRAPH).unwrap();
         let request = PartitionRequest { copies, strategy, fold_again: false, hits: Measure::All, explain: false };
         let answer = partition(&named, &request).unwrap();
         assert_eq!(answer["schema_version"], 1);
@@ -146,13 +147,13 @@ mod tests {
     }
 
     /// Paths as lists of edge numbers.
-    const PATHS: [&[usize]; 5] = [&[0, 7], &[0, 2, 5], &[0, 2, 4, 6], &[1, 3, 5], &[1, 3, 4, 6]];
+    const EXAMPLE_PATHS: [&[usize]; 5] = [&[0, 7], &[0, 2, 5], &[0, 2, 4, 6], &[1, 3, 5], &[1, 3, 4, 6]];
 
     #[test]
     fn every_path_has_a_unique_sum_in_some_copy() {
         for strategy in [PartitionStrategy::Sbl, PartitionStrategy::Pbl, PartitionStrategy::P3, PartitionStrategy::Weighted] {
             for number in [1, 2, 3, 9] {
-                let copies = copies(strategy, number);
+                let copies = partition_example(strategy, number);
                 assert_eq!(copies.len(), number);
                 let mut known = HashSet::new();
                 for copy in &copies {
@@ -165,17 +166,17 @@ mod tests {
                         })
                     };
                     let sum = |path: &[usize], key: &str| path.iter().map(|e| edge(*e, key).as_i64().unwrap()).sum::<i64>();
-                    for path in PATHS.into_iter().filter(|p| inside(p)) {
+                    for path in EXAMPLE_PATHS.into_iter().filter(|p| inside(p)) {
                         known.insert(path);
                         for key in ["value", "probe_value"] {
                             assert!(
-                                PATHS.iter().all(|other| *other == path || sum(other, key) != sum(path, key)),
+                                EXAMPLE_PATHS.iter().all(|other| *other == path || sum(other, key) != sum(path, key)),
                                 "{strategy:?}: {path:?}"
                             );
                         }
                     }
                 }
-                assert_eq!(known.len(), PATHS.len(), "{strategy:?} in {number}");
+                assert_eq!(known.len(), EXAMPLE_PATHS.len(), "{strategy:?} in {number}");
             }
         }
     }
@@ -192,7 +193,7 @@ mod tests {
         assert!(error.contains("edges") && error.contains("Use --strategy weighted"), "{error}");
     }
 
-    /// Four of the five diamonds of figure 1 of the paper, in two chains: four tasks (example 3) that share no probes.
+    /// Four of the five diamonds in figure 1 of the paper, as two chains. They are four tasks (example 3) that share no probes.
     #[test]
     fn tasks_are_listed_with_their_costs() {
         let rows = [("v4", "v10", "v7"), ("v15", "v21", "v18")].iter().flat_map(|(from, to, shared)| {
@@ -218,7 +219,7 @@ mod tests {
 
     #[test]
     fn weighted_strategies_use_both_copies() {
-        let used = |strategy| copies(strategy, 2).iter().filter(|c| !c["interesting"].as_array().unwrap().is_empty()).count();
+        let used = |strategy| partition_example(strategy, 2).iter().filter(|c| !c["interesting"].as_array().unwrap().is_empty()).count();
         assert_eq!(
             (used(PartitionStrategy::Sbl), used(PartitionStrategy::Pbl), used(PartitionStrategy::P3), used(PartitionStrategy::Weighted)),
             (1, 1, 2, 2)

@@ -12,7 +12,7 @@ use trodden_witness::{
 
 const SCHEMA_VERSION: u32 = 2;
 
-/// Returns the execution as JSON, and whether the distribution is realizable.
+/// Returns the execution as JSON, and whether the witnesses of the profiles always determine the execution ("realizable").
 pub fn reconstruct(file: &WitnessFile, job: &Reconstruct) -> Result<(Value, bool)> {
     let kind = if job.edges { WitnessKind::Edges } else { WitnessKind::Nodes };
     let profiles = file.profiles.as_ref().context("the file has no \"profiles\". Add the witnesses of each run")?;

@@ -1,4 +1,4 @@
-//! `trodden-lab graph show`: prints a function's control-flow graph as it was numbered.
+//! `trodden-lab graph show`: prints the control-flow graph of a function in the form in which its paths were numbered.
 
 use anyhow::{Context, Result, bail};
 use std::collections::HashSet;
@@ -16,14 +16,14 @@ pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
     let store = context().store().ok();
     let mut maps: Vec<UnitMap> = Vec::new();
     for placed in &image.units {
-        // Units whose map is lost are skipped; `info` lists them.
+        // Units whose map is lost are skipped. `trodden info` lists them.
         if let Some(frame) = image.frame(placed.unit, store.as_ref()).with_context(|| program.display().to_string())? {
             maps.push(frame.map().with_context(|| program.display().to_string())?);
         }
     }
     let functions = || maps.iter().flat_map(|unit| unit.functions.iter().map(move |f| (unit, f)));
     let mut found: Vec<(&UnitMap, &FunctionMap)> = functions().filter(|(_, f)| Name::from_linkage(&f.name).matches(wanted)).collect();
-    // A function compiled identically in several units is shown once.
+    // A function that was compiled identically in several units is shown once.
     let mut seen = HashSet::new();
     found.retain(|(_, function)| seen.insert((&function.name, function.shape)));
     let (unit, function) = match found.as_slice() {

@@ -16,11 +16,12 @@ use trodden_witness::{
 };
 
 const SCHEMA_VERSION: u32 = 2;
-/// Maximum total number of pairs of runs tried to find executions with the same traces.
+/// Maximum number of pairs of executions to try, in total, when searching for two with the same traces.
 const MAX_SEARCHED_PAIRS: usize = 300_000;
 const MAX_VIOLATIONS: usize = 1000;
 
-/// Returns the distribution with its check as JSON, and whether it is realizable.
+/// Returns the distribution of witnesses with its check as JSON, and whether it is realizable, that is, whether its traces always determine
+/// the execution.
 pub fn witnesses(file: &WitnessFile, job: &Witnesses) -> Result<(Value, bool)> {
     let kind = if job.edges { WitnessKind::Edges } else { WitnessKind::Nodes };
     let (distribution, check, costs) = match &file.profiles {
@@ -54,7 +55,7 @@ pub fn witnesses(file: &WitnessFile, job: &Witnesses) -> Result<(Value, bool)> {
     Ok((answer, realizable))
 }
 
-/// Checks the paper's theorems. Returns the violations, and which theorems hold.
+/// Checks the distribution by the paper's theorems. Returns the violations, and which theorems hold.
 fn check_by_paper(file: &WitnessFile, distribution: &Distribution) -> Result<(ConditionCheck, Option<Value>)> {
     let paper = check_paper(&file.program, distribution)?;
     let theorems = json!({ "graph": paper.graph.is_empty(), "path": paper.path.is_empty() });
@@ -101,7 +102,7 @@ fn make_plan(file: &WitnessFile, kind: WitnessKind, job: &Witnesses) -> Result<(
         lookahead: job.lookahead,
     };
     let planned = match job.placement {
-        // The strategy itself chooses the witnesses.
+        // With this placement, the strategy itself chooses the witnesses.
         Placement::Fewest => plan(&file.program, kind, &file.weights, &options),
         placement => plan_placed(&file.program, kind, &file.weights, &options, placement),
     };
@@ -125,7 +126,7 @@ fn make_plan(file: &WitnessFile, kind: WitnessKind, job: &Witnesses) -> Result<(
     Ok((planned.distribution, planned.check, planned.costs))
 }
 
-/// Lists violations, each with two executions that have the same traces if a search finds them.
+/// Lists violations, each with two executions that have the same traces, if a search finds such a pair.
 pub fn violations_json(file: &WitnessFile, distribution: &Distribution, check: &ConditionCheck) -> Vec<Value> {
     if check.violations.is_empty() {
         return Vec::new();

@@ -22,15 +22,15 @@ use trodden_unit::{Frame, Settings, UnitMap};
 
 #[derive(Debug)]
 pub struct Assembly {
-    pub labels: Labels,
+    pub labels: AssemblyBlockNames,
     pub plain: MachineFunctions,
     pub counted: MachineFunctions,
 }
 
-/// Names of blocks by function, in order.
-pub type Labels = HashMap<String, Vec<String>>;
+/// For each function, the names of its blocks, in order.
+pub type AssemblyBlockNames = HashMap<String, Vec<String>>;
 
-/// Compiles both versions. Counting is configured as in the program, except for `parameters`.
+/// Compiles a unit without and with counting. Counting is configured as in the program, except for `parameters`.
 pub fn assemble(frame: &Frame, parameters: &Settings) -> Result<Assembly> {
     let map = frame.map()?;
     let folder = create_folder_in(&std::env::temp_dir(), "trodden-loops-")?;
@@ -40,12 +40,12 @@ pub fn assemble(frame: &Frame, parameters: &Settings) -> Result<Assembly> {
     run(Command::new(llvm.tool(context(), Tool::Opt)?).args(["-passes=function(instnamer)", "-S"]).arg(&bitcode).arg("-o").arg(&named))?;
     let text = fs::read_to_string(&named)?;
     let plain = compile(&llvm, &map, &named, &folder.path().join("plain.s"), None)?;
-    // The unit with named blocks is a different unit, and must not enter the store.
+    // The unit with named blocks differs from the program's unit, so it must not be stored in the unit cache.
     let settings = Settings { keep: Some(Keep::Map), ..parameters.clone().or(Settings::from(&map.experiment)) };
     let request = experiment::resolve(context(), settings).and_then(|request| experiment::write_request(context(), &request));
     let request = request.with_context(|| format!("cannot use the unit of {}", map.source))?;
     let counted = compile(&llvm, &map, &named, &folder.path().join("counted.s"), Some((&request, folder.path())))?;
-    Ok(Assembly { labels: labels(&text), plain: machine::parse(&plain), counted: machine::parse(&counted) })
+    Ok(Assembly { labels: extract_block_names(&text), plain: machine::parse(&plain), counted: machine::parse(&counted) })
 }
 
 fn compile(llvm: &Llvm, map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, &Path)>) -> Result<String> {
@@ -71,8 +71,8 @@ fn compile(llvm: &Llvm, map: &UnitMap, named: &Path, output: &Path, counting: Op
     Ok(String::from_utf8_lossy(&fs::read(output)?).into_owned())
 }
 
-fn labels(text: &str) -> Labels {
-    let mut all = Labels::new();
+fn extract_block_names(text: &str) -> AssemblyBlockNames {
+    let mut all = AssemblyBlockNames::new();
     let mut current: Option<&mut Vec<String>> = None;
     for line in text.lines() {
         if line.starts_with("define ") {
@@ -107,7 +107,7 @@ mod tests {
         let text = "define dso_local i32 @f(i32 %0) #0 !dbg !2 {\nbb:\n  br label %bb1\n\nbb1:            ; preds = %bb\n  ret i32 \
             0\n\n\"x y\": ; preds\n}\n\
             declare void @h()\ndefine void @\"\\01g h\"() {\nbb:\n  ret void\n}\n";
-        let found = labels(text);
+        let found = extract_block_names(text);
         assert_eq!(found["f"], ["bb", "bb1", "x y"]);
         assert_eq!(found["g h"], ["bb"]);
         assert_eq!(found.len(), 2);

@@ -1,9 +1,10 @@
 //! `trodden-lab loops PROGRAM`: the machine code of the hottest loops of a recorded run, without and with counting, side by side.
 //!
 //! `nest` finds the loops and weighs them by the run's block counts, `compile` produces both assemblies, `machine` parses them, `pair` maps
-//! machine blocks to blocks of the graph and aligns instructions, and `show` renders the result. Blocks are traced through the code
-//! generator by their names and by jumps. Each part of a split block is assumed to execute as often as the block. A block that was
-//! duplicated into its predecessors is assumed to execute as often as control still reaches it. So numbers per iteration are approximate.
+//! machine blocks to blocks of the graph and aligns instructions, and `show` renders the result. Blocks are followed through code
+//! generation by their names and by jumps. Each part of a split block is assumed to execute as often as the block. If a block was
+//! duplicated into some of its predecessors, what remains of it is assumed to execute as often as its other predecessors lead to it. So
+//! numbers per iteration are approximate.
 
 mod compile;
 mod machine;
@@ -46,7 +47,7 @@ struct HotLoop {
     header: u32,
     #[serde(serialize_with = "number")]
     iterations: u64,
-    /// Fraction of the IR instructions that the program executed.
+    /// Share of all IR instructions executed by the program.
     share: f64,
     /// Machine instructions per iteration, without and with counting.
     plain: f64,
@@ -72,17 +73,18 @@ struct HotBlock {
 enum LoopPlace {
     Block(u32),
     Edge(u32, u32),
-    /// The landing block that the indirect branches to this block share.
+    /// The landing block through which all indirect branches to this block lead.
     Landing(u32),
 }
 
-/// Fails if the profile does not contain the program or counts only unknown paths, if bitcode was not kept, or if a tool fails.
+/// Prints the hottest loops. Fails if the profile does not contain the program or counts only unknown paths, if bitcode was not kept, or if
+/// a tool fails.
 pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
     let bytes = fs::read(&job.program).with_context(|| format!("cannot read {}", job.program.display()))?;
     let image = InstrumentedImage::read(&bytes).with_context(|| job.program.display().to_string())?;
     let profile = named::load(&job.profile)?;
     let counted = image_profile(&profile, &image, job)?;
-    // Known paths run uncounted code, so their iterations and instructions do not follow from the counts.
+    // Tested paths run code that counts nothing, so the loops' iterations do not follow from the counts.
     if counted.units.iter().any(|unit| unit.map.experiment.is_residual()) {
         bail!(
             "{} counts only unknown paths, from which loop iterations cannot be computed. Build it without --residual, and record a run \
@@ -132,7 +134,7 @@ fn select_hottest<'a, 'b>(view: &'b View<'a>, image: &ImageProfile, job: &Loops)
         bail!("no function `{name}` was executed in {}. To list the executed functions, run `trodden report`", job.program.display());
     }
     let mut all: Vec<(&Function, WeightedLoop)> =
-        of_image().filter(wanted).flat_map(|f| nest::loops(f.map, &f.paths).into_iter().map(move |l| (f, l))).collect();
+        of_image().filter(wanted).flat_map(|f| nest::find_weighted_loops(f.map, &f.paths).into_iter().map(move |l| (f, l))).collect();
     all.sort_by_key(|(_, l)| std::cmp::Reverse(l.weight));
     all.truncate(trodden_report::select::limit(job.top));
     Ok(all)
@@ -166,7 +168,7 @@ fn compare_versions(function: &Function, found: &WeightedLoop, assembly: &Assemb
         counted_executions: counted.executions(place),
         lines: pair::align(&plain.instructions(place), &counted.instructions(place)),
     };
-    let mut blocks: Vec<HotBlock> = pair::places(&plain, &counted).into_iter().map(block).collect();
+    let mut blocks: Vec<HotBlock> = pair::list_places(&plain, &counted).into_iter().map(block).collect();
     blocks.retain(|b| !b.lines.is_empty());
     let iterations = found.iterations.max(1) as f64;
     Ok(HotLoop {
@@ -182,7 +184,7 @@ fn compare_versions(function: &Function, found: &WeightedLoop, assembly: &Assemb
     })
 }
 
-/// Returns the first source line of a block or, for an edge, of the branch that the edge leaves.
+/// Returns the first source line of a block. For an edge, returns that of the branch at which the edge starts.
 fn line_of(function: &Function, place: LoopPlace) -> Option<u32> {
     let (block, branch) = match place {
         LoopPlace::Block(block) | LoopPlace::Landing(block) => (function.map.blocks.get(block as usize)?, None),

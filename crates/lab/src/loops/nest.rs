@@ -11,7 +11,7 @@ use trodden_unit::{BlockKind, FunctionMap};
 pub struct WeightedLoop {
     /// Block at which the loop is entered; its first block if indirect branches enter the loop.
     pub header: u32,
-    /// Number of times that the header was executed.
+    /// Number of executions of the header.
     pub iterations: u64,
     /// Number of IR instructions executed in the loop's own blocks, outside inner loops.
     pub weight: u128,
@@ -22,7 +22,7 @@ pub struct WeightedLoop {
 pub struct LoopBlocks {
     header: u32,
     all: BTreeSet<u32>,
-    /// Blocks that are in no inner loop.
+    /// Blocks of the loop that are in no inner loop.
     own: BTreeSet<u32>,
 }
 
@@ -43,7 +43,7 @@ impl LoopBlocks {
     }
 }
 
-pub fn loops(function: &FunctionMap, paths: &FunctionPaths) -> Vec<WeightedLoop> {
+pub fn find_weighted_loops(function: &FunctionMap, paths: &FunctionPaths) -> Vec<WeightedLoop> {
     let executed = function.graph.flow_edges().zip(&paths.edges).filter(|(e, count)| **count > 0 && e.to != function.exit());
     let edges: Vec<(u32, u32)> = executed.map(|(e, _)| (e.from.0, e.to.0)).collect();
     let is_code = |b: &u32| function.blocks[*b as usize].kind == BlockKind::Code;
@@ -57,7 +57,7 @@ pub fn loops(function: &FunctionMap, paths: &FunctionPaths) -> Vec<WeightedLoop>
 
 fn find_loops(nodes: usize, edges: &[(u32, u32)]) -> Vec<LoopBlocks> {
     let mut found: Vec<LoopBlocks> = Vec::new();
-    // Subgraphs still to be searched, each with the index of the enclosing loop.
+    // Subgraphs in which loops still have to be found, each with the index of the enclosing loop.
     let mut work = vec![(edges.to_vec(), None::<usize>)];
     while let Some((inside, around)) = work.pop() {
         for blocks in cyclic_components(nodes, &inside) {
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn components_equal_mutual_reachability() {
-        // Random graphs of 4 nodes and 6 edges, compared with reachability by brute force.
+        // Random graphs of 4 nodes and 6 edges, compared with brute-force reachability.
         for seed in 0u64..400 {
             let pick = |i: u64| {
                 (seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(i.wrapping_mul(1_442_695_040_888_963_407)) >> 33) as u32

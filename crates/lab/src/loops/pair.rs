@@ -1,7 +1,7 @@
 //! Maps machine blocks to blocks of the graph, and aligns the instructions of both versions.
 
 use super::LoopPlace;
-use super::compile::Labels;
+use super::compile::AssemblyBlockNames;
 use super::machine::MachineBlock;
 use super::nest::LoopBlocks;
 use serde::Serialize;
@@ -14,16 +14,16 @@ pub struct CountedGraph {
     executions: Vec<u64>,
     /// Executions of edges between IR blocks.
     edges: HashMap<(u32, u32), u64>,
-    /// Executions of edges into a block that the assembly does not show: indirect branches and exceptions.
+    /// Executions of edges into a block that are invisible in the assembly: indirect branches and exceptions.
     unseen: HashMap<u32, u64>,
 }
 
 impl CountedGraph {
     /// Builds the graph of a function. `labels` holds the names of its blocks, in IR order.
-    pub fn new(function: &FunctionMap, paths: &FunctionPaths, labels: &Labels) -> CountedGraph {
+    pub fn new(function: &FunctionMap, paths: &FunctionPaths, labels: &AssemblyBlockNames) -> CountedGraph {
         let nothing = Vec::new();
         let names = labels.get(function.plain_name()).unwrap_or(&nothing);
-        // A continuation is part of the preceding IR block.
+        // The plugin has split IR blocks. A block of the graph that continues another one belongs to the same IR block.
         let mut code = 0;
         let own: Vec<u32> = (0..function.blocks.len() as u32)
             .map(|at| {
@@ -93,7 +93,7 @@ impl LoopCode {
         self.parts.iter().filter(|p| p.place == place).flat_map(|p| p.instructions.iter().map(String::as_str)).collect()
     }
 
-    /// Returns the number of machine instructions that the loop executed.
+    /// Returns the number of machine instructions that were executed in the loop.
     pub fn executed(&self) -> u128 {
         self.parts.iter().map(|p| u128::from(p.executions) * p.instructions.len() as u128).sum()
     }
@@ -117,16 +117,16 @@ fn nearest_named<'a>(start: usize, named: &[Option<u32>], next: impl Fn(usize) -
 }
 
 impl CountedGraph {
-    /// Returns how often a block's machine code ran, given its predecessors `from`. This is less often than the block if the code generator
-    /// duplicated the block into other predecessors. If the graph has no edge from a predecessor to the block, the code was restructured
-    /// more deeply, and the block's count is returned.
+    /// Returns the number of times that a block's machine code ran after the predecessors `from`. This is less than the block's count if
+    /// the code generator has duplicated the block into other predecessors. If the graph has no edge from a predecessor to the block, the
+    /// code was restructured more deeply, and the block's count is returned.
     fn executions_from(&self, block: u32, from: &BTreeSet<u32>) -> u64 {
         let all = self.executions[block as usize];
         let seen: Option<u64> = from.iter().map(|f| self.edges.get(&(*f, block)).copied()).sum();
         seen.map_or(all, |seen| all.min(seen + self.unseen.get(&block).copied().unwrap_or(0)))
     }
 
-    /// Places an unnamed block on the hottest edge in the loop from one of its named predecessors to one of its named successors. Its
+    /// Assigns an unnamed block to the hottest edge in the loop from one of its named predecessors to one of its named successors. Its
     /// executions are the sum over all such edges.
     fn place_between(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, part: &LoopBlocks) -> Option<(LoopPlace, u64)> {
         let pairs = from.iter().flat_map(|f| to.iter().map(move |t| (*f, *t))).filter(|(f, t)| part.owns_edge(*f, *t));
@@ -135,8 +135,8 @@ impl CountedGraph {
         Some((LoopPlace::Edge(edge.0, edge.1), on.iter().map(|(_, count)| count).sum()))
     }
 
-    /// Like `place_between`, for an unnamed block next to a block that has no separate code because it was duplicated into its
-    /// predecessors. Code reached from all predecessors belongs to the edges out of the duplicated block; other code belongs to the edges
+    /// Like `place_between`, for an unnamed block beside a block that has no code of its own, because it was duplicated into its
+    /// predecessors. Code that all predecessors lead to belongs to the edges out of the duplicated block; other code belongs to the edges
     /// into it.
     fn place_around_duplicate(
         &self,
@@ -157,7 +157,8 @@ impl CountedGraph {
         Some((LoopPlace::Edge(edge.0, edge.1), on.iter().map(|(_, count)| count).sum()))
     }
 
-    /// Places a block before `to` that no direct branch reaches, so it must be the landing block of indirect branches.
+    /// Assigns a block before `to` that no direct branch reaches to the landing block of indirect branches, because it cannot be anything
+    /// else.
     fn place_landing(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, part: &LoopBlocks) -> Option<(LoopPlace, u64)> {
         let landed = to.iter().filter(|t| from.is_empty() && part.owns_block(**t)).find_map(|t| Some((*t, *self.unseen.get(t)?)));
         landed.map(|(to, count)| (LoopPlace::Landing(to), count))
@@ -165,7 +166,7 @@ impl CountedGraph {
 }
 
 /// Returns the places that have code in either version: first those of the plain version in layout order, then the others.
-pub fn places(plain: &LoopCode, counted: &LoopCode) -> Vec<LoopPlace> {
+pub fn list_places(plain: &LoopCode, counted: &LoopCode) -> Vec<LoopPlace> {
     let mut all: Vec<LoopPlace> = Vec::new();
     for part in plain.parts.iter().chain(&counted.parts) {
         if !all.contains(&part.place) {
@@ -175,7 +176,7 @@ pub fn places(plain: &LoopCode, counted: &LoopCode) -> Vec<LoopPlace> {
     all
 }
 
-/// A line of two columns: an instruction of both versions, or of one of them.
+/// A line with two columns: an instruction of each version, or an instruction of only one of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LinePair {
     pub plain: Option<String>,
@@ -187,7 +188,7 @@ pub struct LinePair {
 pub fn align(plain: &[&str], counted: &[&str]) -> Vec<LinePair> {
     let (rows, columns) = (plain.len(), counted.len());
     let at = |row: usize, column: usize| row * (columns + 1) + column;
-    // `best[at(r, c)]` is the highest similarity of the remaining instructions from r and c on.
+    // `best[at(r, c)]` is the highest total similarity of the instructions from r and c to the ends.
     let mut best = vec![0u32; (rows + 1) * (columns + 1)];
     let shapes = |side: &[&str]| side.iter().map(|i| mask_operands(i)).collect::<Vec<_>>();
     let (left, right) = (shapes(plain), shapes(counted));
@@ -218,7 +219,7 @@ pub fn align(plain: &[&str], counted: &[&str]) -> Vec<LinePair> {
     lines
 }
 
-/// Returns an instruction without the names of registers and labels.
+/// Returns an instruction with the names of registers and labels masked.
 fn mask_operands(instruction: &str) -> String {
     let mut out = String::new();
     let mut skipping = false;
@@ -279,7 +280,7 @@ mod tests {
 
     #[test]
     fn duplicated_block_is_placed_on_its_edges() {
-        // Edges 0 -> 1, 0 -> 2, 1 -> 2 and 2 -> 0. Block 2 was duplicated into 1, and into code on the edge from 0.
+        // The edges are 0 -> 1, 0 -> 2, 1 -> 2 and 2 -> 0. Block 2 was duplicated into block 1, and into code on the edge from block 0.
         let edges = HashMap::from([((0, 1), 30), ((0, 2), 70), ((1, 2), 30), ((2, 0), 99)]);
         let graph = CountedGraph { blocks: HashMap::new(), executions: vec![100, 30, 100], edges, unseen: HashMap::new() };
         let (part, present, to) = (LoopBlocks::new(0, &[0, 1, 2]), BTreeSet::from([0, 1]), BTreeSet::from([0]));
@@ -299,7 +300,8 @@ mod tests {
 
     #[test]
     fn unnamed_code_is_placed_on_its_edge() {
-        // Blocks 0 -> 1 <-> 2, where 1 and 2 form the loop. One unnamed block is on the edge from 2 to 1, another before the loop.
+        // The edges are 0 -> 1, 1 -> 2 and 2 -> 1, so 1 and 2 form the loop. One unnamed block is on the edge from 2 to 1, another one is
+        // before the loop.
         let graph = CountedGraph {
             blocks: HashMap::from([("a".into(), 0), ("b".into(), 1), ("c".into(), 2)]),
             executions: vec![1, 11, 10],

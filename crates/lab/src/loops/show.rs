@@ -7,7 +7,7 @@ use trodden_report::escape;
 use trodden_report::paint::{COUNT, DIM, NAME, OTHER, Painter, TITLE, fit, width};
 use trodden_report::words::plural;
 
-const MAX_WIDTH: usize = 46;
+const MAX_COLUMN_WIDTH: usize = 46;
 
 pub fn render_loops(answer: &LoopsDocument, blocks: usize, color: bool) -> String {
     let painter = Painter { color };
@@ -16,7 +16,7 @@ pub fn render_loops(answer: &LoopsDocument, blocks: usize, color: bool) -> Strin
     }
     let mut out = String::new();
     for (number, one) in (1..).zip(&answer.loops) {
-        show(&mut out, painter, number, one, blocks);
+        append_loop(&mut out, painter, number, one, blocks);
     }
     let _ = writeln!(
         out,
@@ -26,7 +26,7 @@ pub fn render_loops(answer: &LoopsDocument, blocks: usize, color: bool) -> Strin
     out
 }
 
-fn show(out: &mut String, painter: Painter, number: usize, one: &HotLoop, max_blocks: usize) {
+fn append_loop(out: &mut String, painter: Painter, number: usize, one: &HotLoop, max_blocks: usize) {
     let line = one.line.map_or(String::new(), |l| format!(", line {l}"));
     let _ = writeln!(
         out,
@@ -41,16 +41,16 @@ fn show(out: &mut String, painter: Painter, number: usize, one: &HotLoop, max_bl
     let more = one.counted - one.plain;
     let part = if one.plain > 0.0 { format!(", {:+.1} %", more / one.plain * 100.0) } else { String::new() };
     let _ = writeln!(out, "   machine instructions per iteration: {}  ({more:+.2}{part})\n", painter.paint(COUNT, &sum));
-    let shown = hottest(&one.blocks, max_blocks);
-    shown.iter().for_each(|block| show_block(out, painter, one, block));
+    let shown = select_hottest_blocks(&one.blocks, max_blocks);
+    shown.iter().for_each(|block| append_block(out, painter, one, block));
     if shown.len() < one.blocks.len() {
         let more = plural((one.blocks.len() - shown.len()) as u128, "block or edge that executes", "blocks and edges that execute");
         let _ = writeln!(out, "   ... and {more} less (--blocks)\n");
     }
 }
 
-/// Returns the blocks that execute most machine instructions, in layout order.
-fn hottest(blocks: &[HotBlock], max_blocks: usize) -> Vec<&HotBlock> {
+/// Returns the blocks with the most executed machine instructions, in layout order.
+fn select_hottest_blocks(blocks: &[HotBlock], max_blocks: usize) -> Vec<&HotBlock> {
     let weight = |b: &HotBlock| u128::from(b.plain_executions.max(b.counted_executions)) * b.lines.len() as u128;
     let mut order: Vec<usize> = (0..blocks.len()).collect();
     order.sort_by_key(|at| std::cmp::Reverse(weight(&blocks[*at])));
@@ -59,7 +59,7 @@ fn hottest(blocks: &[HotBlock], max_blocks: usize) -> Vec<&HotBlock> {
     order.into_iter().map(|at| &blocks[at]).collect()
 }
 
-fn show_block(out: &mut String, painter: Painter, of: &HotLoop, block: &HotBlock) {
+fn append_block(out: &mut String, painter: Painter, of: &HotLoop, block: &HotBlock) {
     let what = match block.place {
         LoopPlace::Block(block) => format!("block {block}"),
         LoopPlace::Edge(from, to) => format!("edge {from} -> {to}"),
@@ -74,14 +74,14 @@ fn show_block(out: &mut String, painter: Painter, of: &HotLoop, block: &HotBlock
         (left, right) => format!("{left:.3} -> {right:.3}"),
     };
     let _ = writeln!(out, "   {what}{line}: {times} times per iteration, {plain} -> {counted} instructions");
-    let widest = block.lines.iter().filter_map(|l| l.plain.as_deref()).map(width).max().unwrap_or(0).min(MAX_WIDTH);
+    let widest = block.lines.iter().filter_map(|l| l.plain.as_deref()).map(width).max().unwrap_or(0).min(MAX_COLUMN_WIDTH);
     for line in &block.lines {
-        let _ = writeln!(out, "{}", columns(painter, line, widest));
+        let _ = writeln!(out, "{}", format_columns(painter, line, widest));
     }
     out.push('\n');
 }
 
-fn columns(painter: Painter, line: &LinePair, widest: usize) -> String {
+fn format_columns(painter: Painter, line: &LinePair, widest: usize) -> String {
     let side = |text: &Option<String>| escape::escape_line(text.as_deref().unwrap_or_default());
     let left = fit(&side(&line.plain), widest);
     let left = format!("{left}{}", " ".repeat(widest.saturating_sub(width(&left))));

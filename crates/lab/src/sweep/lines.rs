@@ -9,10 +9,10 @@ use trodden_hardware::character::Character;
 pub const COLOURS: [&str; 8] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8a8f98"];
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 220.0;
-const LEFT: f64 = 44.0;
-const TOP: f64 = 16.0;
+const LEFT_MARGIN: f64 = 44.0;
+const TOP_MARGIN: f64 = 16.0;
 
-/// The name and the points of a line.
+/// A line of a plot: its name and its points.
 type PlottedLine = (String, Vec<(f64, f64)>);
 
 #[derive(Clone, Copy, PartialEq)]
@@ -41,7 +41,7 @@ pub fn plot_slowdown_by_queue(results: &SweepResults, page: &mut String) {
         };
         let line = |(source, name): (usize, &String)| (name.clone(), (0..sizes.len()).filter_map(|level| point(source, level)).collect());
         let lines: Vec<PlottedLine> = results.sources.iter().enumerate().map(line).collect();
-        plot(title, "entries", &lines, Axis::Linear, page);
+        append_plot(title, "entries", &lines, Axis::Linear, page);
     }
 }
 
@@ -57,18 +57,18 @@ pub fn plot_path_statistics(results: &SweepResults, page: &mut String) {
         }
     };
     let instructions = of_each(&skew("instructions-executed"));
-    plot("Instructions on the hottest paths, percent", "paths", &instructions, Axis::Logarithmic, page);
+    append_plot("Instructions on the hottest paths, percent", "paths", &instructions, Axis::Logarithmic, page);
     let names: Vec<String> = results.characters.first().map(|c| c.skew.iter().map(|s| s.metric.clone()).collect()).unwrap_or_default();
     if names.len() > 2 {
-        let means: Vec<PlottedLine> = names.iter().map(|name| (name.clone(), mean(&of_each(&skew(name))))).collect();
-        plot("Each metric on the hottest paths, mean of all sources, percent", "paths", &means, Axis::Logarithmic, page);
+        let means: Vec<PlottedLine> = names.iter().map(|name| (name.clone(), mean_distribution(&of_each(&skew(name))))).collect();
+        append_plot("Each metric on the hottest paths, mean of all sources, percent", "paths", &means, Axis::Logarithmic, page);
     }
     let lengths = of_each(&|c| c.lengths.iter().map(|p| (p.branches as f64, p.percent)).collect());
-    plot("Instructions on paths of at most N branches, percent", "branches", &lengths, Axis::Linear, page);
+    append_plot("Instructions on paths of at most N branches, percent", "branches", &lengths, Axis::Linear, page);
 }
 
-/// Averages cumulative distributions. After its last point, a distribution has the value of that point.
-fn mean(lines: &[PlottedLine]) -> Vec<(f64, f64)> {
+/// Averages cumulative distributions. A distribution that ends early keeps the value of its last point.
+fn mean_distribution(lines: &[PlottedLine]) -> Vec<(f64, f64)> {
     let mut at: Vec<f64> = lines.iter().flat_map(|(_, points)| points.iter().map(|p| p.0)).collect();
     at.sort_by(f64::total_cmp);
     at.dedup();
@@ -77,7 +77,7 @@ fn mean(lines: &[PlottedLine]) -> Vec<(f64, f64)> {
     at.into_iter().map(|x| (x, lines.iter().map(|(_, points)| of(points, x)).sum::<f64>() / lines.len() as f64)).collect()
 }
 
-fn plot(title: &str, unit: &str, lines: &[PlottedLine], axis: Axis, page: &mut String) {
+fn append_plot(title: &str, unit: &str, lines: &[PlottedLine], axis: Axis, page: &mut String) {
     let points = || lines.iter().flat_map(|(_, points)| points);
     let max_x = points().map(|p| p.0).fold(0.0, f64::max);
     let max_y = points().map(|p| p.1).fold(0.0, f64::max);
@@ -87,42 +87,42 @@ fn plot(title: &str, unit: &str, lines: &[PlottedLine], axis: Axis, page: &mut S
     let top = axis_maximum(max_y);
     let decades = max_x.log10().ceil().max(1.0);
     let x = |v: f64| {
-        LEFT + WIDTH
-            * match axis {
-                Axis::Linear => v / max_x,
-                Axis::Logarithmic => v.max(1.0).log10() / decades,
-            }
+        let fraction = match axis {
+            Axis::Linear => v / max_x,
+            Axis::Logarithmic => v.max(1.0).log10() / decades,
+        };
+        LEFT_MARGIN + WIDTH * fraction
     };
-    let y = |v: f64| TOP + HEIGHT * (1.0 - v.clamp(0.0, top) / top);
-    let height = TOP + HEIGHT + 44.0 + 18.0 * lines.len() as f64;
-    let width = LEFT + WIDTH + 30.0;
+    let y = |v: f64| TOP_MARGIN + HEIGHT * (1.0 - v.clamp(0.0, top) / top);
+    let height = TOP_MARGIN + HEIGHT + 44.0 + 18.0 * lines.len() as f64;
+    let width = LEFT_MARGIN + WIDTH + 30.0;
     let _ = write!(
         page,
         "<h2>{title}</h2><div class=scroll tabindex=0><svg role=img aria-label=\"{title}\" viewBox=\"0 0 {width} {height}\" width={width} \
          {}>",
-        scaled_to_fit(width)
+        scaling_attribute(width)
     );
     for step in 0..=4 {
         let v = top * f64::from(step) / 4.0;
-        let _ = write!(page, "<line class=grid x1={LEFT} x2={} y1={1} y2={1} />", LEFT + WIDTH, y(v));
-        let _ = write!(page, "<text class=faint text-anchor=end x={} y={}>{v}</text>", LEFT - 6.0, y(v) + 4.0);
+        let _ = write!(page, "<line class=grid x1={LEFT_MARGIN} x2={} y1={1} y2={1} />", LEFT_MARGIN + WIDTH, y(v));
+        let _ = write!(page, "<text class=faint text-anchor=end x={} y={}>{v}</text>", LEFT_MARGIN - 6.0, y(v) + 4.0);
     }
     let ticks: Vec<f64> = match axis {
         Axis::Linear => (0..=4).map(|step| max_x * f64::from(step) / 4.0).collect(),
         Axis::Logarithmic => (0..=decades as i32).map(|power| 10f64.powi(power)).collect(),
     };
     for tick in ticks {
-        let _ = write!(page, "<text class=faint text-anchor=middle x={} y={}>{tick}</text>", x(tick), TOP + HEIGHT + 16.0);
+        let _ = write!(page, "<text class=faint text-anchor=middle x={} y={}>{tick}</text>", x(tick), TOP_MARGIN + HEIGHT + 16.0);
     }
-    let _ = write!(page, "<text class=faint text-anchor=end x={} y={}>{unit}</text>", LEFT + WIDTH, TOP + HEIGHT + 30.0);
+    let _ = write!(page, "<text class=faint text-anchor=end x={} y={}>{unit}</text>", LEFT_MARGIN + WIDTH, TOP_MARGIN + HEIGHT + 30.0);
     for (number, line) in lines.iter().enumerate() {
-        draw(line, number, unit, &|(a, b)| (x(a), y(b)), page);
+        append_line(line, number, unit, &|(a, b)| (x(a), y(b)), page);
     }
     page.push_str("</svg></div>");
 }
 
 /// Draws a line with its points, and its name below the plot. `place` converts a point to page coordinates.
-fn draw((name, points): &PlottedLine, number: usize, unit: &str, place: &dyn Fn((f64, f64)) -> (f64, f64), page: &mut String) {
+fn append_line((name, points): &PlottedLine, number: usize, unit: &str, place: &dyn Fn((f64, f64)) -> (f64, f64), page: &mut String) {
     let colour = COLOURS[number % COLOURS.len()];
     let path: Vec<String> = points.iter().map(|p| place(*p)).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
     let _ = write!(page, "<polyline stroke=\"{colour}\" points=\"{}\" />", path.join(" "));
@@ -131,18 +131,18 @@ fn draw((name, points): &PlottedLine, number: usize, unit: &str, place: &dyn Fn(
         let (x, y) = place((*a, *b));
         let _ = write!(page, "<circle fill=\"{colour}\" r=2.6 cx={x:.1} cy={y:.1}><title>{label}</title></circle>");
     }
-    let at = TOP + HEIGHT + 50.0 + 18.0 * number as f64;
-    let _ = write!(page, "<rect x={LEFT} y={} width=12 height=12 fill=\"{colour}\" />", at - 10.0);
-    let _ = write!(page, "<text x={} y={at}>{}</text>", LEFT + 18.0, escape_html(name));
+    let at = TOP_MARGIN + HEIGHT + 50.0 + 18.0 * number as f64;
+    let _ = write!(page, "<rect x={LEFT_MARGIN} y={} width=12 height=12 fill=\"{colour}\" />", at - 10.0);
+    let _ = write!(page, "<text x={} y={at}>{}</text>", LEFT_MARGIN + 18.0, escape_html(name));
 }
 
 /// Returns an attribute that lets a chart of this width shrink to 70 % on narrow screens. In a narrower space, the chart scrolls, because
 /// its text would be illegible.
-pub fn scaled_to_fit(width: f64) -> String {
+pub fn scaling_attribute(width: f64) -> String {
     format!("style=\"height:auto;max-width:max(100%,{:.0}px)\"", 0.7 * width)
 }
 
-/// Returns the upper end of a percentage axis, chosen so that its quarters are short numbers. Values may slightly exceed 100.
+/// Returns the upper end of a percentage axis, chosen so that the quarters of the axis have short labels. Values may slightly exceed 100.
 pub fn axis_maximum(max: f64) -> f64 {
     if max > 20.0 {
         return 100.0;
@@ -156,7 +156,7 @@ pub fn axis_maximum(max: f64) -> f64 {
 pub fn axis_range(values: &[f64]) -> (f64, f64) {
     let (min, max) = values.iter().fold((f64::INFINITY, 0.0), |(min, max), v| (f64::min(min, *v), f64::max(max, *v)));
     let top = axis_maximum(max);
-    // Lengths whose quarters are short numbers.
+    // Axis lengths whose quarters have short labels.
     let lengths = [1.0, 2.0, 4.0, 8.0, 20.0, 40.0];
     let fitting = lengths.into_iter().find(|length| top - length < min - length * 0.05);
     match fitting {

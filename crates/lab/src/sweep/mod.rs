@@ -1,7 +1,7 @@
 //! `trodden-lab sweep`: simulates the configurations of an experiment with the hardware path profiler.
 //!
-//! Configurations that differ only in their tables form a group, which shares a detector and a processor model. Groups are fed in
-//! parallel, batch by batch. A source is read once if all groups fit into [`MAX_MEMORY`], and several times otherwise.
+//! Configurations that differ only in their tables form a group, which shares a detector and a processor model. Groups are fed in parallel,
+//! batch by batch. A source of branches is read once if all groups fit into [`MAX_MEMORY_BYTES`], and several times otherwise.
 
 mod experiment;
 mod lines;
@@ -37,8 +37,8 @@ pub fn run(job: &Sweep) -> Result<ExitCode> {
     let write = |file: &Path, text: String| write_file(file, text.as_bytes());
     match &job.output {
         Some(file) if file.extension().is_some_and(|e| e == "parquet") => write_parquet(&results, file)?,
-        Some(file) => write(file, results.csv())?,
-        None => trodden_console::output::text_writer().write_all(results.csv().as_bytes())?,
+        Some(file) => write(file, results.to_csv())?,
+        None => trodden_console::output::text_writer().write_all(results.to_csv().as_bytes())?,
     }
     for (metric, effects) in results.metrics.iter().zip(&results.effects) {
         let of = if results.metrics.len() > 1 { format!(" ({metric})") } else { String::new() };
@@ -51,17 +51,17 @@ pub fn run(job: &Sweep) -> Result<ExitCode> {
         write(file, serde_json::to_string_pretty(&results)? + "\n")?;
     }
     if let Some(file) = &job.distributions {
-        write(file, results.distributions_csv())?;
+        write(file, results.distributions_to_csv())?;
     }
     if let Some(file) = &job.html {
-        write(file, page::page(&results))?;
+        write(file, page::render_page(&results))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(feature = "parquet")]
 fn write_parquet(results: &SweepResults, file: &Path) -> Result<()> {
-    write_file(file, &parquet::bytes(results).with_context(|| format!("cannot write {}", file.display()))?)
+    write_file(file, &parquet::to_parquet(results).with_context(|| format!("cannot write {}", file.display()))?)
 }
 
 #[cfg(not(feature = "parquet"))]
@@ -92,7 +92,7 @@ fn run_experiment(experiment: &SweepExperiment, folder: &Path, window: u64) -> R
         outcomes.extend(of_source);
         characters.push(character);
     }
-    // Sum and count of the overlaps of each metric and configuration.
+    // For each metric and configuration, the sum and the number of the overlaps.
     let mut overlaps = vec![vec![(0.0, 0u32); combinations.len()]; metrics.len()];
     for (outcome, overlap) in outcomes.iter().filter_map(|o: &SweepOutcome| Some((o, o.overlap?))) {
         let (sum, number) = &mut overlaps[outcome.metric][outcome.configuration];
@@ -115,9 +115,9 @@ fn run_experiment(experiment: &SweepExperiment, folder: &Path, window: u64) -> R
     })
 }
 
-const MAX_MEMORY: u64 = 2 << 30;
+const MAX_MEMORY_BYTES: u64 = 2 << 30;
 
-/// Configurations (by index) that share a lane.
+/// Configurations (by index) that share a detector and a processor model ("lane").
 struct LaneGroup {
     members: Vec<usize>,
     lane: Lane,
@@ -153,16 +153,16 @@ impl SweepJob<'_> {
             model: needs_processor.then_some(experiment.model()?),
             format,
             window,
-            max_memory: MAX_MEMORY,
+            max_memory: MAX_MEMORY_BYTES,
         })
     }
 
     /// Feeds a source to all configurations, reading it once for as many groups as fit into memory.
     fn run_source(&self, path: &Path, number: usize) -> Result<(Vec<SweepOutcome>, Character)> {
         let mut pending = self.form_groups();
-        self.announce(path, &pending);
+        self.show_plan(path, &pending);
         let (mut outcomes, mut first_character) = (Vec::new(), None);
-        // Maximum memory of a group at the end of the previous pass.
+        // Memory of the largest group at the end of the previous pass over the source.
         let mut final_memory = 0;
         while !pending.is_empty() {
             let mut opened = open_file_or_trace(path, self.format)?;
@@ -181,14 +181,14 @@ impl SweepJob<'_> {
                 if memory > self.max_memory && !groups.is_empty() {
                     break;
                 }
-                groups.extend(pending.pop_front().map(|members| self.group(members, repairs)).transpose()?);
+                groups.extend(pending.pop_front().map(|members| self.create_group(members, repairs)).transpose()?);
             }
             let mut batch = Batch::default();
             let mut has_more = true;
             while has_more {
                 batch.clear();
                 has_more = opened.source.read(&mut batch)?;
-                feed(&mut groups, &batch)?;
+                feed_groups(&mut groups, &batch)?;
                 // The complete profiles grow. Groups that no longer fit into memory wait for the next pass over the source.
                 while groups.len() > 1 && groups.iter().map(|g| g.lane.memory()).sum::<u64>() > self.max_memory {
                     for group in groups.split_off(groups.len() / 2).into_iter().rev() {
@@ -202,7 +202,7 @@ impl SweepJob<'_> {
                 for (place, metric) in self.metrics.iter().enumerate() {
                     outcomes.extend(group.outcomes(number, place, *metric));
                 }
-                // Configuration 0 has the base detector, unless a factor changes it.
+                // The source is characterised with the detector of configuration 0, which is the base detector unless a factor changes it.
                 if group.members.contains(&0) {
                     first_character = Some(characterize(&group.lane.profiler, &self.metrics));
                 }
@@ -212,7 +212,7 @@ impl SweepJob<'_> {
         Ok((outcomes, first_character.context("the experiment has no configurations")?))
     }
 
-    fn announce(&self, path: &Path, groups: &VecDeque<Vec<usize>>) {
+    fn show_plan(&self, path: &Path, groups: &VecDeque<Vec<usize>>) {
         let megabytes = |bytes: u64| bytes.div_ceil(1_000_000);
         let memory: u64 = groups.iter().map(|members| self.table_memory(members)).sum();
         let (path, number) = (path.display(), self.configurations.len());
@@ -226,10 +226,11 @@ impl SweepJob<'_> {
         }
     }
 
-    /// Groups the configurations (by index) that share a detector and a processor. Groups whose tables would exceed the memory are split.
+    /// Groups the configurations (by index) that share a detector and a processor model. Splits groups whose tables would exceed the
+    /// memory.
     fn form_groups(&self) -> VecDeque<Vec<usize>> {
         let mut members: Vec<Vec<usize>> = Vec::new();
-        // With a branch queue, the first table affects timing, so a configuration with a branch queue has its own lane.
+        // If there is a branch queue, the first table affects timing, so such a configuration cannot share its processor model.
         let shares = |one: &Configuration, other: &Configuration| {
             one.detector == other.detector && (self.model.is_none() || one.processor == other.processor && one.processor.branch_queue == 0)
         };
@@ -267,7 +268,7 @@ impl SweepJob<'_> {
         self.parameters(members).table_memory() + self.model.map_or(0, |_| models * processor.memory())
     }
 
-    fn group(&self, members: Vec<usize>, repairs: bool) -> Result<LaneGroup> {
+    fn create_group(&self, members: Vec<usize>, repairs: bool) -> Result<LaneGroup> {
         let mut parameters = self.parameters(&members);
         if !repairs {
             parameters.detector.repair = StackRepair::None;
@@ -296,7 +297,7 @@ impl LaneGroup {
 }
 
 /// Feeds a batch to all groups, using all processors.
-fn feed(groups: &mut [LaneGroup], batch: &Batch) -> Result<()> {
+fn feed_groups(groups: &mut [LaneGroup], batch: &Batch) -> Result<()> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(groups.len()).max(1);
     let chunk = groups.len().div_ceil(threads).max(1);
     std::thread::scope(|scope| {

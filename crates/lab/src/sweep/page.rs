@@ -1,5 +1,5 @@
-//! The HTML page of an experiment: overlap of each source and configuration, effects of factors, slowdown, and a table of all results.
-//! It is a single file without scripts. Bars are SVG, and colours follow the reader's light or dark scheme.
+//! The HTML page of an experiment: overlap of each source and configuration, effects of factors, slowdown, and a table of all results. It
+//! is a single file without scripts. Bars are drawn in SVG, and colours follow the reader's light or dark scheme.
 
 use super::lines::{self, COLOURS, axis_range, escape_html};
 use super::results::{SweepOutcome, SweepResults, sort_by_rank};
@@ -18,7 +18,7 @@ h1,h2{overflow-wrap:anywhere}text{fill:var(--ink);font:12px system-ui,sans-serif
 const MAX_BARS: usize = 8;
 const MAX_NAMED: usize = 6;
 
-/// A plot: its title, the value that it shows, and whether the value is the same for all metrics.
+/// A plot: its title, the value that it shows, and whether that value is the same for all metrics.
 type Plot = (&'static str, fn(&SweepOutcome) -> Option<f64>, bool);
 
 const PLOTS: [Plot; 4] = [
@@ -28,7 +28,7 @@ const PLOTS: [Plot; 4] = [
     ("Slowdown with frozen predictions, percent", |o| o.frozen_slowdown, true),
 ];
 
-pub fn page(results: &SweepResults) -> String {
+pub fn render_page(results: &SweepResults) -> String {
     let metrics: Vec<String> = results.metrics.iter().map(|m| escape_html(m)).collect();
     let names: Vec<String> = results.sources.iter().map(|source| escape_html(source)).collect();
     let sources = if names.len() > MAX_NAMED { plural(names.len() as u128, "source", "sources") } else { names.join(", ") };
@@ -45,7 +45,7 @@ pub fn page(results: &SweepResults) -> String {
         for metric in (0..last).filter(|m| results.outcomes.iter().any(|o| o.metric == *m && value(o).is_some())) {
             let of = if is_shared || results.metrics.len() == 1 { String::new() } else { format!(": {}", metrics[metric]) };
             let value = |o: &SweepOutcome| value(o).filter(|_| o.metric == metric);
-            plot(results, &format!("{title}{of}"), &value, &mut page);
+            render_plot(results, &format!("{title}{of}"), &value, &mut page);
         }
     }
     lines::plot_slowdown_by_queue(results, &mut page);
@@ -124,7 +124,7 @@ fn select_configurations(results: &SweepResults, value: &impl Fn(&SweepOutcome) 
 }
 
 /// Returns a plot's values: a group of bars for each source and, if there are several sources, a group for their means.
-fn groups<'r>(
+fn bar_groups<'r>(
     results: &'r SweepResults,
     shown: &[usize],
     value: &impl Fn(&SweepOutcome) -> Option<f64>,
@@ -145,13 +145,13 @@ fn groups<'r>(
     groups
 }
 
-fn plot(results: &SweepResults, title: &str, value: &impl Fn(&SweepOutcome) -> Option<f64>, page: &mut String) {
+fn render_plot(results: &SweepResults, title: &str, value: &impl Fn(&SweepOutcome) -> Option<f64>, page: &mut String) {
     const HEIGHT: f64 = 220.0;
-    const LEFT: f64 = 44.0;
+    const LEFT_MARGIN: f64 = 44.0;
     let shown = select_configurations(results, value);
-    let groups = groups(results, &shown, value);
+    let groups = bar_groups(results, &shown, value);
     let group = shown.len() as f64 * 16.0 + 24.0;
-    let width = LEFT + group * groups.len() as f64 + 10.0;
+    let width = LEFT_MARGIN + group * groups.len() as f64 + 10.0;
     let legend = 18.0 * shown.len() as f64;
     let values: Vec<f64> = groups.iter().flat_map(|(_, bars)| bars.iter().flatten().copied()).collect();
     let (low, high) = axis_range(&values);
@@ -167,15 +167,15 @@ fn plot(results: &SweepResults, title: &str, value: &impl Fn(&SweepOutcome) -> O
     let _ = write!(
         page,
         "<div class=scroll tabindex=0><svg role=img aria-label=\"{title}\" viewBox=\"0 0 {full_width} {height}\" width={full_width} {}>",
-        lines::scaled_to_fit(full_width)
+        lines::scaling_attribute(full_width)
     );
     for step in 0..=4 {
         let v = low + (high - low) * f64::from(step) / 4.0;
-        let _ = write!(page, "<line class=grid x1={LEFT} x2={width} y1={0} y2={0} />", y(v));
-        let _ = write!(page, "<text class=faint text-anchor=end x={} y={}>{v}</text>", LEFT - 6.0, y(v) + 4.0);
+        let _ = write!(page, "<line class=grid x1={LEFT_MARGIN} x2={width} y1={0} y2={0} />", y(v));
+        let _ = write!(page, "<text class=faint text-anchor=end x={} y={}>{v}</text>", LEFT_MARGIN - 6.0, y(v) + 4.0);
     }
     for (number, (name, bars)) in groups.iter().enumerate() {
-        let left = LEFT + group * number as f64 + 12.0;
+        let left = LEFT_MARGIN + group * number as f64 + 12.0;
         for (bar, v) in bars.iter().enumerate().filter_map(|(bar, v)| Some((bar, (*v)?))) {
             let (x, above) = (left + 16.0 * bar as f64, y(v));
             let label = format_levels(results, shown[bar]);
@@ -188,8 +188,8 @@ fn plot(results: &SweepResults, title: &str, value: &impl Fn(&SweepOutcome) -> O
     for (bar, configuration) in shown.iter().enumerate() {
         let at = HEIGHT + 56.0 + 18.0 * bar as f64;
         let colour = COLOURS[bar % COLOURS.len()];
-        let _ = write!(page, "<rect x={LEFT} y={} width=12 height=12 fill=\"{colour}\" />", at - 10.0);
-        let _ = write!(page, "<text x={} y={at}>{}</text>", LEFT + 18.0, format_levels(results, *configuration));
+        let _ = write!(page, "<rect x={LEFT_MARGIN} y={} width=12 height=12 fill=\"{colour}\" />", at - 10.0);
+        let _ = write!(page, "<text x={} y={at}>{}</text>", LEFT_MARGIN + 18.0, format_levels(results, *configuration));
     }
     page.push_str("</svg></div>");
 }
@@ -215,7 +215,7 @@ fn render_table(results: &SweepResults, page: &mut String) {
     page.push_str("</table></div>");
 }
 
-/// Formats the levels of those factors that vary in the experiment.
+/// Formats a configuration's levels of those factors that vary in the experiment.
 fn format_levels(results: &SweepResults, configuration: usize) -> String {
     let levels = results.combinations[configuration].iter().zip(&results.levels).zip(&results.factors);
     let varying: Vec<String> = levels
@@ -225,7 +225,7 @@ fn format_levels(results: &SweepResults, configuration: usize) -> String {
     if varying.is_empty() { "the only configuration".into() } else { varying.join(", ") }
 }
 
-/// Returns a sentence that lists the factors whose level is the same in all configurations. If no factor is, the string is empty.
+/// Returns a sentence that lists the factors with a single level in all configurations, or an empty string if there are none.
 fn describe_constants(results: &SweepResults) -> String {
     let same = results.factors.iter().zip(&results.levels).filter(|(_, levels)| levels.len() == 1);
     let words: Vec<String> = same.map(|(factor, levels)| format!("{} {}", escape_html(factor), escape_html(&levels[0]))).collect();

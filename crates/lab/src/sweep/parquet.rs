@@ -9,7 +9,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::Type;
 use std::sync::Arc;
 
-pub fn bytes(results: &SweepResults) -> Result<Vec<u8>> {
+pub fn to_parquet(results: &SweepResults) -> Result<Vec<u8>> {
     let mut fields = vec![text_column("source")?];
     fields.extend(results.factors.iter().map(|f| text_column(f)).collect::<Result<Vec<_>>>()?);
     fields.push(text_column("metric")?);
@@ -29,18 +29,18 @@ pub fn bytes(results: &SweepResults) -> Result<Vec<u8>> {
     let outcomes = &results.outcomes;
     let text = |t: &str| Some(ByteArray::from(t.as_bytes().to_vec()));
     let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-    column::<ByteArrayType>(&mut group, outcomes.iter().map(|o| text(&results.sources[o.source])))?;
+    write_column::<ByteArrayType>(&mut group, outcomes.iter().map(|o| text(&results.sources[o.source])))?;
     for factor in 0..results.factors.len() {
         let level = |configuration: usize| &results.levels[factor][results.combinations[configuration][factor]];
-        column::<ByteArrayType>(&mut group, outcomes.iter().map(|o| text(level(o.configuration))))?;
+        write_column::<ByteArrayType>(&mut group, outcomes.iter().map(|o| text(level(o.configuration))))?;
     }
-    column::<ByteArrayType>(&mut group, outcomes.iter().map(|o| text(&results.metrics[o.metric])))?;
-    column::<DoubleType>(&mut group, outcomes.iter().map(|o| o.overlap))?;
-    column::<DoubleType>(&mut group, outcomes.iter().map(|o| o.dynamic_overlap))?;
-    column::<Int64Type>(&mut group, outcomes.iter().map(|o| Some(number(o.windows))))?;
-    column::<Int64Type>(&mut group, outcomes.iter().map(|o| o.cycles.map(number)))?;
-    column::<DoubleType>(&mut group, outcomes.iter().map(|o| o.slowdown))?;
-    column::<DoubleType>(&mut group, outcomes.iter().map(|o| o.frozen_slowdown))?;
+    write_column::<ByteArrayType>(&mut group, outcomes.iter().map(|o| text(&results.metrics[o.metric])))?;
+    write_column::<DoubleType>(&mut group, outcomes.iter().map(|o| o.overlap))?;
+    write_column::<DoubleType>(&mut group, outcomes.iter().map(|o| o.dynamic_overlap))?;
+    write_column::<Int64Type>(&mut group, outcomes.iter().map(|o| Some(number(o.windows))))?;
+    write_column::<Int64Type>(&mut group, outcomes.iter().map(|o| o.cycles.map(number)))?;
+    write_column::<DoubleType>(&mut group, outcomes.iter().map(|o| o.slowdown))?;
+    write_column::<DoubleType>(&mut group, outcomes.iter().map(|o| o.frozen_slowdown))?;
     group.close()?;
     Ok(writer.into_inner()?)
 }
@@ -50,7 +50,7 @@ fn text_column(name: &str) -> Result<Arc<Type>> {
     Ok(Arc::new(builder.with_repetition(Repetition::OPTIONAL).build()?))
 }
 
-fn column<T: DataType>(group: &mut SerializedRowGroupWriter<'_, Vec<u8>>, values: impl Iterator<Item = Option<T::T>>) -> Result<()> {
+fn write_column<T: DataType>(group: &mut SerializedRowGroupWriter<'_, Vec<u8>>, values: impl Iterator<Item = Option<T::T>>) -> Result<()> {
     let values: Vec<Option<T::T>> = values.collect();
     let levels: Vec<i16> = values.iter().map(|v| i16::from(v.is_some())).collect();
     let values: Vec<T::T> = values.into_iter().flatten().collect();
@@ -91,7 +91,7 @@ mod tests {
         };
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("results.parquet");
-        std::fs::write(&file, bytes(&results).unwrap()).unwrap();
+        std::fs::write(&file, to_parquet(&results).unwrap()).unwrap();
         let reader = SerializedFileReader::new(std::fs::File::open(&file).unwrap()).unwrap();
         let rows: Vec<String> = reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect();
         let expected = |metric: &str, overlap: &str| {
@@ -101,7 +101,7 @@ mod tests {
             )
         };
         assert_eq!(rows, [expected("frequency", "88.25"), expected("l2-misses", "null")]);
-        let names = results.csv().lines().next().unwrap().to_owned();
+        let names = results.to_csv().lines().next().unwrap().to_owned();
         let columns: Vec<String> = reader.metadata().file_metadata().schema_descr().columns().iter().map(|c| c.name().to_owned()).collect();
         assert_eq!(names, columns.join(","));
     }

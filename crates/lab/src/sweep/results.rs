@@ -9,16 +9,16 @@ pub struct SweepOutcome {
     pub source: usize,
     pub configuration: usize,
     pub metric: usize,
-    /// Overlap with the complete profile, in percent.
+    /// Overlap of the simulated profile with the complete profile, in percent.
     pub overlap: Option<f64>,
-    /// Mean overlap of all windows, in percent.
+    /// Mean of the overlaps in all windows of the run, in percent.
     pub dynamic_overlap: Option<f64>,
     pub windows: u64,
-    /// Cycles, if there is a processor model.
+    /// Number of cycles, if a processor was modelled.
     pub cycles: Option<u64>,
-    /// Slowdown caused by the profiler, in percent, if there is a branch queue.
+    /// Slowdown that the profiler causes, in percent, if there is a branch queue.
     pub slowdown: Option<f64>,
-    /// Slowdown with frozen predictions, in percent.
+    /// The same slowdown if branch predictions are those of the run without the profiler, in percent.
     pub frozen_slowdown: Option<f64>,
 }
 
@@ -29,9 +29,9 @@ pub struct SweepResults {
     pub factors: Vec<String>,
     pub levels: Vec<Vec<String>>,
     pub metrics: Vec<String>,
-    /// Levels of each configuration, by index.
+    /// For each configuration, the index of each factor's level.
     pub combinations: Vec<Vec<usize>>,
-    /// Result of each source, configuration and metric.
+    /// One result for each source, configuration and metric.
     pub outcomes: Vec<SweepOutcome>,
     /// Effects of the factors on the mean overlap of all sources, by metric.
     #[serde(serialize_with = "effects_json")]
@@ -42,12 +42,12 @@ pub struct SweepResults {
 
 fn effects_json<S: serde::Serializer>(effects: &[Vec<Effect>], to: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
-    struct Json {
+    struct EffectRow {
         factor: usize,
         effect: f64,
         rank: usize,
     }
-    let one = |e: &Effect| Json { factor: e.factor, effect: e.effect, rank: e.rank };
+    let one = |e: &Effect| EffectRow { factor: e.factor, effect: e.effect, rank: e.rank };
     to.collect_seq(effects.iter().map(|of_metric| of_metric.iter().map(one).collect::<Vec<_>>()))
 }
 
@@ -57,7 +57,7 @@ impl SweepResults {
     }
 
     /// Returns a row for each source, configuration and metric.
-    pub fn csv(&self) -> String {
+    pub fn to_csv(&self) -> String {
         let mut text =
             format!("source,{},metric,overlap,dynamic_overlap,windows,cycles,slowdown,slowdown_frozen\n", self.factors.join(","));
         let number = |value: Option<f64>| value.map_or_else(String::new, |v| format!("{v:.4}"));
@@ -73,8 +73,9 @@ impl SweepResults {
         text
     }
 
-    /// Returns a row for each point of the sources' distributions: skew and length of paths, and overlap of events with frequency.
-    pub fn distributions_csv(&self) -> String {
+    /// Returns a row for each point of the sources' distributions: skew of path frequencies, lengths of paths, and overlap of events with
+    /// frequency.
+    pub fn distributions_to_csv(&self) -> String {
         let mut text = String::from("source,what,of,percent\n");
         for (source, character) in self.sources.iter().zip(&self.characters) {
             let source = quote_field(source);

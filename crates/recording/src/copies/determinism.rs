@@ -1,4 +1,5 @@
-//! Checks whether a program is deterministic, by running it several times under the same conditions as copies.
+//! Checks whether a program is deterministic, by running it several times in the fixed surroundings of a copy (environment, addresses,
+//! input).
 
 use super::CopyContext;
 use super::launching::{CopyRun, CopyRunner, build_spec, launch, read_results, resolve_program, sequential_engine};
@@ -13,7 +14,7 @@ use trodden_profile::copies::path_differences;
 /// The result of a determinism check.
 #[derive(Clone, Debug)]
 pub struct Determinism {
-    /// Differences between runs under equal conditions.
+    /// Differences between runs under the same conditions.
     pub differences: Vec<String>,
     /// Differences that appear when addresses are randomised. Determined only if there are no other differences.
     pub by_addresses: Vec<String>,
@@ -26,7 +27,7 @@ impl Determinism {
     }
 }
 
-/// Runs a program `runs` times under the same conditions as copies, and once more with randomised addresses.
+/// Runs a program `runs` times as a copy would run, and once more with randomised addresses. Returns the differences.
 pub fn check_repeatable(
     command: &[OsString],
     runs: u32,
@@ -57,13 +58,13 @@ pub fn check_repeatable(
     for (at, copy) in copies.iter().enumerate().skip(1) {
         found.extend(path_differences(&copies[0].profile, &copy.profile).into_iter().map(|d| format!("run {at}: {d}")));
     }
-    // If runs differ under equal conditions, the effect of addresses cannot be isolated.
+    // If runs differ even under the same conditions, the effect of addresses cannot be isolated.
     let by_addresses = if found.is_empty() { address_differences(&copies[0], &randomised) } else { Vec::new() };
     Ok(Determinism { differences: found, by_addresses })
 }
 
-/// Returns the differences in the run with randomised addresses. They matter because copies have code of different size, so some addresses
-/// differ between copies, too.
+/// Returns how the run with randomised addresses differs. Such differences matter because copies have code of different size, so some
+/// addresses also differ between copies.
 fn address_differences(fixed: &CopyRun, randomised: &CopyRun) -> Vec<String> {
     let mut differences = path_differences(&fixed.profile, &randomised.profile);
     if fixed.outcome != randomised.outcome {

@@ -4,7 +4,7 @@
 //! `FOLDER/program/PROG` is the original program. The copies are `FOLDER/copy-0000/PROG` and so on; their maps say what each copy counts.
 
 use super::CopyContext;
-use super::make::{COPY_PREFIX, CopiedProgram, PathPartition};
+use super::make::{COPY_FOLDER_PREFIX, CopiedProgram, PathPartition};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::io;
@@ -20,7 +20,7 @@ use trodden_unit::{Identity, InstrumentedImage, UnitCache, UnitMap, parts};
 
 const PROGRAM_FOLDER: &str = "program";
 
-/// Input of [`make`].
+/// Arguments of [`build_copies`].
 #[derive(Clone, Copy, Debug)]
 pub struct DistributedOptions<'a> {
     /// Path of the original program.
@@ -29,15 +29,15 @@ pub struct DistributedOptions<'a> {
     pub folder: &'a Path,
     /// Number of copies.
     pub copies: usize,
-    /// Name of a profile whose counts weight the partition; `None` to use estimated frequencies.
+    /// Name of a profile whose path counts guide the division; `None` to use estimated frequencies.
     pub profile: Option<&'a str>,
     /// Name pattern for the copies' output files. The environment may override it.
     pub writes: Option<&'a str>,
     /// Strategy for dividing the paths.
     pub strategy: PartitionStrategy,
-    /// For strategy p3: which functions are divided, and into how many parts.
+    /// Strategy p3 only: which functions are divided, and into how many parts.
     pub profitable: ProfitableProcedures,
-    /// Maximum number of probes per copy. Given instead of a strategy.
+    /// Maximum number of probes per copy, as an alternative to a strategy.
     pub max_probes: Option<usize>,
 }
 
@@ -54,7 +54,7 @@ pub fn build_copies(job: &DistributedOptions, context: CopyContext) -> Result<()
     let is_new = !folder.exists();
     let made = fill_folder(job, PathPartition::from_plan(program, plan), &stop, context);
     if made.is_err() {
-        // A non-empty folder would make a second attempt fail.
+        // Removes what was written, because `build_copies` rejects folders that are not empty.
         let _ = if is_new { fs::remove_dir_all(folder) } else { remove_contents(folder) };
     }
     let made = made?;
@@ -102,7 +102,7 @@ fn make_plan(job: &DistributedOptions, program: &CopiedProgram) -> Result<Partit
     }
 }
 
-/// The units of one copy.
+/// The image and the units of one copy.
 pub struct CopyUnits {
     /// Identity of the copy's image.
     pub image: Identity,
@@ -122,7 +122,7 @@ pub fn read(folder: &Path, store: Option<&UnitCache>) -> Result<(PartitionedProg
         edges: false,
     };
     let mut folders: Vec<PathBuf> = fs::read_dir(folder).with_context(none)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
-    folders.retain(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(COPY_PREFIX.as_bytes())));
+    folders.retain(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(COPY_FOLDER_PREFIX.as_bytes())));
     folders.sort();
     ensure!(!folders.is_empty(), none());
     let copy = |folder: &PathBuf| {

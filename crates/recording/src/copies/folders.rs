@@ -12,7 +12,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
-/// Clones the folder `original` to `pristine`, except for the entry that contains the job's folder.
+/// Clones the folder `original` to `pristine`, except for the entry that contains the job's own folder.
 pub fn make_pristine_clone(original: &Path, pristine: &Path, job_folder: &Path) -> Result<()> {
     fs::create_dir(pristine).with_context(|| format!("cannot create the folder {}", pristine.display()))?;
     if !job_folder.starts_with(original) {
@@ -28,7 +28,8 @@ pub fn make_pristine_clone(original: &Path, pristine: &Path, job_folder: &Path) 
     Ok(())
 }
 
-/// Creates a private folder below `root` from the clone `pristine`, and links to the entries of its parent folders. Returns its path.
+/// Creates a private folder below `root` from the clone `pristine`, and links to the entries of the original's parent folders. Returns its
+/// path.
 pub fn make_private_folder(root: &Path, original: &Path, pristine: &Path) -> Result<PathBuf> {
     let (mut private, mut real) = (root.to_owned(), PathBuf::from("/"));
     for name in path_components(original) {
@@ -41,7 +42,7 @@ pub fn make_private_folder(root: &Path, original: &Path, pristine: &Path) -> Res
     Ok(private)
 }
 
-/// Copies all changes in a private folder, and new entries in its parent folders, to the original folders.
+/// Copies all changes in a private folder, and new entries in its parent folders, back to the original folders.
 pub fn copy_changes_back(root: &Path, original: &Path, pristine: &Path) -> Result<()> {
     let (mut private, mut real) = (root.to_owned(), PathBuf::from("/"));
     for name in path_components(original) {
@@ -91,15 +92,15 @@ fn copy_changed_entries(made: &Path, before: &Path, to: &Path) -> Result<()> {
         let (old, target) = (before.join(entry.file_name()), to.join(entry.file_name()));
         if entry.file_type()?.is_dir() && old.is_dir() && target.is_dir() {
             copy_changed_entries(&entry.path(), &old, &target)?;
-        } else if !is_same(&entry.path(), &old)? {
+        } else if !is_same_entry(&entry.path(), &old)? {
             copy_over(&entry.path(), &target)?;
         }
     }
     Ok(())
 }
 
-/// Returns true if both paths have the same type, permissions and content. Returns false if `other` does not exist.
-fn is_same(one: &Path, other: &Path) -> Result<bool> {
+/// Returns true if both paths have the same type, permissions and content, or false if `other` does not exist.
+fn is_same_entry(one: &Path, other: &Path) -> Result<bool> {
     let Ok(second) = other.symlink_metadata() else { return Ok(false) };
     let first = one.symlink_metadata()?;
     if first.file_type() != second.file_type() || first.permissions() != second.permissions() {
@@ -108,6 +109,6 @@ fn is_same(one: &Path, other: &Path) -> Result<bool> {
     if first.is_symlink() {
         return Ok(fs::read_link(one)? == fs::read_link(other)?);
     }
-    // Modification times may differ, because programs can set them.
+    // Modification times are not compared, because programs can set them.
     Ok(!first.is_file() || first.len() == second.len() && fs::read(one)? == fs::read(other)?)
 }

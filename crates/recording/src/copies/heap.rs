@@ -30,7 +30,7 @@ impl LastSegment {
     }
 }
 
-/// Makes the heaps of all copies start at the same address. No heap starts below the original program's heap.
+/// Makes the heaps of all copies start at the same address, which is at least the address at which the original program's heap starts.
 pub fn align_heaps(copies: &[PathBuf], program: &Path) -> Result<()> {
     let last = |path: &Path| -> Result<Option<LastSegment>> {
         Ok(find_last_segment(&fs::read(path).with_context(|| format!("cannot read {}", path.display()))?))
@@ -95,7 +95,7 @@ mod tests {
         let whole = made("whole", [1, 6, 0x3000, 0x2001]);
         align_heaps(&copies, &whole).unwrap();
         let ends: Vec<u64> = copies.iter().map(|path| find_last_segment(&fs::read(path).unwrap()).unwrap().end()).collect();
-        // The third copy is left alone, because its last segment is not writable.
+        // The third copy is unchanged, because its last segment is not writable.
         assert_eq!(ends, [0x6000, 0x6000, 0x2000]);
         assert_eq!(find_last_segment(b"#!/bin/sh"), None);
     }

@@ -19,8 +19,8 @@ use trodden_profile::{ImageProfile, Profile};
 use trodden_unit::experiment::{InputPurpose, SettingsFile};
 use trodden_unit::{FunctionKey, InterestingPaths, KnownPaths, Observation, Settings};
 
-/// The option that builds a program which only counts interesting paths.
-const PROGRAM_OPTION: &str = "--interesting";
+/// Option of `trodden instrument` that builds a program which counts only interesting paths.
+const BUILD_OPTION: &str = "--interesting";
 
 /// Returns the interesting paths that a program counts, or `None` if the program was built differently.
 fn find_interesting_paths(program: &Path, context: CopyContext) -> Option<InterestingPaths> {
@@ -35,10 +35,10 @@ pub fn counts_interesting_paths(program: &Path, context: CopyContext) -> bool {
     find_interesting_paths(program, context).is_some()
 }
 
-/// Records a run with copies that share the interesting paths. Fails if the copies cannot be built or run, or an option does not apply to
-/// them.
+/// Records a run with copies that each count some of the interesting paths. Fails if the copies cannot be built or run, or an option does
+/// not apply to them.
 pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
-    path_sets::check_options(&job.options, PROGRAM_OPTION)?;
+    path_sets::check_options(&job.options, BUILD_OPTION)?;
     shared::record_with_partition(job, context, input, |program| InterestingPartition::new(program, job.options.copies, context))
 }
 
@@ -46,7 +46,7 @@ struct InterestingPartition {
     image: ImageProfile,
     settings: Settings,
     paths: KnownPaths,
-    /// True if complete functions are assigned to copies. The owner of a function's path 0 is then the owner of the function.
+    /// True if complete functions are assigned to copies. The copy that owns a function's path 0 then counts the whole function.
     whole_functions: bool,
     owners: PathOwners,
     copies: usize,
@@ -63,11 +63,11 @@ impl InterestingPartition {
             "copies cannot divide the interesting paths of {}, because the program was built with --scheme. Build it without --scheme",
             program.display()
         );
-        let settings = path_sets::common_settings(&units, program, PROGRAM_OPTION)?;
+        let settings = path_sets::common_settings(&units, program, BUILD_OPTION)?;
         let file =
             settings.interesting.as_ref().and_then(SettingsFile::stored).context("the program's units are corrupt. Build it again")?;
         let mut paths = experiment::stored_paths(context.driver, InputPurpose::Interesting, file)?;
-        // The set may also name functions of other programs.
+        // The set of interesting paths may also name functions of other programs.
         let functions: HashSet<(&str, &str)> =
             units.iter().flat_map(|(_, map)| map.functions.iter().map(|f| (map.source.as_str(), f.name.as_str()))).collect();
         paths.retain_functions(|(unit, name, _)| functions.contains(&(unit.as_str(), name.as_str())));

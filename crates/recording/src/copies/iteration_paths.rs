@@ -1,10 +1,10 @@
-//! Copies that each count some of a set's paths over iterations, without streams.
+//! Copies that each count some paths across several iterations of a loop ("paths over iterations"), without recording streams.
 //!
-//! P3 (Afraz, Saha and Kanade, ESEC/FSE 2015, section 6) leaves cyclic paths to future work. A path over K iterations is counted at the end
-//! of its last path, an edge from which only this path can follow. These ends are divided among the copies. A copy counts nothing
-//! at the other ends, and needs labels only for the paths that occur in its own paths over iterations. In each copy that counts something
-//! in a function, a path that ends with a cut edge also changes the context; this is the setup cost of dividing the function. Paths over
-//! iterations outside the set are counted together at each end, so no execution is lost.
+//! Such a path is counted at its end, an edge that determines the path of its last iteration, and these ends are divided among the copies.
+//! A copy counts nothing at the ends of other copies, and needs labels (increments on edges) only for paths that occur in its own paths
+//! over iterations. Dividing a function has a setup cost: in each copy that counts something in the function, every path that ends with a
+//! cut edge also updates the context. Paths over iterations outside the set are counted together at each end, so no execution is lost. P3
+//! (Afraz, Saha and Kanade, ESEC/FSE 2015, section 6) leaves such cyclic paths to future work.
 
 use super::preparation::CopyInput;
 use super::shared::{self, NamedFunction, Partition, lightest_functions};
@@ -28,12 +28,12 @@ pub fn run(job: &CopyJob, set: &IterationSet, context: CopyContext, input: &dyn 
 
 struct IterationPathPartition {
     set: IterationSet,
-    /// For each function, the copy that counts at each end.
+    /// For each function and each end of its paths over iterations, the copy that counts there.
     owners: BTreeMap<FunctionKey, BTreeMap<DagEdgeId, usize>>,
-    /// The copies that count something.
+    /// The copies that count anything.
     copies: Vec<usize>,
-    /// Functions that all copies count, to check that the copies execute the same paths. None of them has another version with the same
-    /// name.
+    /// Functions that all copies count, to check that the copies execute the same paths. Functions of which the program has several
+    /// versions are not among them.
     counted_by_all: BTreeSet<FunctionKey>,
 }
 
@@ -73,7 +73,7 @@ impl IterationPathPartition {
         Ok(IterationPathPartition { set, owners, copies, counted_by_all })
     }
 
-    /// Returns those functions of the set that some copy cannot count, and warns about each of them.
+    /// Warns about each function of the set that some copy cannot count, and returns these functions.
     fn find_uncounted(&self, profiles: &[Profile]) -> BTreeSet<NamedFunction> {
         let units = profiles.iter().flat_map(|profile| &profile.images).flat_map(|image| &image.units);
         let skipped = units.flat_map(|unit| unit.map.skipped.iter().map(move |skipped| (&unit.map.source, skipped)));
@@ -92,7 +92,7 @@ impl IterationPathPartition {
     }
 }
 
-/// Returns the cost of counting at each end of a function. The setup cost is the cost of changing contexts.
+/// Returns the cost of counting at each end of a function's paths over iterations. The setup cost is that of updating contexts.
 fn divisible_task(key: &FunctionKey, function: &IterationFunction) -> Result<DivisibleTask> {
     let (dag, numbering) = function.numbered_paths().with_context(|| format!("the path data of function `{}` is corrupt", key.1))?;
     let ends = Ends::within_paths(&dag);
@@ -142,8 +142,8 @@ impl Partition for IterationPathPartition {
     }
 }
 
-/// Combines the images of all copies. For functions that all copies count, keeps the first copy's counts and returns the differences from
-/// other copies. For functions that some copy could not count, drops all counts, because they are incomplete.
+/// Combines the images of all copies. For functions that all copies count, keeps the first copy's counts and returns how other copies
+/// differ. For functions that some copy could not count, drops all counts, because they are incomplete.
 fn merge(
     profiles: Vec<Profile>,
     counted_by_all: &BTreeSet<NamedFunction>,

@@ -43,7 +43,7 @@ impl IterationPartition {
         let units: Vec<UnitMap> = read_units(program, context.recording.units.as_ref())?.into_iter().map(|(_, map)| map).collect();
         let image = InstrumentedImage::read(&fs::read(program).with_context(|| format!("cannot read {}", program.display()))?)?;
         let profile = recent_profile(image.identity, &job.what.command, context)?;
-        let executed = executions(profile.as_ref());
+        let executed = count_executions(profile.as_ref());
         let functions: Vec<(&UnitMap, &FunctionMap)> = units.iter().flat_map(|u| u.functions.iter().map(move |f| (u, f))).collect();
         ensure!(!functions.is_empty(), "{} has no instrumented functions. Build it with trodden", program.display());
         // Without a profile, a function's weight is its number of paths.
@@ -76,7 +76,7 @@ fn function_key(unit: &UnitMap, function: &FunctionMap) -> NamedFunction {
     (unit.source.clone(), function.name.clone())
 }
 
-fn executions(profile: Option<&Profile>) -> HashMap<NamedFunction, u64> {
+fn count_executions(profile: Option<&Profile>) -> HashMap<NamedFunction, u64> {
     let mut executions: HashMap<NamedFunction, u64> = HashMap::new();
     for (_, unit, function) in profile.iter().flat_map(|profile| profile.functions()) {
         let sum = executions.entry(function_key(&unit.map, function)).or_default();
@@ -123,8 +123,8 @@ impl Partition for IterationPartition {
     }
 }
 
-/// Combines the images of all copies. For functions in several copies, keeps the first copy's counts and returns the differences from other
-/// copies. Images that are not copies, such as libraries, are taken from the first copy.
+/// Combines the images of all copies. For functions in several copies, keeps the first copy's counts and returns how other copies differ.
+/// Other images, such as libraries, are taken from the first copy.
 fn merge(profiles: Vec<Profile>, work: &Path) -> (Vec<ImageProfile>, Vec<String>) {
     let (mut images, mut differences) = (Vec::new(), Vec::new());
     let mut counted: BTreeMap<NamedFunction, (usize, CountsByNumber)> = BTreeMap::new();

@@ -41,8 +41,8 @@ pub fn read_results(folder: &Path, copies: &[usize], context: CopyContext) -> Re
     copies.iter().map(read).collect()
 }
 
-/// Runs all copies. If a signal ended only some of them, runs these once more. Returns each copy's result and number of attempts.
-pub fn run_all(count: usize, work: &Path, runner: &CopyRunner) -> Result<(Vec<CopyRun>, Vec<u32>)> {
+/// Runs all copies. If a signal ended only some of them, runs those once more. Returns each copy's result and number of attempts.
+pub fn run_all_copies(count: usize, work: &Path, runner: &CopyRunner) -> Result<(Vec<CopyRun>, Vec<u32>)> {
     let all: Vec<usize> = (0..count).collect();
     let mut attempts = launch(work, &all, runner)?;
     let copies = read_results(work, &all, runner.context)?;
@@ -71,7 +71,7 @@ pub fn resolve_program(word: &OsStr, context: CopyContext) -> Result<PathBuf> {
     Ok(fs::canonicalize(path)?)
 }
 
-/// Describes everything that the copies of a command share. With `own_folders`, also clones the working folder.
+/// Describes everything that all copies of a command share. With `own_folders`, also clones the working folder.
 pub fn build_spec(
     command: &[OsString],
     programs: Vec<OsText>,
@@ -103,7 +103,7 @@ pub fn launch(folder: &Path, copies: &[usize], runner: &CopyRunner) -> Result<Ve
     launch_in(folder, copies, &folder.join(format!("tasks-{first}-{}", last + 1)), runner)
 }
 
-/// Runs copies again that a signal ended, and overwrites their results.
+/// Runs those copies again that a signal ended, and overwrites their results.
 fn run_interrupted_again(folder: &Path, copies: &[usize], runner: &CopyRunner) -> Result<Vec<u32>> {
     for &copy in copies {
         fs::remove_file(copy_file(folder, "result", copy))?;

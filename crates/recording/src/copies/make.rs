@@ -1,4 +1,4 @@
-//! Builds copies of a program from its stored bitcode, according to a plan that assigns paths or edges to the copies.
+//! Builds copies of a program from its stored bitcode. A plan assigns the program's paths or edges to the copies.
 
 use super::objects::CopyObjects;
 use super::units::read_units;
@@ -20,12 +20,12 @@ use trodden_profile::{Profile, has_standard_numbering};
 use trodden_unit::experiment::{Keep, Timing};
 use trodden_unit::{Frame, FunctionParts, Identity, InstrumentedImage, Observation, Settings, UnitCache, UnitMap};
 
-/// Prefix of a copy's folder name, followed by the copy's number.
-pub const COPY_PREFIX: &str = "copy-";
+/// Prefix of the name of a copy's folder. The copy's number follows.
+pub const COPY_FOLDER_PREFIX: &str = "copy-";
 
 /// A program whose paths or edges can be divided among copies.
 pub struct CopiedProgram {
-    /// The program in the form in which merging needs it.
+    /// The program, in the form that is needed to merge the copies' counts.
     pub original: PartitionedProgram,
     units: Vec<(Frame, UnitMap)>,
     /// The settings that all copies share.
@@ -33,7 +33,8 @@ pub struct CopiedProgram {
 }
 
 impl CopiedProgram {
-    /// Reads a program and its units. Fails if the program cannot be read, or counts neither all paths nor all unknown paths.
+    /// Reads a program and its units. Fails if the program cannot be read, or counts a set of paths other than all paths or all untested
+    /// paths.
     pub fn read(path: &Path, store: Option<&UnitCache>) -> Result<CopiedProgram> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let image = InstrumentedImage::read(&bytes).with_context(|| {
@@ -53,7 +54,7 @@ impl CopiedProgram {
         Ok(CopiedProgram { original, units, settings })
     }
 
-    /// Returns true if the program only counts unknown paths.
+    /// Returns true if the program counts only untested paths, that is, paths that were not known when it was built.
     pub fn is_residual(&self) -> bool {
         self.settings.known.is_some()
     }
@@ -82,8 +83,8 @@ impl CopiedProgram {
                 Ok(trodden_partition::plan(procedures, strategy, options))
             }
             (false, _) => Ok(trodden_partition::plan(procedures, strategy, options)),
-            // A function's known paths cost little once a copy counts anything in that function. Dividing its unknown paths would therefore
-            // save nothing.
+            // A function's known paths cost little if the copy counts anything in that function. Dividing the unknown paths of one function
+            // would therefore save nothing.
             (true, PartitionStrategy::Weighted) => Ok(weighted::plan_whole_procedures(procedures, options)),
             (true, PartitionStrategy::Pbl | PartitionStrategy::Sbl) => Ok(trodden_partition::plan(procedures, strategy, options)),
             (true, PartitionStrategy::P3) => bail!(
@@ -93,8 +94,8 @@ impl CopiedProgram {
         }
     }
 
-    /// Divides paths among as few copies as possible such that each has at most `max_probes` probes. Fails if some paths need more than
-    /// `max_probes` probes, or the program only counts unknown paths.
+    /// Divides paths among as few copies as possible such that each has at most `max_probes` probes. Fails if some paths need more probes
+    /// than that, or the program counts only unknown paths.
     pub fn divide_by_max_probes(&self, procedures: &[Procedure], max_probes: usize, measure: Measure) -> Result<PartitionPlan> {
         ensure!(
             !self.is_residual(),
@@ -112,7 +113,7 @@ impl CopiedProgram {
         })
     }
 
-    /// Like [`CopiedProgram::bounded`], but makes a given number of copies. Copies that are not needed count nothing.
+    /// Like [`CopiedProgram::divide_by_max_probes`], but makes a given number of copies. Those that are not needed count nothing.
     pub fn divide_into_bounded_copies(
         &self,
         procedures: &[Procedure],
@@ -126,7 +127,7 @@ impl CopiedProgram {
         Ok(plan)
     }
 
-    /// Logs which functions strategy p3 leaves undivided because they would need too many tasks.
+    /// Logs which functions strategy p3 leaves undivided because they would be divided into too many tasks.
     fn log_undivided(&self, procedures: &[Procedure], options: &PartitionOptions) {
         let functions = self.units.iter().flat_map(|(_, map)| &map.functions);
         let profitable = &options.profitable;
@@ -147,7 +148,7 @@ impl CopiedProgram {
         &self.units
     }
 
-    /// Returns settings for a sampled variant that counts all paths and numbers them in the same way.
+    /// Returns settings for a variant of the program that is sampled, and counts all paths under the same numbers.
     pub fn sampled_settings(&self) -> Settings {
         Settings {
             when: Some(Timing::Bursts),
@@ -162,16 +163,16 @@ impl CopiedProgram {
 
 /// A program, and the assignment of its paths or edges to copies.
 pub struct PathPartition {
-    /// The program in the form in which merging needs it.
+    /// The program, in the form that is needed to merge the copies' counts.
     pub program: PartitionedProgram,
     units: Vec<(Frame, UnitMap)>,
-    /// For each copy, the part of each function that it counts. Functions are in the order of the units.
+    /// For each copy, the part of each function that it counts. Functions are in the order of the program's units.
     pub copies: Vec<CopyPlan>,
-    /// The plan for a single copy that counts all paths; `None` if copies count edges or only unknown paths.
+    /// The plan for one program that counts all paths, for comparison; `None` if copies count edges or only unknown paths.
     pub whole: Option<CopyPlan>,
     /// The settings that all copies share.
     settings: Settings,
-    /// Expected hits for each copy; `None` unless the partition is based on a run with the same input.
+    /// Expected number of probe executions in each copy; `None` unless the division is based on a run with the same input.
     expected: Option<Vec<u64>>,
 }
 
@@ -206,8 +207,8 @@ impl PathPartition {
         if is_whole && options.max_probes.is_none() {
             cross_check::add(&procedures, &mut plan, choices.measure);
         }
-        // This single copy is the baseline for the relative cost of copies. Its labels must be placed with the same frequencies as those of
-        // the copies.
+        // A single copy that counts all paths is the baseline for the cost of the copies, so its labels (increments on edges) must be
+        // placed with the same frequencies as theirs.
         let single = PartitionOptions { copies: 1, ..choices };
         let whole = is_whole.then(|| trodden_partition::plan(basis, PartitionStrategy::Sbl, &single).copies.remove(0));
         let expected = weights.filter(|w| w.same_input).map(|_| plan.copies.iter().map(|c| hits::copy_hits(&procedures, c).all).collect());
@@ -216,18 +217,18 @@ impl PathPartition {
         Ok(PathPartition { expected, whole, ..partition })
     }
 
-    /// Creates the partition that a plan for the program's functions describes.
+    /// Creates the partition that a plan describes.
     pub fn from_plan(program: CopiedProgram, plan: PartitionPlan) -> PathPartition {
         let CopiedProgram { original: program, units, settings } = program;
         PathPartition { program, units, copies: plan.copies, whole: None, settings, expected: None }
     }
 
-    /// Returns true if the program only counts unknown paths.
+    /// Returns true if the program counts only untested paths, that is, paths that were not known when it was built.
     pub fn is_residual(&self) -> bool {
         self.settings.known.is_some()
     }
 
-    /// Returns true if an earlier run with the same input implies that this copy counts something.
+    /// Returns true if this copy must count something, according to an earlier run with the same input.
     pub fn expects_counts(&self, copy: usize) -> bool {
         self.expected.as_ref().is_some_and(|hits| hits[copy] > 0)
     }
@@ -247,8 +248,8 @@ impl PathPartition {
         let inputs = LinkInputs::from_program(context.driver, Path::new(&self.program.path))?;
         let settings = Settings { keep: Some(Keep::Map), ..self.settings.clone() };
         let mut objects = CopyObjects::new(&settings, &inputs.llvm, context)?;
-        // The request for links and for the plugin has no parts. Each unit is compiled with a request that has the copy's parts of this
-        // unit.
+        // This request to the plugin is also used for linking, and names no parts of functions. The request with which a unit is compiled
+        // names the parts that the copy counts.
         let request = experiment::write_request(
             context.driver,
             &experiment::resolve(context.driver, Settings { count_hits: None, ..settings.clone() })?,
@@ -258,16 +259,16 @@ impl PathPartition {
             .iter()
             .chain(plain.then_some(&nothing))
             .map(|copy| {
-                let parts = self.parts(copy);
+                let parts = self.parts_by_unit(copy);
                 let nothing = FunctionParts::default();
-                inputs.frames.iter().map(|f| (f.unit, objects.request(f, Some(parts.get(&f.unit).unwrap_or(&nothing))))).collect()
+                inputs.frames.iter().map(|f| (f.unit, objects.request_object(f, Some(parts.get(&f.unit).unwrap_or(&nothing))))).collect()
             })
             .collect();
         objects.compile_missing(stop)?;
         let link = |(at, objects): (usize, HashMap<Identity, PathBuf>)| {
             stop.check()?;
             // Copies are in separate folders and have the original file name, because the file name determines the process name.
-            let own = folder.join(format!("{COPY_PREFIX}{at:04}"));
+            let own = folder.join(format!("{COPY_FOLDER_PREFIX}{at:04}"));
             fs::create_dir(&own).with_context(|| format!("cannot create the folder {}", own.display()))?;
             let program = own.join(Path::new(&self.program.path).file_name().unwrap_or_else(|| "program".as_ref()));
             inputs.link_with(context.driver, objects, &program, &request, writes).with_context(|| format!("cannot link copy {at}"))?;
@@ -277,7 +278,7 @@ impl PathPartition {
     }
 
     /// Returns a copy's parts by unit. Units in which the copy counts nothing are left out.
-    fn parts(&self, copy: &CopyPlan) -> HashMap<Identity, FunctionParts> {
+    fn parts_by_unit(&self, copy: &CopyPlan) -> HashMap<Identity, FunctionParts> {
         let mut units = HashMap::<Identity, FunctionParts>::new();
         let functions = self.units.iter().flat_map(|(frame, map)| map.functions.iter().map(move |f| (frame.unit, f)));
         for ((unit, function), part) in functions.zip(&copy.parts) {
@@ -286,14 +287,14 @@ impl PathPartition {
         units
     }
 
-    /// Returns the functions with their executions in a profile of this program. They are in the same order as in plans.
+    /// Returns the functions with their executions in a profile of this program, in the same order as in plans.
     pub fn measured_procedures(&self, profile: &Profile) -> Result<Vec<Procedure>> {
-        // The first image is the program itself. Libraries may contain units from the same object file.
+        // The first image is the program itself. Libraries are left out, because they may contain units from the same object file.
         let counted: Vec<_> = profile.images.iter().take(1).flat_map(|i| &i.units).collect();
         let mut out = Vec::new();
         for (frame, map) in &self.units {
             for function in &map.functions {
-                // A program may contain the same unit twice.
+                // A program may contain the same unit twice, so counts are added.
                 let mut counts = std::collections::BTreeMap::<u64, u64>::new();
                 for unit in counted.iter().filter(|u| u.unit == frame.unit) {
                     unit.counts_of(function).for_each(|(path, count)| *counts.entry(path).or_default() += count);
@@ -305,15 +306,15 @@ impl PathPartition {
     }
 }
 
-/// Returns the settings that all copies share. Fails unless the program counts all paths with the standard numbering or only unknown paths.
-/// In the latter case, copies instrument each function as the program does.
+/// Returns the settings that all copies share. Fails unless the program counts all paths under their standard numbers or only unknown
+/// paths. In the latter case, copies instrument each function as the program does.
 fn shared_settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
     let mut all: Option<Settings> = None;
     for (_, map) in units {
         let observation = map.experiment.observation();
         let advice = match observation {
             Observation::EveryPath(_) | Observation::UnknownPaths(_) => None,
-            // This case is reached only with --divide. Without it, `interesting` divides the interesting paths.
+            // Only possible with --divide. Without it, the module `interesting` divides the interesting paths.
             Observation::InterestingPaths(_) => Some("Omit --divide, or pass the program that counts all paths"),
             Observation::IterationCounts(_) => Some("Pass the program that counts all paths, with --divide iterations"),
             Observation::SegmentCounts(_) => Some("Pass the program that counts all paths, with --divide segments:SET"),

@@ -1,8 +1,9 @@
-//! Records a run with several copies of a program. Each copy counts some of the paths on the same input, and their counts are merged.
+//! Records a run with several copies of a program. Each copy runs on the same input and counts some of the paths, and the counts are
+//! merged.
 //!
-//! [`weights`] finds the frequencies on which the partition is based, if necessary by running the program once. [`make`] divides the paths
-//! and builds the copies from shared [`objects`]; [`heap`] makes their heaps start at the same address. An engine of `trodden_launch` runs
-//! a [`worker`] for each copy. [`trodden_profile::copies`] merges the counts and checks that the copies behaved alike. [`shared`] is a
+//! [`weights`] finds the path frequencies that guide the division, if necessary by running the program once. [`make`] divides the paths and
+//! builds the copies from shared [`objects`]; [`heap`] makes their heaps start at the same address. An engine of `trodden_launch` runs a
+//! [`worker`] for each copy. [`trodden_profile::copies`] merges the counts and checks that the copies behaved alike. [`shared`] is a
 //! variant for dividing complete functions ([`segments`], [`iterations`], [`iteration_paths`]) or sets of paths ([`watched`],
 //! [`interesting`]). [`distribute`] makes copies that users run, and [`determinism`] checks whether a program is deterministic.
 
@@ -34,7 +35,9 @@ pub use worker::run_worker;
 
 use crate::{RecordedCommand, RecordingContext, deliver, run_metadata};
 use anyhow::{Context, Result};
-use launching::{CopyRun, CopyRunner, PRISTINE_FOLDER, build_spec, launch, read_results, resolve_program, run_all, sequential_engine};
+use launching::{
+    CopyRun, CopyRunner, PRISTINE_FOLDER, build_spec, launch, read_results, resolve_program, run_all_copies, sequential_engine,
+};
 use make::{CopiedProgram, PathPartition};
 use outcomes::{add_first_copy_output, outcome_differences, report_differences, report_interrupted, shell_exit_status};
 use preparation::{CopiesFailed, WorkFolder};
@@ -61,18 +64,18 @@ pub struct CopyContext<'a> {
     pub recording: &'a RecordingContext,
 }
 
-/// What is divided among copies.
+/// The counting work that is divided among copies.
 #[derive(Clone, Debug)]
 pub enum DividedCounts {
-    /// The paths that the program counts: all paths, or only its watched, interesting or unknown paths.
+    /// Counts of paths: of all paths, or only of the watched, interesting or unknown paths if the program counts only these.
     Paths,
-    /// A set of edges whose counts determine the counts of all edges.
+    /// Counts of edges. Each copy counts some edges of a set that determines the counts of all edges.
     Edges,
-    /// Interprocedural segments.
+    /// Counts of segments across calls.
     Segments(SegmentSet),
-    /// The functions whose path sequences across iterations are recorded.
+    /// Recordings of path sequences across loop iterations. Each copy records some functions.
     Iterations,
-    /// Paths over iterations, by the ends at which they are counted.
+    /// Counts of paths over iterations, divided by the ends at which they are counted.
     IterationPaths(IterationSet),
 }
 
@@ -85,15 +88,15 @@ pub struct CopyOptions {
     pub shared: DividedCounts,
     /// Strategy for dividing paths.
     pub strategy: PartitionStrategy,
-    /// For strategy p3: which functions are divided, and into how many parts.
+    /// Strategy p3 only: which functions are divided, and into how many parts.
     pub profitable: ProfitableProcedures,
-    /// Maximum number of probes per copy. Given instead of a strategy.
+    /// Maximum number of probes per copy, as an alternative to a strategy.
     pub max_probes: Option<usize>,
-    /// Which hits the partition minimises.
+    /// Which probe executions ("hits") the division minimises.
     pub hits: Measure,
-    /// Name of the profile on which the partition is based: a file, a run or a suite.
+    /// Name of the profile that guides the division: a file, a run or a suite.
     pub weights: Option<String>,
-    /// True to use estimated frequencies, instead of running the program once, if the run store has no run of this build.
+    /// True to estimate frequencies if the run store has no run of this build, instead of running the program once.
     pub no_first_run: bool,
     /// The engine that runs the copies.
     pub engine: Engine,
@@ -101,9 +104,9 @@ pub struct CopyOptions {
     pub memory: Option<u64>,
     /// True to run each copy in a private clone of the working folder.
     pub private_folders: bool,
-    /// True if the output of copies may differ.
+    /// True if copies may print different output.
     pub ignore_output: bool,
-    /// True to also run the original program and a program that counts nothing, one after the other.
+    /// True to also run the original program and a program that counts nothing, one after the other, for comparison.
     pub baseline: bool,
     /// True to make copies count how often their probes are executed.
     pub count_hits: bool,
@@ -113,7 +116,7 @@ pub struct CopyOptions {
     pub work: Option<PathBuf>,
 }
 
-/// Input of [`run`].
+/// Arguments of [`run`].
 #[derive(Clone, Debug)]
 pub struct CopyJob {
     /// The command to record, and the destination of its profile.
@@ -126,9 +129,9 @@ pub struct CopyJob {
 pub struct CopiesRecorded {
     work: WorkFolder,
     outcome: CopyOutcome,
-    /// Descriptions of the differences between copies.
+    /// Descriptions of how copies differed.
     pub differences: Vec<String>,
-    /// Times and executions of the copies; `None` if they divide functions or sets of paths.
+    /// Times and executed probes of the copies; `None` if the copies divide functions or sets of paths.
     pub measurements: Option<CopyMeasurements>,
     /// The user's working folder, if copies ran in private folders.
     home: Option<PathBuf>,
@@ -159,7 +162,7 @@ impl CopiesRecorded {
         self.home.as_ref().map_or(Ok(()), |home| folders::copy_changes_back(&copy_file(work, "made", 0), home, &work.join(PRISTINE_FOLDER)))
     }
 
-    /// Returns the program's exit status. If the copies differ, warns and returns 1.
+    /// Returns the program's exit status. If the copies differed, warns and returns 1.
     pub fn exit_code(&self) -> ExitCode {
         if self.differences.is_empty() {
             return ExitCode::from(shell_exit_status(&self.outcome));
@@ -169,7 +172,7 @@ impl CopiesRecorded {
     }
 }
 
-/// Records a run with several copies. `input` reads their standard input. It is called only after all checks have passed.
+/// Records a run with several copies. `input` reads the standard input for all of them, and is called only after all checks have passed.
 pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
     match &job.options.shared {
         DividedCounts::Segments(set) => return segments::run(job, set, context, input),
@@ -198,7 +201,7 @@ pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyI
     let counted = spec.and_then(|spec| count_with_copies(job, &runner, program, spec, work.path()));
     let CountedCopies { profile, measurements, differences, outcome } = counted.map_err(|error| work.finish_with_error(error, &stop))?;
     drop(stop);
-    // The profile is stored before anything else, because later steps may fail, such as writing output to a closed pipe.
+    // The profile is stored first, because later steps may fail, such as writing output to a closed pipe.
     deliver(&Collected { profile, problems: Vec::new() }, &job.what.destination, context.recording)?;
     Ok(CopiesRecorded::new(job, work, outcome, differences, Some(measurements), context))
 }
@@ -232,7 +235,7 @@ fn count_with_copies(
 
 fn run_copies(job: &CopyJob, runner: &CopyRunner, partition: &PathPartition, work: &Path) -> Result<CountedCopies> {
     let options = &job.options;
-    let (copies, attempts) = run_all(partition.copies.len(), work, runner)?;
+    let (copies, attempts) = run_all_copies(partition.copies.len(), work, runner)?;
     let mut differences = outcome_differences(&copies);
     let profiles: Vec<Profile> = copies.iter().map(|c| c.profile.clone()).collect();
     let merged = merge_copies(&partition.program, combined_run(job, &copies, runner.context), &profiles)
@@ -243,7 +246,7 @@ fn run_copies(job: &CopyJob, runner: &CopyRunner, partition: &PathPartition, wor
         let missing = merged.silent.iter().filter(|copy| partition.expects_counts(**copy));
         differences.extend(missing.map(|copy| format!("copy {copy} counted nothing, unlike the run that the partition is based on")));
     } else {
-        // A signal interrupts each copy at a different point. The output may thus differ although the same signal ended all copies.
+        // A signal interrupts each copy at a different point, so output may differ although the same signal ended all copies.
         differences.clear();
     }
     let mut measurements = collect_measurements(partition, &merged.profile, &copies, attempts, options)?;
@@ -252,7 +255,7 @@ fn run_copies(job: &CopyJob, runner: &CopyRunner, partition: &PathPartition, wor
     let mut profile = merged.into_profile();
     if options.baseline {
         let found = run_baseline(work, options, &profile, runner, &mut measurements)?;
-        // If a signal interrupted the program, its unfinished paths may differ.
+        // If a signal interrupted the program, paths that it left unfinished may differ.
         if matches!(copies[0].outcome.ending, ProcessEnding::Signal(_)) || is_interrupted {
             found.iter().for_each(|at| log::info!("{at} in the comparison run, which counts all paths and was also ended by a signal"));
         } else {
@@ -295,8 +298,8 @@ fn collect_measurements(
     })
 }
 
-/// Runs the program that counts nothing and the program that counts all paths, one after the other on this machine. Returns the differences
-/// between the latter's profile and `merged`.
+/// Runs the program that counts nothing and the program that counts all paths, one after the other on this machine. Returns how the
+/// latter's profile differs from `merged`.
 fn run_baseline(
     folder: &Path,
     options: &CopyOptions,
@@ -314,7 +317,7 @@ fn run_baseline(
     })
 }
 
-/// Returns the metadata of the run that the copies represent together.
+/// Returns metadata that describe the runs of all copies as one run.
 fn combined_run(job: &CopyJob, copies: &[CopyRun], context: CopyContext) -> Run {
     let started = copies.iter().map(|c| c.times.started_ns).min().unwrap_or(0);
     let run = run_metadata(&job.what.command, Duration::from_nanos(started), copies[0].outcome.ending, context.recording);

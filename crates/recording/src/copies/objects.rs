@@ -1,5 +1,5 @@
-//! Compiles objects for copies and keeps them in the unit cache. Most units are the same in almost all copies, and in the copies of later
-//! runs.
+//! Compiles objects for copies and keeps them in the unit cache, because most units are the same in almost all copies, and in the copies of
+//! later runs.
 //!
 //! An object is stored as `ROOT/copies/ab/abcdef....o`. Its name is a hash of everything that determines the object: the unit, the copy's
 //! part of the unit, the plugin's parameters and the compiler.
@@ -25,7 +25,7 @@ pub struct CopyObjects<'a> {
     driver: &'a DriverContext,
     folder: PathBuf,
     compiler: DriverCompiler,
-    /// Hash of everything that influences all objects.
+    /// Hash of the compiler's identity and the settings, which influence all objects.
     common: Identity,
     settings: &'a Settings,
     /// Requested objects that are missing in the cache, by their path.
@@ -50,9 +50,9 @@ impl<'a> CopyObjects<'a> {
         })
     }
 
-    /// Requests the object for a unit with these parts, or for the complete unit if `parts` is `None`. Returns the path at which the object
-    /// will be.
-    pub fn request(&mut self, frame: &'a Frame, parts: Option<&FunctionParts>) -> PathBuf {
+    /// Requests the object in which a unit counts the given parts of its functions, or everything if `parts` is `None`. Returns the path at
+    /// which the object will be.
+    pub fn request_object(&mut self, frame: &'a Frame, parts: Option<&FunctionParts>) -> PathBuf {
         let parts = parts.map(FunctionParts::to_bytes);
         let own = parts.as_deref().map(Identity::from_content);
         let name = Identity::from_content(format!("{} {} {own:?}", self.common, frame.unit).as_bytes()).to_string();
@@ -77,7 +77,7 @@ impl<'a> CopyObjects<'a> {
             InputFolder::new(scratch.path()).put(&self.driver.inputs()?.get(InputPurpose::Known, known)?)?;
         }
         let mut missing: Vec<_> = self.missing.iter().collect();
-        // Large units come first, because a large unit at the end would run alone.
+        // Large units are compiled first, because a large unit at the end would be compiled alone.
         missing.sort_by_cached_key(|(_, (frame, _))| std::cmp::Reverse(frame.to_bytes().len()));
         for_each_in_parallel(self.driver, &missing, "units", |(path, (frame, parts))| {
             stop.check()?;
@@ -107,7 +107,7 @@ impl<'a> CopyObjects<'a> {
         self.compiler.run(command, Path::new(&input)).with_context(|| format!("cannot compile the unit of {}", map.source))?;
         let made = fs::read(scratch.join(&output))?;
         write_atomically(to, &made)?;
-        // Intermediate files may be large and numerous.
+        // Intermediate files are removed at once, because they may be large and numerous.
         [input, output].iter().try_for_each(|name| fs::remove_file(scratch.join(name)))?;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Reports exit statuses of copies, and differences between copies.
+//! Reports exit statuses of copies, and how copies differ.
 
 use super::launching::CopyRun;
 use super::spec::{CopyOutcome, copy_file};
@@ -48,14 +48,14 @@ pub fn shell_exit_status(outcome: &CopyOutcome) -> u8 {
 /// If `error` says that nothing was counted, adds the first copy's exit status and the last lines of its standard error output. Returns
 /// other errors unchanged.
 pub fn add_first_copy_output(error: CopiesError, first: &CopyRun, work: &Path) -> anyhow::Error {
-    const LINES: usize = 3;
+    const MAX_SHOWN_LINES: usize = 3;
     if !matches!(error, CopiesError::Nothing) {
         return error.into();
     }
     let text = fs::read(copy_file(work, "err", 0)).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    let last = lines[lines.len().saturating_sub(LINES)..].join("; ");
+    let last = lines[lines.len().saturating_sub(MAX_SHOWN_LINES)..].join("; ");
     let printed = if last.is_empty() { "nothing to standard error".to_owned() } else { format!("to standard error: {last}") };
     anyhow::anyhow!("{error} (copy 0 ended with {} and printed {printed})", format_ending(first.outcome.ending))
 }
@@ -82,7 +82,7 @@ pub fn report_interrupted(merged: &MergedCopies, end: ProcessEnding) {
     }
 }
 
-/// Warns that the copies did not execute the same paths, and lists the differences.
+/// Warns that the copies did not execute the same paths, and lists how they differ.
 pub fn report_differences(differences: &[String]) {
     const MAX_SHOWN: usize = 10;
     log::warn!("the copies did not execute the same paths, so the profile is not exact:");

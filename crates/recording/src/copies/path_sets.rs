@@ -1,9 +1,9 @@
-//! Divides a set of paths among copies, for programs that observe only the paths in a set: watched paths ([`super::watched`]) or
-//! interesting paths ([`super::interesting`]).
+//! Divides a set of paths among copies of a program that observes only these paths: watched paths ([`super::watched`]) or interesting paths
+//! ([`super::interesting`]).
 //!
-//! Each path in the set is observed independently of the others, so any division is correct. The paths are sorted by function and number,
-//! and the list is cut into pieces of nearly equal weight. Thus few functions are divided, and the paths that a copy observes in a function
-//! have neighbouring numbers and share prefixes. Each copy that observes a path of a function pays for the function's path register.
+//! Each path is observed independently of the others, so any division is correct. The paths are sorted by function and number, and the list
+//! is cut into pieces of nearly equal weight. Thus few functions are divided, and the paths that a copy observes in a function have
+//! neighbouring numbers and share prefixes. Each copy that observes a path of a function pays for the function's path register.
 
 use super::CopyOptions;
 use anyhow::{Result, bail, ensure};
@@ -17,7 +17,7 @@ use trodden_profile::{Counts, ImageProfile, Profile, UnitProfile};
 use trodden_text::words::plural;
 use trodden_unit::{Frame, FunctionKey, FunctionMap, InstrumentedImage, Settings, UnitMap};
 
-/// Rejects options that apply only to copies that count all paths. `kind` is the option that the program was built with.
+/// Rejects options that make sense only if copies count all paths. `kind` is the option that the program was built with.
 pub fn check_options(options: &CopyOptions, kind: &str) -> Result<()> {
     let given = [
         (options.weights.is_some(), "--weights"),
@@ -64,7 +64,7 @@ pub fn estimate_executions(units: &[(Frame, UnitMap)]) -> Result<HashMap<Functio
     Ok(functions.zip(procedures::procedures(units, None)?.iter().map(entries)).collect())
 }
 
-/// Returns a function's key. Copies of a function have the same key.
+/// Returns a function's key. If the function occurs several times in a program, all occurrences have the same key.
 pub fn function_key(map: &UnitMap, function: &FunctionMap) -> FunctionKey {
     (map.source.clone(), function.name.clone(), function.version())
 }
@@ -116,8 +116,8 @@ pub fn log_division(owners: &PathOwners, copies: usize, participle: &str) {
     );
 }
 
-/// Returns the images of the copies, each with the copy's number, and the images of other programs and libraries. Every copy counted the
-/// latter completely, so only those from the first copy are returned.
+/// Splits the images of all copies into images of the program, each with its copy's number, and images of other programs and libraries.
+/// Each copy counted the latter completely, so only those of the first copy are returned.
 pub fn images_of_copies(profiles: Vec<Profile>, work: &Path) -> (Vec<(usize, ImageProfile)>, Vec<ImageProfile>) {
     let images = profiles.into_iter().enumerate().flat_map(|(copy, profile)| profile.images.into_iter().map(move |image| (copy, image)));
     let (own, elsewhere): (Vec<_>, Vec<_>) = images.partition(|(_, image)| Path::new(&image.path).starts_with(work));
@@ -137,11 +137,11 @@ pub fn join_images(image: ImageProfile, elsewhere: Vec<ImageProfile>) -> Vec<Ima
     images
 }
 
-/// A function's key, and the number of preceding units in the image that contain the same function.
-pub type PlacedKey = (FunctionKey, usize);
+/// A function's key, and the number of earlier occurrences of this function in the image.
+pub type FunctionOccurrence = (FunctionKey, usize);
 
-/// Returns the key of the next function. `seen` counts, for each key, the functions passed so far.
-pub fn next_placed_key(seen: &mut HashMap<FunctionKey, usize>, map: &UnitMap, function: &FunctionMap) -> PlacedKey {
+/// Returns the key of the next function. `seen` counts, for each key, the occurrences so far.
+pub fn next_occurrence(seen: &mut HashMap<FunctionKey, usize>, map: &UnitMap, function: &FunctionMap) -> FunctionOccurrence {
     let key = function_key(map, function);
     let before = seen.entry(key.clone()).or_default();
     *before += 1;
@@ -158,22 +158,22 @@ struct PathInCopy {
 #[derive(Default)]
 struct CountedFunction {
     paths: BTreeMap<u64, PathInCopy>,
-    /// For each copy: its number, the function's executions, and those executions for which it counted no path.
+    /// For each copy: its number, the function's executions, and the number of executions for which it counted no path.
     executions: Vec<(usize, u64, u64)>,
 }
 
-/// Returns the program's image with the counts of all copies, and the differences between copies.
+/// Returns the program's image with the counts of all copies, and how the copies differ.
 ///
-/// The executions that no copy attributed to a path are computed: a copy's executions of the function minus the executions of all copies'
+/// The number of executions on paths that no copy observed is computed: a copy's executions of the function minus the counts of all copies'
 /// paths. All copies that observe a function must have executed it equally often. Fails if a copy has a function that the program does not
 /// have.
 pub fn merge_copies(mut image: ImageProfile, copies: &[(usize, ImageProfile)]) -> Result<(ImageProfile, Vec<String>)> {
-    let mut counted: HashMap<PlacedKey, CountedFunction> = HashMap::new();
+    let mut counted: HashMap<FunctionOccurrence, CountedFunction> = HashMap::new();
     let mut differences = Vec::new();
     for (copy, own) in copies {
         let mut seen = HashMap::new();
         for (unit, function) in own.units.iter().flat_map(|unit| unit.map.functions.iter().map(move |function| (unit, function))) {
-            let known = counted.entry(next_placed_key(&mut seen, &unit.map, function)).or_default();
+            let known = counted.entry(next_occurrence(&mut seen, &unit.map, function)).or_default();
             let mut sum = 0u64;
             for (path, count) in unit.counts_of(function) {
                 sum = sum.saturating_add(count);
@@ -193,7 +193,7 @@ pub fn merge_copies(mut image: ImageProfile, copies: &[(usize, ImageProfile)]) -
     for unit in &mut image.units {
         let map = unit.map.clone();
         for function in &map.functions {
-            let Some(known) = counted.remove(&next_placed_key(&mut seen, &map, function)) else { continue };
+            let Some(known) = counted.remove(&next_occurrence(&mut seen, &map, function)) else { continue };
             let others = known.unattributed_executions(&function.name, function.unattributed().start, &mut differences);
             for (path, known) in known.paths {
                 let counter = function.first_counter + path;
@@ -215,10 +215,10 @@ pub fn merge_copies(mut image: ImageProfile, copies: &[(usize, ImageProfile)]) -
 }
 
 impl CountedFunction {
-    /// Returns the function's counter for unattributed executions and their number, or `None` if there are none. Reports a difference if
+    /// Returns the function's counter for executions on other paths and their number, or `None` if there are none. Reports a difference if
     /// copies executed the function different numbers of times.
     fn unattributed_executions(&self, name: &str, counter: u64, differences: &mut Vec<String>) -> Option<(u64, u64)> {
-        // Programs that watch for paths count only the watched paths.
+        // Programs that watch for paths do not count executions on other paths.
         if self.executions.iter().all(|(.., without_path)| *without_path == 0) {
             return None;
         }
@@ -237,17 +237,17 @@ mod tests {
     use super::*;
     use trodden_unit::NameVersion;
 
-    fn function(name: &str) -> FunctionKey {
+    fn function_named(name: &str) -> FunctionKey {
         ("a.c".into(), name.into(), NameVersion::default())
     }
 
-    /// Divides functions given by name, number of paths and weight. Returns the copy of each path, and the number of copies.
+    /// Divides functions, each given by name, number of paths and weight. Returns the owning copy of each path, and the number of copies.
     fn copies_of_paths(functions: &[(&str, u64, u64)], copies: usize) -> (Vec<Vec<usize>>, usize) {
         let watched: Vec<(FunctionKey, Vec<u64>)> =
-            functions.iter().map(|(name, paths, _)| (function(name), (0..*paths).collect())).collect();
-        let weights = functions.iter().map(|(name, _, weight)| (function(name), *weight)).collect();
+            functions.iter().map(|(name, paths, _)| (function_named(name), (0..*paths).collect())).collect();
+        let weights = functions.iter().map(|(name, _, weight)| (function_named(name), *weight)).collect();
         let (owners, used) = divide_paths(watched.iter().map(|(key, paths)| (key, paths.clone())), &weights, copies);
-        (functions.iter().map(|(name, ..)| owners[&function(name)].values().copied().collect()).collect(), used)
+        (functions.iter().map(|(name, ..)| owners[&function_named(name)].values().copied().collect()).collect(), used)
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Prepares a recording with copies: the folder for copies and results, the standard input, and checks before a long run that its results
-//! can be written.
+//! Prepares a recording with copies: the folder for copies and results, and the standard input. Also checks that results can be written,
+//! because the run may be long.
 
 use super::CopyJob;
 use crate::{RecordingContext, RunFolder, run_folder};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use trodden_launch::StopFlag;
 use trodden_profile::private;
 
-/// Error context: the copies failed, or their results contradict each other. Their files may show why.
+/// Marks an error in which copies failed or contradict each other. Their files are kept, because they may show why.
 #[derive(Clone, Copy, Debug)]
 pub struct CopiesFailed;
 
@@ -32,7 +32,7 @@ pub enum WorkFolder {
 }
 
 impl WorkFolder {
-    /// Creates the folder. A folder that the user named must be empty.
+    /// Creates the folder. If the user has named a folder, it must be empty.
     pub fn new(job: &CopyJob, context: &RecordingContext) -> Result<WorkFolder> {
         if let Some(given) = &job.options.work {
             private::create_folder(given).with_context(|| format!("cannot create the folder {}", given.display()))?;
@@ -42,8 +42,8 @@ impl WorkFolder {
         Ok(WorkFolder::Temporary(run_folder(&job.what.destination, context)?))
     }
 
-    /// Returns the error to report. If a signal interrupted the recording, reports the interruption instead of `error`, because the signal
-    /// may have made a compiler or copy fail. Otherwise, keeps the files of copies that failed ([`CopiesFailed`]).
+    /// Returns the error to report. If a signal interrupted the recording, this is the interruption, because the signal may have made a
+    /// compiler or a copy fail. Otherwise, it is `error`, and the files of failed copies ([`CopiesFailed`]) are kept.
     pub fn finish_with_error(&mut self, error: anyhow::Error, stop: &StopFlag) -> anyhow::Error {
         if let Err(interrupted) = stop.check() {
             return interrupted.into();
@@ -69,7 +69,7 @@ impl WorkFolder {
 pub enum CopyInput {
     /// No input.
     Nothing,
-    /// The content of a file.
+    /// The content of a regular file.
     File(PathBuf),
     /// Data that was read from a pipe.
     Bytes(Vec<u8>),
@@ -100,7 +100,7 @@ pub fn check_destinations(job: &CopyJob) -> Result<()> {
 fn check_destination(path: &Path) -> Result<()> {
     let cannot = || format!("cannot write {} (pass a different file)", path.display());
     ensure!(!path.is_dir(), "cannot write {}, which is a folder. Pass the name of a file", path.display());
-    // A regular file will be replaced, for which its folder must be writable. Other files, such as pipes, will be written directly.
+    // A regular file will be replaced, so its folder must be writable. Other files, such as pipes, will be written to directly.
     if path.exists() && !path.is_file() {
         return access(path, AccessFlags::W_OK).with_context(cannot);
     }

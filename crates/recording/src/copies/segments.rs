@@ -1,11 +1,11 @@
-//! Copies that each count some of the interprocedural segments.
+//! Copies that each count some segments across calls.
 //!
-//! P3 (Afraz, Saha and Kanade, ESEC/FSE 2015) divides paths within functions. A segment is a context followed by a path. Segments are
-//! divided by this path: a copy counts some of a function's paths, in every context. Dividing contexts would save no probes, because each
-//! execution of a path executes the path's labels and its count in any context. In each copy, the paths that it counts, and the callers'
-//! paths up to the calls that lead to them, get unique selective labels; other code is not instrumented. The paths that end segments form
-//! [`procedures_of_set`], which are divided like other paths. Each copy counts its part of the set ([`SegmentSet::part`]). No copy counts
-//! all executions in contexts outside the set.
+//! P3 (Afraz, Saha and Kanade, ESEC/FSE 2015) divides paths within functions. A segment consists of a context (the callers' paths up to
+//! their calls) and a path of the callee. Segments are divided by this last path: a copy counts some of a function's paths, in every
+//! context. Dividing contexts would save no probes, because each execution of a path executes the path's labels and its count in any
+//! context. In each copy, the paths that it counts, and the callers' paths up to the calls that lead to them, get unique selective labels;
+//! other code is not instrumented. The paths that end segments form [`procedures_of_set`], which are divided like other paths. Each copy
+//! counts its part of the set ([`SegmentSet::part`]). No copy counts all executions in contexts outside the set.
 
 use super::preparation::CopyInput;
 use super::shared::{self, NamedFunction, Partition, lightest_functions};
@@ -22,23 +22,23 @@ use trodden_text::words::plural;
 use trodden_unit::experiment::{ExperimentScheme, SettingsFile};
 use trodden_unit::{SegmentSet, Settings};
 
-/// Maximum number of segments per function for which a set of all combinations of contexts and paths is expanded to individual segments.
-/// Only individual segments can be divided.
+/// Maximum number of segments per function in a set that is given as all combinations of contexts and paths. Such sets are expanded,
+/// because only individual segments can be divided.
 const MAX_LISTED_SEGMENTS: u64 = 1 << 20;
 
-/// The number of executions of each segment. A segment is a list of (unit, function, path number).
+/// The number of executions of each segment. A segment is a list of paths, each with its unit, function and number.
 type NamedSegmentCounts = BTreeMap<Vec<(String, String, u64)>, u64>;
 
 pub fn run(job: &CopyJob, set: &SegmentSet, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
     shared::record_with_partition(job, context, input, |_| SegmentPartition::new(set.with_explicit_segments(MAX_LISTED_SEGMENTS), job))
 }
 
-/// Assigns each segment to a copy, by the path in which the segment ends.
+/// Assigns each segment to a copy, by the last path of the segment.
 struct SegmentPartition {
     set: SegmentSet,
-    /// For each function, the copy that counts each path.
+    /// For each function and path number, the copy that counts the segments which end with this path.
     owners: Vec<BTreeMap<u64, usize>>,
-    /// The copies that count something.
+    /// The copies that count anything.
     copies: Vec<usize>,
     /// Functions that all copies count, to check that the copies execute the same paths.
     counted_by_all: BTreeSet<u32>,
@@ -118,9 +118,9 @@ fn first_counting_copy(plan: &PartitionPlan, procedure: usize, path: &[DagEdgeId
     plan.copies.iter().position(counts).expect("every path is in the part of a copy")
 }
 
-/// Converts the functions in which segments end to procedures that contain only the paths that end segments.
+/// Converts the functions in which segments end to procedures that contain only the last paths of segments.
 fn procedures_of_set(set: &SegmentSet) -> Result<Vec<DividedFunction>> {
-    let sites = call_sites(set)?;
+    let sites = find_call_sites(set)?;
     let mut units: BTreeMap<&str, usize> = BTreeMap::new();
     let mut out = Vec::new();
     for (number, function) in (0..).zip(set.functions()).filter(|(_, function)| !function.interesting.is_empty()) {
@@ -140,13 +140,13 @@ fn procedures_of_set(set: &SegmentSet) -> Result<Vec<DividedFunction>> {
         let next = units.len();
         let unit = *units.entry(&function.unit).or_insert(next);
         let call_sites = Some(sites.get(&number).map_or(0, |sites| sites.len() as u32));
-        let procedure = procedure(own, &paths, call_sites, unit);
+        let procedure = build_procedure(own, &paths, call_sites, unit);
         out.push(DividedFunction { number, paths, procedure });
     }
     Ok(out)
 }
 
-/// Returns the subgraph that the given paths cover, and for each of its edges in `dag` the edge in the subgraph.
+/// Returns the subgraph that consists of the edges on the given paths, and a map from these edges in `dag` to the subgraph's edges.
 fn build_subgraph(dag: &Dag, paths: &[(u64, Vec<DagEdgeId>)]) -> (Dag, HashMap<DagEdgeId, DagEdgeId>) {
     let used: BTreeSet<DagEdgeId> = paths.iter().flat_map(|(_, edges)| edges.iter().copied()).collect();
     let edges: Vec<DagEdge> = used.iter().map(|edge| dag.edge(*edge)).collect();
@@ -155,7 +155,7 @@ fn build_subgraph(dag: &Dag, paths: &[(u64, Vec<DagEdgeId>)]) -> (Dag, HashMap<D
     (own, used.into_iter().zip((0..).map(DagEdgeId)).collect())
 }
 
-fn procedure(dag: Dag, paths: &[(u64, Vec<DagEdgeId>, u64)], call_sites: Option<u32>, unit: usize) -> Procedure {
+fn build_procedure(dag: Dag, paths: &[(u64, Vec<DagEdgeId>, u64)], call_sites: Option<u32>, unit: usize) -> Procedure {
     let mut frequencies = vec![0u64; dag.edges().len()];
     let ends: BTreeSet<DagEdgeId> = Ends::from_dag(&dag).edges().iter().copied().collect();
     let mut executed = Vec::new();
@@ -167,11 +167,11 @@ fn procedure(dag: Dag, paths: &[(u64, Vec<DagEdgeId>, u64)], call_sites: Option<
     Procedure { dag, frequencies, paths: executed, call_sites, unit }
 }
 
-/// For each function, the call sites by which segments enter it: the caller's number, and the edge by which the caller's path reaches the
-/// call.
+/// For each function, the call sites through which segments enter it: the caller's number, and the edge by which the caller's path reaches
+/// the call.
 type CallSites = BTreeMap<u32, BTreeSet<(u32, Option<Edge>)>>;
 
-fn call_sites(set: &SegmentSet) -> Result<CallSites> {
+fn find_call_sites(set: &SegmentSet) -> Result<CallSites> {
     let mut sites = CallSites::new();
     for (caller, function) in (0..).zip(set.functions()) {
         let calls = set.contexts_with_caller(caller);
@@ -223,8 +223,8 @@ impl Partition for SegmentPartition {
     }
 }
 
-/// Combines the images of all copies. For functions that all copies count, keeps the first copy's counts and returns the differences from
-/// other copies. For divided functions, drops the counts in contexts outside the set, because no copy counts all of these executions.
+/// Combines the images of all copies. For functions that all copies count, keeps the first copy's counts and returns how other copies
+/// differ. For divided functions, drops the counts in contexts outside the set, because no copy counts all of these executions.
 fn merge(
     profiles: Vec<Profile>,
     counted_by_all: &BTreeSet<NamedFunction>,

@@ -3,7 +3,7 @@
 //! Functions are assigned to copies in order of decreasing weight, each to the copy with the least weight so far (Graham's LPT rule). All
 //! copies count the lightest functions. If copies disagree on these counts, they did not execute the same paths.
 
-use super::launching::{CopyRunner, build_spec, resolve_program, run_all};
+use super::launching::{CopyRunner, build_spec, resolve_program, run_all_copies};
 use super::outcomes::outcome_differences;
 use super::preparation::{self, CopiesFailed, CopyInput, WorkFolder};
 use super::spec::CopyOutcome;
@@ -22,12 +22,12 @@ use trodden_profile::{Collected, ImageProfile, Profile};
 use trodden_unit::Settings;
 
 /// Maximum weight of the functions that all copies count, as a percentage of the total weight.
-const CHECKED_PERCENT: u64 = 2;
+const MAX_CHECKED_WEIGHT_PERCENT: u64 = 2;
 
 /// Source file of a function's unit, and linkage name of the function.
 pub type NamedFunction = (String, String);
 
-/// A way to divide a program's counting among copies and to merge their counts.
+/// A way to divide the counting of a program among copies, and to merge their counts.
 pub trait Partition {
     /// True if copies write streams.
     const WRITES_STREAMS: bool;
@@ -37,11 +37,11 @@ pub trait Partition {
     /// Returns the settings with which each copy is built.
     fn settings(&self, context: CopyContext) -> Result<Vec<Settings>>;
 
-    /// Combines the images of all copies without counting anything twice. Also returns the differences between copies. Fails if nothing was
-    /// counted.
+    /// Combines the images of all copies without counting anything twice, and returns them with the differences between copies. Fails if
+    /// nothing was counted.
     fn merge(&self, profiles: Vec<Profile>, work: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)>;
 
-    /// Stores results other than counts. `run` is the number of the stored run, if it was stored.
+    /// Stores results other than counts. `run` is the number of the run, if it was stored.
     fn store_results(&self, job: &CopyJob, run: Option<u64>, work: &Path, context: CopyContext) -> Result<()>;
 }
 
@@ -49,7 +49,7 @@ pub trait Partition {
 pub struct AssignedFunctions {
     /// For each copy, the functions that it counts.
     pub copies: Vec<BTreeSet<u32>>,
-    /// The greatest weight that a copy has, not counting functions that all copies count.
+    /// The greatest weight of a copy, without functions that all copies count.
     pub max_load: u64,
     pub total_weight: u64,
 }
@@ -62,7 +62,7 @@ pub fn lightest_functions(functions: &[(u64, u32)]) -> BTreeSet<u32> {
     let mut selected = 0u64;
     let is_selected = |(weight, _): &&(u64, u32)| {
         selected = selected.saturating_add(*weight);
-        selected.saturating_mul(100) <= all.saturating_mul(CHECKED_PERCENT)
+        selected.saturating_mul(100) <= all.saturating_mul(MAX_CHECKED_WEIGHT_PERCENT)
     };
     lightest.iter().take_while(is_selected).map(|f| f.1).collect()
 }
@@ -84,7 +84,7 @@ pub fn divide_functions(mut functions: Vec<(u64, u32)>, copies: usize) -> Assign
     AssignedFunctions { copies: loads.into_iter().map(|l| l.1).collect(), max_load, total_weight }
 }
 
-/// Records a run with copies. `create_partition` creates the partition for the program at a path.
+/// Records a run with copies. `create_partition` creates the partition, given the program's path.
 pub fn record_with_partition<P: Partition>(
     job: &CopyJob,
     context: CopyContext,
@@ -118,7 +118,7 @@ pub fn record_with_partition<P: Partition>(
     Ok(CopiesRecorded::new(job, work, outcome, differences, None, context))
 }
 
-/// Builds the copies. Their paths have equal lengths, because the kernel puts a program's path on the stack.
+/// Builds the copies. Their paths have equal lengths, because the kernel puts a program's path on its stack.
 fn build_copies(settings: &[Settings], program: &Path, work: &Path, context: CopyContext) -> Result<Vec<PathBuf>> {
     let build = |(at, settings): (usize, &Settings)| {
         let output = work.join(format!("copy-{at:04}"));
@@ -142,12 +142,12 @@ fn run_and_merge<P: Partition>(
     (runner, work): (&CopyRunner, &Path),
     (partition, copies): (&P, usize),
 ) -> Result<(Profile, Vec<String>, CopyOutcome)> {
-    let (copies, _) = run_all(copies, work, runner)?;
+    let (copies, _) = run_all_copies(copies, work, runner)?;
     let mut differences = outcome_differences(&copies);
     let run = combined_run(job, &copies, runner.context);
     let profiles = copies.iter().map(|copy| copy.profile.clone()).collect();
     let (mut images, different) = partition.merge(profiles, work)?;
-    // Images refer to the program, because the copies will be removed.
+    // Images name the original program, because the copies will be removed.
     for image in images.iter_mut().filter(|image| Path::new(&image.path).starts_with(work)) {
         image.path = program.display().to_string();
     }

@@ -25,13 +25,13 @@ pub struct CopyJobSpec {
     pub input: Option<OsText>,
     /// The pristine clone of the working folder, if copies run in private folders.
     pub pristine: Option<OsText>,
-    /// True if the output of copies may differ.
+    /// True if copies may print different output.
     pub ignore_output: bool,
     /// True if the programs count in bursts.
     pub sampled: bool,
     /// True if the programs write streams.
     pub streamed: bool,
-    /// Number of the copy that runs with randomised addresses, to show whether paths depend on addresses.
+    /// Number of the copy that runs with randomised addresses, to show whether the program's paths depend on them.
     pub random_addresses: Option<usize>,
     pub programs: Vec<OsText>,
 }

@@ -3,8 +3,8 @@
 //! D. Saha, P. Dhoolia and G. Paul (ESEC/FSE 2013, section 8) name the runtime verification of policies by distributed runs as future work.
 //! [`super::path_sets`] divides the watched paths. Together, the copies notice every path that the program would notice.
 //!
-//! Copies only count. The program's messages about matches are printed after the counts have been merged; if the copies printed them, their
-//! output would differ. Actions that change the execution are rejected.
+//! Copies only count. The program's messages about matches are printed after the counts have been merged, because messages of the copies
+//! would make their output differ. Actions that change the execution are rejected.
 
 use super::path_sets::{self, PathOwners};
 use super::preparation::CopyInput;
@@ -22,16 +22,17 @@ use trodden_unit::experiment::{InputPurpose, SettingsFile};
 use trodden_unit::{KnownPaths, Settings};
 use trodden_wire::ON_UNTESTED_VARIABLE;
 
-/// The option that builds a program which watches for paths.
-const PROGRAM_OPTION: &str = "--watch";
+/// Option of `trodden instrument` that builds a program which watches for paths.
+const BUILD_OPTION: &str = "--watch";
 
 pub fn watches_paths(program: &Path, context: CopyContext) -> bool {
     read_units(program, context.recording.units.as_ref()).is_ok_and(|units| units.iter().any(|(_, map)| map.experiment.is_watched()))
 }
 
-/// Records a run with copies that share the watched paths. Fails if the copies cannot be built or run, or an option does not apply to them.
+/// Records a run with copies that each watch for some of the paths. Fails if the copies cannot be built or run, or an option does not apply
+/// to them.
 pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
-    path_sets::check_options(&job.options, PROGRAM_OPTION)?;
+    path_sets::check_options(&job.options, BUILD_OPTION)?;
     shared::record_with_partition(job, context, input, |program| WatchPartition::new(program, job.options.copies, context))
 }
 
@@ -42,7 +43,7 @@ struct WatchPartition {
     others: KnownPaths,
     owners: PathOwners,
     copies: usize,
-    /// The program's expression, if matches are to be reported.
+    /// The program's path expression, if matches are to be reported.
     reported_expression: Option<String>,
 }
 
@@ -51,7 +52,7 @@ impl WatchPartition {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         let units = read_units(program, context.recording.units.as_ref())?;
         let reported_expression = reported_expression(&bytes, program, context)?;
-        let settings = path_sets::common_settings(&units, program, PROGRAM_OPTION)?;
+        let settings = path_sets::common_settings(&units, program, BUILD_OPTION)?;
         let file = settings.watched.as_ref().and_then(SettingsFile::stored).context("the program's units are corrupt. Build it again")?;
         let others = experiment::stored_paths(context.driver, InputPurpose::Watched, file)?;
         let (owners, copies) = path_sets::divide_paths(others.unknown(), &path_sets::estimate_executions(&units)?, copies);

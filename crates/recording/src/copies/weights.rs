@@ -1,6 +1,6 @@
-//! Finds the frequencies on which a partition is based. They come from a profile that the user names, from the latest runs of the build in
-//! the run store, or from a first run, which is sampled to make it cheap. They affect only how balanced the copies are; the merged profile
-//! is always exact.
+//! Finds the path frequencies that guide the division among copies. They come from a profile that the user names, from the latest runs of
+//! the build in the run store, or from a first run, which is sampled to make it cheap. They affect only how evenly the work is divided; the
+//! merged profile is always exact.
 
 use super::launching::{CopyRunner, launch, read_results};
 use super::make::{CopiedProgram, PartitionProfile};
@@ -24,13 +24,13 @@ use trodden_unit::Identity;
 
 const FIRST_RUN_FOLDER: &str = "first";
 const FULL_RUN_FOLDER: &str = "first-whole";
-/// Maximum number of stored runs on which a partition is based.
+/// Maximum number of stored runs that guide the division.
 const MAX_MERGED_RUNS: usize = 4;
-/// Maximum duration of a first run that is repeated if no sample was taken.
-const MAX_REPEATED_RUN: Duration = Duration::from_secs(1);
+/// A first run without samples is repeated, with full counting, only if it took at most this long.
+const MAX_REPEATED_RUN_DURATION: Duration = Duration::from_secs(1);
 
-/// Finds frequencies, or runs the program once to measure them. Returns `None` if they must be estimated. Fails if the profile that the
-/// user named cannot be read, or the first run failed.
+/// Finds stored frequencies, or runs the program once to measure them. Returns `None` if they must be estimated. Fails if the profile that
+/// the user named cannot be read, or the first run failed.
 pub fn find_frequencies(
     job: &CopyJob,
     program: &CopiedProgram,
@@ -54,7 +54,7 @@ pub fn find_frequencies(
         );
         return Ok(None);
     }
-    first_run(program, spec, folder, runner)
+    sample_first_run(program, spec, folder, runner)
 }
 
 /// Merges the latest runs of a build in the run store, because a single run may be untypical. All runs have the same weight, regardless of
@@ -66,7 +66,7 @@ pub fn recent_profile(identity: Identity, command: &[OsString], context: CopyCon
     runs.reverse();
     let command: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     let is_same = |run: &RunEntry| run.run.command.iter().eq(&command);
-    // Several runs of the same command are preferred to runs of different commands.
+    // If there are several runs of this very command, only these are used.
     if runs.iter().filter(|run| is_same(run)).count() > 1 {
         runs.retain(is_same);
     } else {
@@ -75,7 +75,7 @@ pub fn recent_profile(identity: Identity, command: &[OsString], context: CopyCon
     let (mut used, mut profiles) = (Vec::new(), Vec::new());
     for run in &runs {
         match store.load(run) {
-            Ok(profile) if executions(&profile, identity) > 0 => {
+            Ok(profile) if count_path_executions(&profile, identity) > 0 => {
                 used.push(run);
                 profiles.push(profile);
             }
@@ -106,12 +106,12 @@ fn describe_run(run: &RunEntry) -> String {
     }
 }
 
-/// Merges profiles of a build. First scales the counts of each profile so that all profiles have the same total.
+/// Merges profiles of a build, after scaling the counts of each profile so that all have the same total.
 fn merge_with_equal_weights(mut profiles: Vec<Profile>, identity: Identity) -> Option<Profile> {
-    let most = profiles.iter().map(|profile| executions(profile, identity)).max()?;
+    let most = profiles.iter().map(|profile| count_path_executions(profile, identity)).max()?;
     let mut sum = Merger::new(BuildPolicy::Separate);
     for (at, profile) in profiles.iter_mut().enumerate() {
-        let own = executions(profile, identity);
+        let own = count_path_executions(profile, identity);
         profile.images.retain(|image| image.identity == identity);
         let counts = profile.images.iter_mut().flat_map(|image| &mut image.units).flat_map(|unit| &mut unit.counts.executions);
         counts.for_each(|(_, count)| *count = u64::try_from(u128::from(*count) * most / own).unwrap_or(u64::MAX));
@@ -122,7 +122,7 @@ fn merge_with_equal_weights(mut profiles: Vec<Profile>, identity: Identity) -> O
 }
 
 /// Returns the total number of executed paths in an image.
-fn executions(profile: &Profile, identity: Identity) -> u128 {
+fn count_path_executions(profile: &Profile, identity: Identity) -> u128 {
     let units = profile.images.iter().filter(|image| image.identity == identity).flat_map(|image| &image.units);
     units.flat_map(|unit| &unit.counts.executions).map(|(_, count)| u128::from(*count)).sum()
 }
@@ -130,7 +130,7 @@ fn executions(profile: &Profile, identity: Identity) -> u128 {
 /// Runs a sampled variant of the program once, under the same conditions as copies. If a short run ends before a sample is taken, repeats
 /// it with full counting. Returns `None` if a long run yields no samples, which means that it stays in innermost loops, where no sample
 /// begins.
-fn first_run(program: &CopiedProgram, spec: &CopyJobSpec, folder: &Path, runner: &CopyRunner) -> Result<Option<PartitionProfile>> {
+fn sample_first_run(program: &CopiedProgram, spec: &CopyJobSpec, folder: &Path, runner: &CopyRunner) -> Result<Option<PartitionProfile>> {
     log::info!(
         "the run store has no run of this build, so the program runs once, sampled, to provide weights for the partition. Pass \
             --weights PROFILE to avoid this run",
@@ -142,7 +142,7 @@ fn first_run(program: &CopiedProgram, spec: &CopyJobSpec, folder: &Path, runner:
     if profile.images.iter().any(|image| image.units.iter().any(|unit| !unit.counts.executions.is_empty())) {
         return Ok(Some(PartitionProfile { profile, same_input: true }));
     }
-    if took > MAX_REPEATED_RUN {
+    if took > MAX_REPEATED_RUN_DURATION {
         log::info!(
             "no sample was taken in {:.1} s, because the program rarely leaves its innermost loops. The partition uses estimated \
              frequencies. For a better partition, pass a profile with --weights",
@@ -162,7 +162,8 @@ fn run_program_once(file: &Path, sampled: bool, spec: &CopyJobSpec, folder: &Pat
     (spec.programs, spec.sampled) = (vec![OsText::from(file.as_os_str())], sampled);
     let _job = spec.write(folder)?;
     match launch(folder, &[0], runner) {
-        // If a node was presumed lost, it may still deliver a second result. Sampled results differ, because they depend on time.
+        // A node that was presumed lost may still deliver a second result. Sampled results depend on time, so it is no error if the two
+        // differ.
         Err(error) if matches!(error.downcast_ref(), Some(trodden_launch::LaunchError::Duplicate { .. })) => {}
         other => drop(other.context(CopiesFailed).context("the first run, which provides weights for the partition, failed")?),
     }
@@ -174,7 +175,7 @@ fn build_sampled_variant(program: &CopiedProgram, folder: &Path, runner: &CopyRu
     let inputs = LinkInputs::from_program(runner.context.driver, Path::new(&program.original.path))?;
     let (settings, driver) = (program.sampled_settings(), runner.context.driver);
     let mut objects = CopyObjects::new(&settings, &inputs.llvm, runner.context)?;
-    let made = inputs.frames.iter().map(|frame| (frame.unit, objects.request(frame, None))).collect();
+    let made = inputs.frames.iter().map(|frame| (frame.unit, objects.request_object(frame, None))).collect();
     objects.compile_missing(runner.stop)?;
     let sampled = folder.join("sampled");
     inputs

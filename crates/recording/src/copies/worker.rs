@@ -48,7 +48,7 @@ pub fn run_worker(folder: &Path, copy: usize, result: &Path, context: &Recording
     bursting.map(BurstThread::stop);
     drained?;
     if spec.streamed {
-        keep_logs(&run_folders, folder, copy)?;
+        keep_streams(&run_folders, folder, copy)?;
     }
     let status = status.with_context(|| format!("cannot run {}", program.display()))?;
     let ending = process_ending(status);
@@ -70,8 +70,8 @@ pub fn run_worker(folder: &Path, copy: usize, result: &Path, context: &Recording
     write_result(result, &outcome, &collected.profile, &context.temporary)
 }
 
-/// Writes raw files with the counts of a copy's streams, and moves the streams to the job folder.
-fn keep_logs(run_folders: &RunFolders, folder: &Path, copy: usize) -> Result<()> {
+/// Writes raw files with the path counts in a copy's streams, and moves the streams to the job folder.
+fn keep_streams(run_folders: &RunFolders, folder: &Path, copy: usize) -> Result<()> {
     let logs = files_with_extension(run_folders.raw.path(), LOG_EXTENSION)?;
     for log in &logs {
         ensure!(
@@ -96,7 +96,7 @@ struct RunFolders {
 
 impl RunFolders {
     fn new(folder: &Path, spec: &CopyJobSpec, copy: usize) -> Result<RunFolders> {
-        // All names have the same length, because the size of the environment determines the address of the stack.
+        // All names have the same length, because the size of the environment influences the address of the stack.
         let temporary = |prefix: &str| temporary::create_shared_folder_in(folder, &format!("{prefix}-{copy:04}-"));
         let raw = temporary("raw")?;
         let Some(pristine) = &spec.pristine else { return Ok(RunFolders { raw, own: None, directory: spec.directory.to_path() }) };
@@ -105,7 +105,7 @@ impl RunFolders {
         Ok(RunFolders { raw, own: Some(own), directory })
     }
 
-    /// If this is the first copy, keeps its private working folder. Its changes are copied back later.
+    /// If this is the first copy, keeps its private working folder, so that its changes can be copied back later.
     fn keep_changes(self, folder: &Path, copy: usize) -> Result<()> {
         if let (0, Some(own)) = (copy, self.own) {
             let kept = copy_file(folder, "made", copy);
@@ -134,15 +134,15 @@ fn build_command(spec: &CopyJobSpec, program: &Path, run_folders: &RunFolders) -
     command.env_clear().envs(spec.environment.iter().map(|(name, value)| (name.to_os(), value.to_os())));
     let names = if spec.streamed { STREAM_FILE_NAMES } else { "%m.raw" };
     if spec.streamed {
-        // A copy may wait for the recorder for any length of time.
+        // A copy may wait for the recorder as long as necessary.
         command.env(STREAM_VARIABLE, format!("whole,{DEFAULT_REGIONS},{MAX_WAIT_LIMIT_MS}"));
     }
     command.env(OUTPUT_VARIABLE, output_pattern(run_folders.raw.path(), names)).stdin(input).stdout(made(&out)?).stderr(made(&err)?);
     Ok((command, out, err))
 }
 
-/// Turns address randomisation for child processes off or on. Returns true if addresses are now fixed. Some containers forbid fixed
-/// addresses.
+/// Turns address randomisation for child processes off or on. Returns true if addresses are now fixed. Returns false in containers that
+/// forbid fixed addresses.
 fn fix_addresses(fixed: bool) -> bool {
     let set = |now: Persona| if fixed { now | Persona::ADDR_NO_RANDOMIZE } else { now - Persona::ADDR_NO_RANDOMIZE };
     personality::get().is_ok_and(|now| personality::set(set(now)).is_ok()) && fixed

@@ -1,14 +1,14 @@
-//! Records complete streams, runs programs with flight recorders, and imports leftover stream files.
+//! Records complete streams, runs programs with flight recorders, and imports stream files that killed recordings left.
 //!
 //! A program writes chunks of events to a mapped file. The recorder drains full chunks, returns them to the program, and compresses the
 //! events to grammars. If the recorder falls behind, the file grows up to the bound in [`StreamOptions`]; after that, the program waits. If
 //! the recorder is killed, the program continues until the file is full, and then counts the events that it loses; `trodden import` can
 //! make the log later. If the program is killed, the file contains everything that it wrote.
 
-use super::recorder::{MIN_PAUSE, StreamRecorder, longer_pause, write_lost_threads};
+use super::recorder::{MIN_PAUSE, StreamRecorder, next_longer_pause, write_lost_threads};
 use crate::runs::format_causes;
 use crate::{
-    ProfileDestination, RecordedCommand, RecordingContext, command, deliver, exit_code_with, host_name, new_run, output_pattern,
+    ProfileDestination, RecordedCommand, RecordingContext, command, deliver, exit_code_of_recording, host_name, new_run, output_pattern,
     process_ending, run_folder, run_metadata, warn_nothing_counted,
 };
 use anyhow::{Context, Result, ensure};
@@ -35,14 +35,14 @@ pub const STREAM_FILE_NAMES: &str = "%m.%p.stream";
 pub struct StreamOptions {
     /// Compression method to use while programs run.
     pub method: CompressionMethod,
-    /// Maximum size of events that are not drained yet, in MiB per thread.
+    /// Maximum size of events that wait to be drained, in MiB per thread.
     pub backlog: u64,
     /// Maximum time that a thread waits for the recorder, in milliseconds.
     pub patience: u64,
 }
 
 impl StreamOptions {
-    /// Renders the bounds as a value of [`STREAM_VARIABLE`].
+    /// Formats the bounds as a value of [`STREAM_VARIABLE`].
     pub fn bounds(&self) -> String {
         format!("whole,{},{}", self.backlog, self.patience)
     }
@@ -67,7 +67,7 @@ pub fn record_last_paths(arguments: &[OsString], last: u64, context: &RecordingC
     if streams.is_empty() {
         log::warn!("nothing was recorded, because no program that ran was built with --stream (`trodden build --stream -- ...`)");
         let _ = fs::remove_dir_all(&folder);
-        return Ok(exit_code_with(status, false));
+        return Ok(exit_code_of_recording(status, false));
     }
     let shown = match process_ending(status) {
         ProcessEnding::Exit(_) => "them",
@@ -78,7 +78,7 @@ pub fn record_last_paths(arguments: &[OsString], last: u64, context: &RecordingC
     if lost > 0 {
         log::warn!("{} could not be recorded, because the stream file was full", plural(lost.into(), "thread", "threads"));
     }
-    Ok(exit_code_with(status, lost == 0))
+    Ok(exit_code_of_recording(status, lost == 0))
 }
 
 /// Runs a command and records its complete streams. Returns the command's exit status.
@@ -106,10 +106,10 @@ pub fn record_complete_streams(what: &RecordedCommand, options: StreamOptions, c
             false
         }
     };
-    Ok(exit_code_with(status, is_whole))
+    Ok(exit_code_of_recording(status, is_whole))
 }
 
-/// Calls `run` while a thread drains the streams that programs write to a folder. Returns the results of both.
+/// Calls `run` while another thread drains the streams that programs write to a folder. Returns the results of both.
 pub fn drain_during<T>(folder: &Path, method: CompressionMethod, run: impl FnOnce() -> T) -> (T, Result<DrainTotals>) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -125,7 +125,7 @@ fn drain(mut recorder: StreamRecorder, is_over: &AtomicBool) -> Result<DrainTota
     while !is_over.load(Ordering::Relaxed) {
         if recorder.poll()? == 0 {
             std::thread::sleep(pause);
-            pause = longer_pause(pause);
+            pause = next_longer_pause(pause);
         } else {
             pause = MIN_PAUSE;
         }
@@ -198,7 +198,7 @@ pub fn import_leftover_streams(given: &[PathBuf], destination: &ProfileDestinati
     let folder = run_folder(destination, context)?;
     let mut lossy = 0;
     for (number, stream) in streams.iter().enumerate() {
-        // The log that a killed recorder did not finish.
+        // The log that the killed recorder did not finish, if there is one.
         let before = stream.with_extension(LOG_EXTENSION);
         let log = folder.path().join(format!("{number:04}.{LOG_EXTENSION}"));
         let drained = Drain::resume(stream, &log, before.is_file().then_some(before.as_path()), CompressionMethod::Phrases)?;
@@ -242,7 +242,7 @@ fn find_streams(given: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
             files_with_extension(path, STREAM_EXTENSION)?.into_iter().partition(|file| is_raw_file(file));
         streams.extend(found);
         counted.extend(raw);
-        // A raw file that was written from a log adds nothing, because the log contains its counts.
+        // A raw file that was written from a log is left out, because the log contains the same counts.
         let has_log =
             |raw: &Path| raw.with_extension(LOG_EXTENSION).exists() || raw.with_extension("").with_extension(LOG_EXTENSION).exists();
         counted.extend(raw_files(path)?.into_iter().filter(|raw| !has_log(raw)));

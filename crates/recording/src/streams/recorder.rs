@@ -11,18 +11,18 @@ use trodden_sequence::CompressionMethod;
 use trodden_stored::place::{LOG_EXTENSION, STREAM_EXTENSION, files_with_extension};
 use trodden_wire::LostThreads;
 
-/// Pause between polls while chunks arrive.
+/// Pause between polls while chunks are arriving.
 pub const MIN_PAUSE: Duration = Duration::from_micros(500);
-/// Maximum pause between polls when no chunks arrive.
+/// Maximum pause between polls while no chunks arrive.
 const MAX_PAUSE: Duration = Duration::from_millis(20);
 const SEARCH_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Returns the next pause after a pause in which no chunk arrived.
-pub fn longer_pause(pause: Duration) -> Duration {
+/// Returns the pause that follows a pause in which no chunk arrived.
+pub fn next_longer_pause(pause: Duration) -> Duration {
     (2 * pause).min(MAX_PAUSE)
 }
 
-/// Drains the stream files in a folder. Files are identified by inode number, because files are moved when their process ends.
+/// Drains the stream files in a folder. Files are identified by inode number, because they are moved when their process ends.
 pub struct StreamRecorder<'a> {
     folder: &'a Path,
     method: CompressionMethod,
@@ -64,7 +64,7 @@ impl<'a> StreamRecorder<'a> {
             let found = inode_of(&file).and_then(|inode| self.drains.remove(&inode));
             let Some((drain, log)) = found else {
                 if !is_stream_file(&file) {
-                    // The program only counted.
+                    // Such a file is from a program that counts instead of writing a stream.
                     fs::rename(&file, file.with_extension("raw")).with_context(|| format!("cannot rename {}", file.display()))?;
                 }
                 continue;
@@ -85,7 +85,7 @@ impl<'a> StreamRecorder<'a> {
         Ok(all)
     }
 
-    /// Divides the memory bound equally among the files that are being compressed.
+    /// Divides the bound on memory equally among the files that are being compressed.
     fn divide_memory(&mut self) {
         let total = WindowBounds::default();
         let active = self.drains.values().filter(|(d, _)| d.has_open_windows()).count().max(1);
@@ -95,12 +95,12 @@ impl<'a> StreamRecorder<'a> {
 
     fn start_new_drains(&mut self, folder: &Path) -> Result<()> {
         for file in files_with_extension(folder, STREAM_EXTENSION)? {
-            // A later search finds files that are not initialised yet and files that were just moved.
+            // Files that are not initialised yet or were just moved are found by a later search.
             let Some(inode) = inode_of(&file).filter(|inode| !self.drains.contains_key(inode)) else { continue };
             if is_stream_file(&file) && LiveStream::open(&file, false).is_ok() {
-                let log = self.new_log(&file);
+                let log = self.unused_log_path(&file);
                 let Ok(drain) = Drain::begin(&file, &log, self.method) else {
-                    // If the file was moved, a later search finds it in its new folder.
+                    // A file that was moved is found in its new folder by a later search.
                     anyhow::ensure!(!file.exists(), "cannot record stream {} into {}", file.display(), log.display());
                     let _ = fs::remove_file(&log);
                     continue;
@@ -112,14 +112,15 @@ impl<'a> StreamRecorder<'a> {
     }
 
     /// Returns an unused path for a log. A process ID may be reused before the previous process's log is finished.
-    fn new_log(&self, file: &Path) -> PathBuf {
+    fn unused_log_path(&self, file: &Path) -> PathBuf {
         let names =
             (0..).map(|n| if n == 0 { file.with_extension(LOG_EXTENSION) } else { file.with_extension(format!("{n}.{LOG_EXTENSION}")) });
         names.into_iter().find(|log| !log.exists()).unwrap_or_else(|| file.with_extension(LOG_EXTENSION))
     }
 }
 
-/// Writes the number of threads that could not write events to a raw file beside the log. The log describes only threads with events.
+/// Writes the number of threads that could not write any event to a raw file beside the log, because the log describes only threads with
+/// events.
 pub fn write_lost_threads(log: &Path, lost: LostThreads) -> Result<()> {
     if lost.threads() > 0 {
         write_raw(&log.with_extension("lost.raw"), StreamLog::open(log)?.header(), &[], lost)?;

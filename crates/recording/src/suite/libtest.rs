@@ -1,8 +1,8 @@
 //! Records each test of a Rust test binary as a run.
 //!
 //! This is the `runner` through which cargo and cargo-nextest run test binaries. nextest lists a binary's tests and runs each of them with
-//! `--exact`, so such a call is one test. Cargo runs a binary once for all its tests; in that case, this runner lists the tests and runs
-//! them one by one. A binary that cannot list its tests is recorded as a single test.
+//! `--exact`, so one such call is one test. Cargo runs a binary once for all its tests, so this runner lists the tests and runs them one by
+//! one. A binary that cannot list its tests is recorded as a single test.
 
 use super::{SuiteOutcome, SuiteRecorder, TestCommand, TestCounts, check_no_lost_counts, run_all};
 use crate::RecordingContext;
@@ -17,7 +17,7 @@ use trodden_launch::process::cannot_run;
 use trodden_text::words::plural;
 
 const FORWARDED_OPTIONS: [&str; 5] = ["--nocapture", "--no-capture", "--include-ignored", "--ignored", "--show-output"];
-/// Exit status of a test binary in which a test failed.
+/// Exit status of a test binary if a test failed.
 const TEST_FAILED_STATUS: u8 = 101;
 
 /// A test binary, and how cargo called it.
@@ -46,10 +46,10 @@ pub fn run_binary(job: &TestBinary, context: &RecordingContext, out: &mut dyn Wr
     if has("--exact") {
         let name = arguments.iter().find(|a| !a.to_string_lossy().starts_with('-')).map(|a| a.to_string_lossy().into_owned());
         let name = name.map_or(test_binary_name.clone(), |name| format!("{test_binary_name}::{name}"));
-        return run_single(&recorder, &name, command);
+        return run_single_test(&recorder, &name, command);
     }
     let Some(names) = list_selected_tests(binary, arguments)? else {
-        return run_single(&recorder, &test_binary_name, command);
+        return run_single_test(&recorder, &test_binary_name, command);
     };
     let forwarded: Vec<OsString> = arguments.iter().filter(|a| FORWARDED_OPTIONS.iter().any(|k| a == k)).cloned().collect();
     let test = |name: &String| {
@@ -67,13 +67,13 @@ pub fn run_binary(job: &TestBinary, context: &RecordingContext, out: &mut dyn Wr
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED_STATUS) })
 }
 
-fn run_single(recorder: &SuiteRecorder<'_>, name: &str, command: &[OsString]) -> Result<ExitCode> {
+fn run_single_test(recorder: &SuiteRecorder<'_>, name: &str, command: &[OsString]) -> Result<ExitCode> {
     let (status, counts) = recorder.run(name, command)?;
     check_no_lost_counts(usize::from(counts == TestCounts::Lost))?;
     Ok(trodden_launch::process::exit_code(status))
 }
 
-/// Returns the number of tests to run at the same time, as the test harness determines it.
+/// Returns the number of tests to run at the same time, determined as by the test harness.
 fn thread_count(arguments: &[OsString], from_environment: Option<String>) -> usize {
     let mut rest = arguments.iter().map(|a| a.to_string_lossy());
     let mut threads = from_environment;
@@ -91,7 +91,7 @@ fn thread_count(arguments: &[OsString], from_environment: Option<String>) -> usi
 /// Returns the tests that a binary would run with these arguments, or `None` if it cannot list them.
 fn list_selected_tests(binary: &OsString, arguments: &[OsString]) -> Result<Option<Vec<String>>> {
     let Some(mut names) = list_tests(binary, arguments, &[])? else { return Ok(None) };
-    // The list includes ignored tests, but these run only on request.
+    // The list includes ignored tests, which must run only on request.
     if !arguments.iter().any(|a| a == "--ignored" || a == "--include-ignored") {
         let Some(ignored) = list_tests(binary, arguments, &["--ignored"])? else { return Ok(None) };
         let ignored: BTreeSet<String> = ignored.into_iter().collect();

@@ -85,7 +85,7 @@ fn list_ctest_tests(folder: &Path, options: &[OsString]) -> Result<Vec<TestComma
         ensure!(output.status.success(), failure());
         serde_json::from_slice(&output.stdout).context("cannot parse the list of tests that ctest printed. Use CMake 3.20 or later")
     };
-    // ctest selects a test by its index in the complete list, so the list of all tests is needed, too.
+    // ctest selects a test by its index in the complete list, so all tests are listed as well.
     let all = query_ctest(&[])?;
     let name = |test: &Value| test["name"].as_str().unwrap_or_default().to_owned();
     let tests_of = |listing: &Value| listing["tests"].as_array().cloned().unwrap_or_default();
@@ -113,11 +113,11 @@ fn list_ctest_tests(folder: &Path, options: &[OsString]) -> Result<Vec<TestComma
 /// What happened to a test's counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TestCounts {
-    /// They are in the run store.
+    /// The counts are in the run store.
     Stored,
     /// The test counted nothing.
     None,
-    /// They cannot be decoded. A message has named the folder with the raw files.
+    /// The counts cannot be decoded. A message has named the folder with the raw files.
     Lost,
 }
 
@@ -138,7 +138,7 @@ pub fn check_no_lost_counts(lost: usize) -> Result<()> {
     Ok(())
 }
 
-/// Runs tests, at most `jobs` at the same time.
+/// Runs tests, at most `jobs` of them at the same time.
 pub fn run_all(tests: &[TestCommand], jobs: usize, recorder: &SuiteRecorder<'_>) -> Result<SuiteOutcome> {
     let next = AtomicUsize::new(0);
     let outcome = Mutex::new(SuiteOutcome::default());
@@ -173,7 +173,7 @@ pub struct SuiteRecorder<'a> {
 }
 
 impl<'a> SuiteRecorder<'a> {
-    /// Creates a recorder for a suite. It uses the run store of the project's folder.
+    /// Creates a recorder for a suite, which uses the run store of the folder `project`.
     pub fn new(suite: &str, project: &Path, context: &'a RecordingContext) -> Result<SuiteRecorder<'a>> {
         let store = RunStore::create(&std::path::absolute(project)?)?;
         let folder = store.folder().to_owned();
@@ -213,7 +213,7 @@ impl<'a> SuiteRecorder<'a> {
             );
             return Ok((status, TestCounts::Lost));
         }
-        // A process that is killed during its start leaves a file without images.
+        // A process that is killed while it starts leaves a file without images.
         if collected.profile.images.is_empty() {
             return Ok((status, TestCounts::None));
         }

@@ -13,7 +13,7 @@ pub struct Branches {
 }
 
 /// Parses `records`, `trace`, or the name of an event to take branch records at.
-pub fn branches(text: &str) -> Result<Branches, Infallible> {
+pub fn parse_branches(text: &str) -> Result<Branches, Infallible> {
     Ok(match text {
         "records" => Branches { kind: RecordedBranches::Records, event: None },
         "trace" => Branches { kind: RecordedBranches::Trace, event: None },

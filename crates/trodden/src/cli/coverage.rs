@@ -17,7 +17,7 @@ pub enum Coverage {
 
 impl Coverage {
     /// Returns the selection of source files.
-    pub fn files(&mut self) -> &mut CoverageFileSelection {
+    pub fn file_selection_mut(&mut self) -> &mut CoverageFileSelection {
         match self {
             Coverage::Report(job) => &mut job.covered.files,
             Coverage::Show(job) => &mut job.covered.files,

@@ -6,8 +6,8 @@ use trodden_console::arguments::laboratory::{LaboratoryChoices, LaboratoryCollec
 use trodden_trace::CollectorKind;
 
 impl Command {
-    /// Applies the choices that concern this command. The others are for commands that it starts: these read the same variable. Fails if a
-    /// choice conflicts with an option of the command.
+    /// Applies those choices that concern this command and ignores the others: they are meant for trodden commands that this command
+    /// starts, which read them from the same environment variable. Fails if a choice conflicts with an option of the command.
     pub fn apply_choices(&mut self, choices: &LaboratoryChoices) -> Result<()> {
         match self {
             Command::Build(job) => job.parameters.add_laboratory_choices(&choices.counting).map_err(Error::msg)?,
@@ -37,7 +37,7 @@ impl Command {
             Command::Isolate(job) => job.choices = choices.isolation.clone(),
             Command::Report(job) => job.choices = choices.reporting.clone(),
             Command::Export(job) => job.choices = choices.coverage.clone(),
-            Command::Coverage(job) => job.files().choices = choices.coverage.clone(),
+            Command::Coverage(job) => job.file_selection_mut().choices = choices.coverage.clone(),
             _ => {}
         }
         Ok(())

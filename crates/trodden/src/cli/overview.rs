@@ -7,7 +7,7 @@ use super::Cli;
 use clap::{Arg, ArgAction, Command, CommandFactory};
 use std::fmt::Write;
 
-/// Tasks, and the commands for each.
+/// Headings in `trodden --help`, and the commands listed below each heading.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Every day", &["build", "record", "report", "annotate", "diff"]),
     ("Building programs", &["cc", "c++", "instrument", "pgo", "drivers", "info", "cache"]),
@@ -19,10 +19,10 @@ const GROUPS: &[(&str, &[&str])] = &[
 ];
 
 /// Width of the column of command names.
-const NAME_WIDTH: usize = 13;
+const NAME_COLUMN_WIDTH: usize = 13;
 
 /// Returns the definition of the command line, with the grouped overview as its help.
-pub fn command() -> Command {
+pub fn command_line() -> Command {
     let command = Cli::command();
     let mut text = String::new();
     for (task, names) in GROUPS {
@@ -35,7 +35,7 @@ pub fn command() -> Command {
                 name => command.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string).unwrap_or_default(),
             };
             let shown = if *name == "cc" { "cc, c++" } else { name };
-            let _ = writeln!(text, "  {shown:NAME_WIDTH$}{about}");
+            let _ = writeln!(text, "  {shown:NAME_COLUMN_WIDTH$}{about}");
         }
         text.push('\n');
     }
@@ -70,14 +70,14 @@ mod tests {
 
     #[test]
     fn help_has_at_most_60_lines() {
-        let mut command = command();
+        let mut command = command_line();
         command.build();
         assert_short(&mut command);
     }
 
     #[test]
     fn overview_describes_each_command() {
-        let help = command().render_help().to_string();
+        let help = command_line().render_help().to_string();
         assert!(help.contains("Every day:\n  build        Run a build command"), "{help}");
         assert!(help.contains("Exit status"), "{help}");
     }

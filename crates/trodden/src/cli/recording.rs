@@ -1,6 +1,6 @@
 //! Syntax of the commands that store runs: `trodden record`, `import`.
 
-use super::branches::{Branches, branches};
+use super::branches::{Branches, parse_branches};
 use super::copies::CopiesRecording;
 use anyhow::{Result, ensure};
 use clap::Args;
@@ -78,7 +78,7 @@ pub struct Record {
     /// The program must be built with --addresses. `records` (the default) are the most recent branches at each sample, `trace` are all
     /// branches, from Intel PT; EVENT takes records at another event of perf.
     #[arg(long, value_name = "KIND", num_args = 0..=1, require_equals = true, default_missing_value = "records",
-        conflicts_with_all = ["burst", "every"], value_parser = branches)]
+        conflicts_with_all = ["burst", "every"], value_parser = parse_branches)]
     pub branches: Option<Branches>,
     /// Recording of streams.
     #[command(flatten)]
@@ -93,7 +93,7 @@ pub struct Record {
 
 impl Record {
     /// Converts the command and its destination to the type of the crate `trodden-recording`.
-    pub fn recorded_command(&self) -> RecordedCommand {
+    pub fn to_recorded_command(&self) -> RecordedCommand {
         RecordedCommand { command: self.command.clone(), destination: self.destination.to_recording() }
     }
 }
@@ -141,7 +141,7 @@ pub struct RecordStream {
 
 impl RecordStream {
     /// Converts to the options of the crate `trodden-recording` for complete streams, with defaults for options that are not given.
-    pub fn options(&self) -> StreamOptions {
+    pub fn to_stream_options(&self) -> StreamOptions {
         StreamOptions {
             method: self.choices.method.unwrap_or(CompressionMethod::Phrases),
             backlog: self.choices.backlog.unwrap_or(DEFAULT_REGIONS),

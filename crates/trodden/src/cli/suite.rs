@@ -105,7 +105,7 @@ pub struct SuiteList {
     pub suite: Option<String>,
     /// List tests that can be left out together, maximising their number or time.
     #[arg(long, value_name = "BY", num_args = 0..=1, require_equals = true, default_missing_value = "tests")]
-    #[arg(requires = "suite", value_parser = one_of(COSTS))]
+    #[arg(requires = "suite", value_parser = one_of(SUITE_COSTS))]
     pub redundant: Option<SuiteCost>,
     /// Selection of functions.
     #[command(flatten)]
@@ -116,7 +116,7 @@ pub struct SuiteList {
 }
 
 /// Costs of a set of tests.
-const COSTS: [Choice<SuiteCost>; 2] =
+const SUITE_COSTS: [Choice<SuiteCost>; 2] =
     [(SuiteCost::Tests, "tests", "Number of tests"), (SuiteCost::Time, "time", "Total time of the tests")];
 
 /// `trodden suite order`
@@ -138,7 +138,7 @@ pub struct SuiteOrder {
     #[command(flatten)]
     pub functions: SuiteFunctions,
     /// Criterion for the order.
-    #[arg(long, value_parser = one_of(ORDERS), default_value = "paths")]
+    #[arg(long, value_parser = one_of(TEST_ORDERS), default_value = "paths")]
     pub by: TestValue,
     /// Put tests first that execute lines changed since COMMIT or in DIFF.
     ///
@@ -171,7 +171,7 @@ pub enum TestValue {
 }
 
 /// Values that tests are ordered by.
-const ORDERS: [Choice<TestValue>; 3] = [
+const TEST_ORDERS: [Choice<TestValue>; 3] = [
     (TestValue::Paths, "paths", "New paths"),
     (TestValue::Rate, "rate", "New paths per second"),
     (TestValue::Lines, "lines", "New lines, then new paths; for programs built with --coverage"),

@@ -27,7 +27,7 @@ pub enum Trace {
 }
 
 /// Returns the collectors that `--collector` can select, with descriptions.
-fn collectors() -> Vec<Choice<CollectorKind>> {
+fn collector_choices() -> Vec<Choice<CollectorKind>> {
     let choices = CollectorKind::ALL.into_iter().filter_map(|kind| {
         let about = match kind {
             CollectorKind::Trampolines => "Patch jumps to recording copies of blocks into the program's memory",
@@ -91,7 +91,7 @@ pub struct TraceRecord {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub max_size: Option<u64>,
     /// How to observe blocks [default: trampolines if possible].
-    #[arg(long, value_parser = one_of(collectors()))]
+    #[arg(long, value_parser = one_of(collector_choices()))]
     pub collector: Option<CollectorKind>,
     /// Also trace this library: libz, libz.so.1 or a path (repeatable).
     ///

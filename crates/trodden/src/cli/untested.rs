@@ -33,7 +33,7 @@ pub struct Untested {
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     /// Order of the paths [default: failures if a run failed, else count].
-    #[arg(long, value_parser = one_of(ORDERS))]
+    #[arg(long, value_parser = one_of(UNTESTED_ORDERS))]
     pub by: Option<UntestedOrder>,
     /// Exit with status 1 if there is an untested path or segment.
     #[arg(long)]
@@ -50,7 +50,7 @@ pub struct Untested {
 }
 
 /// Orders of untested paths.
-const ORDERS: [Choice<UntestedOrder>; 4] = [
+const UNTESTED_ORDERS: [Choice<UntestedOrder>; 4] = [
     (UntestedOrder::Count, "count", "Most executions first"),
     (UntestedOrder::Newest, "newest", "Most recently discovered first"),
     (UntestedOrder::Runs, "runs", "Executed by most runs first"),

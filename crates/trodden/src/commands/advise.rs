@@ -58,7 +58,7 @@ fn units_of_functions<'a>(functions: &'a [&Function]) -> impl Iterator<Item = (&
     functions.iter().map(|function| (&*function.image.path, function.unit.unit, &*function.unit.map))
 }
 
-/// Prints a note that names functions that were not searched for redundant results, and the reason.
+/// Prints a note that lists the functions in which redundant computations could not be looked for, and why.
 fn note_missing_bitcode(known: &KnownProperties, functions: &[&Function]) {
     let names: Vec<&str> = functions.iter().map(|f| f.name.short.as_str()).collect();
     if let (false, Some(reason)) = (names.is_empty(), known.missing_reason()) {

@@ -1,4 +1,4 @@
-//! `trodden cache`: shows and prunes the unit cache.
+//! `trodden cache`: shows and prunes the unit cache, which has the maps, bitcode and link recipes of builds.
 
 use crate::cli::Cache;
 use crate::context::context;

@@ -68,7 +68,7 @@ pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
     let scope = InstrumentedScope { dependencies: take_flag(&mut arguments, "--dependencies"), std: take_flag(&mut arguments, "--std") };
     let own = settings.clone().or(experiment::from_environment(context())?);
     match own.observe {
-        // Streams and branches are recorded separately for each program.
+        // Streams and branches are stored as one run per program, so `record_tests`, which makes one run of all processes, does not apply.
         Some(Observe::Stream | Observe::Addresses | Observe::Trace) => cargo::run(context(), arguments, settings, scope),
         observe => match cargo::command_for_tests(context(), &arguments, &settings, scope)? {
             Some(tests) => {

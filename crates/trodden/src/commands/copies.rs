@@ -33,9 +33,9 @@ const STDIN_NOTE_DELAY: Duration = Duration::from_secs(1);
 
 /// Records a run with several copies. Returns the program's exit status, or 1 if the copies behaved differently.
 pub fn run(record: &Record) -> Result<ExitCode> {
-    let job = CopyJob { what: record.recorded_command(), options: copy_options(&record.copies)? };
+    let job = CopyJob { what: record.to_recorded_command(), options: copy_options(&record.copies)? };
     let context = CopyContext { driver: context(), recording: &recording_context() };
-    let done = copies::run(&job, context, &standard_input)?;
+    let done = copies::run(&job, context, &read_standard_input)?;
     print_output(&done.output()?)?;
     done.copy_changes_back()?;
     if let Some(measurements) = &done.measurements {
@@ -47,8 +47,8 @@ pub fn run(record: &Record) -> Result<ExitCode> {
 /// Default number of times that a copy without a result is run again.
 const DEFAULT_RETRIES: u32 = 2;
 
-/// Converts the command's options to those of `trodden_recording`. Fails if an option does not apply to what is divided, or the engine is
-/// not available.
+/// Converts the command's options to those of `trodden_recording`. Fails if an option does not apply to the value of `--divide`, or the
+/// engine is not available.
 fn copy_options(given: &CopiesRecording) -> Result<CopyOptions> {
     let choices = &given.choices;
     let shared = divided_counts(given)?;
@@ -78,8 +78,8 @@ fn copy_options(given: &CopiesRecording) -> Result<CopyOptions> {
     })
 }
 
-/// Returns what the copies divide. Fails if an option does not apply to what is divided, or the run that the division is based on cannot be
-/// read.
+/// Returns what `--divide` distributes among the copies. Fails if an option does not apply to it, or if the run that guides the division
+/// cannot be read.
 fn divided_counts(given: &CopiesRecording) -> Result<DividedCounts> {
     let choices = &given.choices;
     let depth = choices.segment_depth;
@@ -119,8 +119,8 @@ fn minimised_hits(given: &CopiesRecording) -> Measure {
     given.choices.hits.unwrap_or(Measure::All)
 }
 
-/// Returns the standard input for the copies: the path if it is a regular file, otherwise its content.
-fn standard_input() -> Result<CopyInput> {
+/// Returns the standard input that each copy gets: the path of a regular file, or the content of anything else (a pipe, for example).
+fn read_standard_input() -> Result<CopyInput> {
     let mut input = io::stdin().lock();
     if input.is_terminal() {
         return Ok(CopyInput::Nothing);
@@ -157,7 +157,7 @@ fn regular_file_path(input: &impl AsFd) -> Result<Option<PathBuf>> {
     Ok(is_same.then_some(path))
 }
 
-/// Prints the output of the first copy. If a reader closes the pipe early, this is not an error.
+/// Prints the output of the first copy. A reader that closes the pipe early causes no error.
 fn print_output([out, err]: &[Vec<u8>; 2]) -> Result<()> {
     let print = |text: &[u8], to: &mut dyn Write| match to.write_all(text).and_then(|()| to.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -191,11 +191,11 @@ fn show_costs(options: &CopiesRecording, measurements: &CopyMeasurements, differ
     output::write_file(path, text.as_bytes())
 }
 
-/// Runs a program several times under the same conditions as copies, and once more with randomised addresses. Returns status 0 if all runs
-/// behaved alike, else 1.
+/// Runs a program several times, each time as `record --copies` would run a copy, and once more with randomised addresses. Returns status 0
+/// if all runs behaved alike, else 1.
 pub fn check_repeatable(command: &[OsString], runs: u32, json: bool) -> Result<ExitCode> {
     let context = CopyContext { driver: context(), recording: &recording_context() };
-    let found = copies::check_repeatable(command, runs, context, &standard_input)?;
+    let found = copies::check_repeatable(command, runs, context, &read_standard_input)?;
     let (differences, by_addresses) = (&found.differences, &found.by_addresses);
     let same = found.is_same();
     let mut out = output::text_writer();
@@ -211,8 +211,8 @@ pub fn check_repeatable(command: &[OsString], runs: u32, json: bool) -> Result<E
     Ok(if same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs one copy of a job and writes its result to the file that the launcher names. Fails if the copy cannot be run, or counts are lost.
-/// If the program fails, this is not an error: its exit status is part of the result.
+/// Runs one of the instrumented copies of a program, and writes the result to the file that the launcher names. Fails if the copy cannot be
+/// run, or counts are lost. If the program fails, this is not an error: its exit status is part of the result.
 pub fn run_copy(folder: &Path, copy: usize) -> Result<ExitCode> {
     let result = env::var_os(RESULT_VARIABLE)
         .with_context(|| format!("this command is internal ({RESULT_VARIABLE} is not set). Run `trodden record --copies` instead"))?;

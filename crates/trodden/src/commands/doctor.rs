@@ -46,12 +46,12 @@ struct DoctorFindings {
 const QEMU_REMEDY: &str = "install a QEMU with plugin support (Debian 12: apt-get install qemu-user; Debian 13's has none: build QEMU with \
     --enable-plugins --target-list=x86_64-linux-user, and put its qemu-x86_64 on PATH); cargo build --release -p trodden-qemu-plugin";
 
-/// Name of a check, whether it must pass, the check itself, and what fixes a failure.
+/// Name of the check, whether it must pass, the check itself, and how to fix a failure.
 type DoctorCheck = (&'static str, bool, fn() -> Result<String>, Remedy);
 
 enum Remedy {
     Text(&'static str),
-    /// Installing these tools of the LLVM version in use.
+    /// Install these tools, in the LLVM version in use.
     Install(&'static [Tool]),
 }
 
@@ -94,7 +94,7 @@ const CHECKS: &[DoctorCheck] = &[
 /// Runs all checks. Returns status 0 if all required checks pass, else 1.
 pub fn run(json: bool) -> Result<ExitCode> {
     trodden_trace::command::in_this_process()?;
-    let checks: Vec<Finding> = CHECKS.iter().map(check).collect();
+    let checks: Vec<Finding> = CHECKS.iter().map(run_check).collect();
     let ok = checks.iter().all(|c| c.ok || !c.required);
     match json {
         true => output::print_json(&DoctorFindings { schema_version: SCHEMA_VERSION, ok, checks })?,
@@ -111,7 +111,7 @@ fn check_protection_keys() -> Result<String> {
     Ok("available".to_owned())
 }
 
-fn check((what, required, find, remedy): &DoctorCheck) -> Finding {
+fn run_check((what, required, find, remedy): &DoctorCheck) -> Finding {
     match find() {
         Ok(detail) => Finding { what, required: *required, ok: true, detail, remedy: None },
         Err(error) => Finding { what, required: *required, ok: false, detail: reasons(&error), remedy: Some(remedy.describe()) },
@@ -198,7 +198,7 @@ fn check_unit_cache() -> Result<String> {
 
 /// Finds the run store that `trodden report` would read in this folder. A missing run store is not an error.
 fn check_run_store() -> Result<String> {
-    match (locate(Path::new(".")), last_store::last()) {
+    match (locate(Path::new(".")), last_store::find_last_store()) {
         (Some(folder), _) => Ok(folder.display().to_string()),
         (None, Some(last)) => Ok(format!("none here; the last run was stored in {}", last.display())),
         (None, None) => Ok("none yet: `trodden record` creates one".to_owned()),
@@ -255,7 +255,7 @@ fn check_rust() -> Result<String> {
 }
 
 /// A program whose function `odd` has two paths. One of them is executed three times.
-const PROGRAM: &str = "\
+const TRIAL_PROGRAM: &str = "\
 __attribute__((noinline)) int odd(int n) {
   if (n & 1) return n * 3;
   return n;
@@ -266,7 +266,7 @@ int main(int c, char **v) { (void)v; return odd(c) + odd(c) + odd(c) == 9 * c ? 
 fn try_end_to_end() -> Result<String> {
     let place = temporary::create_folder("trodden-doctor-")?;
     let (source, program) = (place.path().join("trial.c"), place.path().join("trial"));
-    fs::write(&source, PROGRAM)?;
+    fs::write(&source, TRIAL_PROGRAM)?;
     let trodden = context().executable_folder()?.join("trodden");
     let mut compile = Command::new(&trodden);
     compile.args(["cc", "-O0", "-g"]).arg(&source).arg("-o").arg(&program).current_dir(place.path());

@@ -1,6 +1,6 @@
 //! `trodden export`: converts data to the formats of other tools. Most conversions are in the crate `trodden-report`.
 
-use super::coverage::{ALL_FILES, create_view, llvm_json, mapped_tracefile};
+use super::coverage::{ALL_FILES, create_view, render_llvm_json, render_mapped_tracefile};
 use super::remarks::{note_inexact, note_missing_files};
 use super::{trace, waits};
 use crate::cli::{CoverageFileSelection, Export, Format, word};
@@ -68,13 +68,13 @@ const PROFILE_FORMATS: [Format; 10] = [
 ];
 
 fn reject_options_of_other_formats(job: &Export) -> Result<()> {
-    const COVERAGE: &[Format] = &[Format::Lcov, Format::LlvmJson];
+    const COVERAGE_FORMATS: &[Format] = &[Format::Lcov, Format::LlvmJson];
     let options: [(&str, bool, &[Format]); 7] = [
         ("--function", job.function.is_some(), &[Format::Folded, Format::Pprof, Format::Lcov, Format::Json]),
         ("--measure", job.measure.is_some(), &[Format::Folded, Format::Pprof, Format::Json, Format::Html]),
-        ("--include", !job.include.is_empty(), COVERAGE),
-        ("--exclude", !job.exclude.is_empty(), COVERAGE),
-        ("--object", !job.object.is_empty(), COVERAGE),
+        ("--include", !job.include.is_empty(), COVERAGE_FORMATS),
+        ("--exclude", !job.exclude.is_empty(), COVERAGE_FORMATS),
+        ("--object", !job.object.is_empty(), COVERAGE_FORMATS),
         ("--relative-to", job.relative_to.is_some(), &[Format::Lcov]),
         ("--for", job.program.is_some(), &[Format::Known]),
     ];
@@ -87,8 +87,8 @@ fn reject_options_of_other_formats(job: &Export) -> Result<()> {
 
 /// Fails if binary data would be written to a terminal, unless `-o -` requests that.
 fn check_terminal(job: &Export) -> Result<()> {
-    const BINARY: [Format; 4] = [Format::Pprof, Format::Profdata, Format::Weights, Format::Known];
-    let goes_to_terminal = job.output.is_none() && BINARY.contains(&job.format) && std::io::stdout().is_terminal();
+    const BINARY_FORMATS: [Format; 4] = [Format::Pprof, Format::Profdata, Format::Weights, Format::Known];
+    let goes_to_terminal = job.output.is_none() && BINARY_FORMATS.contains(&job.format) && std::io::stdout().is_terminal();
     ensure!(!goes_to_terminal, "`{}` is a binary format, which should not be printed to a terminal. Add -o FILE", word(job.format));
     Ok(())
 }
@@ -112,8 +112,8 @@ fn export_profile(job: &Export) -> Result<ExitCode> {
         Format::Proftext => profdata::to_text_format(&profile)?,
         Format::Folded => folded::write_folded_stacks(&view, &selection)?.into_bytes(),
         Format::Pprof => pprof::write_pprof(&view, &selection)?,
-        Format::Lcov => tracefile(job, &view, &selection)?.into_bytes(),
-        Format::LlvmJson => llvm_json(&profile, &coverage_file_selection(job))?,
+        Format::Lcov => render_tracefile(job, &view, &selection)?.into_bytes(),
+        Format::LlvmJson => render_llvm_json(&profile, &coverage_file_selection(job))?,
         Format::Json => json_text(&json::report(&view, &selection, &sources)?)?,
         Format::Weights => profile.weights()?.to_bytes(),
         Format::Known => match &job.program {
@@ -123,7 +123,7 @@ fn export_profile(job: &Export) -> Result<ExitCode> {
         Format::Html => html::page(&view, &sources, &HtmlOptions { measure: selection.measure, ..HtmlOptions::default() }).into_bytes(),
         Format::Chrome | Format::Addresses => unreachable!("`PROFILE_FORMATS` does not contain them"),
     };
-    // JSON and HTML contain these remarks themselves.
+    // JSON and HTML reports say themselves that counts are sampled or inexact.
     if !matches!(job.format, Format::Json | Format::Html) {
         note_inexact(&profile);
     }
@@ -137,7 +137,7 @@ fn coverage_file_selection(job: &Export) -> CoverageFileSelection {
 }
 
 /// Renders a tracefile of those selected source files that exist.
-fn tracefile(job: &Export, view: &View, selection: &Selection) -> Result<String> {
+fn render_tracefile(job: &Export, view: &View, selection: &Selection) -> Result<String> {
     let is_all = |pattern: &String| pattern == ALL_FILES;
     let include: Vec<String> = if job.include.iter().any(is_all) { Vec::new() } else { job.include.clone() };
     let files = FilePatterns::new(&include, &job.exclude, job.relative_to.as_deref())?;
@@ -154,7 +154,10 @@ fn tracefile(job: &Export, view: &View, selection: &Selection) -> Result<String>
         true => {
             let include = job.include.iter().filter(|pattern| is_all(pattern)).cloned().collect();
             rename_sources(
-                &mapped_tracefile(view.profile, &CoverageFileSelection { include, exclude: Vec::new(), ..coverage_file_selection(job) })?,
+                &render_mapped_tracefile(
+                    view.profile,
+                    &CoverageFileSelection { include, exclude: Vec::new(), ..coverage_file_selection(job) },
+                )?,
                 &name,
             )
         }

@@ -15,13 +15,14 @@ use trodden_report::input_kind::{InputKind, utf8_name};
 use trodden_report::{SourceCache, View};
 use trodden_stored::named;
 
-/// Exit status if a path matches and `--fail` is given.
+/// Exit status if `--fail` is given and a path matches.
 const FOUND_STATUS: u8 = 1;
 
-/// Exit status if it is unknown whether a path matches.
+/// Exit status if `--fail` is given and it is unknown whether a path matches.
 const UNKNOWN_STATUS: u8 = 2;
 
-/// Advice for functions whose paths are split at cut edges. A match that crosses a cut edge is missed.
+/// Advice for functions with so many paths that numbering splits them at some edges ("cut edges"). A match that crosses such an edge is
+/// missed.
 const CUT_EDGE_ADVICE: &str = "Record a variant with whole paths, made by `trodden-lab with --table-slots 4096 -- instrument PROGRAM \
     --output NEW` (or with a larger --max-paths)";
 
@@ -53,14 +54,14 @@ fn find_in_profile(job: &Find, color: Color) -> Result<ExitCode> {
         let what = if found.answer() == FoundAnswer::Unknown { "a path may match" } else { "more paths may match" };
         note(format_args!(
             "paths of {} are cut into pieces that were counted separately, so {what}. {CUT_EDGE_ADVICE}",
-            first_of(&undecided)
+            quote_first_name(&undecided)
         ));
     }
     let incomplete = found.incompletely_counted();
     if found.answer() == FoundAnswer::Unknown && !incomplete.is_empty() {
         note(format_args!(
             "some executions of {} were not counted, and these may match. Record a build that counts all paths",
-            first_of(&incomplete)
+            quote_first_name(&incomplete)
         ));
     }
     remarks::note_inexact(&profile);
@@ -72,6 +73,6 @@ fn find_in_profile(job: &Find, color: Color) -> Result<ExitCode> {
     })
 }
 
-fn first_of(names: &[&str]) -> String {
+fn quote_first_name(names: &[&str]) -> String {
     list_names(&names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>(), 1)
 }

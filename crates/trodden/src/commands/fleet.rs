@@ -32,10 +32,10 @@ use trodden_report::users::{TakenPath, TakenPaths, Tomography, profile_without_c
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View};
 
-/// Memory for sorting, in bytes. What does not fit goes to temporary files.
+/// Memory for sorting reported paths, in bytes. Paths that do not fit are sorted in temporary files.
 const SORT_MEMORY_BYTES: usize = 256 << 20;
 
-/// Maximum number of users to list for a path. Users with more executions come first.
+/// Maximum number of users to list for a path. Users who executed the path most often are listed.
 const MAX_SHOWN_USERS: usize = 3;
 
 const REPORT_EXTENSION: &str = "field";
@@ -87,14 +87,15 @@ fn write_report(job: &Pack) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the counts of untested paths in all profiles. If any profile comes from a copy, returns only the counts from copies.
+/// Returns the counts of untested paths in all profiles. If one of the profiles was written by a program from `trodden fleet copies`,
+/// returns only the counts of such programs.
 fn untested_counts(job: &Pack) -> Result<Profile> {
     let folders = folders();
     let mut known = KnownInput::default();
     job.known.iter().try_for_each(|name| known.add_named(name))?;
     let (mut sightings, mut merger) = (Sightings::default(), Merger::new(BuildPolicy::Separate));
     let (mut of_copies, mut read) = (job.copy.is_some(), 0);
-    // A copy that executed no untested path has written no raw file.
+    // A program from `trodden fleet copies` writes no raw file if it executed no untested path, so an empty folder is not an error.
     let names: Vec<String> = job.profiles.iter().filter(|p| !of_copies || !is_empty_folder(Path::new(p))).cloned().collect();
     let inputs = if of_copies && names.is_empty() { Vec::new() } else { find_inputs(&names, &folders)? };
     for input in inputs {

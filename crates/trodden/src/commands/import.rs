@@ -25,14 +25,14 @@ pub fn run(job: &Import) -> Result<ExitCode> {
     match kind {
         InputKind::RawFiles => record::collect_files(&job.files, &destination, &recording)?,
         InputKind::StreamFiles => streams::import_leftover_streams(&job.files, &destination, &recording)?,
-        InputKind::Trace => trace::import(single_file(job, "trace")?, &destination)?,
-        InputKind::Branches => import_branches(job, single_file(job, "text of `perf script`")?, &destination)?,
+        InputKind::Trace => trace::import(require_single_file(job, "trace")?, &destination)?,
+        InputKind::Branches => import_branches(job, require_single_file(job, "text of `perf script`")?, &destination)?,
         other => return Err(other.not_accepted_error(&job.files[0], "import")),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the kind of the files. Fails if they are of different kinds.
+/// Returns the kind that all files have. Fails if their kinds differ.
 fn common_kind(job: &Import) -> Result<InputKind> {
     let first = detect_kind(job, &job.files[0])?;
     for file in &job.files[1..] {
@@ -52,7 +52,7 @@ fn common_kind(job: &Import) -> Result<InputKind> {
 fn detect_kind(job: &Import, file: &Path) -> Result<InputKind> {
     let found = if file.as_os_str() == STANDARD_INPUT { Some(InputKind::Branches) } else { InputKind::detect_import(file)? };
     match found {
-        // With --program, a file of unknown kind must be the text output of `perf script`. If it is not, the parser says what is wrong.
+        // With --program, a file of unknown kind is assumed to be text from `perf script`. If it is not, the parser reports where it fails.
         None | Some(InputKind::Waits) if !job.program.is_empty() && file.is_file() => Ok(InputKind::Branches),
         Some(kind) => Ok(kind),
         None => Err(InputKind::unknown_kind_error(file)),

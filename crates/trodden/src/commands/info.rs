@@ -27,7 +27,7 @@ use trodden_unit::{ImageError, InstrumentedImage};
 pub fn run(info: &Info) -> Result<ExitCode> {
     let Some(file) = &info.file else {
         let found = StorageLocations::find()?;
-        print_result(info.json, || json_text(&found), || Ok(found.text()))?;
+        print_result(info.json, || json_text(&found), || Ok(found.to_text()))?;
         return Ok(ExitCode::SUCCESS);
     };
     let kind = InputKind::detect(file)?;
@@ -75,14 +75,14 @@ impl StorageLocations {
             unit_cache: context().store().ok().map(|units| units.root().to_owned()),
             runs,
             new_runs: std::path::absolute(store::store_folder(Path::new("")))?,
-            last_run_store: last_store::last().filter(|last| Some(last) != run_store.as_ref()),
+            last_run_store: last_store::find_last_store().filter(|last| Some(last) != run_store.as_ref()),
             run_store,
             sources: source_folders(),
             temporary: env::temp_dir(),
         })
     }
 
-    fn text(&self) -> String {
+    fn to_text(&self) -> String {
         let is_set =
             |variable: &str| if env::var_os(variable).is_some_and(|v| !v.is_empty()) { format!(", by {variable}") } else { String::new() };
         let units = self.unit_cache.as_ref().map_or_else(

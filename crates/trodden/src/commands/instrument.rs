@@ -23,7 +23,7 @@ use trodden_report::words::plural;
 use trodden_unit::experiment::{ExperimentScheme, InputPurpose, PluginRequest, SettingsFile, exclusions};
 use trodden_unit::{InstrumentedImage, Observation, Settings, UnitMap};
 
-/// Default limit on how much a unit's code may grow, in percent, when callees are inlined or copied for a context.
+/// Default of `--growth`: how much a unit's code may grow, in percent, by inlining callees or by cloning them for certain callers.
 const DEFAULT_MAX_GROWTH_PERCENT: u32 = 50;
 
 pub fn run(job: &Instrument) -> Result<ExitCode> {
@@ -114,8 +114,8 @@ fn build_request(job: &Instrument) -> Result<PluginRequest> {
     experiment::resolve(context(), settings)
 }
 
-/// Returns how the variant behaves if the environment does not say otherwise: a residual variant writes its counts to the run store, if
-/// there is one.
+/// Returns the settings that the instrumented program uses if environment variables do not override them. A program that counts only
+/// untested paths writes its counts to the run store, if there is one.
 fn variant_defaults(job: &Instrument) -> Defaults {
     let store = job.parameters.residual.as_ref().and_then(|_| RunStore::find(Path::new(".")).ok());
     let output = store.and_then(|store| {

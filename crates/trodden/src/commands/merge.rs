@@ -1,4 +1,4 @@
-//! `trodden merge`: merges profiles to one.
+//! `trodden merge`: merges profiles into one.
 
 use crate::cli::Merge;
 use crate::notes::{Progress, note, warn};

@@ -66,12 +66,12 @@ use trodden_console::arguments::simulate::SimulateModel;
 use trodden_driver::cc;
 use trodden_driver::compile_step::SourceLanguage;
 
-/// Runs a command. If the command uses a run store, remembers it.
+/// Runs a command. If the command stores runs, remembers the location of its run store.
 pub fn run(cli: Cli) -> Result<ExitCode> {
     let stores_runs = matches!(cli.command, Command::Record(_) | Command::Import(_) | Command::Suite(_));
     let done = dispatch(cli);
     if stores_runs {
-        last_store::remember();
+        last_store::remember_current_store();
     }
     done
 }

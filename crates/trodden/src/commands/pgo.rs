@@ -15,8 +15,8 @@ use trodden_recording::{PROGRAM_VARIABLE, record};
 use trodden_report::words::plural;
 use trodden_unit::{Transformation, TransformationPlan};
 
-/// A path is copied only if that saves at least this percentage of all instructions that the program executes (default of an option).
-const DEFAULT_MIN_SHARE: f64 = 0.05;
+/// Default minimum saving for which the code of a path is duplicated, in percent of all instructions that the program executes.
+const DEFAULT_MIN_SAVING_PERCENT: f64 = 0.05;
 
 /// Builds and trains the program twice, and then builds the optimised program. Fails if a build, a training or a tool fails, or the build
 /// links several programs and `--program` names none of them.
@@ -40,7 +40,7 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
     };
     let training = Training { edges: &edges, paths: if job.choices.edges { None } else { Some(&paths) } };
     let made = guided::run(context(), &guided, &training)?;
-    report(&made.output, &functions.take());
+    report_transformations(&made.output, &functions.take());
     if let Some(kept) = &job.choices.keep_profile {
         crate::output::write_file(kept, &made.profile)?;
     }
@@ -62,7 +62,7 @@ fn check_outputs(job: &Pgo) -> Result<()> {
 /// Runs the second training, and selects transformations based on its paths.
 fn transformed_functions(job: &Pgo, program: &Path) -> Result<Vec<TransformedFunction>> {
     let options = TransformationOptions {
-        min_saving: job.choices.min_share.unwrap_or(DEFAULT_MIN_SHARE) / 100.0,
+        min_saving: job.choices.min_share.unwrap_or(DEFAULT_MIN_SAVING_PERCENT) / 100.0,
         ..TransformationOptions::default()
     };
     let profile = match &job.choices.hot_paths {
@@ -72,7 +72,7 @@ fn transformed_functions(job: &Pgo, program: &Path) -> Result<Vec<TransformedFun
     Ok(find_transformations(&profile, &options)?)
 }
 
-fn report(output: &Path, transformed: &[TransformedFunction]) {
+fn report_transformations(output: &Path, transformed: &[TransformedFunction]) {
     for function in transformed.iter().filter(|function| function.is_changed()) {
         let number = |kind: fn(&Transformation) -> bool| function.transformations.iter().filter(|t| kind(t)).count();
         let (copies, loops) =

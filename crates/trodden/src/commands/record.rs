@@ -15,23 +15,23 @@ use trodden_recording::streams::record as streams;
 use trodden_recording::{programs, record, sample};
 
 pub fn run(job: &Record) -> Result<ExitCode> {
-    // The command may run for a long time, so its destination is checked first.
+    // The recorded program may run for a long time, so errors in the name of the suite or the destination are reported before it starts.
     job.destination.suite.as_deref().map_or(Ok(()), check_suite_name)?;
     job.destination.check()?;
     reject_options_without_effect(job)?;
-    let (what, recording) = (job.recorded_command(), recording_context());
+    let (what, recording) = (job.to_recorded_command(), recording_context());
     if !job.attach.is_empty() {
         let (subjects, destination) = (job.attach.clone(), job.destination.to_recording());
         sample::attach(&sample::Sample { subjects, time: job.time, bursts: job.bursts.to_recording(), destination }, &recording)?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(branches) = &job.branches {
-        return branches::run(&what, &branch_recording(branches)?, &recording);
+        return branches::run(&what, &prepare_branch_recording(branches)?, &recording);
     }
     if job.copies.copies.is_some() {
         return copies::run(job);
     }
-    let whole = job.stream.whole_program.then(|| job.stream.options());
+    let whole = job.stream.whole_program.then(|| job.stream.to_stream_options());
     if let Some(suite) = job.destination.suite.as_deref().filter(|_| stores_each_program(job)) {
         return trodden_trace::command::in_tracer(|| programs::run(&what, suite, whole, &recording));
     }
@@ -76,12 +76,12 @@ fn reject_options_without_effect(job: &Record) -> Result<()> {
     }
 }
 
-/// Returns true if each program that the command runs is stored as a separate run.
+/// Returns true if each program that the command starts is stored as a separate run.
 fn stores_each_program(job: &Record) -> bool {
     !(job.bursts.are_given() || job.destination.no_store)
 }
 
-fn branch_recording(branches: &Branches) -> Result<BranchRecording> {
+fn prepare_branch_recording(branches: &Branches) -> Result<BranchRecording> {
     let perf = find_program(context(), "perf".as_ref())
         .context("perf is not installed. Install it (Debian: apt install linux-perf; Ubuntu: linux-tools-generic; Fedora: perf)")?;
     Ok(BranchRecording { kind: branches.kind, perf, event: branches.event.clone() })

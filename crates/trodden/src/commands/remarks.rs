@@ -15,7 +15,7 @@ pub fn note_missing_files(files: &FilePatterns) {
     }
 }
 
-/// Warns about sampled and inexact counts. This is for output formats that cannot contain such remarks.
+/// Warns that counts are sampled or inexact. Called for output formats that cannot say so themselves.
 pub fn note_inexact(profile: &Profile) {
     if profile.sampling.is_some() {
         warn("the profile is sampled, so code without a count may have been executed");
@@ -23,7 +23,7 @@ pub fn note_inexact(profile: &Profile) {
     profile.inexact().iter().for_each(|inexact| note(format_args!("not exact: {inexact}")));
 }
 
-/// Warns about corrupt parts of a profile, and about source files that could not be read.
+/// Warns about corrupt parts of a profile, and notes which source files could not be read.
 pub fn report_missing(view: &View, sources: &SourceCache) {
     view.corrupt.iter().for_each(warn);
     let (library, missing): (Vec<String>, Vec<String>) =

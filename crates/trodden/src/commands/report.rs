@@ -41,7 +41,7 @@ fn report_profile(job: &Report, color: Color) -> Result<ExitCode> {
     view.corrupt.extend(lost);
     let provider = sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    let selection = selection(job);
+    let selection = path_selection(job);
     events::check_measure(&profile, selection.measure)?;
     let callers = if job.html.is_none() { callers::find_callers(name, &profile, &folders()) } else { None };
     if let Some(file) = &job.html {
@@ -79,7 +79,7 @@ fn report_profile(job: &Report, color: Color) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn selection(job: &Report) -> Selection {
+fn path_selection(job: &Report) -> Selection {
     Selection {
         function: job.function.clone(),
         measure: job.measure.unwrap_or(PathMeasure::Instructions),

@@ -51,7 +51,7 @@ pub fn run(job: &Runs) -> Result<ExitCode> {
 }
 
 fn note_leftovers(left: &[Leftover]) {
-    // A recording that was killed before anything was counted leaves an empty folder.
+    // A recording that is killed before it counts anything leaves an empty folder, which is not worth a note.
     let left: Vec<Leftover> = left.iter().filter(|file| file.bytes > 0).cloned().collect();
     if !left.is_empty() {
         note(format_args!(

@@ -1,4 +1,4 @@
-//! `trodden segments`: counts a caller's path up to a call together with the callee's path.
+//! `trodden segments`: counts segments, that is, pairs of a caller's path up to a call and the path that the callee then takes.
 
 use crate::cli::{Color, Segments};
 use crate::commands::{remarks, sequences};

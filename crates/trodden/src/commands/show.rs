@@ -12,7 +12,7 @@ pub fn run(job: &Show) -> Result<ExitCode> {
     let files = if job.files.is_empty() { vec![newest_recording()?] } else { job.files.clone() };
     let kinds = files.iter().map(|file| InputKind::detect(file)).collect::<Result<Vec<_>>>()?;
     if kinds.iter().all(|kind| *kind == InputKind::StreamFiles) {
-        return stream::last(job, &files);
+        return stream::show_last_events(job, &files);
     }
     ensure!(
         files.len() == 1,

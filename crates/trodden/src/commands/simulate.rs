@@ -97,7 +97,7 @@ fn write_report(job: &SimulateOptions, report: &SimulationReport) -> Result<()> 
     }
 }
 
-/// Reads the source to its end. Passes its data to the profiler, and to the files that the user requests.
+/// Reads the opened source to its end, and passes its data to the profiler and to the files that the user requests.
 fn feed_profiler(job: &SimulateOptions, sequence: Option<&Path>, opened: &mut OpenedSource, lane: &mut Lane) -> Result<SourceNotes> {
     let mut files = [None, None];
     for (file, path) in files.iter_mut().zip([job.record.as_deref(), sequence]) {
@@ -109,7 +109,7 @@ fn feed_profiler(job: &SimulateOptions, sequence: Option<&Path>, opened: &mut Op
     Ok(notes)
 }
 
-/// Writes the paths in the table or the detector as a profile of the program's units.
+/// Writes the paths that the simulated profiler holds in its table or detector as a profile of the program's units.
 fn write_profile(
     (job, model): (&SimulateOptions, &SimulateModel),
     file: &Path,
@@ -130,7 +130,7 @@ fn write_profile(
 /// Runs `true` under QEMU with the plugin. Returns a description of QEMU and the plugin.
 pub fn try_plugin() -> Result<String> {
     let version = qemu_version()?;
-    let plugin = plugin_path()?;
+    let plugin = find_plugin()?;
     let command = ["true".into()];
     let instructions = with_emulated_program(&command, true, Level::Branches, |program| program.trial())?;
     Ok(format!("{version}; {} recorded {instructions} instructions of `true`", plugin.display()))
@@ -151,12 +151,12 @@ fn with_emulated_program<T>(
     let name = &command[0];
     let file = find_program(context(), name).filter(|path| is_program(path));
     let file = file.ok_or_else(|| anyhow!("{} is not an executable program", name.display()))?;
-    let (plugin, folder) = (plugin_path()?, temporary::create_folder("trodden-simulate-")?);
+    let (plugin, folder) = (find_plugin()?, temporary::create_folder("trodden-simulate-")?);
     let output = moves_output.then(|| std::io::stderr().as_fd().try_clone_to_owned().map(Stdio::from)).transpose()?;
     work(EmulatedProgram { command, file: &file, plugin: &plugin, folder, output, level })
 }
 
-fn plugin_path() -> Result<PathBuf> {
+fn find_plugin() -> Result<PathBuf> {
     if let Some(named) = PLUGIN.from_variable(context())? {
         return Ok(named);
     }

@@ -45,7 +45,7 @@ pub fn show(job: &Show, file: &Path, kind: InputKind) -> Result<ExitCode> {
 }
 
 /// Prints the last events of each thread from flight recorder files.
-pub fn last(job: &Show, files: &[PathBuf]) -> Result<ExitCode> {
+pub fn show_last_events(job: &Show, files: &[PathBuf]) -> Result<ExitCode> {
     InputKind::StreamFiles.reject_options(&[
         ("--thread", job.thread.is_some()),
         ("--from", job.from.is_some()),

@@ -35,13 +35,13 @@ pub fn run(job: &Trace) -> Result<ExitCode> {
         Trace::Record(job) => in_tracer(|| record::run(job)),
         Trace::Work { folder, machine } => {
             in_this_process()?;
-            record::work(folder, *machine)
+            record::run_worker(folder, *machine)
         }
     }
 }
 
 /// Opens a trace and prints notes about its recording.
-fn open(path: &Path) -> Result<TraceFile> {
+fn open_with_notes(path: &Path) -> Result<TraceFile> {
     let trace = TraceFile::open(path).with_context(|| format!("cannot open the trace {}", path.display()))?;
     for note in &trace.end().notes {
         crate::notes::note(format_args!("{}: {note}", path.display()));
@@ -59,7 +59,7 @@ pub fn report(job: &Report) -> Result<ExitCode> {
         ("--what-if", !job.what_if.is_empty()),
         ("--stream", job.stream.is_some()),
     ])?;
-    let trace = open(&job.file)?;
+    let trace = open_with_notes(&job.file)?;
     if let Some(file) = &job.html {
         let page = render_page(&trace, &TraceFilter::default())?;
         output::write_report(file, page.as_bytes(), "the page is")?;
@@ -75,7 +75,7 @@ pub fn report(job: &Report) -> Result<ExitCode> {
 pub fn show(job: &Show, file: &Path) -> Result<ExitCode> {
     const DEFAULT_COUNT: u64 = 100;
     InputKind::Trace.reject_options(&[("--core", job.core.is_some())])?;
-    let trace = open(file)?;
+    let trace = open_with_notes(file)?;
     let count = job.count.unwrap_or(if job.json || job.to.is_some() { 0 } else { DEFAULT_COUNT });
     let view = if job.calls { TraceView::Tree } else { TraceView::Blocks(count) };
     let (from, to, depth) = (job.from.clone(), job.to.clone(), job.depth.unwrap_or(show::DEFAULT_DEPTH));
@@ -95,7 +95,7 @@ fn write_shown(trace: &TraceFile, options: &TraceShowOptions) -> Result<Option<u
 /// `trodden find`: prints the executions of a place in the code. Returns status 1 if there are any and `--fail` is given.
 pub fn find(job: &Find) -> Result<ExitCode> {
     InputKind::Trace.reject_options(&[("--events", job.events)])?;
-    let trace = open(&job.file)?;
+    let trace = open_with_notes(&job.file)?;
     let place = TraceLocation::parse(&job.expression, &trace)?;
     let all = occurrences(&trace, &place, job.thread, limit(output::max_results(job.top, job.json)))?;
     if job.json {
@@ -117,7 +117,7 @@ pub fn diff(job: &Diff) -> Result<ExitCode> {
         ("--sequence", job.sequence),
     ];
     InputKind::Trace.reject_options(&other_options)?;
-    let (left, right) = (open(&job.before)?, open(&job.after)?);
+    let (left, right) = (open_with_notes(&job.before)?, open_with_notes(&job.after)?);
     let options = TraceDiffOptions { ignore: job.ignore.clone(), thread: job.thread, top: job.top };
     let found = differences(&left, &right, &options)?;
     if job.json {
@@ -131,7 +131,7 @@ pub fn diff(job: &Diff) -> Result<ExitCode> {
 }
 
 pub fn export(job: &Export) -> Result<ExitCode> {
-    let trace = open(&job.file)?;
+    let trace = open_with_notes(&job.file)?;
     let left_out = TraceFilter::new(&trace, &job.ignore, job.thread)?;
     let is_json = job.format == Format::Chrome;
     export_to(job.output.as_deref(), is_json, |out| match job.format {
@@ -162,15 +162,15 @@ fn render_page(trace: &TraceFile, left_out: &TraceFilter) -> Result<String> {
 
 /// `trodden import`: stores the path profile of a trace.
 pub fn import(file: &Path, destination: &ProfileDestination) -> Result<()> {
-    let trace = open(file)?;
+    let trace = open_with_notes(file)?;
     let recording = recording_context();
     let profile = path_profile(&trace, Run { suite: destination.suite.clone(), ..new_run() })?;
     note("the profile has paths of machine code, whose control flow graphs are taken from the trace");
     deliver(&Collected { profile, problems: Vec::new() }, destination, &recording).map(drop)
 }
 
-/// Tries each collector on this program or on a small program that it compiles. Returns the names of the collectors that work. Fails if no
-/// collector works. The error is that of the first collector.
+/// Tries each collector on this program or on a small program that it compiles. Returns the names of the collectors that work. If none
+/// works, fails with the error of the first one.
 pub fn find_working_collectors() -> Result<String> {
     let tried = CollectorKind::ALL.map(|kind| (kind, try_on_program(kind)));
     let working = tried.iter().filter(|(_, result)| result.is_ok()).map(|(kind, _)| match kind {

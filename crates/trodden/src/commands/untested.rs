@@ -1,5 +1,5 @@
-//! `trodden untested`: shows paths that the program executed in the field but in no test. `trodden_analysis` finds them, and
-//! `trodden_report` formats them.
+//! `trodden untested`: shows paths that the program executed in the field (in production) but in no test. `trodden_analysis` finds them,
+//! and `trodden_report` formats them.
 
 use crate::cli::{Color, Untested};
 use crate::commands::remarks;
@@ -31,32 +31,32 @@ pub fn run(job: &Untested, color: Color) -> Result<ExitCode> {
     report(job, color, None)
 }
 
-/// Input of [`compare_schemes`].
+/// Arguments of [`compare_schemes`].
 #[derive(Debug)]
 pub struct SchemeRequest<'a> {
-    /// The program. It must be built with its bitcode kept.
+    /// The program. Its build must have kept the bitcode.
     pub program: &'a Path,
     /// Shell command that runs the tests. `{}` stands for the program.
     pub tests: &'a str,
     /// Shell command that runs the program as users do. `{}` stands for the program.
     pub field: &'a str,
-    /// How often `field` is run with each build, to measure processor time.
+    /// Number of times that `field` is run with each build, to measure processor time.
     pub rounds: u32,
 }
 
-/// Finds untested paths and segments with both schemes and compares the results. Fails if a build or a command fails, or `{}` is missing in
-/// a command.
+/// Finds untested paths and segments across calls with both schemes of Vaswani's thesis (section 3.5.2), and compares the results. Fails if
+/// a build or a command fails, or if `{}` is missing in a command.
 pub fn compare_schemes(request: &SchemeRequest, form: &Untested, color: Color) -> Result<ExitCode> {
     let folder = temporary::create_folder("trodden-schemes-")?;
     let SchemeRequest { program, tests, field, rounds } = *request;
-    // This code runs in the program `trodden-lab`, which cannot instrument.
+    // This code runs in `trodden-lab`, which cannot instrument programs, so it calls `trodden`.
     let trodden = context().executable_folder()?.join("trodden");
     let scheme = SchemeJob { program, tests, field, rounds, trodden: &trodden, cpu_time };
     let (compared, profiles) = SchemeResults::compare(&scheme, folder.path(), &folders())?;
     report(&Untested { profiles, ..form.clone() }, color, Some(&compared))
 }
 
-/// Reports untested paths and, if given, the comparison of schemes.
+/// Reports untested paths, followed by the comparison of schemes if `schemes` is given.
 fn report(job: &Untested, color: Color, schemes: Option<&SchemeResults>) -> Result<ExitCode> {
     let folders = folders();
     let FieldProfiles { profile, across, sightings, runs, known } =
@@ -89,7 +89,7 @@ struct ReportParts<'r, 'v, 'a> {
     paths: &'r ResidualReport<'v, 'a>,
     across: Option<&'r ShownSegments<'r>>,
     schemes: Option<&'r SchemeResults>,
-    /// True if no program counted paths, so that there are only segments.
+    /// True if the profiles contain no path counts, only counts of segments across calls.
     has_segments_only: bool,
 }
 
@@ -122,8 +122,8 @@ fn write_report(job: &Untested, color: Color, parts: &ReportParts, sources: &Sou
     output::print_text(text.trim_start_matches('\n'))
 }
 
-/// Shows how often users execute the paths that tests execute most (`trodden-lab hot-paths`). The field profile must count all paths. Fails
-/// if a program does not count known paths, or no known path belongs to the programs in the profile.
+/// Shows how often users execute the paths that tests execute most (`trodden-lab hot-paths`). The field profile must be from a program that
+/// counts all paths. Fails if the program counts only untested paths, or if no tested path belongs to a program in the profile.
 pub fn hot(profiles: &[String], known: &[String], top: usize, as_json: bool, color: Color) -> Result<ExitCode> {
     let FieldProfiles { profile, known, .. } = FieldProfiles::gather(profiles, known, true, &new_run(), &folders())?;
     let view = View::from_untested(&profile);

@@ -45,7 +45,7 @@ pub fn run(job: &Waits) -> Result<ExitCode> {
 }
 
 fn record(job: &WaitsRecord) -> Result<ExitCode> {
-    // The program is checked before an older recording is replaced.
+    // The new recording replaces an older one, so the command is checked first.
     let program = find_program(context(), &job.command[0]).and_then(|file| fs::metadata(file).ok());
     let refused = program.map_or(Some(io::ErrorKind::NotFound), |found| {
         let is_executable = found.is_file() && found.permissions().mode() & 0o111 != 0;
@@ -56,17 +56,17 @@ fn record(job: &WaitsRecord) -> Result<ExitCode> {
     }
     let program =
         RecordedProgram { command: &job.command, output: &job.output, rate: job.choices.rate.unwrap_or(DEFAULT_SAMPLES_PER_SECOND) };
-    Ok(exit_code(program.run(&recorder()?)?))
+    Ok(exit_code(program.run(&find_recorder()?)?))
 }
 
 /// Loads the recorder into a program. Returns a description of the recorder.
 pub fn try_recorder() -> Result<String> {
-    let recorder = recorder()?;
+    let recorder = find_recorder()?;
     recorder.check_preload(temporary::create_folder("trodden-waits-")?.path())?;
     Ok(format!("{} loads into programs", recorder.library.display()))
 }
 
-fn recorder() -> Result<WaitsRecorder> {
+fn find_recorder() -> Result<WaitsRecorder> {
     Ok(WaitsRecorder { library: RECORDER.find_preloadable(context())?, preloaded: env::var_os("LD_PRELOAD") })
 }
 

@@ -3,15 +3,19 @@
 use super::place::{Place, must, trodden, with_choices};
 use super::{count_paths, record};
 
-/// A program that behaves differently in each process.
-const PID_DEPENDENT: &str = "#include <stdio.h>\n#include <unistd.h>\n__attribute__((noinline)) int step(int n) { if (n & 1) return 3 * n; \
+/// A program whose paths depend on its process ID.
+const PID_DEPENDENT_PROGRAM: &str = "#include <stdio.h>\n#include <unistd.h>\n__attribute__((noinline)) int step(int n) { if (n & 1) \
+    return 3 * n; \
     return n / 2; }\n\
     int main(void) { int s = 0; for (int i = 0; i < getpid() % 1000 + 10; i++) s += step(i); printf(\"%d\\n\", s); return 0; }\n";
 
 #[test]
 fn nondeterministic_programs_are_detected() {
-    let place =
-        Place::with(&[("prog.c", PID_DEPENDENT), ("same.c", "int main(int c, char **v) { return c > 1 ? 2 : 0; }\n"), ("input", "")]);
+    let place = Place::with(&[
+        ("prog.c", PID_DEPENDENT_PROGRAM),
+        ("same.c", "int main(int c, char **v) { return c > 1 ? 2 : 0; }\n"),
+        ("input", ""),
+    ]);
     place.cc("-O1 prog.c -o prog");
     place.cc("-O1 same.c -o same");
     let copies = record(&place, "./prog", "--copies 2 --no-first-run");
@@ -21,7 +25,7 @@ fn nondeterministic_programs_are_detected() {
         reported.contains("did not execute the same paths") && reported.contains("copy 1 and copy 0 printed different output"),
         "{reported}"
     );
-    // The stored profile contains this information, and keeps it when it is merged.
+    // Stored and merged profiles must also report that the copies executed different paths.
     place.trodden("merge -o sum.trodden run.trodden run.trodden");
     for stored in ["run.trodden", "sum.trodden"] {
         let report = String::from_utf8(place.trodden(&format!("report {stored}")).stdout).unwrap();
@@ -49,7 +53,7 @@ fn programs_whose_paths_depend_on_addresses_are_reported() {
     let place = Place::with(&[("prog.c", ADDRESS_PROGRAM)]);
     place.cc("-O0 prog.c -o prog");
     let repeatable = || place.command(trodden()).args(["repeatable", "--runs", "2", "--", "./prog"]).output().unwrap();
-    // A random address leads to the same path as the fixed address with a probability of less than one percent.
+    // With a probability below one percent, a random address leads to the same path as the fixed address.
     let reported = [repeatable(), repeatable()].map(|output| {
         let reported = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output.status.code(), Some(i32::from(reported.contains("differs"))), "{reported}");
@@ -58,7 +62,7 @@ fn programs_whose_paths_depend_on_addresses_are_reported() {
     assert!(reported.iter().any(|t| t.contains("with memory at other addresses: function `main`")), "{reported:?}");
 }
 
-/// A program that also reads and writes files in siblings of its working folder.
+/// A program that also reads and writes files next to its working folder.
 const LEAVES_ITS_FOLDER_PROGRAM: &str = "#include <stdio.h>\nint main(void) { FILE *f = fopen(\"out.txt\", \"r\"); if (f) return 1; f = \
     fopen(\"../../beside/data.txt\", \"r\"); if (!f) return 2;\n\
     int c = fgetc(f); fclose(f); f = fopen(\"out.txt\", \"w\"); fputc(c, f); fclose(f); f = fopen(\"../up.txt\", \"w\"); \
@@ -103,7 +107,7 @@ fn crash_of_all_copies_is_not_a_difference() {
 
 #[test]
 fn heaps_and_mappings_of_copies_start_at_equal_addresses() {
-    // The code takes several pages. One copy counts all of it and the other nothing, so the sizes of their counters also differ by several
+    // The code and its counters take several pages. Only one of the copies has these counters, so the sizes of the copies differ by several
     // pages.
     let functions: String = (0..200)
         .map(|at| {
@@ -122,7 +126,7 @@ fn heaps_and_mappings_of_copies_start_at_equal_addresses() {
     place.cc("-O1 prog.c -o prog");
     let copies = record(&place, "./prog", "--copies 2 --strategy sbl --baseline");
     let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
-    // The program prints addresses. If the system allows fixed addresses, all copies must print the same.
+    // The program prints addresses. Unless the system forbids fixed addresses, all copies must print the same ones.
     assert!(copies.status.code() == Some(0) || reported.contains("cannot turn off the randomisation of addresses"), "{reported}");
     let sizes = |name: &str| std::fs::metadata(place.path(name)).unwrap().len();
     record(&place, "./prog", "--copies 2 --strategy sbl --work copies");
@@ -141,14 +145,14 @@ fn copies_find_the_same_libraries_as_the_program() {
     place.cc("-O1 prog.c -o prog -Llib -ltwice -Wl,-rpath,$ORIGIN/lib");
     let copies = record(&place, "./prog", "--copies 2 --no-first-run");
     assert_eq!(copies.status.code(), Some(4), "{}", String::from_utf8_lossy(&copies.stderr));
-    // If a copy cannot run, the error contains the copy's own message.
+    // If a copy cannot start, the error must contain what the copy printed.
     std::fs::rename(place.path("lib/libtwice.so"), place.path("lib/gone.so")).unwrap();
     let copies = record(&place, "./prog", "--copies 2 --no-first-run");
     let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
     assert!(reported.contains("copy 0 ended with status 127") && reported.contains("libtwice.so"), "{reported}");
 }
 
-fn leftover_folders(place: &Place) -> Vec<String> {
+fn list_leftover_folders(place: &Place) -> Vec<String> {
     let entries = std::fs::read_dir(place.path(".")).unwrap();
     entries.map(|e| e.unwrap().file_name().into_string().unwrap()).filter(|name| name.starts_with("raw-")).collect()
 }
@@ -187,5 +191,5 @@ fn output_files_are_checked_first_and_an_interrupted_run_leaves_no_files() {
     let reported = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert!(ended.status.code() == Some(2) && reported.contains("interrupted") && !reported.contains("kept in"), "{reported}");
     assert_eq!(std::fs::read_dir(place.path("new")).unwrap().count(), 0, "{reported}");
-    assert!(place.path("costs").is_dir() && leftover_folders(&place).is_empty());
+    assert!(place.path("costs").is_dir() && list_leftover_folders(&place).is_empty());
 }

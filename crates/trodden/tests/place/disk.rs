@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A small disk that is mounted on a folder as long as this value lives.
+/// A small disk, mounted on a folder until this value is dropped.
 pub struct Disk(PathBuf);
 
 impl Disk {

@@ -1,4 +1,4 @@
-//! A temporary folder with its own unit cache. In it, tests build, run and record small programs with the real drivers.
+//! A temporary folder with a unit cache of its own, in which tests build, run and record small programs with the real drivers.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 mod disk;
@@ -47,8 +47,8 @@ impl Place {
         fs::remove_file(self.path(name)).unwrap();
     }
 
-    /// Creates a command that runs in the folder. If `TRODDEN_CLANG` names a version (`clang-19`), it replaces tools of LLVM 22 by those of
-    /// this version.
+    /// Creates a command that runs in the test folder. If `TRODDEN_CLANG` names a version (`clang-19`), tools of LLVM 22 are replaced by
+    /// those of this version.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(of_tested_version(program.as_ref()));
         command.current_dir(self.folder.path()).env("TRODDEN_CACHE", self.path("store"));
@@ -68,7 +68,7 @@ impl Place {
         command
     }
 
-    /// Runs `trodden`. The arguments may contain laboratory choices.
+    /// Runs `trodden`, which must succeed. The arguments may contain options of `trodden-lab with`.
     pub fn trodden(&self, arguments: &str) -> Output {
         must(with_choices(&mut self.command(trodden()), arguments.split_whitespace()))
     }
@@ -85,18 +85,18 @@ impl Place {
         must(self.command(trodden()).arg("c++").args(arguments.split_whitespace()))
     }
 
-    /// Runs a program in the folder.
+    /// Runs a program in the test folder. It must succeed.
     pub fn tool(&self, program: &str, arguments: &str) -> Output {
         must(self.command(program).args(arguments.split_whitespace()))
     }
 
-    /// Runs a shell script in which `$CC` and `$CXX` are the drivers.
+    /// Runs a shell script in which `$CC` and `$CXX` are trodden's compiler drivers.
     pub fn shell(&self, script: &str) -> Output {
         self.trodden("drivers bin");
         must(self.command("sh").args(["-ec", script]).env("CC", self.path("bin/trodden-cc")).env("CXX", self.path("bin/trodden-c++")))
     }
 
-    /// Runs a program and returns its standard output.
+    /// Runs a program in the test folder and returns its standard output.
     pub fn output(&self, program: &str) -> String {
         let output = must(self.command(self.path(program)).env("LD_LIBRARY_PATH", self.folder.path()));
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{program} prints to standard error");
@@ -115,7 +115,7 @@ impl Place {
         (String::from_utf8(output.stdout).unwrap(), profile)
     }
 
-    /// Records a program. Checks that it prints `expected` and that functions are called as often as `calls` says.
+    /// Records a program. Checks that it prints `expected`, and that functions are called as often as `calls` says.
     pub fn check(&self, program: &str, expected: &str, calls: &[(&str, u64)]) {
         assert_eq!(self.output(program), expected, "output of {program}");
         let (output, profile) = self.record(program);
@@ -147,7 +147,7 @@ pub fn executions(profile: &Profile, function: &str) -> Option<u64> {
     sum
 }
 
-/// Returns the name of an LLVM tool with the version to test.
+/// Returns the name of an LLVM tool, with the version that `TRODDEN_CLANG` selects.
 fn of_tested_version(program: &OsStr) -> OsString {
     let version = std::env::var("TRODDEN_CLANG").ok().and_then(|clang| clang.strip_prefix("clang-").map(str::to_owned));
     match (program.to_str().and_then(|name| name.strip_suffix("-22")), version) {
@@ -164,12 +164,12 @@ pub fn must(command: &mut Command) -> Output {
     output
 }
 
-/// Returns the path of the command. It is in the same folder as the laboratory.
+/// Returns the path of `trodden`, which is in the same folder as `trodden-lab`.
 pub fn trodden() -> &'static Path {
     program_file("trodden", option_env!("CARGO_BIN_EXE_trodden"))
 }
 
-/// Returns the path of the laboratory. It is in the same folder as the command.
+/// Returns the path of `trodden-lab`, which is in the same folder as `trodden`.
 pub fn laboratory() -> &'static Path {
     program_file("trodden-lab", option_env!("CARGO_BIN_EXE_trodden-lab"))
 }
@@ -183,7 +183,8 @@ pub fn program_of(command: &str) -> &'static Path {
     }
 }
 
-/// Returns the path of one of the two programs. Cargo tells tests only the paths of programs in their own crate.
+/// Returns the path of `trodden` or `trodden-lab`. Cargo tells a test only the paths of programs in the test's own crate, so the other
+/// program is looked up beside the test.
 fn program_file(name: &str, own: Option<&'static str>) -> &'static Path {
     static OTHER: OnceLock<PathBuf> = OnceLock::new();
     if let Some(own) = own {
@@ -197,11 +198,11 @@ fn program_file(name: &str, own: Option<&'static str>) -> &'static Path {
     })
 }
 
-/// Moves the laboratory choices before `--` to the environment, as `trodden-lab with` does.
+/// Moves those arguments before `--` that are options of `trodden-lab with` to the environment, as that command does.
 pub fn with_choices<'a>(command: &mut Command, arguments: impl IntoIterator<Item = &'a str>) -> &mut Command {
     let mut choices = Vec::new();
     let mut words = arguments.into_iter().peekable();
-    // These options have the same names as options of some commands.
+    // Some commands have options with the same names. These must remain arguments.
     let first = command.get_args().next().map_or_else(|| words.peek().copied().unwrap_or(""), |word| word.to_str().unwrap_or(""));
     let is_coverage = first == "coverage";
     while let Some(word) = words.next() {
@@ -219,7 +220,7 @@ pub fn with_choices<'a>(command: &mut Command, arguments: impl IntoIterator<Item
     command.env("TRODDEN_LABORATORY", choices.join(" "))
 }
 
-/// Returns the path of a link to the command that has the name of cargo's subcommand.
+/// Returns the path of a link to `trodden` with the name `cargo-trodden`, under which cargo finds it.
 pub fn cargo_trodden() -> &'static Path {
     static LINKED: OnceLock<PathBuf> = OnceLock::new();
     LINKED.get_or_init(|| {
@@ -228,8 +229,8 @@ pub fn cargo_trodden() -> &'static Path {
     })
 }
 
-/// Builds the plugin in the folder of the command, where drivers look for it. `cargo xtask test` has already built it, and sets a variable
-/// to say so: a second build would have different features and would thus compile the plugin's dependencies again.
+/// Builds the plugin in the folder of `trodden`, where the drivers look for it. `cargo xtask test` has already built it, and sets a
+/// variable to say so: another build with other features would compile the plugin's dependencies again.
 fn plugin() {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {

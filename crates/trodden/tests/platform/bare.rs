@@ -25,7 +25,7 @@ void begin(long *stack) {
 __asm__(".globl START\nSTART: mov %rsp, %rdi\nand $-16, %rsp\ncall begin\n");
 "#;
 
-/// Records a program that was built from [`BARE_PROGRAM`]. It must end with status 15.
+/// Records a program built from [`BARE_PROGRAM`], which must end with status 15.
 fn check_bare(place: &Place, program: &str, case: &str) {
     let output = place.command(place.path(program)).output().unwrap();
     assert_eq!((output.status.code(), &*output.stdout, &*output.stderr), (Some(15), &b"s=15\n"[..], &b""[..]), "{case}");

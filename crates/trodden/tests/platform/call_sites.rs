@@ -1,9 +1,9 @@
-//! A unit map contains, for each function, the number of call sites at which the unit calls it by name.
+//! A unit map has, for each function, the number of call sites in the unit that call it by name.
 
 use super::place::Place;
 use std::collections::BTreeMap;
 
-/// `may_throw` is called with `invoke`, because `done` must run if it throws. `self` is passed to itself.
+/// `may_throw` is called by an `invoke` instruction, because `done` must run if it throws. `self` is passed to itself.
 const CALLS_PROGRAM: &str = "
 extern void may_throw(void);
 __attribute__((noinline)) int own(int x) { return x + 1; }

@@ -1,4 +1,4 @@
-//! Objects have the debug information that the user requested. Unit maps contain line numbers even if the user requested none.
+//! Objects must have the debug information that the user requested. Unit maps must contain line numbers even if the user requested none.
 
 use super::place::{Place, must, trodden};
 use super::{MAIN_SOURCE, STEP_SOURCE, create_two_units};
@@ -44,7 +44,7 @@ fn requested_debug_information_is_kept() {
     assert!(list_lines(&place, "prog", "step").is_empty(), "the user wants no lines");
 }
 
-/// Traces look up line numbers in the program itself.
+/// Commands on traces read line numbers from the program's own debug information, so it must not be removed.
 #[test]
 fn programs_built_for_traces_have_line_tables() {
     let place = create_two_units();

@@ -26,8 +26,8 @@ impl Folder {
     }
 
     fn run(&self, program: &Path, arguments: &[&str], choices: &str) -> Output {
-        // Traces of several recordings are compared. Programs such as grep execute different blocks at different addresses, so addresses
-        // must not be randomised.
+        // Traces of several recordings are compared, and programs such as grep execute different blocks at different addresses, so
+        // addresses must not be randomised.
         let mut command = Command::new("setarch");
         command.arg("-R").arg(program);
         // With backtraces enabled, a program that panics executes millions of blocks.
@@ -40,7 +40,7 @@ impl Folder {
         self.record_with("", options, trace, program)
     }
 
-    /// Records with the laboratory options in `choices`, and with those among `options`.
+    /// Records with the given options. Options of `trodden-lab with` may be in `choices` or among `options`.
     pub fn record_with(&self, choices: &str, options: &[&str], trace: &str, program: &[&str]) -> Output {
         let (mut chosen, mut own) = (vec![choices], Vec::new());
         let mut words = options.iter().copied();
@@ -68,7 +68,7 @@ impl Folder {
         must(output);
     }
 
-    /// Checks that the merged trace of several runs equals the trace that stepping records. Returns its blocks.
+    /// Checks that the merged trace of several runs equals the trace that stepping records, and returns its blocks.
     pub fn assert_matches_stepping(&self, program: &[&str], status: i32) -> Vec<String> {
         let merged = self.record(&["--runs", "4"], "merged.trace", program);
         assert_eq!(merged.status.code(), Some(status), "{}", String::from_utf8_lossy(&merged.stderr));

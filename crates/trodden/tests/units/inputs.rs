@@ -1,4 +1,4 @@
-//! Makes the input files for the builds of a unit, from lines in the unit's text and from the map of a default build.
+//! Creates the input files for the builds of a unit, from lines in the unit's text and from the map of a default build.
 
 use crate::place::Place;
 use std::path::Path;
@@ -9,15 +9,15 @@ use trodden_unit::{
     Frame, FunctionMap, FunctionParts, FunctionWeights, InstrumentedImage, KnownPaths, SegmentSetBuilder, Settings, UnitMap,
 };
 
-/// A unit that was built with default settings, and the text that describes its paths.
+/// A unit built with default settings, and the text that describes its paths.
 pub struct Inputs<'a> {
     frame: Frame,
     map: UnitMap,
     text: &'a str,
 }
 
-/// A function that such lines name, with the executions of its paths and edges.
-struct Executed<'a> {
+/// A function named in such lines, with the counts of its paths and edges.
+struct FunctionExecutions<'a> {
     function: &'a FunctionMap,
     paths: Vec<(u64, u64)>,
     edges: Vec<u64>,
@@ -30,13 +30,13 @@ impl Inputs<'_> {
         Inputs { map: frame.map().unwrap(), frame, text }
     }
 
-    /// Makes the input file for a setting, and stores the file in the setting.
-    pub fn set(&self, settings: &mut Settings, key: &str, place: &Place) {
+    /// Creates the input file for a setting, and stores its name in the settings.
+    pub fn create_input(&self, settings: &mut Settings, key: &str, place: &Place) {
         let bytes = match key {
-            "weights" => self.weights().to_bytes(),
-            "segments" => self.segments(),
-            "part" => self.part().to_bytes(),
-            _ => self.known().to_bytes(),
+            "weights" => self.build_weights().to_bytes(),
+            "segments" => self.build_segments(),
+            "part" => self.build_part().to_bytes(),
+            _ => self.build_known().to_bytes(),
         };
         std::fs::write(place.path(key), bytes).unwrap();
         settings.set(key, place.path(key).as_os_str()).unwrap();
@@ -45,45 +45,45 @@ impl Inputs<'_> {
         }
     }
 
-    fn lines<'s>(&'s self, head: &'s str) -> impl Iterator<Item = Vec<&'s str>> {
+    fn split_lines_with_prefix<'s>(&'s self, head: &'s str) -> impl Iterator<Item = Vec<&'s str>> {
         self.text.lines().filter_map(move |line| line.strip_prefix(head)).map(|line| line.split_whitespace().collect())
     }
 
-    fn function(&self, name: &str) -> &FunctionMap {
+    fn find_function(&self, name: &str) -> &FunctionMap {
         self.map.functions.iter().find(|function| function.name == name).unwrap_or_else(|| panic!("there is no function {name}"))
     }
 
-    fn executed(&self) -> impl Iterator<Item = Executed<'_>> {
+    fn executed_functions(&self) -> impl Iterator<Item = FunctionExecutions<'_>> {
         self.map.functions.iter().filter_map(|function| {
-            let mine = self.lines("; path:").filter(|words| words[0] == function.name);
+            let mine = self.split_lines_with_prefix("; path:").filter(|words| words[0] == function.name);
             let mut paths: Vec<(u64, u64)> = mine.map(|words| (words[1].parse().unwrap(), words[2].parse().unwrap())).collect();
             paths.sort_unstable();
             let edges = FunctionPaths::decode(function, paths.iter().copied()).unwrap().edges;
-            (!paths.is_empty()).then_some(Executed { function, paths, edges })
+            (!paths.is_empty()).then_some(FunctionExecutions { function, paths, edges })
         })
     }
 
-    fn known(&self) -> KnownPaths {
+    fn build_known(&self) -> KnownPaths {
         let mut known = KnownPaths::default();
-        for Executed { function, paths, edges } in self.executed() {
+        for FunctionExecutions { function, paths, edges } in self.executed_functions() {
             known.add(&self.map, function, paths.into_iter(), &edges).unwrap();
         }
         known
     }
 
-    fn weights(&self) -> FunctionWeights {
+    fn build_weights(&self) -> FunctionWeights {
         let mut weights = FunctionWeights::default();
-        self.executed().for_each(|one| weights.add(&one.function.name, one.function.shape, &one.edges));
+        self.executed_functions().for_each(|one| weights.add(&one.function.name, one.function.shape, &one.edges));
         weights
     }
 
-    fn segments(&self) -> Vec<u8> {
+    fn build_segments(&self) -> Vec<u8> {
         let mut builder = SegmentSetBuilder::default();
-        for chain in self.lines("; segment:") {
+        for chain in self.split_lines_with_prefix("; segment:") {
             let mut chain: Vec<(u32, u64)> = chain
                 .iter()
                 .map(|word| word.split_once(':').expect("FUNCTION:PATH"))
-                .map(|(function, path)| (builder.add_function(&self.map, self.function(function)), path.parse().unwrap()))
+                .map(|(function, path)| (builder.add_function(&self.map, self.find_function(function)), path.parse().unwrap()))
                 .collect();
             let (callee, path) = chain.pop().expect("a segment ends with a path");
             builder.insert(&chain, callee, path);
@@ -91,7 +91,7 @@ impl Inputs<'_> {
         builder.finish(false).to_bytes()
     }
 
-    fn part(&self) -> FunctionParts {
+    fn build_part(&self) -> FunctionParts {
         let procedures: Vec<Procedure> = self.map.functions.iter().map(make_procedure).collect();
         let options = PartitionOptions { copies: 2, profitable: ProfitableProcedures::ALL, fold_again: true, measure: Measure::All };
         let first = trodden_partition::plan(&procedures, PartitionStrategy::Weighted, &options).copies.remove(0);

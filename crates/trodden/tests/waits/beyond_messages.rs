@@ -2,9 +2,9 @@
 //! Also C11 threads, and processes that share memory.
 //!
 //! In each MPI program, rank 1 does much more work than the other ranks in one function before it lets them continue. The report must name
-//! this function first, and the call that waited for it must be a site.
+//! this function first, and the call that waited for it must be a wait site.
 
-use super::{Place, check, first};
+use super::{Place, check_consistency, first_cause};
 
 const MPI_MODES_PROGRAM: &str = r#"
 #include <mpi.h>
@@ -149,15 +149,15 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Runs a mode on three ranks with both MPI libraries. The calls in `expected` must be sites of waits of the given kinds.
+/// Runs one mode of the program on three ranks with both MPI libraries. Each call in `expected` must be a site of waits of the given kind.
 fn check_mode(mode: &str, expected: &[(&str, &str)]) {
     for library in ["openmpi", "mpich"] {
         let place = Place::new();
         place.build(&format!("mpicc.{library}"), "modes.c", MPI_MODES_PROGRAM, &["-O1"]);
         place.record(&[&format!("mpirun.{library}"), "-n", "3", "./app", mode]);
         let report = place.report(&[]);
-        check(&report);
-        assert_eq!(first(&report), ("slow_filter".into(), 1), "{library} {mode}: {:#}", report["causes"]);
+        check_consistency(&report);
+        assert_eq!(first_cause(&report), ("slow_filter".into(), 1), "{library} {mode}: {:#}", report["causes"]);
         let sites: Vec<(&str, &str)> =
             report["waits"].as_array().unwrap().iter().filter_map(|w| Some((w["site"]["call"].as_str()?, w["kind"].as_str()?))).collect();
         for site in expected {
@@ -210,7 +210,7 @@ fn started_and_persistent_neighbourhood_exchanges_wait_at_their_completion() {
     check_mode("prepared", &[("MPI_Wait", "late sender")]);
 }
 
-/// Libraries return immediately from a broadcast of no data. A rank may thus leave the broadcast before its root enters.
+/// MPI libraries return immediately from a broadcast of no data, so a rank may leave the broadcast before its root enters it.
 #[test]
 fn empty_broadcasts_are_not_contradictions() {
     check_mode("empty", &[]);
@@ -252,10 +252,10 @@ fn c11_threads_are_explained() {
     place.build("gcc", "c11.c", C11_THREADS_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
-    check(&report);
+    check_consistency(&report);
     assert_eq!(report["causes"][0]["function"], "prepare");
     let waits = report["waits"].as_array().unwrap();
-    // When it is woken, `cnd_wait` waits for the mutex, which the waker holds for 20 ms.
+    // After it is woken, `cnd_wait` must also wait for the mutex, which the waking thread holds for 20 ms.
     for (call, least_ns) in [("cnd_wait", 10_000_000), ("cnd_timedwait", 1_000_000)] {
         let sites = waits.iter().filter(|w| w["site"]["call"] == call && w["site"]["function"] == "main");
         let ns = sites.map(|w| w["total_ns"].as_u64().unwrap()).sum::<u64>();
@@ -307,7 +307,7 @@ fn processes_that_share_memory_are_explained() {
     place.build("gcc", "processes.c", SHARED_MEMORY_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
-    check(&report);
+    check_consistency(&report);
     let cause = &report["causes"][0];
     assert!(cause["function"] == "balance" || cause["caller"] == "balance", "{:#}", report["causes"]);
     let kind = |name: &str| report["kinds"].as_array().unwrap().iter().find(|k| k["kind"] == name).cloned().unwrap_or_default();
@@ -331,14 +331,15 @@ int main(void) {
 }
 "#;
 
-/// The last block of the first thread ends with the process. A note names the waits that no recorded function covers.
+/// The run must last until the process ends, although nothing is recorded in its last 200 ms. A note must say that waits inside libgomp are
+/// not recorded.
 #[test]
-fn a_run_ends_with_its_process_and_openmp_is_noted() {
+fn run_lasts_until_its_process_ends_and_openmp_waits_are_noted() {
     let place = Place::new();
     place.build("gcc", "team.c", TEAM_PROGRAM, &["-O1", "-fopenmp"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
-    check(&report);
+    check_consistency(&report);
     assert!(report["run_ns"].as_u64() >= Some(200_000_000), "{}", report["run_ns"]);
     assert!(report["notes"].to_string().contains("libgomp"), "{:#}", report["notes"]);
 }

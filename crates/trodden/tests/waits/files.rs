@@ -1,6 +1,6 @@
-//! The files of a recording: their number, their completeness, and the reports about corrupt files.
+//! The files of a recording: their number, their completeness, and messages about corrupt files.
 
-use super::{Place, check, must};
+use super::{Place, check_consistency, must};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Output;
@@ -18,7 +18,7 @@ pub struct FoundChunk {
 }
 
 /// Returns all chunks of an intact file, based only on the file's layout.
-pub fn chunks(bytes: &[u8]) -> Vec<FoundChunk> {
+pub fn list_chunks(bytes: &[u8]) -> Vec<FoundChunk> {
     let mut found = Vec::new();
     let mut extent = 0;
     while extent < bytes.len() {
@@ -37,30 +37,30 @@ pub fn chunks(bytes: &[u8]) -> Vec<FoundChunk> {
     found
 }
 
-/// Returns a chunk's records: those at its start whose bytes in the range `is_there` are not all zero.
-fn records(bytes: &[u8], chunk: &FoundChunk, size: usize, is_there: std::ops::Range<usize>) -> Vec<Vec<u8>> {
+/// Returns the records at the start of a chunk. The records end at the first one whose bytes in the range `is_there` are all zero.
+fn list_records(bytes: &[u8], chunk: &FoundChunk, size: usize, is_there: std::ops::Range<usize>) -> Vec<Vec<u8>> {
     let records = bytes[chunk.at + CHUNK_HEADER_SIZE..chunk.at + chunk.header.size as usize].chunks_exact(size);
     records.take_while(|record| record[is_there.clone()].iter().any(|byte| *byte != 0)).map(<[u8]>::to_vec).collect()
 }
 
 impl Place {
-    /// Returns the recording's files with this extension.
-    pub fn files(&self, ending: &str) -> Vec<PathBuf> {
+    /// Returns the recording's files with the extension `ending`.
+    pub fn list_files(&self, ending: &str) -> Vec<PathBuf> {
         let files = std::fs::read_dir(self.path("app.waits")).unwrap().map(|entry| entry.unwrap().path());
         files.filter(|path| path.extension().is_some_and(|e| e == ending)).collect()
     }
 
     /// Returns the number of threads in the recording, and the number of calls of a kind.
-    pub fn count(&self, kind: u16) -> (usize, usize) {
+    pub fn count_threads_and_calls(&self, kind: u16) -> (usize, usize) {
         let (mut threads, mut calls) = (0, 0);
-        for path in self.files("threads") {
+        for path in self.list_files("threads") {
             let bytes = std::fs::read(path).unwrap();
-            for chunk in chunks(&bytes) {
+            for chunk in list_chunks(&bytes) {
                 match chunk.header.kind {
                     chunk_kind::THREAD => threads += 1,
                     chunk_kind::CALLS => {
                         let at = std::mem::offset_of!(CallRecord, kind);
-                        let all = records(&bytes, &chunk, CALL_RECORD_SIZE, at..at + 2);
+                        let all = list_records(&bytes, &chunk, CALL_RECORD_SIZE, at..at + 2);
                         calls += all.iter().filter(|record| record[at..at + 2] == kind.to_le_bytes()).count();
                     }
                     _ => {}
@@ -78,17 +78,17 @@ impl Place {
 }
 
 /// Returns the number of samples in all threads of the recording.
-pub fn samples(place: &Place) -> usize {
+pub fn count_samples(place: &Place) -> usize {
     let of_file = |path: PathBuf| {
         let bytes = std::fs::read(path).unwrap();
-        let samples = chunks(&bytes).into_iter().filter(|chunk| chunk.header.kind == chunk_kind::SAMPLES);
-        samples.map(|chunk| records(&bytes, &chunk, SAMPLE_RECORD_SIZE, 0..8).len()).sum::<usize>()
+        let samples = list_chunks(&bytes).into_iter().filter(|chunk| chunk.header.kind == chunk_kind::SAMPLES);
+        samples.map(|chunk| list_records(&bytes, &chunk, SAMPLE_RECORD_SIZE, 0..8).len()).sum::<usize>()
     };
-    place.files("threads").into_iter().map(of_file).sum()
+    place.list_files("threads").into_iter().map(of_file).sum()
 }
 
-/// A program that runs THREADS threads at a time, and then CHILDREN children with one more thread each. All of them post a semaphore POSTS
-/// times.
+/// A program that runs THREADS threads at a time, and then CHILDREN child processes with one more thread each. Each thread posts a
+/// semaphore POSTS times.
 const MANY_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <semaphore.h>
@@ -123,7 +123,7 @@ int main(int count, char **words) {
 }
 "#;
 
-/// A program in which the first thread and another thread post a semaphore as often as the argument says.
+/// A program in which the main thread and another thread post a semaphore as often as the argument says.
 pub const POSTS_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <semaphore.h>
@@ -153,32 +153,32 @@ fn recordings_of_many_threads_and_children_are_complete_in_two_files() {
     for (threads, children, posts) in [(2, 1, 3), (400, 60, 5), (9, 3, 40_000)] {
         let words = [threads, children, posts].map(|number: usize| number.to_string());
         place.record(&["./app", &words[0], &words[1], &words[2]]);
-        assert_eq!((place.files("process").len(), place.files("threads").len()), (1, 1), "{words:?}");
+        assert_eq!((place.list_files("process").len(), place.list_files("threads").len()), (1, 1), "{words:?}");
         let writers = threads + 2 * children;
-        assert_eq!(place.count(kind::SEMAPHORE_POST), (1 + writers, writers * posts), "{words:?}");
-        assert_eq!(place.count(kind::THREAD_EXIT).1, 1 + writers, "{words:?}");
+        assert_eq!(place.count_threads_and_calls(kind::SEMAPHORE_POST), (1 + writers, writers * posts), "{words:?}");
+        assert_eq!(place.count_threads_and_calls(kind::THREAD_EXIT).1, 1 + writers, "{words:?}");
         let report = place.report(&[]);
-        check(&report);
+        check_consistency(&report);
         assert_eq!(report["diagnostics"].as_array().unwrap().len(), 0, "{words:?}: {:#}", report["diagnostics"]);
         assert!(!report["notes"].to_string().contains("missing"), "{:#}", report["notes"]);
     }
 }
 
 #[test]
-fn what_killed_threads_and_children_recorded_is_kept() {
+fn records_of_killed_threads_and_children_are_kept() {
     let place = Place::new();
     place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
     let (threads, children, posts) = (150, 20, 300);
     let output = place.record_any(&["./app", "150", "20", "300", "killed"]);
     assert_eq!(output.status.code(), Some(128 + 9), "{output:?}");
     let writers = threads + 2 * children;
-    assert_eq!(place.count(kind::SEMAPHORE_POST), (1 + writers, writers * posts));
+    assert_eq!(place.count_threads_and_calls(kind::SEMAPHORE_POST), (1 + writers, writers * posts));
     let report = place.report(&[]);
-    check(&report);
+    check_consistency(&report);
     assert!(!report["notes"].to_string().contains("corrupt"), "{:#}", report["notes"]);
 }
 
-/// A program that creates children with functions and system calls that do not call fork handlers.
+/// A program that creates child processes by functions and system calls that do not call fork handlers.
 const COPIES_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -216,9 +216,9 @@ fn children_made_by_system_calls_are_separate_processes() {
     let place = Place::new();
     place.build("gcc", "copies.c", COPIES_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app"]);
-    assert_eq!(place.count(kind::SEMAPHORE_POST), (2 + 12 * 2, 25 * 3000));
+    assert_eq!(place.count_threads_and_calls(kind::SEMAPHORE_POST), (2 + 12 * 2, 25 * 3000));
     let report = place.report(&[]);
-    check(&report);
+    check_consistency(&report);
     assert!(!report["notes"].to_string().contains("left out"), "{:#}", report["notes"]);
 }
 
@@ -228,13 +228,13 @@ fn recordings_may_have_more_threads_than_a_process_may_open_files() {
     place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
     let limited = "ulimit -n 40 && exec ./app 100 30 2";
     place.record(&["sh", "-c", limited]);
-    let (threads, _) = place.count(kind::SEMAPHORE_POST);
+    let (threads, _) = place.count_threads_and_calls(kind::SEMAPHORE_POST);
     assert_eq!(threads, 161);
     let report = "ulimit -n 40 && exec \"$0\" report app.waits --json";
     must(place.command("sh").args(["-c", report, env!("CARGO_BIN_EXE_trodden")]).output().unwrap());
 }
 
-/// A program that closes all descriptors and opens its own files under all these numbers.
+/// A program that closes all its descriptors, including the recorder's, and opens files of its own under the same numbers.
 const CLOSES_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -271,8 +271,8 @@ fn the_program_may_use_every_descriptor() {
     place.build("gcc", "closes.c", CLOSES_PROGRAM, &["-O1", "-pthread"]);
     let output = place.record(&["./app"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
-    assert_eq!(place.count(kind::SEMAPHORE_POST), (4, 60_000));
-    assert_eq!(place.files("threads").len(), 1);
+    assert_eq!(place.count_threads_and_calls(kind::SEMAPHORE_POST), (4, 60_000));
+    assert_eq!(place.list_files("threads").len(), 1);
 }
 
 #[test]
@@ -280,14 +280,14 @@ fn corrupt_chunks_are_reported_as_missing() {
     let place = Place::new();
     place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app", "20", "0", "500"]);
-    let path = place.files("threads").remove(0);
+    let path = place.list_files("threads").remove(0);
     let kept = std::fs::read(&path).unwrap();
-    let found = chunks(&kept);
+    let found = list_chunks(&kept);
     let of = |kind: u32| found.iter().filter(move |chunk| chunk.header.kind == kind);
     let notes = |bytes: &[u8]| {
         std::fs::write(&path, bytes).unwrap();
         let report = place.report(&[]);
-        check(&report);
+        check_consistency(&report);
         report["notes"].to_string()
     };
     assert!(!notes(&kept).contains("missing"));
@@ -309,7 +309,7 @@ fn corrupt_chunks_are_reported_as_missing() {
     assert!(said.contains("calls of thread") && said.contains("missing from some point on"), "{said}");
     let said = notes(&damage(of(chunk_kind::THREAD).nth(3).unwrap(), 0x5a));
     assert!(said.contains("has no header, and is left out"), "{said}");
-    // If a lost record precedes others, it is reported.
+    // A lost record with later ones after it must be reported.
     let chunk = of(chunk_kind::CALLS).find(|chunk| chunk.header.first > 0).unwrap();
     let before = of(chunk_kind::CALLS).find(|c| c.header.thread == chunk.header.thread && c.header.first == 0).unwrap();
     let mut bytes = kept.clone();
@@ -322,11 +322,11 @@ fn corrupt_chunks_are_reported_as_missing() {
 }
 
 #[test]
-fn claimed_ranks_cost_no_memory() {
+fn huge_numbers_of_claimed_ranks_need_no_memory() {
     let place = Place::new();
     place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app", "1", "40", "2"]);
-    let path = place.files("process").remove(0);
+    let path = place.list_files("process").remove(0);
     let mut text = std::fs::read_to_string(&path).unwrap();
     let processes: BTreeSet<String> = text.lines().filter(|line| line.starts_with("process ")).map(String::from).collect();
     assert_eq!(processes.len(), 41);
@@ -334,7 +334,7 @@ fn claimed_ranks_cost_no_memory() {
         text += &format!("{process}\nmpi openmpi 5 2147483647\ncommunicator 9 local 0-2147483646\nmore 8 remote 7-2147483640\n");
     }
     std::fs::write(&path, text).unwrap();
-    // The limit must leave room for the command, which is mapped with its debug information.
+    // The limit on the address space must leave room for `trodden` itself, which is mapped with its debug information.
     let report = "ulimit -v 1500000 && exec \"$0\" report app.waits --json";
     let output = must(place.command("sh").args(["-c", report, env!("CARGO_BIN_EXE_trodden")]).output().unwrap());
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -346,7 +346,7 @@ fn files_of_another_version_or_kind_are_rejected() {
     let place = Place::new();
     place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app", "1", "0", "5"]);
-    let path = place.files("threads").remove(0);
+    let path = place.list_files("threads").remove(0);
     let kept = std::fs::read(&path).unwrap();
     let header = |kind, version| FileHeader::new(kind, version).to_bytes();
     for (header, expected) in [
@@ -362,14 +362,14 @@ fn files_of_another_version_or_kind_are_rejected() {
     }
 }
 
-/// Single bytes in the headers of an extent and a chunk are changed. The file must be rejected, or the report must name the file and the
-/// lost part.
+/// Single bytes in the headers of an extent (a range of chunks) and of a chunk are changed. Reports must reject the file, or name it and
+/// the lost part.
 #[test]
 fn changed_header_bytes_are_reported() {
     let place = Place::new();
     place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app", "1", "0", "5"]);
-    let path = place.files("threads").remove(0);
+    let path = place.list_files("threads").remove(0);
     let kept = std::fs::read(&path).unwrap();
     let reserved = std::mem::offset_of!(ExtentHeader, reserved)..EXTENT_HEADER_SIZE;
     let unused = EXTENT_HEADER_SIZE + std::mem::offset_of!(WaitsChunkHeader, reserved)
@@ -393,9 +393,9 @@ fn only_the_owner_can_read_recordings() {
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     place.record(&["./app", "1", "1", "1"]);
     assert_eq!(mode(&place.path("app.waits")), 0o700);
-    let files = [place.files("process"), place.files("threads")].concat();
+    let files = [place.list_files("process"), place.list_files("threads")].concat();
     assert_eq!(files.iter().map(|path| mode(path)).collect::<Vec<_>>(), [0o600; 2]);
-    // A folder that the user created keeps its permissions.
+    // If the user has created the folder, it must keep its permissions.
     std::fs::set_permissions(place.path("app.waits"), std::fs::Permissions::from_mode(0o755)).unwrap();
     place.record(&["./app", "1", "1", "1"]);
     assert_eq!(mode(&place.path("app.waits")), 0o755);

@@ -1,7 +1,7 @@
 //! `trodden waits` on real programs: MPI in C and Fortran with both libraries, POSIX threads, Rust's `std::sync`, forks, killed programs.
 //!
-//! Each program has a function that makes others wait, and the report must name it first. Times are never compared with a clock, and the
-//! machine may be busy. The injected work is many times larger than the rest.
+//! Each program has a function that makes others wait, and the report must name it first. The machine may be busy, so times are not
+//! compared with a clock; instead, that function does many times more work than the rest.
 
 mod beyond_messages;
 mod files;
@@ -58,7 +58,7 @@ impl Place {
     }
 }
 
-/// Builds the recorder in the folder of the command, where the command looks for it.
+/// Builds the recorder library in the folder of `trodden`, which looks for it there.
 fn recorder() {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -77,13 +77,13 @@ fn must(output: Output) -> Output {
     output
 }
 
-fn sum(path: &Value) -> i64 {
+fn sum_steps(path: &Value) -> i64 {
     path.as_array().unwrap().iter().map(|step| step["ns"].as_i64().unwrap()).sum()
 }
 
-/// Checks that a report is consistent: each wait has a site, the two paths of a class differ by the wait (before common steps are left
-/// out), and the causes add up to the waits.
-fn check(report: &Value) {
+/// Checks that a report is consistent: each wait has a site, the two paths of a class of waits differ by the waiting time (before common
+/// steps are left out), and the causes add up to the waits.
+fn check_consistency(report: &Value) {
     assert_eq!(report["schema_version"], 1);
     let mut total = 0;
     for wait in report["waits"].as_array().unwrap() {
@@ -93,20 +93,20 @@ fn check(report: &Value) {
         for class in classes {
             total += class["wait_ns"].as_i64().unwrap();
             let out = &class["left_out_ns"];
-            let plus = sum(&class["plus"]) + out["plus"].as_i64().unwrap();
-            let minus = sum(&class["minus"]) + out["minus"].as_i64().unwrap();
+            let plus = sum_steps(&class["plus"]) + out["plus"].as_i64().unwrap();
+            let minus = sum_steps(&class["minus"]) + out["minus"].as_i64().unwrap();
             assert_eq!(plus - minus, class["wait_ns"].as_i64().unwrap());
             assert!(class["occurrences"].as_u64().unwrap() > 0);
         }
     }
     assert_eq!(total, report["wait_ns"].as_i64().unwrap());
-    let causes = [&report["causes"], &report["communication"]].map(sum).iter().sum::<i64>();
+    let causes = [&report["causes"], &report["communication"]].map(sum_steps).iter().sum::<i64>();
     assert_eq!(causes, total, "causes do not add up to the waits");
     let list: Vec<u64> = report["causes"].as_array().unwrap().iter().map(|c| c["ns"].as_u64().unwrap()).collect();
     assert!(list.is_sorted_by(|a, b| a >= b), "{list:?}");
 }
 
-fn first(report: &Value) -> (String, u64) {
+fn first_cause(report: &Value) -> (String, u64) {
     let cause = &report["causes"][0];
     (cause["function"].as_str().unwrap().to_owned(), cause["process"].as_u64().unwrap())
 }
@@ -144,8 +144,8 @@ fn the_slow_mpi_function_is_named_first_with_both_libraries() {
         let output = place.record(&[&format!("mpirun.{library}"), "-n", "2", "./app"]);
         assert_eq!(output.stdout, b"1.000000\n");
         let report = place.report(&["--what-if", "slow_filter=100"]);
-        check(&report);
-        assert_eq!(first(&report), ("slow_filter".into(), 1), "{library}: {:#}", report["causes"]);
+        check_consistency(&report);
+        assert_eq!(first_cause(&report), ("slow_filter".into(), 1), "{library}: {:#}", report["causes"]);
         assert!(report["causes"][0]["file"].as_str().unwrap().ends_with("ring.c"));
         assert_eq!(report["causes"][0]["line"], 6);
         let sites: Vec<&str> = report["waits"].as_array().unwrap().iter().filter_map(|w| w["site"]["call"].as_str()).collect();
@@ -155,7 +155,7 @@ fn the_slow_mpi_function_is_named_first_with_both_libraries() {
     }
 }
 
-/// The clock of one rank is moved, as if the ranks had run on two hosts with different clocks. Only text is changed.
+/// The clock of one rank is moved in a copy of the recording, as if the ranks had run on two hosts with different clocks.
 #[test]
 fn clocks_of_two_hosts_are_corrected_by_their_messages() {
     let place = Place::new();
@@ -172,13 +172,13 @@ fn clocks_of_two_hosts_are_corrected_by_their_messages() {
     for by_ns in [5_000_000, 1_234, -40_000_007, 3_600_000_000_000] {
         texts.iter().for_each(|(path, text)| std::fs::write(path, move_clock(text, by_ns)).unwrap());
         let after = place.report(&[]);
-        check(&after);
+        check_consistency(&after);
         assert_eq!(after["diagnostics"].as_array().unwrap().len(), 0, "{by_ns}: {:#}", after["diagnostics"]);
         let notes = after["notes"].to_string();
         assert!(notes.contains("the clock of elsewhere is corrected by"), "{notes}");
         let [wait, again] = [&before, &after].map(|report| report["wait_ns"].as_f64().unwrap());
         assert!((wait - again).abs() < 0.05 * wait, "{by_ns}: {wait} {again}");
-        assert_eq!(first(&after), first(&before));
+        assert_eq!(first_cause(&after), first_cause(&before));
     }
 }
 
@@ -197,7 +197,7 @@ fn move_clock(text: &str, by_ns: i64) -> String {
     moved
 }
 
-/// A loop of tests, as in programs that overlap communication and computation, counts as a wait.
+/// A loop that polls for a message, as in programs that overlap communication and computation, must count as a wait.
 const POLLING_PROGRAM: &str = r#"
 #include <mpi.h>
 #include <unistd.h>
@@ -222,13 +222,13 @@ int main(int argc, char **argv) {
 "#;
 
 #[test]
-fn loops_of_tests_are_waits() {
+fn polling_loops_are_reported_as_waits() {
     let place = Place::new();
     place.build("mpicc.openmpi", "polling.c", POLLING_PROGRAM, &["-O1"]);
     place.record(&["mpirun.openmpi", "-n", "2", "./app"]);
     let report = place.report(&[]);
-    check(&report);
-    assert_eq!(first(&report), ("late".into(), 0), "{:#}", report["causes"]);
+    check_consistency(&report);
+    assert_eq!(first_cause(&report), ("late".into(), 0), "{:#}", report["causes"]);
     let calls: Vec<&str> = report["waits"].as_array().unwrap().iter().filter_map(|w| w["site"]["call"].as_str()).collect();
     assert!(calls.contains(&"MPI_Test") && calls.contains(&"MPI_Iprobe"), "{calls:?}");
 }
@@ -263,7 +263,7 @@ fn waits_of_a_killed_child_are_reported() {
     place.build("gcc", "killed.c", KILLED_CHILD_PROGRAM, &["-O1", "-pthread", "-w"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
-    check(&report);
+    check_consistency(&report);
     let locks: Vec<&Value> = report["waits"].as_array().unwrap().iter().filter(|w| w["kind"] == "lock contention").collect();
     assert!(locks.iter().map(|w| w["occurrences"].as_u64().unwrap()).sum::<u64>() >= 5, "{:#}", report["waits"]);
     assert!(report["diagnostics"].as_array().unwrap().iter().any(|d| d["text"].as_str().unwrap().contains("ends inside a call")));
@@ -306,7 +306,7 @@ fn corrupt_recordings_never_make_the_command_panic() {
         let file = &files[random(files.len())];
         let kept = std::fs::read(file).unwrap();
         let mut bytes = kept.clone();
-        // The records are at the start of a file. The rest of the file is zero.
+        // Only the beginning of a file has records, and the rest is zero, so only bytes of the beginning are changed.
         let Some(used) = bytes.iter().rposition(|b| *b != 0).map(|at| at + 1) else { continue };
         match turn % 3 {
             0 => bytes.truncate(random(used)),

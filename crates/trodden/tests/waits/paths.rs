@@ -1,10 +1,11 @@
-//! Steps that are Ball-Larus paths, in programs that were built to write path streams.
+//! Waits in programs that were built to write path streams: each step of an explanation is a Ball-Larus path.
 
 use super::place::{Place, must, trodden};
-use super::{check, recorder};
+use super::{check_consistency, recorder};
 use serde_json::Value;
 
-/// A program with three paths. Lines 6 and 8 call the C library, which writes no stream. Line 10 reaches line 6 in a frame of its own.
+/// A program whose function `refresh` has three paths. Lines 6 and 8 call the C library, which writes no stream. Line 10 reaches line 6 in
+/// a frame of its own.
 const REFRESH_PROGRAM: &str = r#"#include <pthread.h>
 #include <string.h>
 char index_of[1 << 23], cache[1 << 23];
@@ -38,10 +39,10 @@ fn steps_of_programs_that_write_streams_are_paths() {
     run(&["cc", "--trodden=stream", "-O1", "-g", "-pthread", "refresh.c", "-o", "app"]);
     run(&["record", "--whole-program", "--", env!("CARGO_BIN_EXE_trodden"), "waits", "record", "-o", "app.waits", "--", "./app"]);
     let report: Value = serde_json::from_slice(&run(&["report", "app.waits", "--json", "--stream", "1"]).stdout).unwrap();
-    check(&report);
+    check_consistency(&report);
     let join = report["waits"].as_array().unwrap().iter().find(|wait| wait["kind"] == "join").unwrap();
     let steps: Vec<&Value> = join["classes"].as_array().unwrap().iter().flat_map(|class| class["plus"].as_array().unwrap()).collect();
-    // The line of a step comes from its samples and the debug information, and its path comes from the stream.
+    // A step's line comes from samples and debug information, and its path from the stream. Both must agree.
     let at = |line: u32| {
         let is_there = move |step: &&&Value| step["line"] == line && step["function"] == "refresh" && step["state"] == "computing";
         steps.iter().filter(is_there).map(|step| (step["path"]["lines"].as_str().unwrap_or("none"), step["ns"].as_u64().unwrap()))
@@ -49,11 +50,11 @@ fn steps_of_programs_that_write_streams_are_paths() {
     for (line, own, other) in [(6, "-6-", "-8-"), (8, "-8-", "-6-")] {
         let all: u64 = at(line).map(|(_, ns)| ns).sum();
         let right: u64 = at(line).filter(|(lines, _)| lines.contains(own) && !lines.contains(other)).map(|(_, ns)| ns).sum();
-        // Samples at the borders of the function may come after the event.
+        // Near the function's entry and exit, a sample may be assigned to the neighbouring event.
         assert!(right > 0 && right * 10 >= all * 9, "line {line}: {right} of {all} ns: {steps:#?}");
     }
 
-    // The stream of a different execution does not match. The error says what to do.
+    // The stream of another run must be rejected, with advice in the error.
     run(&["waits", "record", "-o", "app.waits", "--", "./app"]);
     let refused = place.command(trodden()).args(["report", "app.waits", "--stream", "1"]).output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr);

@@ -1,8 +1,8 @@
-//! Forms of reports, and traces from other tools: a page in a browser, export to a Chrome trace and back, events of the scheduler.
+//! Forms of reports: an HTML page in a browser, export to a Chrome trace and back, and reports on scheduler events from other tools.
 
 use super::threads::LOCKS_PROGRAM;
 use super::webdriver::Browser;
-use super::{Place, check, must};
+use super::{Place, check_consistency, must};
 use serde_json::Value;
 
 fn run_report(place: &Place, trace: &str, options: &[&str]) -> Value {
@@ -22,18 +22,18 @@ fn readers_click_a_page_and_an_exported_chrome_trace_can_be_read() {
     let text = must(place.command(env!("CARGO_BIN_EXE_trodden")).args(["report", "app.waits", "--top", "0"]).output().unwrap());
     click_waits(&place, &own, &String::from_utf8(text.stdout).unwrap());
     let back = run_report(&place, "trace.json", &[]);
-    check(&back);
-    // Chrome traces have times in microseconds, and may lack short slices.
+    check_consistency(&back);
+    // A Chrome trace has times in microseconds, and need not contain short slices, so only similar results are expected.
     let (wait, again) = (own["wait_ns"].as_f64().unwrap(), back["wait_ns"].as_f64().unwrap());
     assert!((wait - again).abs() < 0.05 * wait, "{wait} {again}");
-    // A Chrome trace has no stacks. Its report names the innermost function instead of the caller that makes this function slow.
+    // A Chrome trace has no call stacks, so its report names the innermost function instead of the caller that makes this function slow.
     let classes = own["waits"].as_array().unwrap().iter().flat_map(|w| w["classes"].as_array().unwrap());
     let steps = classes.flat_map(|c| c["plus"].as_array().unwrap());
     let longest = steps.max_by_key(|step| step["ns"].as_u64()).unwrap();
     assert_eq!(back["causes"][0]["function"], longest["function"]);
 }
 
-/// Returns figure 4 of the Carnival paper as a Chrome trace, in milliseconds. Each process computes, waits and computes.
+/// Returns figure 4 of the Carnival paper as a Chrome trace. Each process computes, waits and computes again; times are in milliseconds.
 fn generate_figure_4() -> String {
     let slices =
         [(0, "A1", 0, 10), (0, "A2", 10, 3), (0, "A3", 13, 4), (1, "B1", 0, 4), (1, "B2", 4, 6), (1, "B3", 10, 5), (2, "C1", 0, 6)];
@@ -65,7 +65,7 @@ fn waits_are_printed_as_in_the_paper() {
     assert_eq!(at("= (A1 + B3 + C3) - (A1 + A2)") + 1, at("= (B3 + C3) - A2, without the steps that both paths have in common"));
     let value: Value = serde_json::from_slice(&must(explained("fig4.json", &["--json"])).stdout).unwrap();
     assert_eq!(value["expressions"][2]["expanded"], "(A1 + B3 + C3) - (A1 + A2)");
-    // Without the laboratory, JSON contains the first wait of each class.
+    // By default, JSON contains only the first wait of each class.
     let classes = run_report(&place, "fig4.json", &[]);
     let first = |site: &Value| site["classes"][0]["representative"]["expression"].clone();
     let expressions: Vec<Value> = classes["waits"].as_array().unwrap().iter().map(first).collect();
@@ -75,7 +75,7 @@ fn waits_are_printed_as_in_the_paper() {
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("Omit --explain or --html"));
 }
 
-/// Returns the facts in some sections of a text report: each line without times and percentages.
+/// Returns the lines of some sections of a text report, without times and percentages.
 fn extract_facts<'t>(report: &'t str, sections: &[&str]) -> Vec<&'t str> {
     let mut section = report.lines().next().unwrap();
     let lines = report.lines().filter(|line| {
@@ -88,7 +88,7 @@ fn extract_facts<'t>(report: &'t str, sections: &[&str]) -> Vec<&'t str> {
     lines.map(|line| line.rsplit("  ").next().unwrap().trim()).collect()
 }
 
-/// Checks that the page contains the facts of the text report.
+/// Checks that the page contains the same facts as the text report.
 fn compare_with_text(browser: &Browser, report: &str) {
     let headline = report.lines().next().unwrap();
     assert_eq!(browser.eval("return document.getElementById('headline').textContent"), headline);
@@ -173,13 +173,13 @@ fn scheduler_events_show_who_woke_whom() {
     let place = Place::new();
     std::fs::write(place.path("app.txt"), SCHEDULER_TEXT).unwrap();
     let found = run_report(&place, "app.txt", &[]);
-    check(&found);
+    check_consistency(&found);
     assert_eq!((found["wait_ns"].as_u64(), found["wait_occurrences"].as_u64()), (Some(10_000), Some(1)));
     assert_eq!(found["causes"][0]["function"], "main");
     assert_eq!(found["causes"][0]["ns"], 10_000);
 }
 
-/// The same run, as `babeltrace2` prints an LTTng trace. The waker is the thread that has the processor.
+/// The same run as `babeltrace2` prints an LTTng trace. The waking thread is the one that runs on the event's processor.
 const COMMON_FORMAT_TEXT: &str = "\
 [5.000000000] (+?.?????????) host sched_switch: { cpu_id = 0 }, { prev_comm = \"swapper/0\", prev_tid = 0, prev_prio = 20, prev_state = 0, \
 next_comm = \"main\", next_tid = 10, next_prio = 20 }
@@ -205,13 +205,13 @@ fn kernel_traces_in_the_common_trace_format_give_the_same_report() {
     std::fs::write(place.path("common.txt"), COMMON_FORMAT_TEXT).unwrap();
     std::fs::write(place.path("app.txt"), SCHEDULER_TEXT).unwrap();
     let (common, own) = (run_report(&place, "common.txt", &[]), run_report(&place, "app.txt", &[]));
-    check(&common);
+    check_consistency(&common);
     for key in ["wait_ns", "wait_occurrences", "causes", "waits", "run_ns"] {
         assert_eq!(common[key], own[key], "{key}");
     }
 }
 
-/// Returns a trace in which one thread is woken ten times by another, each time 10 ms after it fell asleep.
+/// Returns a trace in which one thread wakes another ten times, each time 10 ms after that one fell asleep.
 fn generate_wake_ups(event: &str) -> String {
     let mut text = String::from(
         "swapper 0 [000] 10.000000: sched:sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=maker \
@@ -242,7 +242,7 @@ fn wake_ups_come_from_the_trace_or_are_reported_as_missing() {
     for (event, waits) in [("sched_waking", 10), ("sched_wakeup", 10), ("", 0)] {
         std::fs::write(place.path("app.txt"), generate_wake_ups(event)).unwrap();
         let found = run_report(&place, "app.txt", &[]);
-        check(&found);
+        check_consistency(&found);
         assert_eq!(found["wait_occurrences"], waits, "{event}: {found:#}");
         assert_eq!(found["wait_ns"], waits * 10_000_000, "{event}");
         if waits > 0 {
@@ -254,7 +254,6 @@ fn wake_ups_come_from_the_trace_or_are_reported_as_missing() {
     }
 }
 
-/// The same events are read from the text that perf prints with the plugins of libtraceevent.
 #[test]
 fn perf_text_printed_by_plugins_gives_the_same_report() {
     let place = Place::new();
@@ -282,7 +281,7 @@ fn perf_text_printed_by_plugins_gives_the_same_report() {
     }
 }
 
-/// The text is that of a trace from `perf data convert --to-ctf`, in which each event names its thread.
+/// The text is that of a trace converted by `perf data convert --to-ctf`, in which each event names its own thread.
 #[test]
 fn perf_events_in_the_common_trace_format_need_no_processor_context() {
     let place = Place::new();
@@ -298,12 +297,12 @@ fn perf_events_in_the_common_trace_format_need_no_processor_context() {
     }
 }
 
-/// perf 6.1 recorded two threads that take turns. The recording is read as converted by `perf data convert --to-ctf`, and as printed by
-/// `perf script --ns`.
+/// perf 6.1 recorded two threads that take turns. The recording is read in two forms: converted by `perf data convert --to-ctf`, and
+/// printed by `perf script --ns`.
 #[test]
 fn converted_perf_recordings_agree_with_their_text() {
     const STREAM: &[u8] = include_bytes!("perf.ctf/perf_stream_0");
-    // The packet is padded with zeros to this length.
+    // Packets are padded with zeros to this length, in bytes.
     const PACKET: usize = 32_768;
     let place = Place::new();
     std::fs::create_dir(place.path("perf.ctf")).unwrap();
@@ -366,7 +365,7 @@ fn binary_traces_in_the_common_trace_format_are_read() {
     }
     std::fs::write(place.path("app.txt"), SCHEDULER_TEXT).unwrap();
     let (common, own) = (run_report(&place, "app.lttng", &[]), run_report(&place, "app.txt", &[]));
-    check(&common);
+    check_consistency(&common);
     assert_eq!((&common["waits"], &common["causes"]), (&own["waits"], &own["causes"]));
 }
 

@@ -1,8 +1,8 @@
 //! Programs that are restricted or restrict themselves: limits, system call filters, special permissions of their files. The programs must
-//! behave as without the recorder, or be rejected by name before they start.
+//! behave as without the recorder, or be rejected before they start, with an error that names the reason.
 
 use super::files::POSTS_PROGRAM;
-use super::{Place, check, must};
+use super::{Place, check_consistency, must};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -10,7 +10,7 @@ use trodden_wire::waits::kind;
 
 impl Place {
     /// Runs a shell script in which `$0` is `trodden`.
-    fn script(&self, script: &str) -> Output {
+    fn run_script(&self, script: &str) -> Output {
         self.command("sh").args(["-c", script, env!("CARGO_BIN_EXE_trodden")]).output().unwrap()
     }
 }
@@ -24,19 +24,19 @@ fn file_size_limits_do_not_end_the_program() {
     let place = Place::new();
     place.build("gcc", "posts.c", POSTS_PROGRAM, &["-O1", "-pthread"]);
     for limit in [0, 8, 200] {
-        let alone = must(place.script(&format!("ulimit -f {limit}; ./app 20000")));
+        let alone = must(place.run_script(&format!("ulimit -f {limit}; ./app 20000")));
         let recorded = must(place.record(&["sh", "-c", &format!("ulimit -f {limit}; ./app 20000")]));
         assert_eq!(alone.stdout, recorded.stdout, "{limit}: {}", read_errors(&recorded));
     }
     let report = place.report(&[]);
-    check(&report);
+    check_consistency(&report);
     assert!(report["notes"].to_string().contains("no space was left for a process's recording"), "{:#}", report["notes"]);
-    let (threads, posts) = place.count(kind::SEMAPHORE_POST);
+    let (threads, posts) = place.count_threads_and_calls(kind::SEMAPHORE_POST);
     assert!((1..=2).contains(&threads) && posts > 800 && posts < 40_000, "{threads} threads, {posts} posts");
 }
 
-/// A program that prints the limit of its address space and how much it can map below this limit, limits itself, and creates threads before
-/// and after that.
+/// A program that prints the limit of its address space and how much it can map below this limit, lowers the limit, and creates threads
+/// before and after that.
 const LIMITED_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -80,11 +80,11 @@ fn programs_that_limit_their_address_space_have_the_same_room() {
     place.build("gcc", "limited.c", LIMITED_PROGRAM, &["-O1", "-pthread"]);
     for word in ["", "before"] {
         let script = format!("exec setarch -R ./app {word}");
-        let alone = must(place.script(&script));
+        let alone = must(place.run_script(&script));
         let recorded = must(place.record(&["sh", "-c", &script]));
         assert_eq!(String::from_utf8_lossy(&recorded.stdout), String::from_utf8_lossy(&alone.stdout), "{word}");
-        check(&place.report(&[]));
-        assert_eq!(place.count(kind::JOIN), if word.is_empty() { (17, 16) } else { (25, 24) });
+        check_consistency(&place.report(&[]));
+        assert_eq!(place.count_threads_and_calls(kind::JOIN), if word.is_empty() { (17, 16) } else { (25, 24) });
     }
 }
 
@@ -92,19 +92,19 @@ fn programs_that_limit_their_address_space_have_the_same_room() {
 fn programs_with_a_limited_address_space_are_rejected_or_left_alone() {
     let place = Place::new();
     place.build("gcc", "posts.c", POSTS_PROGRAM, &["-O1", "-pthread"]);
-    let output = place.script("ulimit -v 8000000; exec \"$0\" waits record -o app.waits -- sh -c 'echo begun >begun'");
+    let output = place.run_script("ulimit -v 8000000; exec \"$0\" waits record -o app.waits -- sh -c 'echo begun >begun'");
     assert_eq!(output.status.code(), Some(2), "{}", read_errors(&output));
     assert!(read_errors(&output).contains("sh is limited to 8000000 KiB") && read_errors(&output).contains("ulimit -v unlimited"));
     assert!(!place.path("begun").exists());
     let script = "ulimit -v 8000000; exec ./app 5";
-    let alone = must(place.script(script));
+    let alone = must(place.run_script(script));
     let recorded = must(place.record(&["sh", "-c", script]));
     assert_eq!(recorded.stdout, alone.stdout);
     assert!(read_errors(&recorded).contains("its address space is limited"), "{}", read_errors(&recorded));
 }
 
-/// A program whose threads post a semaphore. Then a filter ends the process at all system calls that the program does not make itself.
-/// These include system calls of the recorder.
+/// A program whose threads post a semaphore. Then a filter allows only the system calls that the program itself makes; any other call, such
+/// as one by the recorder, ends the process.
 const FILTERED_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -174,18 +174,18 @@ fn programs_that_filter_their_system_calls_run_to_their_end() {
     place.build("gcc", "filtered.c", FILTERED_PROGRAM, &["-O1", "-pthread"]);
     for way in ["prctl", "threads", "strict"] {
         let script = format!("exec timeout 100 ./app {way}");
-        let alone = place.script(&script);
+        let alone = place.run_script(&script);
         let recorded = place.record_any(&["sh", "-c", &script]);
         let results = [&alone, &recorded].map(|output| (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned()));
         assert_eq!(results[0], results[1], "{way}: {}", read_errors(&recorded));
         assert!(!results[0].1.is_empty(), "{way}: {results:?}");
         let report = place.report(&[]);
-        check(&report);
+        check_consistency(&report);
         let notes = report["notes"].to_string();
         assert!(notes.contains("system call filter (seccomp)"), "{way}: {notes}");
-        // The recording has the posts of both threads before the filter, and those that they post to each other.
+        // Posts before the filter by both threads, and the posts by which they wake each other.
         let posts = if way == "strict" { 202 } else { 201 };
-        assert_eq!(place.count(kind::SEMAPHORE_POST), (2, posts), "{way}");
+        assert_eq!(place.count_threads_and_calls(kind::SEMAPHORE_POST), (2, posts), "{way}");
     }
 }
 
@@ -223,9 +223,9 @@ fn programs_that_gain_privileges_are_rejected_before_they_start() {
     must(by_other(&record("./app")));
     mode(&program, 0o4755);
     refused("the setuid bit");
-    // Root gains nothing, so the program is recorded.
+    // The set-user-ID bit gives root no further privileges, so the program can be recorded.
     place.record(&["./app", "1"]);
-    assert_eq!(place.count(kind::SEMAPHORE_POST), (2, 2));
+    assert_eq!(place.count_threads_and_calls(kind::SEMAPHORE_POST), (2, 2));
     mode(&program, 0o2755);
     refused("the setgid bit");
     mode(&program, 0o755);
@@ -233,7 +233,7 @@ fn programs_that_gain_privileges_are_rejected_before_they_start() {
         true => refused("capabilities (setcap)"),
         false => eprintln!("skipped: this file system has no capabilities"),
     }
-    // A program that a shell starts runs as without the recorder.
+    // A privileged program that is started through a shell runs as without the recorder.
     let alone = must(by_other("./app 3"));
     let recorded = must(by_other("exec \"$0\" waits record -o other.waits -- sh -c './app 3'"));
     assert_eq!(recorded.stdout, alone.stdout);

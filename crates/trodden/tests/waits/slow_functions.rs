@@ -1,6 +1,6 @@
-//! Slow functions that cannot be named from the executed line alone: Fortran procedures, and functions that spend their time in helpers.
+//! Slow functions that are not those of the executed lines: Fortran procedures, and functions that spend their time in helpers.
 
-use super::{Place, check, first};
+use super::{Place, check_consistency, first_cause};
 
 const FORTRAN_PROGRAM: &str = r#"
 program relaxation
@@ -39,8 +39,8 @@ fn fortran_is_recorded_with_both_libraries() {
         place.build(&format!("mpif90.{library}"), "relaxation.f90", FORTRAN_PROGRAM, &["-O1"]);
         place.record(&[&format!("mpirun.{library}"), "-n", "2", "./app"]);
         let report = place.report(&[]);
-        check(&report);
-        assert_eq!(first(&report), ("slow_solver".into(), 0), "{library}: {:#}", report["causes"]);
+        check_consistency(&report);
+        assert_eq!(first_cause(&report), ("slow_solver".into(), 0), "{library}: {:#}", report["causes"]);
         assert!(report["waits"].as_array().unwrap().iter().any(|w| w["site"]["call"] == "MPI_Waitall" && w["kind"] == "late sender"));
     }
 }
@@ -84,8 +84,8 @@ fn fortran_procedures_have_their_source_names() {
         place.build(&format!("mpif77.{library}"), "old.f", FORTRAN_77_PROGRAM, &["-O2"]);
         place.record(&[&format!("mpirun.{library}"), "-n", "2", "./app"]);
         let report = place.report(&[]);
-        check(&report);
-        assert_eq!(first(&report), ("conj_grad".into(), 1), "{library}: {:#}", report["causes"]);
+        check_consistency(&report);
+        assert_eq!(first_cause(&report), ("conj_grad".into(), 1), "{library}: {:#}", report["causes"]);
         assert!(report["waits"].as_array().unwrap().iter().any(|w| w["site"]["call"] == "MPI_Recv" && w["kind"] == "late sender"));
     }
 }
@@ -117,14 +117,14 @@ int main(int argc, char **argv) {
 "#;
 
 #[test]
-fn functions_that_are_slow_in_all_their_parts_are_named_instead_of_them() {
+fn slow_functions_are_named_instead_of_their_helpers() {
     for (language, compiler) in [("c", "mpicc.openmpi"), ("cc", "mpicxx.mpich")] {
         let place = Place::new();
         place.build(compiler, &format!("helpers.{language}"), HELPERS_PROGRAM, &["-O2"]);
         place.record(&[&format!("mpirun.{}", compiler.rsplit('.').next().unwrap()), "-n", "2", "./app"]);
         let report = place.report(&["--what-if", "kinematics=100"]);
-        check(&report);
-        assert_eq!(first(&report), ("kinematics".into(), 1), "{language}: {:#}", report["causes"]);
+        check_consistency(&report);
+        assert_eq!(first_cause(&report), ("kinematics".into(), 1), "{language}: {:#}", report["causes"]);
         assert_eq!(report["causes"][0]["caller"], "elements");
         assert_eq!(report["causes"][0]["callers"][0]["function"], "elements");
     }

@@ -1,6 +1,6 @@
 //! Threads in C and Rust that wait for each other.
 
-use super::{Place, check, first};
+use super::{Place, check_consistency, first_cause};
 
 pub const LOCKS_PROGRAM: &str = r#"
 #include <pthread.h>
@@ -27,7 +27,7 @@ fn the_holder_of_a_lock_is_named_first() {
     place.build("gcc", "locks.c", LOCKS_PROGRAM, &["-O2", "-pthread"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
-    check(&report);
+    check_consistency(&report);
     assert_eq!(report["causes"][0]["function"], "rebuild_index", "{:#}", report["causes"]);
     assert!(report["waits"].as_array().unwrap().iter().any(|w| w["kind"] == "join"));
 }
@@ -59,8 +59,8 @@ fn the_holder_of_a_rust_mutex_is_named_first() {
     place.build("rustc", "locks.rs", RUST_PROGRAM, &["-O", "--edition=2021"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
-    check(&report);
-    let (function, _) = first(&report);
+    check_consistency(&report);
+    let (function, _) = first_cause(&report);
     assert!(function.ends_with("rebuild_index") || function.ends_with("crunch"), "{:#}", report["causes"]);
 }
 
@@ -102,19 +102,19 @@ int main(void) {
 "#;
 
 #[test]
-fn every_way_to_wait_for_a_thread_is_explained_by_what_it_did() {
+fn waits_for_a_thread_are_explained_by_what_the_thread_did() {
     let place = Place::new();
     place.build("gcc", "threads.c", THREAD_WAITS_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
-    check(&report);
+    check_consistency(&report);
     let waits = report["waits"].as_array().unwrap();
     let of = |call: &str| {
         let sites = waits.iter().filter(|w| w["site"]["call"] == call && w["site"]["function"] == "main");
         sites.map(|w| w["total_ns"].as_u64().unwrap()).sum::<u64>()
     };
     let calls = ["pthread_barrier_wait", "pthread_rwlock_rdlock", "pthread_spin_lock", "pthread_cond_wait", "sem_wait", "pthread_join"];
-    // The sleeps last 100 ms. A thread that is late on a busy machine still waits for part of a sleep.
+    // Each sleep lasts 100 ms. Even a thread that starts late on a busy machine still waits for a part of it.
     for call in calls {
         assert!(of(call) > 10_000_000, "{call}: {} ns of waiting\n{waits:#?}", of(call));
     }
@@ -122,7 +122,8 @@ fn every_way_to_wait_for_a_thread_is_explained_by_what_it_did() {
     assert_eq!(report["causes"][0]["state"], "blocked");
 }
 
-/// A program that uses a pipe as a lock: the thread that has read the pipe's byte holds the lock. Writing the byte back never blocks.
+/// A program that uses a pipe as a lock: a thread that has read the pipe's only byte holds the lock, and writes the byte back to release
+/// it. Writing never blocks.
 const PIPE_LOCK_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <unistd.h>
@@ -147,7 +148,7 @@ fn calls_that_only_lose_the_processor_are_not_blocked() {
     place.build("gcc", "pipe.c", PIPE_LOCK_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
-    check(&report);
+    check_consistency(&report);
     let blocked = |function: &str| {
         let is_it = |cause: &&serde_json::Value| cause["function"] == function && cause["state"] == "blocked";
         report["causes"].as_array().unwrap().iter().filter(is_it).count()

@@ -1,12 +1,12 @@
-//! Recorded programs must behave like unrecorded ones. This concerns their signals, their coroutines, and the libraries that they load
+//! Recorded programs must behave like unrecorded ones, concerning their signals, their coroutines, and the libraries that they load
 //! themselves.
 
 use super::{Place, must};
 use std::process::Output;
 
 impl Place {
-    /// Returns the program's output without the recorder and with it.
-    fn both(&self, command: &[&str]) -> (Output, Output) {
+    /// Runs a program without and with the recorder. Returns both outputs.
+    fn run_alone_and_recorded(&self, command: &[&str]) -> (Output, Output) {
         let alone = must(self.command(command[0]).args(&command[1..]).output().unwrap());
         (alone, self.record(command))
     }
@@ -30,7 +30,7 @@ int go(void) {
 }
 "#;
 
-/// A program that loads a module as interpreters do.
+/// A program that loads a module at run time, as interpreters do.
 const HOST_PROGRAM: &str = r#"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -54,14 +54,14 @@ fn mpi_in_a_loaded_module_is_recorded() {
             let output = place.record(&[&format!("mpirun.{library}"), "-n", "2", "./app"]);
             assert_eq!(String::from_utf8_lossy(&output.stdout), "2 ranks\n", "{library} {visibility}");
             let report = place.report(&[]);
-            super::check(&report);
-            assert_eq!(super::first(&report), ("slow_part".into(), 1), "{library} {visibility}: {:#}", report["causes"]);
+            super::check_consistency(&report);
+            assert_eq!(super::first_cause(&report), ("slow_part".into(), 1), "{library} {visibility}: {:#}", report["causes"]);
         }
     }
 }
 
-/// A program with coroutines whose stacks start at the same address, although the second stack is shorter. Both make calls with equal stack
-/// pointers.
+/// A program with two coroutines whose stacks start at the same address, although the second one is shorter. Both make calls with equal
+/// stack pointers.
 const COROUTINES_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <alloca.h>
@@ -102,7 +102,7 @@ int main(void) {
 fn coroutine_stacks_may_be_unmapped() {
     let place = Place::new();
     place.build("gcc", "coroutines.c", COROUTINES_PROGRAM, &["-O1", "-pthread"]);
-    let (alone, recorded) = place.both(&["./app"]);
+    let (alone, recorded) = place.run_alone_and_recorded(&["./app"]);
     assert_eq!(alone.stdout, recorded.stdout);
     let text = String::from_utf8_lossy(&alone.stdout).into_owned();
     let frames: Vec<&str> = text.lines().map(|line| line.split(' ').nth(1).unwrap()).collect();
@@ -194,10 +194,10 @@ fn programs_keep_their_own_signals() {
     let place = Place::new();
     place.build("gcc", "signals.c", SIGNALS_PROGRAM, &["-O1", "-pthread"]);
     for (mode, expected) in [("profile", "1 1\n"), ("handlers", "1 0 1 1\n"), ("block", "read -1\ntaken 12\nend 12\n")] {
-        let (alone, recorded) = place.both(&["./app", mode]);
+        let (alone, recorded) = place.run_alone_and_recorded(&["./app", mode]);
         assert_eq!(String::from_utf8_lossy(&alone.stdout), expected, "{mode} alone");
         assert_eq!(String::from_utf8_lossy(&recorded.stdout), expected, "{mode} recorded");
-        let samples = super::files::samples(&place);
+        let samples = super::files::count_samples(&place);
         assert!(samples > 20, "{mode}: {samples} samples");
     }
     let ended =
@@ -215,8 +215,8 @@ fn only_recordings_are_replaced() {
     };
     must(record());
     must(record());
-    let threads = place.files("threads").remove(0);
-    // The user puts files into the recording, with names like those in a recording.
+    let threads = place.list_files("threads").remove(0);
+    // The user has put files with names like those of a recording's files into the recording's folder.
     for name in ["song.threads", "1-2.threads", "list.process", "top.stacks", threads.file_name().unwrap().to_str().unwrap()] {
         let file = place.path("app.waits").join(name);
         let kept = std::fs::read(&file).ok();

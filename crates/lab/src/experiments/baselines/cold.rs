@@ -1,4 +1,4 @@
-//! Plans that omit cold edges. Paths that take a cold edge are not distinguished.
+//! Plans that omit cold edges, so that paths which take a cold edge are not distinguished.
 //!
 //! The remaining paths are numbered from 0 to N-1. An omitted edge sets the path register to a value ("poison") from which all later
 //! increments lead to N or above. Executions of omitted paths are therefore counted by additional counters after those of the N paths, and
@@ -13,13 +13,13 @@ use trodden_flow::{CutReason, Dag, DagEdgeId, DagEdgeSet, Edge, EdgeSet, Graph, 
 
 #[derive(Clone, Debug)]
 pub struct OmittedEdges {
-    /// Edges that are never taken and not part of the flow. They mark that a call was reached.
+    /// Edges that only mark that a call was reached. They are not part of the control flow, so they are never taken.
     pub excluded: EdgeSet,
     /// Rarely taken edges. Edges to the exit are kept even if they are in this set.
     pub cold: EdgeSet,
 }
 
-/// Plans counters for the paths that take no omitted edge.
+/// Returns a plan that counts the paths without omitted edges.
 pub fn omit_edges(
     graph: &Graph,
     forced: &[(Edge, CutReason)],
@@ -35,7 +35,7 @@ pub fn omit_edges(
     let is_kept = |e: Edge| !omitted.excluded.contains(e) && !is_cold(e);
     let dag = cut_kept_part(graph, forced, frequencies, &is_kept, options);
     let Some((kept, hot)) = restrict_to(&dag, graph, &is_kept) else { return full() };
-    let (kept, hot) = if options.hot_first { hottest_first(&dag, graph, frequencies, kept, &hot) } else { (kept, hot) };
+    let (kept, hot) = if options.hot_first { order_edges_by_frequency(&dag, graph, frequencies, kept, &hot) } else { (kept, hot) };
     let Ok(numbering) = Numbering::ball_larus(&hot) else { return full() };
     let chords = Probes::on_chords(&hot, numbering.values(), &probe_costs(&hot, graph, frequencies));
     let direct = Probes::direct(numbering.values());
@@ -53,7 +53,7 @@ pub fn omit_edges(
 }
 
 /// Reorders the edges of the acyclic graph by descending frequency, so that the hottest edges get the value 0.
-fn hottest_first(
+fn order_edges_by_frequency(
     dag: &Dag,
     graph: &Graph,
     frequencies: &Frequencies,
@@ -68,7 +68,7 @@ fn hottest_first(
     (kept, hot)
 }
 
-/// Returns the acyclic graph of all edges, cut until the kept edges have at most `options.max_paths` paths.
+/// Returns the acyclic graph of all edges, after cutting edges until the part to keep has at most `options.max_paths` paths.
 fn cut_kept_part(
     graph: &Graph,
     forced: &[(Edge, CutReason)],
@@ -90,7 +90,7 @@ fn cut_kept_part(
     Dag::new(graph, &cuts, options.entries)
 }
 
-/// Returns three values: the increments by edge of the complete graph, the poison, and how many counters after the N path counters poisoned
+/// Returns the increments by edge of the complete graph, the poison, and the number of counters after the N path counters that poisoned
 /// sums can reach.
 fn find_poison(dag: &Dag, hot: &Dag, kept: &[Option<DagEdgeId>], numbering: &Numbering, probes: &Probes) -> (Vec<i64>, i64, u64) {
     let increments: Vec<i64> = kept.iter().map(|k| k.map_or(0, |id| probes.increment(id))).collect();
@@ -104,14 +104,14 @@ fn find_poison(dag: &Dag, hot: &Dag, kept: &[Option<DagEdgeId>], numbering: &Num
             let after = sums[dag.edge(edge).to.index()].unwrap_or((0, 0));
             let is_entry = matches!(dag.edge(edge).origin, Origin::Enter(_));
             match kept[edge.index()] {
-                // A poisoned path does not start at the function's entry.
+                // Edges at the start of a path are ignored, because no path is poisoned before it starts.
                 Some(_) if is_entry => {}
                 Some(_) => {
                     let by = increments[edge.index()];
                     sum = Some(join(sum, (after.0.wrapping_add(by), after.1.wrapping_add(by))));
                 }
                 None => {
-                    // The register is poisoned here or was poisoned before.
+                    // On this edge, the register is poisoned, or was poisoned before.
                     (min, max) = (min.min(after.0), max.max(after.1));
                     if !inside(node) {
                         sum = Some(join(sum, after));

@@ -1,8 +1,7 @@
-//! A scheme's cost in a run whose paths are known: the number of operations that the scheme executes.
+//! The cost of a scheme in a run whose paths are known: the number of operations that the scheme executes.
 //!
-//! The operations are non-zero additions to the path register, assignments to it, and counter increments. The schemes are costed as
-//! published, without trodden's optimisation passes. So all schemes are compared with Ball and Larus's by the same machine-independent
-//! measure.
+//! The operations are non-zero additions to the path register, assignments to it, and counter increments. Schemes are costed as published,
+//! without trodden's optimisation passes. So all schemes are compared with Ball and Larus's by the same machine-independent measure.
 
 use super::{Baseline, RegisterStep, is_obvious, plan_practical, plan_structural, plan_targeted};
 use trodden_flow::dag::Entries;
@@ -23,7 +22,7 @@ pub struct SchemeCost {
     pub unknown: u64,
 }
 
-struct Executed<'a> {
+struct FunctionExecution<'a> {
     map: &'a FunctionMap,
     graph: Graph,
     paths: FunctionPaths,
@@ -32,19 +31,20 @@ struct Executed<'a> {
     forced: Vec<(Edge, CutReason)>,
 }
 
-/// Computes the cost of each scheme in the run of a profile that counts all paths. The schemes use the edge frequencies of the same run.
+/// Computes the cost of each scheme in a run, from a profile that counts all paths. The schemes choose their edges by the edge frequencies
+/// of the same run.
 pub fn compute_costs(profile: &Profile) -> Result<[SchemeCost; SCHEMES.len()], MapError> {
     let mut functions = Vec::new();
     for (_, unit, map) in profile.functions() {
         let paths = FunctionPaths::decode(map, unit.counts_of(map))?;
         if !paths.complete.is_empty() {
-            functions.push(Executed::new(map, paths)?);
+            functions.push(FunctionExecution::new(map, paths)?);
         }
     }
     let all = functions.iter().flat_map(|f| &f.paths.edges).map(|n| *n as f64).sum();
     let mut costs = [SchemeCost::default(); SCHEMES.len()];
     for function in &functions {
-        for (sum, cost) in costs.iter_mut().zip(function.costs(all)) {
+        for (sum, cost) in costs.iter_mut().zip(function.compute_scheme_costs(all)) {
             sum.register += cost.register;
             sum.counts += cost.counts;
             sum.unknown += cost.unknown;
@@ -53,31 +53,32 @@ pub fn compute_costs(profile: &Profile) -> Result<[SchemeCost; SCHEMES.len()], M
     Ok(costs)
 }
 
-impl Executed<'_> {
-    fn new(map: &FunctionMap, paths: FunctionPaths) -> Result<Executed<'_>, MapError> {
+impl FunctionExecution<'_> {
+    fn new(map: &FunctionMap, paths: FunctionPaths) -> Result<FunctionExecution<'_>, MapError> {
         let graph = (*map.graph).clone();
         let frequencies = Frequencies::measured(&graph, paths.edges.iter().map(|n| *n as f64).collect());
         let excluded = EdgeSet::from_fn(map.graph.edge_count(), |e| map.graph.kind(e) == EdgeKind::Reach);
-        // All other cuts follow from the graph.
+        // Back edges and the path limit lead to the same cuts in every plan, so only the other cuts must be given.
         let is_forced = |reason: CutReason| !matches!(reason, CutReason::Back | CutReason::Limit);
         let forced = map.cuts.iter().filter(|(_, reason)| is_forced(*reason)).copied().collect();
-        Ok(Executed { map, graph, paths, frequencies, excluded, forced })
+        Ok(FunctionExecution { map, graph, paths, frequencies, excluded, forced })
     }
 
-    fn costs(&self, all: f64) -> [SchemeCost; SCHEMES.len()] {
-        let Executed { graph, frequencies, excluded, forced, map, .. } = self;
+    fn compute_scheme_costs(&self, all: f64) -> [SchemeCost; SCHEMES.len()] {
+        let FunctionExecution { graph, frequencies, excluded, forced, map, .. } = self;
         let max_paths = map.counters.max(4096);
         let options = PlanOptions { max_paths, entries: Entries::Shared, hot_first: false, chords: true };
-        let ball_larus = self.cost(&Baseline::from_plan(Plan::ball_larus(graph, forced, frequencies, &options)));
+        let ball_larus = self.compute_cost(&Baseline::from_plan(Plan::ball_larus(graph, forced, frequencies, &options)));
         let targeted = plan_targeted(graph, forced, frequencies, excluded, &options);
-        let targeted = if is_obvious(targeted.numbered(), &targeted.numbering) { SchemeCost::default() } else { self.cost(&targeted) };
-        let practical = self.cost(&plan_practical(graph, forced, frequencies, excluded, all, &options));
-        let structural = self.cost(&plan_structural(graph, forced, frequencies, &options));
+        let targeted =
+            if is_obvious(targeted.numbered_graph(), &targeted.numbering) { SchemeCost::default() } else { self.compute_cost(&targeted) };
+        let practical = self.compute_cost(&plan_practical(graph, forced, frequencies, excluded, all, &options));
+        let structural = self.compute_cost(&plan_structural(graph, forced, frequencies, &options));
         let continuous = SchemeCost { counts: 0, unknown: self.paths.total(), ..ball_larus };
         [ball_larus, targeted, practical, structural, continuous]
     }
 
-    fn cost(&self, baseline: &Baseline) -> SchemeCost {
+    fn compute_cost(&self, baseline: &Baseline) -> SchemeCost {
         let mut cost = SchemeCost::default();
         for (edge, &executions) in self.graph.edges().zip(&self.paths.edges) {
             let (register, counts) = match baseline.step(&self.graph, edge) {
@@ -90,7 +91,7 @@ impl Executed<'_> {
             cost.counts += counts * executions;
         }
         // A path is omitted if it takes an omitted edge, unless the scheme cuts paths at that edge.
-        let is_omitted = |edge: Edge| baseline.dag.real(edge).is_some_and(|id| !baseline.keeps(id));
+        let is_omitted = |edge: Edge| baseline.dag.real(edge).is_some_and(|id| !baseline.is_on_numbered_path(id));
         let own = self.map.dag.as_slice();
         for path in &self.paths.complete {
             let takes = path.path.iter().filter_map(|id| match own[id.index()] {

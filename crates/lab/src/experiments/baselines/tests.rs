@@ -22,10 +22,10 @@ impl Baseline {
     }
 }
 
-const GRAPHS: u64 = 20_000;
+const GRAPH_COUNT: u64 = 20_000;
 
-/// A path that was walked: the block where it starts after a cut edge (`None` at the entry), its edges, and how it ends.
-type Walked = (Option<Node>, Vec<Edge>, WalkEnd);
+/// A path of a random walk: the block where it starts after a cut edge (`None` at the entry), its edges, and how it ends.
+type WalkedPath = (Option<Node>, Vec<Edge>, WalkEnd);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum WalkEnd {
@@ -33,12 +33,19 @@ enum WalkEnd {
     Cut(Edge),
 }
 
-/// Walks at random, counts as the plan says, and logs the paths. Excluded edges are never taken.
-fn walk(random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &EdgeSet, counts: &mut BTreeMap<i64, u64>, log: &mut Vec<Walked>) {
+/// Walks at random through a graph, counts paths as the plan says, and logs them. Never takes excluded edges.
+fn walk_at_random(
+    random: &mut Random,
+    graph: &Graph,
+    plan: &Baseline,
+    excluded: &EdgeSet,
+    counts: &mut BTreeMap<i64, u64>,
+    log: &mut Vec<WalkedPath>,
+) {
     let (mut at, mut register) = (graph.entry(), 0i64);
     let (mut begin, mut edges) = (None, Vec::new());
     for step in 0.. {
-        // The last path of an abandoned walk is not counted.
+        // A walk that is too long is abandoned, and its last path is not counted.
         if step >= 60 && at != graph.exit() {
             return;
         }
@@ -47,7 +54,7 @@ fn walk(random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &EdgeSet,
             return log.push((begin, edges, WalkEnd::Exit));
         }
         if out.is_empty() {
-            // Graphs of real functions have no blocks without out-edges.
+            // Graphs of real functions have no such blocks without out-edges.
             return;
         }
         let edge = random.pick(&out);
@@ -76,8 +83,8 @@ fn walk(random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &EdgeSet,
     }
 }
 
-/// Finds a path's edges in an acyclic graph. Returns `None` if an edge is missing.
-fn find_in_dag(dag: &Dag, (begin, edges, end): &Walked) -> Option<Vec<DagEdgeId>> {
+/// Finds the edges of a walked path in an acyclic graph. Returns `None` if an edge is missing.
+fn find_in_dag(dag: &Dag, (begin, edges, end): &WalkedPath) -> Option<Vec<DagEdgeId>> {
     let find = |wanted: &dyn Fn(Origin, Node) -> bool| dag.edge_ids().find(|id| wanted(dag.edge(*id).origin, dag.edge(*id).to));
     let mut path = Vec::new();
     if let Some(head) = begin {
@@ -104,24 +111,25 @@ fn random_graph(random: &mut Random) -> Option<(Graph, Frequencies)> {
     Some((graph, frequencies))
 }
 
-/// Returns random options with shared entries. With these, a path is identified by its edges and the block where it starts.
-fn shared_entries(random: &mut Random) -> PlanOptions {
+/// Returns random options in which cut edges lead to shared entries, so that a path is identified by its edges and the block where it
+/// starts.
+fn random_options_with_shared_entries(random: &mut Random) -> PlanOptions {
     PlanOptions { entries: Entries::Shared, ..plan_options(random) }
 }
 
-fn check(seed: u64, random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &EdgeSet) {
+fn check_counts(seed: u64, random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &EdgeSet) {
     let (mut counts, mut log) = (BTreeMap::new(), Vec::new());
     for _ in 0..12 {
-        walk(random, graph, plan, excluded, &mut counts, &mut log);
+        walk_at_random(random, graph, plan, excluded, &mut counts, &mut log);
     }
     let (mut expected, mut omitted) = (BTreeMap::<i64, u64>::new(), 0);
     for path in log {
-        match find_in_dag(plan.numbered(), &path) {
+        match find_in_dag(plan.numbered_graph(), &path) {
             Some(path) => *expected.entry(plan.numbering.id(&path) as i64).or_default() += 1,
             None => omitted += 1,
         }
     }
-    // Abandoned walks have counted and logged the paths that they completed.
+    // Paths that were completed before a walk was abandoned have been counted and logged, too.
     let paths = plan.numbering.paths() as i64;
     let overflow = plan.overflow() as i64;
     let (reported, other): (BTreeMap<i64, u64>, BTreeMap<i64, u64>) = counts.into_iter().partition(|(id, _)| (0..paths).contains(id));
@@ -133,11 +141,11 @@ fn check(seed: u64, random: &mut Random, graph: &Graph, plan: &Baseline, exclude
 #[test]
 fn kept_paths_are_counted_exactly_and_omitted_ones_in_the_overflow() {
     let (mut partial, mut obvious) = (0, 0);
-    for seed in 0..GRAPHS {
+    for seed in 0..GRAPH_COUNT {
         let mut random = Random::new(seed ^ 0xc01d);
         let Some((graph, frequencies)) = random_graph(&mut random) else { continue };
         let cuts = forced_cuts(&mut random, &graph);
-        let options = shared_entries(&mut random);
+        let options = random_options_with_shared_entries(&mut random);
         let excluded = EdgeSet::from_fn(graph.edge_count(), |e| graph.to(e) == graph.exit() && random.chance(10));
         let none = EdgeSet::empty(graph.edge_count());
         let plan = match random.below(3) {
@@ -149,19 +157,19 @@ fn kept_paths_are_counted_exactly_and_omitted_ones_in_the_overflow() {
             }
         };
         partial += u64::from(plan.is_partial());
-        obvious += u64::from(is_obvious(plan.numbered(), &plan.numbering));
+        obvious += u64::from(is_obvious(plan.numbered_graph(), &plan.numbering));
         let excluded = if plan.is_partial() { &excluded } else { &none };
-        check(seed, &mut random, &graph, &plan, excluded);
+        check_counts(seed, &mut random, &graph, &plan, excluded);
     }
-    assert!(partial > GRAPHS / 10 && obvious > 0, "{partial} {obvious}");
+    assert!(partial > GRAPH_COUNT / 10 && obvious > 0, "{partial} {obvious}");
 }
 
 #[test]
 fn structural_paths_are_counted_exactly() {
-    for seed in 0..GRAPHS / 4 {
+    for seed in 0..GRAPH_COUNT / 4 {
         let mut random = Random::new(seed ^ 0x1e7e1);
         let Some((graph, frequencies)) = random_graph(&mut random) else { continue };
-        let plan = plan_structural(&graph, &[], &frequencies, &shared_entries(&mut random));
-        check(seed, &mut random, &graph, &plan, &EdgeSet::empty(graph.edge_count()));
+        let plan = plan_structural(&graph, &[], &frequencies, &random_options_with_shared_entries(&mut random));
+        check_counts(seed, &mut random, &graph, &plan, &EdgeSet::empty(graph.edge_count()));
     }
 }

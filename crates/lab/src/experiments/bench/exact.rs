@@ -8,7 +8,7 @@ use trodden_corpus::oracle;
 use trodden_corpus::steps;
 use trodden_corpus::{Corpus, Input};
 
-pub fn check(corpus: &Corpus, program: &str, variant: &Variant, oracle: &Path) -> ExactnessCheck {
+pub fn check_counts(corpus: &Corpus, program: &str, variant: &Variant, oracle: &Path) -> ExactnessCheck {
     match oracle::check_run(corpus, program, variant, Input::Train, oracle) {
         Ok(text) => parse_verdicts(&text),
         Err(error) => ExactnessCheck::Failed(steps::strip_root(&format!("{error:#}"))),

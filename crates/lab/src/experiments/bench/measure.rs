@@ -7,7 +7,7 @@ use super::result::{BenchOutcome, BenchRow, ExactnessCheck, Figures};
 use super::result_cache::ResultCache;
 use super::statistics::Spread;
 use super::usage::{self, Usage};
-use crate::experiments::progress;
+use crate::experiments::show_progress;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,14 +17,14 @@ use trodden_corpus::{Corpus, Input};
 
 pub struct Bench<'a> {
     pub corpus: &'a Corpus,
-    /// The variants. Each variant comes after its base.
+    /// The variants, each after its base.
     pub variants: Vec<PreparedVariant>,
     pub input: Input,
     pub rounds: usize,
     pub counter: Option<InstructionCounter>,
     /// Path of the oracle program; `None` if counts are not checked.
     pub oracle: Option<PathBuf>,
-    /// Input of the run whose instructions are counted.
+    /// Input of the runs whose instructions are counted.
     pub counted: Input,
     pub rebuild: bool,
     /// Caches results that do not vary between runs.
@@ -51,28 +51,28 @@ struct VariantRuns<'a> {
     variant: &'a Variant,
     usage: Vec<Usage>,
     sums: Vec<String>,
-    /// For sampled runs, the overlap of each profile with the full profile.
+    /// Overlap of each sampled profile with the full profile.
     overlaps: Vec<f64>,
-    /// For sampled runs, statistics of how true counts compare with the estimates' margins.
+    /// How often true counts are within the margins of the sampled runs' estimates.
     margins: Margins,
-    /// Why the variant no longer runs; `None` while it runs.
+    /// The reason for which the variant is no longer run; `None` while it is.
     ended: Option<BenchOutcome>,
 }
 
 impl VariantRuns<'_> {
-    fn fail(&mut self, error: &anyhow::Error) {
+    fn mark_failed(&mut self, error: &anyhow::Error) {
         let reason = steps::strip_root(&format!("{error:#}"));
         eprintln!("{} failed: {reason}", self.variant.name());
         self.ended = Some(BenchOutcome::Failed { reason });
     }
 }
 
-/// A sampled run's overlap with the full profile, and its margins compared with true counts.
+/// A sampled profile's overlap with the full profile, and how often true counts are within its margins.
 type SampleAccuracy = (f64, Margins);
 
 impl Bench<'_> {
     /// Measures a program. If a variant fails, its row has the reason.
-    pub fn program(&self, program: &str) -> Result<Vec<BenchRow>> {
+    pub fn measure_program(&self, program: &str) -> Result<Vec<BenchRow>> {
         self.corpus.fetch(program)?;
         self.corpus.create_inputs(program)?;
         let is_rust = self.corpus.is_rust(program)?;
@@ -88,13 +88,13 @@ impl Bench<'_> {
             let outcome = self.outcome(program, one, base.as_ref());
             rows.push(BenchRow { program: program.to_owned(), variant, outcome });
         }
-        progress("");
+        show_progress("");
         Ok(rows)
     }
 
-    /// Builds a program and computes the figures that do not depend on the state of the machine; times nothing. If a variant fails, the
-    /// reason is only printed, since measuring the variant will fail, too.
-    pub fn prepare(&self, program: &str) -> Result<()> {
+    /// Builds a program and computes the figures that do not depend on the state of the machine. Times nothing. If a variant fails, only
+    /// prints the reason, because measuring the variant will fail, too.
+    pub fn prepare_program(&self, program: &str) -> Result<()> {
         self.corpus.fetch(program)?;
         self.corpus.create_inputs(program)?;
         let is_rust = self.corpus.is_rust(program)?;
@@ -106,13 +106,15 @@ impl Bench<'_> {
             let found = match runs.variant.simulator() {
                 Some(_) => self.measure_under_tool(program, runs.variant).map(|_| ()),
                 None if runs.variant.is_sampled() => Ok(()),
-                None => self.instructions(program, runs.variant).and_then(|_| self.exact(program, runs.variant)).map(|_| ()),
+                None => {
+                    self.count_instructions(program, runs.variant).and_then(|_| self.check_exactness(program, runs.variant)).map(|_| ())
+                }
             };
             if let Err(error) = found {
                 eprintln!("{program}, {}: {error:#}", runs.variant.name());
             }
         }
-        progress("");
+        show_progress("");
         Ok(())
     }
 
@@ -126,7 +128,7 @@ impl Bench<'_> {
         } else if variant.simulator().is_none() {
             let rebuild = self.rebuild;
             let built = if rebuild { self.corpus.build(program, variant) } else { self.corpus.build_once(program, variant) };
-            built.unwrap_or_else(|error| runs.fail(&self.explain_from_log(program, variant, error)));
+            built.unwrap_or_else(|error| runs.mark_failed(&self.explain_from_log(program, variant, error)));
         }
         runs
     }
@@ -141,11 +143,11 @@ impl Bench<'_> {
     }
 
     fn run_in_turns(&self, program: &str, all: &mut [VariantRuns]) {
-        let full = self.full_profile(program, all);
+        let full = self.record_full_profile(program, all);
         for round in 1..=self.rounds {
             for one in all.iter_mut().filter(|r| r.ended.is_none() && r.variant.simulator().is_none()) {
-                progress(&format!("{program}, round {round} of {}: {}", self.rounds, one.variant.name()));
-                match self.run(program, one.variant, full.as_deref()) {
+                show_progress(&format!("{program}, round {round} of {}: {}", self.rounds, one.variant.name()));
+                match self.run_variant(program, one.variant, full.as_deref()) {
                     Ok((usage, sum, sampled)) => {
                         one.usage.push(usage);
                         one.sums.push(sum);
@@ -154,36 +156,36 @@ impl Bench<'_> {
                             one.margins.add(margins);
                         }
                     }
-                    Err(error) => one.fail(&error),
+                    Err(error) => one.mark_failed(&error),
                 }
             }
         }
         for one in all.iter().filter(|runs| !runs.margins.is_empty()) {
-            progress("");
+            show_progress("");
             println!("{program}, {}: {}", one.variant.name(), one.margins);
         }
     }
 
-    /// Runs a variant once. Returns its usage, the checksum of its output, and the accuracy of a sampled run.
-    fn run(&self, program: &str, variant: &Variant, full: Option<&Path>) -> Result<(Usage, String, Option<SampleAccuracy>)> {
+    /// Runs a variant once. Returns its resource usage, the checksum of its output, and (for sampled runs) the accuracy of the profile.
+    fn run_variant(&self, program: &str, variant: &Variant, full: Option<&Path>) -> Result<(Usage, String, Option<SampleAccuracy>)> {
         let (usage, sum) = usage::measure_run(self.corpus, program, variant, self.input)?;
         let full = full.filter(|_| variant.is_sampled());
         let Some(full) = full else { return Ok((usage, sum, None)) };
         let sampled = self.corpus.sampled_profile(program, variant, self.input);
-        Ok((usage, sum, Some((overlap::compute(full, &sampled)?, Margins::compare(full, &sampled)?))))
+        Ok((usage, sum, Some((overlap::compute_overlap(full, &sampled)?, Margins::compare(full, &sampled)?))))
     }
 
     /// Returns the full profile if there are sampled variants. If recording the profile fails, these variants fail, too.
-    fn full_profile(&self, program: &str, all: &mut [VariantRuns]) -> Option<PathBuf> {
+    fn record_full_profile(&self, program: &str, all: &mut [VariantRuns]) -> Option<PathBuf> {
         let sampled: Vec<&mut VariantRuns> = all.iter_mut().filter(|r| r.ended.is_none() && r.variant.is_sampled()).collect();
         if sampled.is_empty() {
             return None;
         }
-        progress(&format!("{program}: recording the full profile for comparison with the sampled ones"));
+        show_progress(&format!("{program}: recording the full profile for comparison with the sampled ones"));
         match self.corpus.full_profile(program, self.input) {
             Ok(profile) => Some(profile),
             Err(error) => {
-                sampled.into_iter().for_each(|one| one.fail(&error));
+                sampled.into_iter().for_each(|one| one.mark_failed(&error));
                 None
             }
         }
@@ -204,44 +206,44 @@ impl Bench<'_> {
         let variant = runs.variant;
         let mut figures = figures_from_usage(&runs.usage);
         figures.same_output = runs.sums.iter().all(|sum| Some(sum) == base_sum);
-        figures.code_bytes = Some(code_bytes(&self.corpus.program(program, variant))?);
+        figures.code_bytes = Some(measure_code_bytes(&self.corpus.program(program, variant))?);
         figures.build_s = self.corpus.build_seconds(program, variant);
-        figures.instructions = self.instructions(program, variant)?;
-        figures.exact = self.exact(program, variant)?;
+        figures.instructions = self.count_instructions(program, variant)?;
+        figures.exact = self.check_exactness(program, variant)?;
         figures.overlap = (!runs.overlaps.is_empty()).then(|| Spread::from_values(&runs.overlaps));
         Ok(figures)
     }
 
     /// Returns the instruction count of a run; `None` if no counting tool is available or the variant is sampled.
-    fn instructions(&self, program: &str, variant: &Variant) -> Result<Option<u64>> {
+    fn count_instructions(&self, program: &str, variant: &Variant) -> Result<Option<u64>> {
         let Some(counter) = self.counter.filter(|_| !variant.is_sampled()) else { return Ok(None) };
         let run = if self.counted == Input::Train { "" } else { " of the long run" };
         let what = format!("{program}: instructions{run}, by {}", counter.name());
         let compute = || {
-            progress(&format!("{what}: {}", variant.name()));
+            show_progress(&format!("{what}: {}", variant.name()));
             counter.count_run(self.corpus, program, variant, self.counted)
         };
         self.cache.get_or_compute(&what, &[&self.corpus.program(program, variant)], |_| true, compute).map(Some)
     }
 
     /// Checks the counts of a variant. Returns `None` if the variant is not exact or no oracle was built.
-    fn exact(&self, program: &str, variant: &Variant) -> Result<Option<ExactnessCheck>> {
+    fn check_exactness(&self, program: &str, variant: &Variant) -> Result<Option<ExactnessCheck>> {
         let Some(oracle) = self.oracle.as_deref().filter(|_| variant.is_exact()) else { return Ok(None) };
         let compute = || {
-            progress(&format!("{program}, counts against oracles: {}", variant.name()));
-            Ok(exact::check(self.corpus, program, variant, oracle))
+            show_progress(&format!("{program}, counts against oracles: {}", variant.name()));
+            Ok(exact::check_counts(self.corpus, program, variant, oracle))
         };
         let files = [self.corpus.program(program, variant), oracle.to_owned()];
         let has_verdict = |exact: &ExactnessCheck| matches!(exact, ExactnessCheck::Checked(_));
         self.cache.get_or_compute(&format!("{program}: exactness"), &files.each_ref().map(PathBuf::as_path), has_verdict, compute).map(Some)
     }
 
-    /// Measures one short run under a tool, and one of the base build. Only the order of magnitude of the ratio matters, so a cached result
-    /// is good enough.
+    /// Measures one short run of a variant under a simulator, and one of its base. Only the order of magnitude of the ratio matters, so a
+    /// cached result is good enough.
     fn measure_under_tool(&self, program: &str, variant: &Variant) -> Result<Figures> {
         let base = variant.base().context("cannot compare the variant, because it has no base build")?;
         let compute = || {
-            progress(&format!("{program}, once: {}", variant.name()));
+            show_progress(&format!("{program}, once: {}", variant.name()));
             let (alone, plain_sum) = usage::measure_run(self.corpus, program, &base, Input::Train)?;
             let (usage, sum) = usage::measure_run(self.corpus, program, variant, Input::Train)?;
             let mut figures = figures_from_usage(&[usage]);
@@ -272,7 +274,7 @@ fn figures_from_usage(usage: &[Usage]) -> Figures {
 }
 
 /// Returns the size of a program's `.text` section, in bytes.
-pub fn code_bytes(program: &Path) -> Result<u64> {
+pub fn measure_code_bytes(program: &Path) -> Result<u64> {
     let listing = steps::output(Command::new("size").args(["--format=sysv"]).arg(program))?;
     let size = listing.lines().find_map(|line| line.strip_prefix(".text ")?.split_whitespace().next()?.parse().ok());
     size.with_context(|| format!("{} has no .text section", program.display()))

@@ -1,5 +1,5 @@
-//! The accuracy of sampled profiles. It has two parts: the overlap with the full profile of the same run, as `trodden diff` computes it,
-//! and how many true counts are within the margins of their estimates.
+//! The accuracy of sampled profiles: their overlap with the full profile of the same run, as `trodden diff` computes it, and the number of
+//! true counts within the margins of their estimates.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -9,20 +9,20 @@ use std::path::Path;
 use std::process::Command;
 use trodden_corpus::steps;
 
-/// Margins are judged only for paths with at least this many executions counted in bursts.
-const MIN_SEEN: u64 = 100;
+/// Minimum number of counted executions for a path's margin to be judged.
+const MIN_COUNT: u64 = 100;
 /// A margin is narrow if it is less than this fraction of the estimate.
-const NARROW: f64 = 0.3;
+const NARROW_MARGIN_SHARE: f64 = 0.3;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Margins {
-    /// Number of paths with at least [`MIN_SEEN`] counted executions and a margin.
+    /// Number of judged paths, which have at least [`MIN_COUNT`] counted executions and a margin.
     judged: usize,
     /// Number of judged paths whose true count is within the margin.
     inside: usize,
     /// Number of judged paths with a narrow margin.
     narrow: usize,
-    /// Number of paths with at least [`MIN_SEEN`] counted executions but no estimate or margin.
+    /// Number of paths with at least [`MIN_COUNT`] counted executions but no estimate or margin.
     missing: usize,
 }
 
@@ -39,9 +39,11 @@ impl Margins {
 
     fn from_reports(full: &Value, sampled: &Value) -> Result<Margins> {
         let truth: HashMap<PathName, f64> =
-            paths(full)?.into_iter().filter_map(|(name, path)| Some((name, path["count"].as_f64()?))).collect();
+            list_paths(full)?.into_iter().filter_map(|(name, path)| Some((name, path["count"].as_f64()?))).collect();
         let mut found = Margins::default();
-        for (name, path) in paths(sampled)?.into_iter().filter(|(_, path)| path["count"].as_u64().is_some_and(|count| count >= MIN_SEEN)) {
+        for (name, path) in
+            list_paths(sampled)?.into_iter().filter(|(_, path)| path["count"].as_u64().is_some_and(|count| count >= MIN_COUNT))
+        {
             let estimate = &path["estimate"];
             let (Some(executions), Some(margin)) = (estimate["executions"].as_f64(), estimate["margin_95"].as_f64()) else {
                 found.missing += 1;
@@ -50,7 +52,7 @@ impl Margins {
             let truth = truth.get(&name).copied().unwrap_or(0.0);
             found.judged += 1;
             found.inside += usize::from((executions - truth).abs() <= margin);
-            found.narrow += usize::from(margin < NARROW * executions);
+            found.narrow += usize::from(margin < NARROW_MARGIN_SHARE * executions);
         }
         Ok(found)
     }
@@ -73,41 +75,42 @@ impl fmt::Display for Margins {
         let per_cent = |part: &usize| 100.0 * *part as f64 / (*judged).max(1) as f64;
         write!(
             f,
-            "{inside} of {judged} true counts ({:.1} %) lie within the 95 % margins of paths counted {MIN_SEEN} times or more; {narrow} \
+            "{inside} of {judged} true counts ({:.1} %) lie within the 95 % margins of paths counted {MIN_COUNT} times or more; {narrow} \
                 margins ({:.1} %) are below {:.0} %; {missing} have none",
             per_cent(inside),
             per_cent(narrow),
-            100.0 * NARROW
+            100.0 * NARROW_MARGIN_SHARE
         )
     }
 }
 
-/// Identifies a path in all builds: its unit's source file, its function's linkage name, and its number.
+/// Name that identifies a path in all builds: its unit's source file, its function's linkage name, and its number.
 type PathName = (String, String, u64);
 
 /// Returns the paths in a JSON report with their names. Fails if the report lacks a field.
-fn paths(report: &Value) -> Result<Vec<(PathName, &Value)>> {
-    let images = report["images"].as_array().with_context(|| lacks("images"))?;
+fn list_paths(report: &Value) -> Result<Vec<(PathName, &Value)>> {
+    let images = report["images"].as_array().with_context(|| describe_missing_field("images"))?;
     let units = images.iter().filter_map(|image| image["units"].as_array()).flatten();
     let sources: HashMap<&str, &str> = units.filter_map(|unit| Some((unit["identity"].as_str()?, unit["source"].as_str()?))).collect();
     let name = |path: &Value| -> Result<PathName> {
-        let function = &report["functions"][path["function"].as_u64().with_context(|| lacks("paths[].function"))? as usize];
-        let unit = function["unit"].as_str().with_context(|| lacks("functions[].unit"))?;
-        let source = sources.get(unit).with_context(|| lacks("images[].units[].source"))?;
-        let linkage_name = function["linkage_name"].as_str().with_context(|| lacks("functions[].linkage_name"))?;
-        Ok((source.to_string(), linkage_name.to_owned(), path["id"].as_u64().with_context(|| lacks("paths[].id"))?))
+        let function =
+            &report["functions"][path["function"].as_u64().with_context(|| describe_missing_field("paths[].function"))? as usize];
+        let unit = function["unit"].as_str().with_context(|| describe_missing_field("functions[].unit"))?;
+        let source = sources.get(unit).with_context(|| describe_missing_field("images[].units[].source"))?;
+        let linkage_name = function["linkage_name"].as_str().with_context(|| describe_missing_field("functions[].linkage_name"))?;
+        Ok((source.to_string(), linkage_name.to_owned(), path["id"].as_u64().with_context(|| describe_missing_field("paths[].id"))?))
     };
-    let all = report["paths"].as_array().with_context(|| lacks("paths"))?;
+    let all = report["paths"].as_array().with_context(|| describe_missing_field("paths"))?;
     all.iter().map(|path| Ok((name(path)?, path))).collect()
 }
 
-fn lacks(field: &str) -> String {
+fn describe_missing_field(field: &str) -> String {
     format!("the output of `trodden report --json` lacks the field `{field}`")
 }
 
 /// Returns the overlap of two profiles, between 0 and 1. It is the sum over all paths of the smaller of the path's two shares of
 /// executions. Fails if the profiles belong to different programs.
-pub fn compute(full: &Path, sampled: &Path) -> Result<f64> {
+pub fn compute_overlap(full: &Path, sampled: &Path) -> Result<f64> {
     let mut diff = Command::new(steps::target_folder().join("release/trodden"));
     parse_overlap(&steps::output(diff.args(["diff", "--across-builds", "--json"]).args([full, sampled]))?)
 }

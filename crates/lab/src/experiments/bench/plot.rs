@@ -1,7 +1,7 @@
 //! A bar chart of the time that each variant adds to each program, with geometric means.
 //!
 //! The colours are those of Okabe and Ito (2008), which people with any kind of colour vision can distinguish. A bar that exceeds the chart
-//! is truncated and labelled with its value. Runs under a simulator (callgrind) are omitted, because all their bars would be truncated.
+//! is truncated and labelled with its value. Runs under a simulator (callgrind) are left out, because all their bars would be truncated.
 
 use super::result::BenchResult;
 use super::statistics::geometric_mean;
@@ -19,13 +19,13 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(240, 228, 66),
     RGBColor(90, 90, 90),
 ];
-const INK: RGBColor = RGBColor(40, 40, 40);
-const FAINT: RGBColor = RGBColor(222, 222, 222);
+const INK_COLOUR: RGBColor = RGBColor(40, 40, 40);
+const FAINT_COLOUR: RGBColor = RGBColor(222, 222, 222);
 const FONT: &str = "sans-serif";
 /// Bars are truncated at this percentage.
 const MAX_PERCENT: f64 = 200.0;
 /// The fraction of a group's width that its bars occupy.
-const FILLED: f64 = 0.84;
+const BAR_WIDTH_SHARE: f64 = 0.84;
 const HEIGHT: u32 = 560;
 
 #[derive(Debug, PartialEq)]
@@ -35,7 +35,7 @@ struct Chart {
     groups: Vec<BarGroup>,
 }
 
-/// The bars of a program, or of the means. There is one bar per variant.
+/// The bars of one program, or of the means. There is one bar per variant.
 #[derive(Debug, PartialEq)]
 struct BarGroup {
     name: String,
@@ -52,7 +52,7 @@ struct OverheadBar {
 }
 
 /// Returns the chart as SVG; `None` if there is nothing to draw or drawing failed.
-pub fn svg(suite: &BenchResult) -> Option<String> {
+pub fn render_svg(suite: &BenchResult) -> Option<String> {
     let chart = Chart::from_suite(suite);
     if chart.variants.is_empty() {
         return None;
@@ -85,11 +85,12 @@ impl Chart {
     }
 
     /// Returns the lowest and the highest value of the axis.
-    fn range(&self) -> (f64, f64) {
+    fn axis_range(&self) -> (f64, f64) {
         let bars = || self.groups.iter().flat_map(|g| g.bars.iter().flatten());
         let lowest = bars().map(|b| b.height).fold(0.0, f64::min);
         let highest = bars().map(|b| b.height).fold(10.0, f64::max);
-        // The labels of the means need room. The limits keep an outlier from squeezing all other bars.
+        // A margin above and below the bars leaves room for the labels of the means. The limits keep an outlier from making all other bars
+        // short.
         (lowest.max(-MAX_PERCENT) * 1.2, (highest * 1.15).min(MAX_PERCENT))
     }
 }
@@ -113,7 +114,7 @@ fn draw(chart: &Chart) -> Result<String> {
         let area = SVGBackend::with_string(&mut out, (width, HEIGHT)).into_drawing_area();
         let failed = |error: &dyn std::fmt::Display| anyhow!("{error}");
         area.fill(&WHITE).map_err(|e| failed(&e))?;
-        area.draw(&Text::new(chart.title.clone(), (16, 14), style(17, INK))).map_err(|e| failed(&e))?;
+        area.draw(&Text::new(chart.title.clone(), (16, 14), style(17, INK_COLOUR))).map_err(|e| failed(&e))?;
         draw_legend(&area, chart, width).map_err(|e| failed(&e))?;
         let rows = legend_rows(chart, width);
         draw_bars(&area.margin(40 + rows * 20, 14, 14, 18), chart).map_err(|e| failed(&e))?;
@@ -151,15 +152,15 @@ fn legend_rows(chart: &Chart, width: u32) -> i32 {
 fn draw_legend(area: &Area, chart: &Chart, width: u32) -> DrawResult {
     for (at, ((x, y), variant)) in legend_positions(chart, width).into_iter().zip(&chart.variants).enumerate() {
         area.draw(&Rectangle::new([(x, y - 6), (x + 14, y + 6)], colour(at).filled()))?;
-        area.draw(&Rectangle::new([(x, y - 6), (x + 14, y + 6)], INK.stroke_width(1)))?;
-        area.draw(&Text::new(variant.clone(), (x + 20, y), style(14, INK).pos(Pos::new(HPos::Left, VPos::Center))))?;
+        area.draw(&Rectangle::new([(x, y - 6), (x + 14, y + 6)], INK_COLOUR.stroke_width(1)))?;
+        area.draw(&Text::new(variant.clone(), (x + 20, y), style(14, INK_COLOUR).pos(Pos::new(HPos::Left, VPos::Center))))?;
     }
     Ok(())
 }
 
 fn colour(at: usize) -> RGBColor {
     let RGBColor(red, green, blue) = COLOURS[at % COLOURS.len()];
-    // Colours are pale in the second round through the palette and dark in the third.
+    // The palette is reused with paler colours the second time, and with darker ones the third time.
     let mix = |part: u8| match at / COLOURS.len() % 3 {
         0 => part,
         1 => 255 - (255 - part) / 5 * 2,
@@ -169,7 +170,7 @@ fn colour(at: usize) -> RGBColor {
 }
 
 fn draw_bars(area: &Area, chart: &Chart) -> DrawResult {
-    let (lowest, highest) = chart.range();
+    let (lowest, highest) = chart.axis_range();
     let count = chart.groups.len();
     let mut canvas =
         ChartBuilder::on(area).x_label_area_size(26).y_label_area_size(64).build_cartesian_2d(0.0..count as f64, lowest..highest)?;
@@ -180,24 +181,23 @@ fn draw_bars(area: &Area, chart: &Chart) -> DrawResult {
         .disable_x_mesh()
         .x_labels(0)
         .light_line_style(TRANSPARENT)
-        .bold_line_style(FAINT)
-        .axis_style(INK)
+        .bold_line_style(FAINT_COLOUR)
+        .axis_style(INK_COLOUR)
         .y_labels(10)
         .y_label_formatter(&|v| if v.abs() < 0.5 { "0 %".to_owned() } else { format!("{v:+.0} %") })
-        .y_label_style(style(13, INK))
+        .y_label_style(style(13, INK_COLOUR))
         .y_desc("added user time, base = 0")
-        .axis_desc_style(style(14, INK))
+        .axis_desc_style(style(14, INK_COLOUR))
         .draw()?;
     for (at, group) in chart.groups.iter().enumerate() {
         draw_group(&mut canvas, chart, at, group, (lowest, highest))?;
-        // The label is below the axis. Positions in the canvas refer to the complete drawing, but `area` needs positions relative to
-        // itself.
+        // The label is below the axis. The canvas gives positions in the complete drawing, but `area` expects positions relative to itself.
         let (x, y) = canvas.backend_coord(&(at as f64 + 0.5, lowest));
         let (left, top) = area.get_base_pixel();
         let place = (x - left, y - top + 8);
-        area.draw(&Text::new(group.name.clone(), place, style(13, INK).pos(Pos::new(HPos::Center, VPos::Top))))?;
+        area.draw(&Text::new(group.name.clone(), place, style(13, INK_COLOUR).pos(Pos::new(HPos::Center, VPos::Top))))?;
     }
-    canvas.draw_series([PathElement::new(vec![(0.0, 0.0), (count as f64, 0.0)], INK.stroke_width(1))])?;
+    canvas.draw_series([PathElement::new(vec![(0.0, 0.0), (count as f64, 0.0)], INK_COLOUR.stroke_width(1))])?;
     Ok(())
 }
 
@@ -205,24 +205,24 @@ type Canvas<'a, 'b> =
     ChartContext<'a, SVGBackend<'b>, Cartesian2d<plotters::coord::types::RangedCoordf64, plotters::coord::types::RangedCoordf64>>;
 
 fn draw_group(canvas: &mut Canvas, chart: &Chart, group: usize, bars: &BarGroup, (lowest, highest): (f64, f64)) -> DrawResult {
-    let width = FILLED / chart.variants.len() as f64;
+    let width = BAR_WIDTH_SHARE / chart.variants.len() as f64;
     let is_mean = group + 1 == chart.groups.len();
     for (at, bar) in bars.bars.iter().enumerate() {
         let Some(bar) = bar else { continue };
-        let left = group as f64 + (1.0 - FILLED) / 2.0 + at as f64 * width;
+        let left = group as f64 + (1.0 - BAR_WIDTH_SHARE) / 2.0 + at as f64 * width;
         let (right, middle) = (left + width * 0.92, left + width * 0.46);
         let top = bar.height.clamp(lowest, highest);
         canvas.draw_series([Rectangle::new([(left, 0.0), (right, top)], colour(at).filled())])?;
         let is_truncated = bar.height > highest;
         if !is_truncated && bar.greatest > bar.least {
             let ends = vec![(middle, bar.least.max(lowest)), (middle, bar.greatest.min(highest))];
-            canvas.draw_series([PathElement::new(ends, INK.stroke_width(1))])?;
+            canvas.draw_series([PathElement::new(ends, INK_COLOUR.stroke_width(1))])?;
         }
         if is_truncated || is_mean {
             // Rotated text is positioned by its centre.
             let room = (highest - lowest) * 0.04;
             let at = if is_truncated { highest - room } else { top.max(0.0) + room };
-            let text = style(12, INK).pos(Pos::new(HPos::Center, VPos::Center)).transform(FontTransform::Rotate270);
+            let text = style(12, INK_COLOUR).pos(Pos::new(HPos::Center, VPos::Center)).transform(FontTransform::Rotate270);
             canvas.draw_series([Text::new(format!("{:+.0}", bar.height), (middle, at), text)])?;
         }
     }
@@ -234,7 +234,7 @@ mod tests {
     use super::super::result::{BenchOutcome, tests::suite};
     use super::*;
 
-    fn sample() -> BenchResult {
+    fn create_sample_result() -> BenchResult {
         suite(&[
             ("a", "plain", &[1.0, 1.0, 1.0], 1),
             ("a", "trodden", &[1.4, 1.5, 1.6], 1),
@@ -256,31 +256,31 @@ mod tests {
 
     #[test]
     fn bars_show_added_time() {
-        let chart = Chart::from_suite(&sample());
+        let chart = Chart::from_suite(&create_sample_result());
         assert_eq!(chart.variants, ["trodden"]);
         let names: Vec<&str> = chart.groups.iter().map(|g| g.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "geom. mean"]);
         let bar = chart.groups[0].bars[0].unwrap();
         assert!((bar.height - 50.0).abs() < 1e-9 && (bar.least - 40.0).abs() < 1e-9 && (bar.greatest - 60.0).abs() < 1e-9);
         assert!((chart.groups[2].bars[0].unwrap().height - 200.0).abs() < 1e-9, "the mean of 1.5 and 6 is 3");
-        assert_eq!(chart.range(), (0.0, MAX_PERCENT));
+        assert_eq!(chart.axis_range(), (0.0, MAX_PERCENT));
     }
 
     #[test]
     fn truncated_bar_is_labelled() {
-        let svg = svg(&sample()).unwrap();
+        let svg = render_svg(&create_sample_result()).unwrap();
         assert!(svg.starts_with("<svg") && svg.contains("+500"), "{svg}");
         assert!(svg.contains("trodden") && svg.contains("geom. mean"));
     }
 
     #[test]
     fn runs_under_a_simulator_are_omitted() {
-        let mut suite = sample();
+        let mut suite = create_sample_result();
         for row in suite.rows.iter_mut().filter(|r| r.variant == "trodden") {
             if let BenchOutcome::Measured(figures) = &mut row.outcome {
                 figures.base_user_s = Some(1.0);
             }
         }
-        assert_eq!(svg(&suite), None);
+        assert_eq!(render_svg(&suite), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The stored form of a benchmark result. Comparing, resuming and drawing read it.
+//! The stored form of a benchmark result, which is read to compare, resume and draw it.
 
 use super::statistics::Spread;
 use anyhow::{Context, Result, bail};
@@ -75,8 +75,8 @@ pub struct Figures {
     pub user: Spread,
     /// Elapsed time by round, in seconds.
     pub wall_s: Vec<f64>,
-    /// User time of the base's run, in seconds; `None` if the base's row has it. A variant has its own value if its input differs from the
-    /// base's.
+    /// User time of the base's run, in seconds. `None` if the base's row has it; a variant has its own value only if its input differs from
+    /// the base's.
     pub base_user_s: Option<f64>,
     pub instructions: Option<u64>,
     pub code_bytes: Option<u64>,
@@ -86,7 +86,7 @@ pub struct Figures {
     /// True if the output of all runs equals the output of the base.
     pub same_output: bool,
     pub exact: Option<ExactnessCheck>,
-    /// For sampled runs, the overlap of their estimates with the full profile, over the rounds.
+    /// Overlap of sampled profiles with the full profile, over all rounds.
     #[serde(default)]
     pub overlap: Option<Spread>,
 }
@@ -108,7 +108,7 @@ pub struct OracleVerdict {
 }
 
 impl ExactnessCheck {
-    /// Returns true if all oracles compared functions and no count differs.
+    /// Returns true if at least one oracle compared functions and no count differs.
     pub fn is_equal(&self) -> bool {
         match self {
             ExactnessCheck::Checked(oracles) => !oracles.is_empty() && oracles.iter().all(|j| j.different == 0 && j.functions > 0),
@@ -127,11 +127,12 @@ impl BenchRow {
     }
 }
 
-/// Ratios of a variant's figures to its base's; `None` where one of them was not measured.
+/// Ratios of a variant's figures to its base's; `None` if either was not measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Ratios {
     pub user: Option<f64>,
-    /// Ratio of minimum user times, which other load on the machine affects least. `None` if the base was not timed in the same rounds.
+    /// Ratio of the minimum user times, which are least affected by other load on the machine. `None` if the base was not timed in the same
+    /// rounds.
     pub least: Option<f64>,
     pub instructions: Option<f64>,
     pub code: Option<f64>,
@@ -209,7 +210,8 @@ pub mod tests {
         }
     }
 
-    /// A result with the variants plain and trodden. A row has a program, a variant, user times and the number of instructions.
+    /// Returns a result with the variants plain and trodden, for tests. Each row has a program, a variant, user times and the number of
+    /// instructions.
     pub fn suite(rows: &[(&str, &str, &[f64], u64)]) -> BenchResult {
         let about = |name: &str, base: Option<&str>| VariantInfo {
             name: name.into(),

@@ -1,7 +1,7 @@
-//! A cache of results that depend on the built program but not on the state of the machine.
+//! A cache of results that depend on a built program, but not on the state of the machine.
 //!
-//! A result's key consists of its name and the checksums of the files that it depends on. So results remain valid after a rebuild that
-//! produces the same program.
+//! A result's key consists of its name and the checksums of the files that it depends on, so it remains valid after a rebuild that produces
+//! the same program.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -36,7 +36,7 @@ impl ResultCache {
         }
         let found = compute()?;
         if is_final(&found) {
-            // The file is read again: computing takes minutes, and another process may have written the file meanwhile.
+            // The file is read again, because computing takes minutes, and another process may have written the file in the meantime.
             let mut all = self.read()?;
             all.insert(key, serde_json::to_value(&found)?);
             self.write(&all)?;

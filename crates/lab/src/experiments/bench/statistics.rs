@@ -23,7 +23,7 @@ impl Spread {
     }
 
     /// Returns the range relative to the median.
-    pub fn width(self) -> f64 {
+    pub fn relative_width(self) -> f64 {
         if self.median > 0.0 { (self.max - self.min) / self.median } else { 0.0 }
     }
 }
@@ -42,7 +42,7 @@ pub fn geometric_mean(ratios: &[f64]) -> Option<f64> {
 pub fn rank_sum_p_value(a: &[f64], b: &[f64]) -> f64 {
     let ranks = doubled_ranks(&[a, b].concat());
     let total: usize = ranks.iter().sum();
-    // ways[k][s] is the number of ways to choose k ranks with the sum s.
+    // `ways[k][s]` is the number of ways to choose k ranks with the sum s.
     let mut ways = vec![vec![0.0_f64; total + 1]; a.len() + 1];
     ways[0][0] = 1.0;
     for rank in &ranks {
@@ -52,7 +52,7 @@ pub fn rank_sum_p_value(a: &[f64], b: &[f64]) -> f64 {
             }
         }
     }
-    // Sums are multiplied by the number of values, so that the mean is an integer.
+    // Both sums are multiplied by the number of values, so that the mean is an integer.
     let distance = |sum: usize| (sum * ranks.len()).abs_diff(total * a.len());
     let own = distance(ranks[..a.len()].iter().sum());
     let (all, far) = ways[a.len()]
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn separated_samples_have_the_smallest_p_value() {
-        // The samples are extreme in 2 of the 252 ways to choose 5 of 10 values, and in 2 of the 20 ways to choose 3 of 6.
+        // Of the 252 ways to choose 5 of 10 values, 2 are as extreme as these samples; of the 20 ways to choose 3 of 6, also 2.
         let (low, high) = ([1.0, 2.0, 3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 9.0, 10.0]);
         assert!((rank_sum_p_value(&low, &high) - 2.0 / 252.0).abs() < 1e-12);
         assert!((rank_sum_p_value(&high, &low) - 2.0 / 252.0).abs() < 1e-12);
@@ -101,7 +101,7 @@ mod tests {
     fn spread_is_the_median_with_the_range() {
         assert_eq!(Spread::from_values(&[3.0, 1.0, 2.0]), Spread { median: 2.0, min: 1.0, max: 3.0 });
         assert_eq!(Spread::from_values(&[4.0, 1.0, 2.0, 3.0]).median, 2.5);
-        assert_eq!(Spread::from_values(&[3.0, 1.0, 2.0]).width(), 1.0);
+        assert_eq!(Spread::from_values(&[3.0, 1.0, 2.0]).relative_width(), 1.0);
     }
 
     #[test]

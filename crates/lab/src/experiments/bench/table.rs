@@ -4,25 +4,24 @@ use super::result::{BenchOutcome, BenchResult, BenchRow, ExactnessCheck, Figures
 use super::statistics::{Spread, geometric_mean};
 use std::fmt::Write;
 
-/// A table. The first `words` columns are left-aligned text, the others right-aligned numbers.
+/// A table of text. The first `words` columns are left-aligned words, the others right-aligned numbers.
 struct TextTable {
     head: Vec<String>,
     words: usize,
     rows: Vec<Vec<String>>,
 }
 
-/// Renders two tables with a line per variant of a program. The first has times and instructions; the second has code, memory, build time
-/// and exactness.
+/// Renders two tables with one line per program and variant: times and instructions, and then code size, memory, build time and exactness.
 pub fn render_table(suite: &BenchResult) -> String {
     let mut out = String::new();
-    let _ = writeln!(out, "{}\n{}", time_table(suite).to_markdown(), size_table(suite).to_markdown());
+    let _ = writeln!(out, "{}\n{}", time_table(suite).to_text(), size_table(suite).to_text());
     let _ = writeln!(out, "{}", list_reasons(suite).join("\n"));
     let _ = write!(out, "{}", explain_figures(suite).join("\n"));
     out.trim_start().to_owned() + "\n"
 }
 
 /// Renders ratios by program and variant, and then all figures.
-pub fn markdown(suite: &BenchResult) -> String {
+pub fn render_markdown(suite: &BenchResult) -> String {
     let mut out = format!("# Benchmark of {}\n\n", suite.date);
     let _ = writeln!(out, "{}\n", explain_figures(suite).join("\n"));
     let _ = writeln!(out, "| variant | what it is |\n|---|---|");
@@ -39,7 +38,7 @@ pub fn markdown(suite: &BenchResult) -> String {
     ];
     // A table that has only the column of program names is omitted.
     for (title, table) in parts.into_iter().filter(|(_, table)| table.head.len() > 1) {
-        let _ = write!(out, "\n## {title}\n\n{}", table.markdown());
+        let _ = write!(out, "\n## {title}\n\n{}", table.to_markdown());
     }
     let reasons = list_reasons(suite);
     if !reasons.is_empty() {
@@ -58,7 +57,7 @@ fn time_table(suite: &BenchResult) -> TextTable {
             row.program.clone(),
             row.variant.clone() + if figures.same_output { "" } else { " (OUTPUT DIFFERS)" },
             format!("{:.3}", figures.user.median),
-            format!("{:.1}%", figures.user.width() * 50.0),
+            format!("{:.1}%", figures.user.relative_width() * 50.0),
             format_ratio(ratios.user),
             figures.instructions.map_or_else(String::new, |n| format!("{:.0}", n as f64 / 1e6)),
             format_ratio(ratios.instructions),
@@ -98,7 +97,7 @@ fn size_table(suite: &BenchResult) -> TextTable {
     figure_table(suite, &head, line, mean)
 }
 
-/// Builds a table with a line per measured or failed row, followed by the means.
+/// Builds a table with one line per measured or failed row, followed by the means.
 fn figure_table(
     suite: &BenchResult,
     head: &[&str],
@@ -140,7 +139,7 @@ fn ratio_table(suite: &BenchResult, of: fn(&Ratios) -> Option<f64>) -> TextTable
     TextTable { head: std::iter::once("program").chain(columns).map(str::to_owned).collect(), words: 1, rows }
 }
 
-/// Formats the geometric mean over all programs for which both variant and base were measured.
+/// Formats the geometric mean of a variant's ratios over all programs for which both the variant and its base were measured.
 fn format_mean(suite: &BenchResult, variant: &str, of: fn(&Ratios) -> Option<f64>) -> String {
     let ratios: Vec<f64> = suite.programs().iter().filter_map(|p| of(&suite.ratios(p, variant))).collect();
     geometric_mean(&ratios).map_or_else(String::new, |mean| format!("{mean:.3}"))
@@ -219,7 +218,7 @@ fn format_ratio(value: Option<f64>) -> String {
 }
 
 impl TextTable {
-    fn to_markdown(&self) -> String {
+    fn to_text(&self) -> String {
         let lines: Vec<&Vec<String>> = std::iter::once(&self.head).chain(&self.rows).collect();
         let widths: Vec<usize> =
             (0..self.head.len()).map(|c| lines.iter().map(|l| l[c].chars().count()).max().unwrap_or_default()).collect();
@@ -233,7 +232,7 @@ impl TextTable {
         out
     }
 
-    fn markdown(&self) -> String {
+    fn to_markdown(&self) -> String {
         let line = |cells: &[String]| format!("| {} |\n", cells.iter().map(|c| c.replace('|', "\\|")).collect::<Vec<_>>().join(" | "));
         let rule: Vec<&str> = (0..self.head.len()).map(|c| if c < self.words { "---" } else { "--:" }).collect();
         let mut out = line(&self.head) + &format!("|{}|\n", rule.join("|"));
@@ -269,7 +268,7 @@ mod tests {
 
     #[test]
     fn markdown_has_a_column_per_variant() {
-        let page = markdown(&suite());
+        let page = render_markdown(&suite());
         assert!(page.contains("| program | trodden |\n|---|--:|\n| a | 2.00 |\n| b |  |\n| geometric mean | 2.000 |\n"), "{page}");
         assert!(page.contains("- trodden failed: no (b)\n"), "{page}");
     }

@@ -1,4 +1,5 @@
-//! Time and memory of a run. The recipes prefix each program with `trodden-lab measure FILE`, which appends a line per process.
+//! Measures time and memory of a run. The corpus's build recipes prefix each program with `trodden-lab measure FILE`, which appends a line
+//! per process to the file.
 
 use anyhow::{Context, Result, bail};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -37,7 +38,7 @@ impl Usage {
 pub fn measure_run(corpus: &Corpus, program: &str, variant: &Variant, input: Input) -> Result<(Usage, String)> {
     run_measured(|runner| match variant.simulator() {
         None => corpus.run(program, variant, input, runner),
-        // Valgrind 3.19 cannot read clang's debug information.
+        // Stripped, because Valgrind 3.19 cannot read clang's debug information.
         Some(under) => corpus.run_stripped(program, variant, input, &format!("{runner} {under}")),
     })
 }
@@ -67,7 +68,7 @@ pub fn measure(file: &Path, command: &[OsString]) -> Result<ExitCode> {
     let started = Instant::now();
     let status = Command::new(&command[0]).args(&command[1..]).status().with_context(|| format!("cannot run {}", command[0].display()))?;
     let wall_s = started.elapsed().as_secs_f64();
-    // This process has no other children.
+    // The command is this process's only child, so the usage of all children is that of the command.
     let children = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the program's resource usage")?;
     let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     let usage = Usage {

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::process::Command;
 use trodden_corpus::steps;
 
-/// Measures the analysis of one program. Reports the fastest of several rounds.
-pub fn measure(subject: &CopiesSubject, options: &CopiesOptions, results: &mut CopiesResults) -> Result<()> {
-    let (profile, program) = (subject.profile(), subject.program());
+/// Measures the analysis of one program, and reports the fastest of several rounds.
+pub fn measure_analysis(subject: &CopiesSubject, options: &CopiesOptions, results: &mut CopiesResults) -> Result<()> {
+    let (profile, program) = (subject.profile_path(), subject.program_path());
     for (&copies, strategy) in options.copies.iter().flat_map(|copies| options.strategy.iter().map(move |s| (copies, s))) {
         for profile in [None, Some(profile.as_path())] {
             let mut fastest: Option<Usage> = None;

@@ -1,4 +1,4 @@
-//! A Slurm cluster of three nodes on this machine (`xtask/slurm.sh`). One of its nodes can be killed.
+//! A Slurm cluster of three nodes on this machine (`xtask/slurm.sh`), one of which can be killed.
 
 use anyhow::Result;
 use std::path::{Path, PathBuf};
@@ -17,15 +17,15 @@ impl Cluster {
     /// Starts a cluster that keeps its files in `folder`.
     pub fn start(folder: &Path) -> Result<Cluster> {
         let cluster = Cluster { folder: folder.to_owned() };
-        steps::run(&mut cluster.script("start"))?;
+        steps::run(&mut cluster.script_command("start"))?;
         Ok(cluster)
     }
 
-    pub fn configuration(&self) -> PathBuf {
+    pub fn configuration_file(&self) -> PathBuf {
         self.folder.join("slurm.conf")
     }
 
-    fn script(&self, word: &str) -> Command {
+    fn script_command(&self, word: &str) -> Command {
         let mut command = Command::new("bash");
         command.arg(steps::checkout_root().join("xtask/slurm.sh")).arg(word).env("SLURM_FOLDER", &self.folder);
         command
@@ -36,9 +36,9 @@ impl Cluster {
     pub fn lose_node(&self, is_done: &AtomicBool) -> Result<Option<String>> {
         while !is_done.load(Ordering::Relaxed) {
             let mut queue = Command::new("squeue");
-            queue.args(["-h", "-r", "-w", "n1", "-t", "R", "-o", "%i"]).env("SLURM_CONF", self.configuration());
+            queue.args(["-h", "-r", "-w", "n1", "-t", "R", "-o", "%i"]).env("SLURM_CONF", self.configuration_file());
             if steps::output(&mut queue).is_ok_and(|jobs| !jobs.trim().is_empty()) {
-                return steps::output(self.script("kill-node").arg("n1")).map(|reported| Some(reported.trim().to_owned()));
+                return steps::output(self.script_command("kill-node").arg("n1")).map(|reported| Some(reported.trim().to_owned()));
             }
             thread::sleep(Duration::from_millis(20));
         }
@@ -48,6 +48,6 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        let _ = self.script("stop").status();
+        let _ = self.script_command("stop").status();
     }
 }

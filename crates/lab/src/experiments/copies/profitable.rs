@@ -12,7 +12,7 @@ use trodden_partition::{PartitionOptions, PartitionStrategy};
 use trodden_profile::procedures::{add_call_sites, procedures};
 use trodden_recording::copies::make::CopiedProgram;
 
-pub fn count(corpus: &Corpus, name: &str, options: &CopiesOptions, results: &mut CopiesResults) -> Result<()> {
+pub fn count_profitable_procedures(corpus: &Corpus, name: &str, options: &CopiesOptions, results: &mut CopiesResults) -> Result<()> {
     corpus.fetch(name)?;
     corpus.build_once(name, &Variant::trodden())?;
     let path = corpus.program(name, &Variant::trodden());
@@ -21,7 +21,8 @@ pub fn count(corpus: &Corpus, name: &str, options: &CopiesOptions, results: &mut
     let mut all = procedures(units, None).with_context(|| path.display().to_string())?;
     add_call_sites(units, &mut all);
     let sources: BTreeSet<&str> = units.iter().flat_map(|(_, map)| &map.files).map(String::as_str).collect();
-    let lines = sources.iter().filter(|file| !is_of_system(file)).map(|file| count_lines(Path::new(file))).sum::<Result<u64>>()?;
+    let lines =
+        sources.iter().filter(|file| !is_system_file(file)).map(|file| count_nonblank_lines(Path::new(file))).sum::<Result<u64>>()?;
     for &copies in &options.copies {
         let plan = program.divide(&all, PartitionStrategy::P3, &PartitionOptions::new(copies as usize, Measure::All))?;
         let (procedures, profitable) = (all.len() as u64, plan.profitable as u64);
@@ -31,12 +32,12 @@ pub fn count(corpus: &Corpus, name: &str, options: &CopiesOptions, results: &mut
 }
 
 /// Returns true if a source file belongs to the compiler or to the system's libraries.
-fn is_of_system(file: &str) -> bool {
+fn is_system_file(file: &str) -> bool {
     file.starts_with("/usr/") || file.is_empty()
 }
 
 /// Counts the lines that are not blank.
-fn count_lines(file: &Path) -> Result<u64> {
+fn count_nonblank_lines(file: &Path) -> Result<u64> {
     let text = std::fs::read(file).with_context(|| format!("cannot read {}, a source file of the program", file.display()))?;
     Ok(text.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).count() as u64)
 }

@@ -1,4 +1,4 @@
-//! The table of `trodden-lab experiment copies`, kept in one file per day, with averages.
+//! The table that `trodden-lab experiment copies` writes: one file per day, with averages.
 
 use crate::experiments::bench::describe_machine;
 use crate::experiments::bench::result::BenchMachine;
@@ -59,9 +59,9 @@ pub struct Setting {
 pub struct CopiesRow {
     #[serde(flatten)]
     pub setting: Setting,
-    /// Maximum number of hits that a copy counted: increments of the path register and of path counters.
+    /// Hits (executions of probes) in the copy that has most: increments of the path register and of path counters.
     pub hits: f64,
-    /// Maximum number of label hits that a copy counted: increments of the path register only.
+    /// Label hits in the copy that has most: increments of the path register only.
     pub label_hits: f64,
     /// Hits of the program that counts everything.
     pub sequential_hits: f64,
@@ -92,7 +92,7 @@ pub struct ComparedTimes {
 }
 
 impl ComparedTimes {
-    /// Returns the ratios of the slowest copy and of the program that counts everything to the plain program.
+    /// Returns the times of the slowest copy and of the program that counts everything, as ratios to the program that counts nothing.
     fn ratios(&self) -> [f64; 2] {
         [self.slowest_ns, self.sequential_ns].map(|ns| ns / self.plain_ns)
     }
@@ -113,7 +113,7 @@ pub struct AnalysisTime {
     pub program: String,
     pub strategy: String,
     pub copies: u32,
-    /// True if frequencies came from a profile, false if they were estimated.
+    /// True if frequencies come from a profile; false if they are estimated.
     pub profile: bool,
     pub procedures: u64,
     /// Processor time in seconds, including LLVM's tools.
@@ -148,7 +148,7 @@ const PROFITABLE_HEADS: [&str; 6] = ["program", "k", "lines", "procedures", "pro
 pub struct ProfitableRow {
     pub program: String,
     pub copies: u32,
-    /// Number of lines in the program's source files that are not blank.
+    /// Number of non-blank lines in the program's source files.
     pub lines: u64,
     pub procedures: u64,
     pub profitable: u64,
@@ -214,15 +214,15 @@ impl CopiesResults {
         self.content.rows.iter().find(|row| row.setting == *setting)
     }
 
-    /// Prints a row, adds it in place of any row with the same setting, and writes the files.
-    pub fn add(&mut self, row: CopiesRow) -> Result<()> {
+    /// Prints a row, replaces any row with the same setting by it, and writes the files.
+    pub fn add_row(&mut self, row: CopiesRow) -> Result<()> {
         println!("{}", format_columns(&row.cells()));
         self.content.rows.retain(|known| known.setting != row.setting);
         self.content.rows.push(row);
         self.write()
     }
 
-    /// Prints the time of an analysis, adds it in place of any with the same setting, and writes the files.
+    /// Prints the time of an analysis, replaces any with the same setting by it, and writes the files.
     pub fn add_analysis(&mut self, row: AnalysisTime) -> Result<()> {
         println!("{}", format_columns(&row.cells()));
         let key = |a: &AnalysisTime| (a.program.clone(), a.strategy.clone(), a.copies, a.profile);
@@ -231,7 +231,7 @@ impl CopiesResults {
         self.write()
     }
 
-    /// Prints a row, adds it in place of any for the same program and number of copies, and writes the files.
+    /// Prints a row, replaces any for the same program and number of copies by it, and writes the files.
     pub fn add_profitable(&mut self, row: ProfitableRow) -> Result<()> {
         println!("{}", format_columns(&row.cells()));
         self.content.profitable.retain(|known| (&known.program, known.copies) != (&row.program, row.copies));
@@ -239,11 +239,11 @@ impl CopiesResults {
         self.write()
     }
 
-    pub fn page(&self) -> PathBuf {
+    pub fn page_path(&self) -> PathBuf {
         self.stem.with_extension("md")
     }
 
-    /// Averages the rows of each input, strategy and number of copies. Rows that were run on a cluster are not included.
+    /// Averages the rows with the same input, strategy and number of copies. Leaves out rows that were run on a cluster.
     fn averages(&self) -> Vec<Average> {
         let rows: Vec<&CopiesRow> = self.content.rows.iter().filter(|r| r.setting.engine == "local").collect();
         let kind = |r: &&CopiesRow| (r.setting.input.clone(), r.setting.strategy.clone(), r.setting.copies);
@@ -261,12 +261,12 @@ impl CopiesResults {
     fn write(&self) -> Result<()> {
         let folder = self.stem.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
-        self.store("json", serde_json::to_string_pretty(&self.content)? + "\n")?;
-        self.store("md", self.to_markdown()?)
+        self.write_file("json", serde_json::to_string_pretty(&self.content)? + "\n")?;
+        self.write_file("md", self.to_markdown()?)
     }
 
-    /// Writes a file by renaming. An interruption then cannot destroy the previous version.
-    fn store(&self, ending: &str, text: String) -> Result<()> {
+    /// Writes a file under another name and renames it, so that an interruption cannot destroy the previous version.
+    fn write_file(&self, ending: &str, text: String) -> Result<()> {
         let (path, new) = (self.stem.with_extension(ending), self.stem.with_extension(format!("{ending}.new")));
         std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path)).with_context(|| format!("cannot write {}", path.display()))
     }
@@ -345,11 +345,11 @@ struct Average {
     strategy: String,
     copies: u32,
     programs: usize,
-    /// Changes in percent: arithmetic and geometric mean.
+    /// Arithmetic and geometric mean of the changes, in percent.
     hits: [f64; 2],
     labels: [f64; 2],
     above_bound: f64,
-    /// Overhead of the slowest copy in processor time over the plain program, in percent; NaN if no time was measured.
+    /// Processor time that the slowest copy needs in addition to the plain program's, in percent; NaN if no time was measured.
     slowest: f64,
     sequential: f64,
 }
@@ -452,8 +452,8 @@ mod tests {
     fn rows_are_kept_and_averaged() {
         let folder = tempfile::tempdir().unwrap();
         let mut results = CopiesResults::from_today(folder.path()).unwrap();
-        results.add(row("a", 50.0)).unwrap();
-        results.add(row("b", 32.0)).unwrap();
+        results.add_row(row("a", 50.0)).unwrap();
+        results.add_row(row("b", 32.0)).unwrap();
         let mut again = CopiesResults::from_today(folder.path()).unwrap();
         assert_eq!(again.find_row(&row("b", 0.0).setting), Some(&row("b", 32.0)));
         assert_eq!(again.find_row(&row("c", 0.0).setting), None);
@@ -465,10 +465,10 @@ mod tests {
         let [wall, cpu] = [13.0, 11.0].map(|slowest_ns| ComparedTimes { slowest_ns, sequential_ns: 12.0, plain_ns: 10.0 });
         let timed = CopiesRow { times: Some(CopiesTimes { wall, cpu, rounds: 1 }), ..row("c", 50.0) };
         assert_eq!(timed.cells()[6..], ["30.0", "20.0", "10.0", "20.0"]);
-        again.add(timed).unwrap();
+        again.add_row(timed).unwrap();
         assert_eq!(again.averages()[0].cells()[10..], ["10.0", "20.0"]);
-        again.add(row("b", 50.0)).unwrap();
+        again.add_row(row("b", 50.0)).unwrap();
         assert_eq!((again.content.rows.len(), again.averages()[0].programs), (3, 3));
-        assert!(std::fs::read_to_string(again.page()).unwrap().contains("| b | p3 | 2 | 50.0 | 25.0 | 25.0 |  |  |  |  |"));
+        assert!(std::fs::read_to_string(again.page_path()).unwrap().contains("| b | p3 | 2 | 50.0 | 25.0 | 25.0 |  |  |  |  |"));
     }
 }

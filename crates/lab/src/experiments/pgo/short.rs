@@ -1,5 +1,5 @@
-//! `trodden-lab experiment pgo --short`: compares the program built by `trodden pgo` with the build that uses clang's edge profile. The
-//! compared counts are stable even on a busy machine.
+//! `trodden-lab experiment pgo --short`: compares the program built by `trodden pgo` with the build that uses clang's edge profile, by
+//! counts that are stable even on a busy machine.
 //!
 //! They are instructions, taken jumps, conditional branches and mispredictions of a simple predictor in the short run, on which both builds
 //! were trained. This comparison needs half as many builds as the full one, and no timing.
@@ -11,18 +11,18 @@ use std::fs;
 use trodden_corpus::Variant;
 use trodden_corpus::{Corpus, Input};
 
-const PLAIN: &str = BUILDS[0];
-const CLANG: &str = BUILDS[1];
-const PATHS: &str = BUILDS[4];
-const HEAD: &str = "\
+const PLAIN_BUILD: &str = BUILDS[0];
+const CLANG_BUILD: &str = BUILDS[1];
+const PATHS_BUILD: &str = BUILDS[4];
+const TABLE_HEAD: &str = "\
                       instructions vs. plain    `trodden pgo` relative to the edge-guided build
 program    edge-guided  trodden pgo  instructions  jumps taken  branches  mispredicted  transformed";
 
 /// Measures the programs, and prints a table. A program that fails is reported, and the others are still measured.
 pub fn run(corpus: &Corpus, programs: &[String]) -> Result<()> {
-    let counter =
-        InstructionCounter::available().context("cannot count instructions, because neither perf nor valgrind works. Install valgrind")?;
-    println!("{HEAD}");
+    let counter = InstructionCounter::find_available()
+        .context("cannot count instructions, because neither perf nor valgrind works. Install valgrind")?;
+    println!("{TABLE_HEAD}");
     let mut failed = Vec::new();
     for program in programs {
         match measure_row(corpus, program, counter) {
@@ -45,15 +45,15 @@ fn measure_row(corpus: &Corpus, program: &str, counter: InstructionCounter) -> R
     let _ = fs::remove_dir_all(&work);
     fs::create_dir_all(&work).with_context(|| format!("cannot create folder {}", work.display()))?;
     let clang = profile_by_clang(corpus, program, &work)?;
-    build_with_profile(corpus, program, &clang, CLANG)?;
-    let changed = build_by_trodden_pgo(corpus, program, PATHS, "")?;
+    build_with_profile(corpus, program, &clang, CLANG_BUILD)?;
+    let changed = build_by_trodden_pgo(corpus, program, PATHS_BUILD, "")?;
     let sum = |build: &str| corpus.run_as(build, program, Input::Ref, "", &[]);
-    ensure!(sum(PLAIN)? == sum(PATHS)?, "the output of the `trodden pgo` build differs from the output of the plain build");
+    ensure!(sum(PLAIN_BUILD)? == sum(PATHS_BUILD)?, "the output of the `trodden pgo` build differs from the output of the plain build");
     let count = |build: &str| count_instructions(corpus, program, build, counter).map(|n| n as f64);
-    let (plain, clang, paths) = (count(PLAIN)?, count(CLANG)?, count(PATHS)?);
-    // `count_instructions` has created the stripped copies.
+    let (plain, clang, paths) = (count(PLAIN_BUILD)?, count(CLANG_BUILD)?, count(PATHS_BUILD)?);
+    // `count_instructions` has created these stripped copies.
     let jumps = |build: &str| branches::count_branches(corpus, program, &format!("{build}-stripped"));
-    let (before, after) = (jumps(CLANG)?, jumps(PATHS)?);
+    let (before, after) = (jumps(CLANG_BUILD)?, jumps(PATHS_BUILD)?);
     let ratio = |of: fn(&branches::BranchCounts) -> u64| of(&after) as f64 / of(&before) as f64;
     Ok(format!(
         "{program:<10} {:<12.4} {:<12.4} {:<13.4} {:<12.4} {:<9.4} {:<13.4} {}",

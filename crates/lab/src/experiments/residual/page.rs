@@ -1,11 +1,11 @@
 //! Renders the results as a page of three tables.
 
-use super::{ResidualBuild, ResidualResults, ResidualRow, SIZES, UntestedFigures};
+use super::{ResidualBuild, ResidualResults, ResidualRow, SIZED_BUILDS, UntestedFigures};
 use crate::experiments::bench::statistics::geometric_mean;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-const UNTESTED: &str = "\
+const UNTESTED_SECTION: &str = "\
 ## Untested paths (table 3.1)
 
 The tests are the program's short run, the field is its long one. Untested paths are given in percent of the distinct paths taken in the \
@@ -18,7 +18,7 @@ with those | untested paths in functions without | in % | every edge tested | re
 |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|
 ";
 
-const SUITES: &str = "
+const SUITES_SECTION: &str = "
 ## With a suite of many inputs (table 3.3)
 
 The tests are the short run and a suite; the field is the same long run.
@@ -28,7 +28,7 @@ without | in % |
 |---|--:|--:|--:|--:|--:|--:|--:|--:|
 ";
 
-const SIZE: &str = "
+const SIZE_SECTION: &str = "
 ## Size (table 3.4)
 
 Size relative to the plain build of programs that count all paths, that count the short run's paths by `ppp` or `known-table`, and that \
@@ -37,24 +37,27 @@ count all but those (`residual`): `.text` alone, and all that is loaded (code, c
 ";
 
 pub fn render_page(results: &ResidualResults) -> String {
-    let mut out =
-        format!("# Untested paths of real programs, {}\n\nBy `trodden-lab experiment residual`, {}.\n", results.date, commits(results));
+    let mut out = format!(
+        "# Untested paths of real programs, {}\n\nBy `trodden-lab experiment residual`, {}.\n",
+        results.date,
+        list_commits(results)
+    );
     out += "Each row was computed twice, by `trodden untested` and by an oracle that compares two full profiles and shares only the \
             decoding of paths, with equal figures.\n\n";
-    out += UNTESTED;
+    out += UNTESTED_SECTION;
     results.programs.iter().for_each(|(name, row)| out += &untested_row(name, row));
     out += &mean_row(results);
     if results.programs.values().any(|r| r.suite.is_some()) {
-        out += SUITES;
+        out += SUITES_SECTION;
         results.programs.iter().for_each(|(name, row)| out += &suite_row(name, row));
     }
-    out += SIZE;
+    out += SIZE_SECTION;
     out += &sizes(results);
     out
 }
 
 /// Lists commits with their programs, such as `commit a (one, two), commit b (three)`.
-fn commits(results: &ResidualResults) -> String {
+fn list_commits(results: &ResidualResults) -> String {
     let mut programs = BTreeMap::<&str, Vec<&str>>::new();
     results.programs.iter().for_each(|(name, row)| programs.entry(&row.commit).or_default().push(name));
     let reported = programs.iter().map(|(commit, names)| format!("commit {commit} ({})", names.join(", ")));
@@ -73,7 +76,7 @@ fn untested_row(name: &str, row: &ResidualRow) -> String {
         u.executed_paths,
         u.untested_paths,
         u.share_of_paths(),
-        percentage(u.share_of_executions()),
+        format_percentage(u.share_of_executions()),
         u.functions,
         u.untested_edges,
         u.functions_with_untested_edges,
@@ -83,7 +86,7 @@ fn untested_row(name: &str, row: &ResidualRow) -> String {
     )
 }
 
-/// Averages the shares arithmetically, as the thesis does.
+/// Averages the percentages arithmetically, as the thesis does.
 fn mean_row(results: &ResidualResults) -> String {
     let mean = |of: fn(&UntestedFigures) -> f64| {
         let all: Vec<f64> = results.programs.values().map(|r| of(&r.untested)).collect();
@@ -93,7 +96,7 @@ fn mean_row(results: &ResidualResults) -> String {
         "| average | | | {:.0} | {:.1} | {} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | |\n",
         mean(|u| u.untested_paths as f64),
         mean(UntestedFigures::share_of_paths),
-        percentage(mean(UntestedFigures::share_of_executions)),
+        format_percentage(mean(UntestedFigures::share_of_executions)),
         mean(|u| u.functions as f64),
         mean(|u| u.untested_edges as f64),
         mean(|u| u.functions_with_untested_edges as f64),
@@ -112,7 +115,7 @@ fn suite_row(name: &str, row: &ResidualRow) -> String {
         u.tested_paths,
         u.untested_paths,
         u.share_of_paths(),
-        percentage(u.share_of_executions()),
+        format_percentage(u.share_of_executions()),
         u.untested_edges,
         u.untested_paths_in_functions_without_untested_edges,
         u.share_without_edges(),
@@ -120,17 +123,17 @@ fn suite_row(name: &str, row: &ResidualRow) -> String {
 }
 
 /// Formats a percentage, with more digits if it is small.
-fn percentage(percent: f64) -> String {
+fn format_percentage(percent: f64) -> String {
     if percent != 0.0 && percent < 0.05 { format!("{percent:.4}") } else { format!("{percent:.1}") }
 }
 
 fn sizes(results: &ResidualResults) -> String {
     let mut out = String::from("| program | plain `.text`, bytes |");
-    SIZES.iter().for_each(|s| write!(out, " {s} |").expect("writing to a string cannot fail"));
+    SIZED_BUILDS.iter().for_each(|s| write!(out, " {s} |").expect("writing to a string cannot fail"));
     out += " plain loaded, bytes |";
-    SIZES.iter().for_each(|s| write!(out, " {s} |").expect("writing to a string cannot fail"));
+    SIZED_BUILDS.iter().for_each(|s| write!(out, " {s} |").expect("writing to a string cannot fail"));
     out += "\n|---|";
-    out += &"--:|".repeat(2 * (SIZES.len() + 1));
+    out += &"--:|".repeat(2 * (SIZED_BUILDS.len() + 1));
     out.push('\n');
     let factor =
         |row: &ResidualRow, build: &str, what: usize| Some(row.sizes.get(build)?[what] as f64 / row.sizes.get("plain")?[what] as f64);
@@ -139,14 +142,16 @@ fn sizes(results: &ResidualResults) -> String {
         write!(out, "| {name} |").expect("writing to a string cannot fail");
         for what in [0, 1] {
             write!(out, " {} |", row.sizes.get("plain").map_or(0, |s| s[what])).expect("writing to a string cannot fail");
-            SIZES.iter().for_each(|s| write!(out, " {} |", reported(factor(row, s, what))).expect("writing to a string cannot fail"));
+            SIZED_BUILDS
+                .iter()
+                .for_each(|s| write!(out, " {} |", reported(factor(row, s, what))).expect("writing to a string cannot fail"));
         }
         out.push('\n');
     }
     out += "| geometric mean |";
     for what in [0, 1] {
         out += " |";
-        for build in SIZES {
+        for build in SIZED_BUILDS {
             let all: Option<Vec<f64>> = results.programs.values().map(|row| factor(row, build, what)).collect();
             write!(out, " {} |", reported(all.and_then(|a| geometric_mean(&a)))).expect("writing to a string cannot fail");
         }

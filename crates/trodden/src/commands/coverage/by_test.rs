@@ -1,6 +1,6 @@
 //! `trodden suite order --by lines`: shows the lines and paths that each test adds.
 
-use super::coverage_mapping;
+use super::load_coverage_mapping;
 use crate::cli::{CoverageFileSelection, SuiteOrder};
 use crate::notes::{Progress, warn};
 use crate::output::{json_text, print};
@@ -23,7 +23,7 @@ pub fn run(job: &SuiteOrder) -> Result<()> {
         named::describe_losses(&entry.profile, &found.lost).iter().for_each(warn);
         let places = files.include.iter().map(|place| format!(" --file {place}")).collect::<String>();
         let run = || format!("run {}{places}", entry.number);
-        let mapping = coverage_mapping(&found.profile, &files).with_context(run)?;
+        let mapping = load_coverage_mapping(&found.profile, &files).with_context(run)?;
         tests.add(&found.profile, &LineExecutions::from_mapping(&mapping)?).with_context(run)?;
         inexact = inexact.or_else(|| Some(mapping).filter(CoverageMapping::has_caveats));
         progress.step();

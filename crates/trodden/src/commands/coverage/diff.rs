@@ -1,6 +1,6 @@
 //! `trodden coverage report --baseline`: shows lines and paths that only one of two profiles executed.
 
-use super::coverage_mapping;
+use super::load_coverage_mapping;
 use crate::cli::{CoverageReport, CoverageThreshold};
 use crate::output::{json_text, print};
 use anyhow::{Result, ensure};
@@ -20,7 +20,7 @@ pub fn run(job: &CoverageReport, baseline: &str) -> Result<ExitCode> {
     );
     let (name, files) = (&job.covered.profile, &job.covered.files);
     let (before, after) = (named::load(baseline)?, named::load(name)?);
-    let mappings = [coverage_mapping(&before, files)?, coverage_mapping(&after, files)?];
+    let mappings = [load_coverage_mapping(&before, files)?, load_coverage_mapping(&after, files)?];
     let (first, second) = (LineExecutions::from_mapping(&mappings[0])?, LineExecutions::from_mapping(&mappings[1])?);
     let difference = CoverageDifference::new(
         &NamedCoverage { name: baseline, profile: &before, lines: &first },

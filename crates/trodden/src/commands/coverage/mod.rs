@@ -25,17 +25,17 @@ use trodden_stored::named::LAST;
 /// Pattern that selects all source files, even those of the standard library.
 pub const ALL_FILES: &str = "*";
 
-fn load(covered: &Covered) -> Result<(Profile, CoverageMapping)> {
+fn load_profile_and_mapping(covered: &Covered) -> Result<(Profile, CoverageMapping)> {
     let mut profile = trodden_stored::named::load_all_builds(&covered.profile)?;
     select_builds(&mut profile);
-    let mapping = coverage_mapping(&profile, &covered.files)?;
+    let mapping = load_coverage_mapping(&profile, &covered.files)?;
     trodden_coverage::warn_of_second_returns(&profile);
     Ok((profile, mapping))
 }
 
 /// Returns the coverage of the source files that `files` selects. Fails if the program was not built with `--coverage` or has changed since
 /// it ran, no source file is selected, or LLVM's tools are missing or fail.
-fn coverage_mapping(profile: &Profile, files: &CoverageFileSelection) -> Result<CoverageMapping> {
+fn load_coverage_mapping(profile: &Profile, files: &CoverageFileSelection) -> Result<CoverageMapping> {
     let all_files = files.include.iter().any(|pattern| pattern == ALL_FILES);
     let sources = CoveredSources {
         objects: files.object.clone(),
@@ -60,7 +60,7 @@ fn lines_from_mapping(view: &View) -> Result<MappedLines> {
     let all = CoverageFileSelection { include: vec![ALL_FILES.into()], ..CoverageFileSelection::default() };
     let mut profile = view.profile.clone();
     select_builds(&mut profile);
-    let mapping = coverage_mapping(&profile, &all)?;
+    let mapping = load_coverage_mapping(&profile, &all)?;
     mapping.log_inexact_functions(false);
     mapped_lines(view, &mapping)
 }
@@ -100,7 +100,7 @@ pub fn run(job: &Coverage) -> Result<ExitCode> {
 }
 
 fn show(job: &CoverageShow) -> Result<ExitCode> {
-    let (profile, mapping) = load(&job.covered)?;
+    let (profile, mapping) = load_profile_and_mapping(&job.covered)?;
     let mut arguments: Vec<OsString> =
         vec![option_with_value("-Xdemangler=", profdata::find_tool_for(context(), Tool::Cxxfilt, &profile)?)];
     let mut option = |text: &str| arguments.push(text.into());
@@ -130,35 +130,36 @@ fn show(job: &CoverageShow) -> Result<ExitCode> {
             let index = folder.join("index.html");
             ensure!(index.is_file(), "llvm-cov did not write {}. Check that the folder is writable", index.display());
             mapping.mark_pages(folder)?;
-            let paths = folder.join(PATHS_PAGE);
-            write_file(&paths, paths_page(&profile, &mapping)?.as_bytes())?;
+            let paths = folder.join(PATHS_PAGE_FILE);
+            write_file(&paths, render_paths_page(&profile, &mapping)?.as_bytes())?;
             note(format_args!("wrote pages {} (sources) and {} (paths)", index.display(), paths.display()));
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Name of a page that `llvm-cov` does not write: path coverage, and lines that were never executed together.
-const PATHS_PAGE: &str = "paths.html";
+/// File name of the page that trodden adds to the pages of `llvm-cov`. It shows path coverage, and lines that were never executed in the
+/// same path.
+const PATHS_PAGE_FILE: &str = "paths.html";
 /// Maximum number of untested combinations per function on this page.
-const MAX_COMBINATIONS: usize = 5;
+const MAX_COMBINATIONS_PER_FUNCTION: usize = 5;
 
-fn paths_page(profile: &Profile, mapping: &CoverageMapping) -> Result<String> {
+fn render_paths_page(profile: &Profile, mapping: &CoverageMapping) -> Result<String> {
     let view = View::from_profile(profile);
-    let tables = [tables::by_file(mapping, &view)?, tables::by_function(mapping, &view, MAX_COMBINATIONS)?];
+    let tables = [tables::by_file(mapping, &view)?, tables::by_function(mapping, &view, MAX_COMBINATIONS_PER_FUNCTION)?];
     Ok(page("Coverage, with paths", &tables))
 }
 
 /// Renders coverage as JSON in the schema of `llvm-cov export`.
-pub fn llvm_json(profile: &Profile, files: &CoverageFileSelection) -> Result<Vec<u8>> {
-    let mapping = coverage_mapping(profile, files)?;
+pub fn render_llvm_json(profile: &Profile, files: &CoverageFileSelection) -> Result<Vec<u8>> {
+    let mapping = load_coverage_mapping(profile, files)?;
     let bytes = mapping.json(mapping.llvm_cov("export", &["-format=text".into()])?)?;
     mapping.log_inexact_functions(true);
     Ok(bytes)
 }
 
-pub fn mapped_tracefile(profile: &Profile, files: &CoverageFileSelection) -> Result<String> {
-    let mapping = coverage_mapping(profile, files)?;
+pub fn render_mapped_tracefile(profile: &Profile, files: &CoverageFileSelection) -> Result<String> {
+    let mapping = load_coverage_mapping(profile, files)?;
     let bytes = mapping.lcov(mapping.llvm_cov("export", &["-format=lcov".into()])?);
     mapping.log_inexact_functions(false);
     Ok(String::from_utf8_lossy(&bytes).into_owned())

@@ -1,6 +1,6 @@
 //! `trodden coverage report`: prints a table of files or functions, and checks thresholds.
 
-use super::{diff, load};
+use super::{diff, load_profile_and_mapping};
 use crate::cli::{Color, CoverageMeasure, CoverageReport, CoverageThreshold, word};
 use crate::commands::remarks::note_inexact;
 use crate::notes::{note, warn};
@@ -19,7 +19,7 @@ pub fn run(job: &CoverageReport) -> Result<ExitCode> {
         return diff::run(job, baseline);
     }
     check_thresholds(job)?;
-    let (profile, mapping) = load(&job.covered)?;
+    let (profile, mapping) = load_profile_and_mapping(&job.covered)?;
     let view = View::from_profile(&profile);
     view.corrupt.iter().for_each(warn);
     let table = match (&job.changed_since, job.functions || job.combinations > 0) {

@@ -1,4 +1,4 @@
-//! Parses the sets of `--interesting` and merges them to one set of a program's paths.
+//! Parses the sets of `--interesting` and merges them into one set of a program's paths.
 
 use crate::context::context;
 use anyhow::{Context, Result, bail};

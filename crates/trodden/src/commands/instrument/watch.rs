@@ -1,9 +1,9 @@
 //! `trodden instrument --watch EXPRESSION`: makes a program that acts at the end of each path that matches an expression.
 //!
-//! The program is a residual build ([`trodden_flow::residual`]) for which all other paths are known. Matching paths are counted exactly,
-//! and the action runs where they end, in the thread that executed them. Functions without a match get no code. To find the matches, this
-//! module tries all paths of the selected functions. Paths that end at a call that does not return are treated as known, too, because only
-//! the end of the program shows that a call has not returned.
+//! The program is built like one that counts only untested paths ([`trodden_flow::residual`]); all paths that do not match are declared
+//! tested. Matching paths are counted exactly, and the action runs where they end, in the thread that executed them. Functions without a
+//! match get no code. To find the matches, this module tries all paths of the selected functions. Paths that end at a call that does not
+//! return are never watched, because only the end of the program shows that the call has not returned.
 
 use crate::context::context;
 use crate::notes::{note, warn};
@@ -20,15 +20,16 @@ use trodden_report::words::plural;
 use trodden_report::{Name, ReportError};
 use trodden_unit::{FunctionMap, KnownPaths, UnitMap};
 
-/// Maximum number of paths in a function, because each path is tried.
+/// Maximum number of paths in a watched function, because each path is matched separately.
 const MAX_TRIED_PATHS: u64 = 1 << 20;
 
-/// Advice for functions whose paths are split at cut edges. Hash tables would keep the paths unsplit, too, but cannot be watched.
+/// Advice for functions with so many paths that numbering splits them at some edges ("cut edges"). Counting in hash tables would avoid the
+/// split, but such functions cannot be watched.
 const CUT_EDGE_ADVICE: &str =
     "Watch a variant with whole paths, made by `trodden-lab with --max-paths 65536 -- instrument PROGRAM --output NEW`";
 
 /// Returns all paths of a program that do not match the expression. Fails if the expression is malformed, uses `call` or matches no path,
-/// or a function has too many paths or no standard numbering.
+/// or if a function has too many paths or numbers them by another scheme than the standard one.
 pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
     let expression: PathExpression = text.parse()?;
     let calls = expression.patterns.iter().flatten().any(|s| s.end == Some(End::Call));
@@ -75,7 +76,7 @@ pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
     Ok(unmatched)
 }
 
-/// Fails if a function has too many paths to try each of them, or no standard numbering.
+/// Fails if a function has too many paths to match each of them, or does not number them by the standard scheme.
 fn check_path_count(function: &FunctionMap) -> Result<()> {
     ensure!(
         has_standard_numbering(function)?,

@@ -22,11 +22,11 @@ use trodden_report::suite::{self as shown, RedundantTests, SCHEMA_VERSION, Suite
 use trodden_report::words::plural;
 use trodden_stored::named;
 
-/// Returns status 1 if a test fails.
+/// Runs a subcommand. Returns status 1 if a test fails.
 pub fn run(job: &SuiteCommand) -> Result<ExitCode> {
     match job {
         SuiteCommand::Run(job) => return run::run(job),
-        SuiteCommand::Step { suite, project, command } => return run::step(suite, project, command),
+        SuiteCommand::Step { suite, project, command } => return run::record_test_binary(suite, project, command),
         SuiteCommand::List(job) => list(job)?,
         SuiteCommand::Order(job) if job.by == TestValue::Lines => crate::commands::coverage::by_test::run(job)?,
         SuiteCommand::Order(job) => report_test_order(job)?,
@@ -84,18 +84,18 @@ fn load_suite(name: &str, functions: &SuiteFunctions) -> Result<Suite> {
 }
 
 /// Time limit for the search for a minimal set of tests. When it expires, the best set so far is printed with a lower bound.
-const SEARCH_TIME: Duration = Duration::from_secs(10);
+const MAX_SEARCH_TIME: Duration = Duration::from_secs(10);
 
 fn print_redundant_tests(suite: &Suite, name: &str, by: SuiteCost, as_json: bool) -> Result<()> {
     let sets = suite.tests.iter().map(|t| t.paths.iter().map(|p| p.0).collect()).collect();
     let cost = |duration_ns: u64| match by {
         SuiteCost::Tests => 1,
-        // In microseconds.
+        // The cost is in microseconds.
         SuiteCost::Time => (duration_ns / 1000).max(1),
     };
     let problem = CoverProblem { sets, costs: suite.tests.iter().map(|t| cost(t.duration_ns)).collect() };
     let quick = find_greedy_cover(&problem);
-    let until = Instant::now() + SEARCH_TIME;
+    let until = Instant::now() + MAX_SEARCH_TIME;
     let best = find_cheapest_cover(&problem, &mut || Instant::now() < until);
     let found = RedundantTests { suite, name, by, greedy: &quick, best: &best };
     print(&if as_json { json_text(&found.json())? } else { escape::escape_lines(&found.text()).into_bytes() })

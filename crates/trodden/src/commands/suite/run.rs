@@ -45,7 +45,7 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED_STATUS) })
 }
 
-/// Runs the tests with cargo. Cargo runs each test binary through `trodden suite step` ([`step`]).
+/// Runs the tests with cargo. Cargo runs each test binary through `trodden suite step` ([`record_test_binary`]).
 fn run_by_cargo(job: &SuiteRun) -> Result<ExitCode> {
     ensure!(
         job.jobs == 1,
@@ -53,18 +53,18 @@ fn run_by_cargo(job: &SuiteRun) -> Result<ExitCode> {
     );
     let verb: &[&str] = if job.source.nextest { &["nextest", "run"] } else { &["test"] };
     let mut arguments: Vec<OsString> = verb.iter().map(OsString::from).chain(job.options.iter().cloned()).collect();
-    let before = number_of_runs(&job.suite)?;
+    let before = count_runs(&job.suite)?;
     let settings = take_settings(&mut arguments)?;
     let status = cargo::test_as_suite(context(), arguments, settings, &job.suite)?;
     note(format_args!(
         "recorded {} in the suite {}",
-        plural((number_of_runs(&job.suite)?.saturating_sub(before)) as u128, "run", "runs"),
+        plural((count_runs(&job.suite)?.saturating_sub(before)) as u128, "run", "runs"),
         job.suite
     ));
     Ok(status)
 }
 
-fn number_of_runs(suite: &str) -> Result<u64> {
+fn count_runs(suite: &str) -> Result<u64> {
     let store = recording_context().run_store()?;
     Ok(store.suites()?.into_iter().find(|(name, _)| name == suite).map_or(0, |(_, runs)| runs))
 }
@@ -88,7 +88,7 @@ fn test_source(job: &SuiteRun) -> Result<TestSource> {
 }
 
 /// Records each test in a test binary as a separate run. Called by cargo.
-pub fn step(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCode> {
+pub fn record_test_binary(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCode> {
     let job = TestBinary {
         suite: suite.to_owned(),
         project: project.to_owned(),

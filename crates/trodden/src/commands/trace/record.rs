@@ -33,7 +33,7 @@ pub fn run(job: &TraceRecord) -> Result<ExitCode> {
 }
 
 /// Executes the runs that are assigned to this machine.
-pub fn work(folder: &Path, machine: usize) -> Result<ExitCode> {
+pub fn run_worker(folder: &Path, machine: usize) -> Result<ExitCode> {
     let result = env::var_os(RESULT_VARIABLE)
         .with_context(|| format!("this command is internal ({RESULT_VARIABLE} is not set). Run `trodden trace record --engine` instead"))?;
     if let Some(launcher) = std::env::var_os(alive::ALIVE_VARIABLE) {
