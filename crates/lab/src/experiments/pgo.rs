@@ -236,7 +236,9 @@ fn count_instructions(corpus: &Corpus, program: &str, build: &str, counter: Inst
     corpus.run_as(&stripped, program, Input::Train, &counter.command_prefix(&log), &nowhere)?;
     show_progress("");
     let text = fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
-    counter.total_instructions(&text).with_context(|| format!("{} reported no instruction count for {program}. See {}", counter.name(), log.display()))
+    counter
+        .total_instructions(&text)
+        .with_context(|| format!("{} reported no instruction count for {program}. See {}", counter.name(), log.display()))
 }
 
 fn compare_profiles(one: &Path, other: &Path) -> Result<CounterAgreement> {
