@@ -3,12 +3,12 @@
 use serde_json::Value;
 use std::process::{Command, Output};
 
-fn extract(arguments: &[&str]) -> Output {
+fn run_extract(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_trodden-lab")).args(["graph", "extract"]).args(arguments).output().unwrap()
 }
 
 fn expect_error(arguments: &[&str]) -> String {
-    let output = extract(arguments);
+    let output = run_extract(arguments);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(output.stdout.is_empty());
     String::from_utf8(output.stderr).unwrap()
@@ -16,7 +16,7 @@ fn expect_error(arguments: &[&str]) -> String {
 
 #[test]
 fn system_program_is_extracted_as_json_and_dot() {
-    let output = extract(&["/usr/bin/gzip"]);
+    let output = run_extract(&["/usr/bin/gzip"]);
     assert!(output.status.success(), "{output:?}");
     let all: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(all["schema_version"], 2);
@@ -30,12 +30,12 @@ fn system_program_is_extracted_as_json_and_dot() {
         }
         assert_eq!(function["source"]["kind"], "recovered");
     }
-    let one = extract(&["/usr/bin/gzip", "--function", "main"]);
+    let one = run_extract(&["/usr/bin/gzip", "--function", "main"]);
     let main: Value = serde_json::from_slice(&one.stdout).unwrap();
     let address = main["functions"][0]["address"].as_u64().unwrap();
-    let by_address = extract(&["/usr/bin/gzip", "--function", &format!("{:#x}", address + 1)]);
+    let by_address = run_extract(&["/usr/bin/gzip", "--function", &format!("{:#x}", address + 1)]);
     assert_eq!(one.stdout, by_address.stdout);
-    let dot = String::from_utf8(extract(&["/usr/bin/gzip", "--function", "main", "--format", "dot"]).stdout).unwrap();
+    let dot = String::from_utf8(run_extract(&["/usr/bin/gzip", "--function", "main", "--format", "dot"]).stdout).unwrap();
     assert!(dot.starts_with("digraph program {") && dot.contains(&format!("\"{address:#x}\"")) && dot.trim_end().ends_with('}'));
 }
 

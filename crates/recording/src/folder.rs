@@ -44,7 +44,7 @@ impl RunFolder {
     }
 
     /// Fails if the folder was deleted during the recording.
-    pub fn check(&self) -> Result<()> {
+    pub fn check_exists(&self) -> Result<()> {
         let inode = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
         ensure!(
             fs::metadata(self.path()).is_ok_and(|now| self.locked.metadata().is_ok_and(|opened| inode(now) == inode(opened))),

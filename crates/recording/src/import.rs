@@ -75,8 +75,8 @@ fn log_summary(imported: &BranchImport, sampling: &BranchSampling) {
 }
 
 fn list_functions(functions: &[(String, u64)]) -> String {
-    const MAX_SHOWN: usize = 5;
+    const MAX_SHOWN_FUNCTIONS: usize = 5;
     let mut names: Vec<&(String, u64)> = functions.iter().collect();
     names.sort_by_key(|(name, times)| (std::cmp::Reverse(*times), name));
-    words::list_names(&names.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>(), MAX_SHOWN)
+    words::list_names(&names.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>(), MAX_SHOWN_FUNCTIONS)
 }

@@ -38,7 +38,7 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
     let (mut command, raw) = (command(&what.command, folder.path(), "%m.%p.raw", context), folder.path().to_owned());
     let (ended, mut programs) = channel();
     if let Some(streams) = streams {
-        command.env(OUTPUT_VARIABLE, output_pattern(folder.path(), STREAM_FILE_NAMES)).env(STREAM_VARIABLE, streams.bounds());
+        command.env(OUTPUT_VARIABLE, output_pattern(folder.path(), STREAM_FILE_NAMES)).env(STREAM_VARIABLE, streams.to_variable_value());
         programs = drain_in_background(folder.path().to_owned(), streams.method, programs);
     }
     let recorder = ProgramRecorder {
@@ -70,7 +70,7 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
     drop(active);
     let status = status.map_err(|e| describe_failure(e, &what.command[0]))?;
     let recorder = recorder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    let finished = folder.check().and_then(|()| recorder.finish(what, status, context));
+    let finished = folder.check_exists().and_then(|()| recorder.finish(what, status, context));
     let is_whole = finished.is_ok();
     if let Err(error) = finished {
         let kept = folder.keep();
@@ -174,7 +174,7 @@ impl ProgramRecorder {
             if files.is_dir()
                 && let Err(error) = self.store_run(metadata_of(program), &files)
             {
-                self.report(&format_causes(&error));
+                self.report_once(&format_causes(&error));
                 self.failures += 1;
             }
         }
@@ -199,7 +199,7 @@ impl ProgramRecorder {
         let collected = collect(files, Run { suite: Some(self.suite.clone()), ..run }, self.units.as_ref());
         let mut losses = collected.problems.iter().filter(|p| p.loses_counts());
         let (has_losses, all_marked) = (losses.clone().next().is_some(), losses.all(CollectProblem::is_recorded_in_profile));
-        collected.problems.iter().for_each(|p| self.report(&p.to_string()));
+        collected.problems.iter().for_each(|p| self.report_once(&p.to_string()));
         if !all_marked {
             bail!("cannot decode the counts of a run");
         }
@@ -214,7 +214,7 @@ impl ProgramRecorder {
         fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))
     }
 
-    fn report(&mut self, problem: &str) {
+    fn report_once(&mut self, problem: &str) {
         if self.reported.insert(problem.to_owned()) {
             log::warn!("{}", problem);
         }

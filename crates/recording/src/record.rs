@@ -31,7 +31,7 @@ pub fn run(what: &RecordedCommand, bursts: BurstSchedule, must_sample: bool, con
     counted.run.suite = what.destination.suite.clone();
     counted.run.test.clone_from(&context.test);
     let status = counted.status;
-    let delivery = folder.check().and_then(|()| store_profile(what, must_sample, counted, folder.path(), context));
+    let delivery = folder.check_exists().and_then(|()| store_profile(what, must_sample, counted, folder.path(), context));
     let is_whole = report_delivery(delivery, folder);
     Ok(exit_code_of_recording(status, is_whole))
 }
@@ -60,7 +60,7 @@ pub fn run_through_runner(what: RunnerCommand, bursts: BurstSchedule, context: &
     let mut counted = run_counted_command(command, &what.typed, folder.path(), bursts, context)?;
     counted.run.suite.clone_from(&what.destination.suite);
     let status = counted.status;
-    folder.check()?;
+    folder.check_exists()?;
     if raw_files(folder.path())?.is_empty() {
         log::info!("nothing was recorded, because no instrumented program ran");
         return Ok((exit_code(status), false));

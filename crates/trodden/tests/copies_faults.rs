@@ -58,7 +58,7 @@ fn copies_ended_by_the_same_signal_are_marked() {
 }
 
 /// A program whose second copy kills itself: at each attempt if there is an argument, otherwise only at the first.
-const ONE_IS_ENDED_PROGRAM: &str = "#include <signal.h>\n#include <string.h>\n#include <sys/stat.h>\n#include <unistd.h>\n\
+const SECOND_COPY_KILLED_PROGRAM: &str = "#include <signal.h>\n#include <string.h>\n#include <sys/stat.h>\n#include <unistd.h>\n\
     __attribute__((noinline)) int work(int n) { int s = 0; for (int i = 0; i < n; i++) { if (i % 3) s += i; else s ^= i; } return s; }\n\
     int main(int c, char **v) { char self[4096] = { 0 }; if (readlink(\"/proc/self/exe\", self, sizeof self - 1) < 0) return 9;\n\
     int s = work(40); if (strstr(self, \"copy-0001/\") && (c > 1 || !mkdir(\"once\", 0700))) kill(getpid(), SIGKILL); return work(s & 7) \
@@ -66,7 +66,7 @@ const ONE_IS_ENDED_PROGRAM: &str = "#include <signal.h>\n#include <string.h>\n#i
 
 #[test]
 fn copies_ended_by_a_signal_run_again_if_others_end_normally() {
-    let place = Place::with(&[("prog.c", ONE_IS_ENDED_PROGRAM)]);
+    let place = Place::with(&[("prog.c", SECOND_COPY_KILLED_PROGRAM)]);
     place.cc("-O1 prog.c -o prog");
     record(&place, "-- ./prog");
     let truth = count_paths(&place);

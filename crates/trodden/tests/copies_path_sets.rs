@@ -95,7 +95,7 @@ fn find_match_messages(output: &Output) -> BTreeSet<String> {
     String::from_utf8_lossy(&output.stderr).lines().filter(|line| line.contains(" matches ")).map(str::to_owned).collect()
 }
 
-fn build_watch(place: &Place, expression: &str, action: &str) {
+fn build_watching_program(place: &Place, expression: &str, action: &str) {
     let made = place.command(trodden()).args(["instrument", "prog", "-o", "watch", "--watch", expression, "--action", action]).output();
     let made = made.unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -112,7 +112,7 @@ fn copies_together_report_all_matches_of_one_program() {
         compile(&format!("-O1 -g {file} -o prog"));
         let mut divided = 0;
         for expression in expressions {
-            build_watch(&place, expression, "report");
+            build_watching_program(&place, expression, "report");
             let one = record(&place, "");
             let (truth, lines) = (read_watched_matches(&place), find_match_messages(&one));
             assert!(!truth.1.is_empty() && lines.len() == truth.1.len(), "{expression}: {truth:?} {lines:?}");
@@ -136,7 +136,7 @@ fn copies_together_report_all_matches_of_one_program() {
 fn actions_that_would_make_copies_differ_are_rejected() {
     let place = Place::with(&[("jumps.c", JUMPS_PROGRAM)]);
     place.cc("-O1 -g jumps.c -o prog");
-    build_watch(&place, "odd: 12", "abort");
+    build_watching_program(&place, "odd: 12", "abort");
     let refused = |command: &mut Command, text: &str| {
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -38,7 +38,7 @@ fn run_reference_build(place: &Place, compiler: &str, options: &str, source: &st
     place.tool("llvm-profdata-22", "merge reference.profraw -o reference.profdata");
 }
 
-fn check(source: &str, level: &str) {
+fn check_file(source: &str, level: &str) {
     let (name, text) = PROGRAMS.iter().find(|(name, _)| *name == source).unwrap();
     check_program(name, text, level);
 }
@@ -66,32 +66,32 @@ fn check_program(name: &str, text: &str, level: &str) -> Place {
 
 #[test]
 fn c_coverage_equals_llvms_without_optimisation() {
-    check("plain.c", "-O0");
+    check_file("plain.c", "-O0");
 }
 
 #[test]
 fn c_coverage_equals_llvms_with_optimisation() {
-    check("plain.c", "-O2");
+    check_file("plain.c", "-O2");
 }
 
 #[test]
 fn frames_that_do_not_return_have_llvms_counts() {
-    check("jump.c", "-O2");
+    check_file("jump.c", "-O2");
 }
 
 #[test]
 fn cxx_coverage_equals_llvms_without_optimisation() {
-    check("cxx.cc", "-O0");
+    check_file("cxx.cc", "-O0");
 }
 
 #[test]
 fn cxx_coverage_equals_llvms_with_optimisation() {
-    check("cxx.cc", "-O2");
+    check_file("cxx.cc", "-O2");
 }
 
 #[test]
 fn coverage_of_threads_equals_llvms() {
-    check("threads.c", "-O2");
+    check_file("threads.c", "-O2");
 }
 
 /// Returns, for each region and for each side of each branch in a function, whether it was executed.
@@ -219,17 +219,17 @@ fn exports_use_source_names() {
 
 #[test]
 fn coverage_of_a_killed_process_equals_llvms() {
-    check("killed.c", "-O2");
+    check_file("killed.c", "-O2");
 }
 
 #[test]
 fn mcdc_conditions_equal_llvms_without_optimisation() {
-    check(DECISIONS_FILE, "-O0");
+    check_file(DECISIONS_FILE, "-O0");
 }
 
 #[test]
 fn mcdc_conditions_equal_llvms_with_optimisation() {
-    check(DECISIONS_FILE, "-O2");
+    check_file(DECISIONS_FILE, "-O2");
 }
 
 /// Returns the line counts of the recorded run as exported to lcov, and the output of `coverage show` with its branches.

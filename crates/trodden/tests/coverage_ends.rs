@@ -97,10 +97,10 @@ fn loops_left_by_longjmp_have_exact_counts() {
 /// the counts from the mapping. Code after a call that did not return must have its own counts.
 #[test]
 fn files_with_two_names_have_their_counts() {
-    const LEAVE: &str = "#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\nint main(void) {\n  \
+    const LEAVES_PROGRAM: &str = "#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\nint main(void) {\n  \
         for (int i = 0; i < 3; i++)\n    if (i > 1)\n      leave(0);\n  return 0;\n}\n";
     for option in ["", "-fdebug-prefix-map=HERE=/usr/src", "-fcoverage-prefix-map=HERE=/usr/src"] {
-        let place = Place::with(&[("leave.c", LEAVE)]);
+        let place = Place::with(&[("leave.c", LEAVES_PROGRAM)]);
         let here = place.path("");
         let here = here.to_str().unwrap().trim_end_matches('/');
         place.cc(&format!("--trodden=coverage -O1 -g {} {here}/leave.c -o own", option.replace("HERE", here)));

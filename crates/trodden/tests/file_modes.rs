@@ -44,7 +44,7 @@ fn read_mode(path: &Path) -> u32 {
 }
 
 /// Returns all files and folders below a folder, except links.
-fn list_all(folder: &Path) -> Vec<PathBuf> {
+fn list_files_and_folders(folder: &Path) -> Vec<PathBuf> {
     let mut found = vec![folder.to_owned()];
     let mut at = 0;
     while at < found.len() {
@@ -85,11 +85,13 @@ fn only_the_owner_can_read_stores_profiles_and_raw_files() {
     must(&mut command_with_open_umask(&place, &format!("{trodden} merge --output sum.trodden new.trodden old.trodden")));
     must(&mut command_with_open_umask(&place, &format!("{trodden} runs suite nightly 1")));
     must(command_with_open_umask(&place, "./prog").env("TRODDEN_OUTPUT", place.path("counts/%p.raw")));
-    for path in list_all(&place.path(".trodden")).into_iter().chain(list_all(&place.path("counts"))) {
+    for path in list_files_and_folders(&place.path(".trodden")).into_iter().chain(list_files_and_folders(&place.path("counts"))) {
         let expected = if path.is_dir() { 0o700 } else { 0o600 };
         assert_eq!(read_mode(&path), expected, "{}", path.display());
     }
-    assert!(list_all(&place.path("counts")).len() == 2 && list_all(&place.path(".trodden/profiles")).len() == 3);
+    assert!(
+        list_files_and_folders(&place.path("counts")).len() == 2 && list_files_and_folders(&place.path(".trodden/profiles")).len() == 3
+    );
     for name in ["old.trodden", "new.trodden", "sum.trodden"] {
         assert_eq!(read_mode(&place.path(name)), 0o600, "{name}");
     }
@@ -108,7 +110,7 @@ fn only_the_owner_can_read_streams() {
     let trodden = trodden.display();
     must(&mut command_with_open_umask(&place, &format!("{trodden} record --whole-program -- ./prog")));
     must(&mut command_with_open_umask(&place, &format!("{trodden} record --last 50 -- ./prog")));
-    let files = list_all(&place.path(".trodden"));
+    let files = list_files_and_folders(&place.path(".trodden"));
     for extension in ["log", "stream"] {
         assert!(files.iter().any(|path| path.extension().is_some_and(|e| e == extension)), "{files:?}");
     }
@@ -124,7 +126,7 @@ fn store_is_shared_if_its_folder_is() {
     fs::set_permissions(place.path(".trodden"), fs::Permissions::from_mode(0o770)).unwrap();
     let trodden = trodden();
     must(&mut command_with_open_umask(&place, &format!("{} record --whole-program -- ./prog", trodden.display())));
-    for path in list_all(&place.path(".trodden")) {
+    for path in list_files_and_folders(&place.path(".trodden")) {
         assert_eq!(read_mode(&path), if path.is_dir() { 0o770 } else { 0o660 }, "{}", path.display());
     }
 }
@@ -166,7 +168,7 @@ fn environment_is_not_stored() {
     for arguments in ["record --output run.trodden -- ./prog", "trace record -o t.trace -- ./plain"] {
         must(place.command(trodden()).args(arguments.split(' ')).env("TOKEN", secret));
     }
-    let files: Vec<PathBuf> = list_all(&place.path("")).into_iter().filter(|path| path.is_file()).collect();
+    let files: Vec<PathBuf> = list_files_and_folders(&place.path("")).into_iter().filter(|path| path.is_file()).collect();
     assert!(files.len() > 5);
     for file in files {
         let bytes = fs::read(&file).unwrap();

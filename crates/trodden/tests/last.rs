@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::process::Command;
 
 /// A program whose first argument selects the function that fails. The failing lines are marked.
-const PICK_PROGRAM: &str = r##"#include <stdlib.h>
+const SELECTED_FAILURE_PROGRAM: &str = r##"#include <stdlib.h>
 __attribute__((noinline)) static int both(int *p, int n) {
     int r = n;
     if (n & 1)
@@ -75,7 +75,7 @@ fn show_first_thread(place: &Place, more: &[&str]) -> Value {
 /// Checks the unfinished path in the innermost frame: its function must have `paths` possible paths, and it must end at the line that gdb
 /// shows.
 fn check_unfinished_path(which: &str, function: &str, paths: u64) {
-    let place = Place::with(&[("prog.c", PICK_PROGRAM)]);
+    let place = Place::with(&[("prog.c", SELECTED_FAILURE_PROGRAM)]);
     place.cc("--trodden=stream -O1 -g prog.c -o prog");
     let frames = run_in_gdb(&place, "./prog", which);
     assert_eq!(frames[0].0, function, "{frames:?}");

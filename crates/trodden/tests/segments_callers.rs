@@ -68,7 +68,7 @@ int main(void) {
 "##;
 
 /// Intermediate functions. They call `leaf` 3 + 1 + 2 + 1 times, and no other function.
-const BETWEEN_SOURCE: &str = r"
+const INTERMEDIATE_SOURCE: &str = r"
 int leaf(int x);
 int plain(int n) { int s = 1; for (int i = 0; i < 3; i++) s += leaf(n + i) * 3; return s; }
 int tail(int n) { return leaf(n * 3); }
@@ -80,9 +80,9 @@ const LEAF_SOURCE: &str = "__attribute__((noinline)) int leaf(int x) { __asm__ v
 
 #[test]
 fn changed_intermediate_functions_do_not_pass_on_their_caller() {
-    let place = Place::with(&[("main.c", MAIN_SOURCE), ("between.c", BETWEEN_SOURCE), ("leaf.c", LEAF_SOURCE)]);
+    let place = Place::with(&[("main.c", MAIN_SOURCE), ("between.c", INTERMEDIATE_SOURCE), ("leaf.c", LEAF_SOURCE)]);
     for level in ["-O1", "-O2", "-O0"] {
-        place.write("between.c", BETWEEN_SOURCE);
+        place.write("between.c", INTERMEDIATE_SOURCE);
         place.cc(&format!("--trodden=stream {level} main.c between.c leaf.c -o first"));
         // With unchanged intermediate functions, all segments must have their real callers.
         let same = build_and_count(&place, ["first", "first"], "0", [&[], &[]]);
@@ -98,7 +98,7 @@ fn changed_intermediate_functions_do_not_pass_on_their_caller() {
         for callee in ["plain", "pointed", "many"] {
             assert_eq!(sum_calls(&same, "top", callee), 200, "{level}: {callee}: {same:?}");
         }
-        place.write("between.c", &BETWEEN_SOURCE.replace('3', "7").replace("i < 7", "i < 3"));
+        place.write("between.c", &INTERMEDIATE_SOURCE.replace('3', "7").replace("i < 7", "i < 3"));
         place.cc(&format!("{level} main.c between.c leaf.c -o second"));
         for growth in ["0", "1000"] {
             let sums = build_and_count(&place, ["first", "second"], growth, [&[], &[]]);
@@ -112,7 +112,7 @@ fn changed_intermediate_functions_do_not_pass_on_their_caller() {
 /// The intermediate functions are moved to a library that is not instrumented.
 #[test]
 fn uninstrumented_library_functions_do_not_pass_on_their_caller() {
-    let place = Place::with(&[("main.c", MAIN_SOURCE), ("between.c", BETWEEN_SOURCE), ("leaf.c", LEAF_SOURCE)]);
+    let place = Place::with(&[("main.c", MAIN_SOURCE), ("between.c", INTERMEDIATE_SOURCE), ("leaf.c", LEAF_SOURCE)]);
     place.cc("--trodden=stream -O2 main.c between.c leaf.c -o first");
     place.tool("gcc", "-O2 -fPIC -shared between.c -o libbetween.so");
     place.cc("-O2 -rdynamic main.c leaf.c ./libbetween.so -o second");

@@ -20,13 +20,13 @@ impl Dice {
     }
 }
 
-const FUNCTIONS: u64 = 9;
+const FUNCTION_COUNT: u64 = 9;
 
 /// Returns a call to some function, by name or through a pointer. All programs end, because each call uses up a limited amount of "fuel".
 fn generate_call(dice: &mut Dice) -> String {
-    let callee = dice.below(FUNCTIONS);
+    let callee = dice.below(FUNCTION_COUNT);
     match dice.below(4) {
-        0 => format!("table[(unsigned)(x + {callee}) % {FUNCTIONS}](x - 1, y)"),
+        0 => format!("table[(unsigned)(x + {callee}) % {FUNCTION_COUNT}](x - 1, y)"),
         _ => format!("f{callee}(x - {}, y ^ {})", 1 + dice.below(3), dice.below(9)),
     }
 }
@@ -62,12 +62,12 @@ fn generate_program(seed: u64, throws: bool) -> String {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut text = String::from("#include <stdio.h>\nstatic int fuel = 4000;\ntypedef int (*step)(int, int);\n");
     let linkage = |f: u64| if f.is_multiple_of(3) { "" } else { "static " };
-    for f in 0..FUNCTIONS {
+    for f in 0..FUNCTION_COUNT {
         writeln!(text, "{}__attribute__((noinline)) int f{f}(int x, int y);", linkage(f)).expect("a string takes all");
     }
-    let names: Vec<String> = (0..FUNCTIONS).map(|f| format!("f{f}")).collect();
+    let names: Vec<String> = (0..FUNCTION_COUNT).map(|f| format!("f{f}")).collect();
     writeln!(text, "static volatile step table[] = {{ {} }};", names.join(", ")).expect("a string takes all");
-    for f in 0..FUNCTIONS {
+    for f in 0..FUNCTION_COUNT {
         let throw = if throws { "if (fuel % 31 == 7) throw x; " } else { "" };
         writeln!(text, "{}int f{f}(int x, int y) {{ if (fuel <= 0 || x < 0) return y; fuel--; {throw}", linkage(f))
             .expect("a string takes all");

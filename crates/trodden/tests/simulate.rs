@@ -197,7 +197,7 @@ int main(void) { long s = 0; for (int i = 0; i < 60; i++) s += loops(i); printf(
 
 /// A program with loops that contain branches whose code clang places after the loop. Jumps lead back from there, and a single jump or a
 /// jump through a table may follow a backward branch that is not taken.
-const ARMS_PROGRAM: &str = r#"#include <stdio.h>
+const OUTLINED_BRANCHES_PROGRAM: &str = r#"#include <stdio.h>
 volatile unsigned sink;
 unsigned tab[64];
 __attribute__((noinline)) unsigned help(unsigned a) { sink = a; return a ^ (a >> 3); }
@@ -294,7 +294,7 @@ fn run_trodden_in(folder: &Path, arguments: &[&str]) -> String {
 fn complete_profiles_lose_nothing() {
     let folder = TempDir::new().unwrap();
     let at = folder.path();
-    fs::write(at.join("arms.c"), ARMS_PROGRAM).unwrap();
+    fs::write(at.join("arms.c"), OUTLINED_BRANCHES_PROGRAM).unwrap();
     run_trodden_in(at, &["cc", "-O2", "-g", "arms.c", "-o", "counted"]);
     run_trodden_in(at, &["cc", "--trodden=addresses", "-O2", "-g", "arms.c", "-o", "arms"]);
     run_trodden_in(at, &["record", "--no-store", "-o", "counted.trodden", "--", "./counted"]);

@@ -4,7 +4,7 @@
 mod traced;
 
 use std::process::Command;
-use traced::{Folder, errors, installed, must};
+use traced::{Folder, errors, is_installed, must};
 
 #[test]
 fn traces_of_gzip_agree_with_stepping() {
@@ -33,7 +33,7 @@ fn traces_of_sed_agree_with_stepping() {
 
 #[test]
 fn traces_of_a_cxx_program_agree_with_stepping() {
-    if installed("/usr/bin/soelim") {
+    if is_installed("/usr/bin/soelim") {
         Folder::new().assert_matches_stepping(&["/usr/bin/soelim", "input"], 0);
     }
 }
@@ -394,7 +394,7 @@ fn programs_processes_and_files_that_cannot_be_used_are_named() {
 #[test]
 fn ocaml_programs_run_as_without_tracing() {
     let program = "/usr/bin/unison";
-    if !installed(program) {
+    if !is_installed(program) {
         return;
     }
     let folder = Folder::new();

@@ -2,7 +2,7 @@
 
 mod traced;
 
-use traced::{Folder, errors, installed, must};
+use traced::{Folder, errors, is_installed, must};
 use trodden_trace::{ThreadNumber, TraceEvent, TraceFile};
 
 /// A program with mutual recursion, calls through pointers, callbacks from the C library, and loops and branches without calls.
@@ -93,7 +93,7 @@ fn call_traces_agree_with_traces_of_all_blocks() {
     assert_matches_stepping(&folder, &["./app"], 0);
     folder.compile("cc", "jumps.c", JUMPS_PROGRAM);
     assert_matches_stepping(&folder, &["./app"], 0);
-    if installed("/usr/bin/gzip") {
+    if is_installed("/usr/bin/gzip") {
         assert_matches_stepping(&folder, &["/usr/bin/gzip", "-c", "input"], 0);
     }
 }

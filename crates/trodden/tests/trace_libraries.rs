@@ -4,7 +4,7 @@
 mod traced;
 
 use std::process::Command;
-use traced::{Folder, errors, installed, must};
+use traced::{Folder, errors, is_installed, must};
 
 /// A library that has a constructor, calls its own functions by name and through pointers, and calls back.
 const LIBRARY_SOURCE: &str = r#"
@@ -118,7 +118,7 @@ fn libraries_that_are_loaded_later_are_traced() {
 
 #[test]
 fn system_libraries_are_traced() {
-    if installed("/usr/bin/bzip2") {
+    if is_installed("/usr/bin/bzip2") {
         let folder = Folder::new();
         let blocks = folder.assert_library_matches_stepping("libbz2", &["/usr/bin/bzip2", "-1", "-c", "input"], &[&["--runs", "4"]]);
         assert!(blocks.iter().filter(|line| line.contains(" libbz2.so")).count() > 1000, "{} blocks", blocks.len());

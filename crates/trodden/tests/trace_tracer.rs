@@ -10,7 +10,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-use traced::{Folder, errors, installed, must};
+use traced::{Folder, errors, is_installed, must};
 
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -249,7 +249,7 @@ fn run_in_terminal(folder: &Folder, line: &str, written: Option<(&str, &[u8])>) 
 
 #[test]
 fn programs_have_the_session_and_descriptors_that_they_have_without_the_recorder() {
-    if !installed("/usr/bin/script") {
+    if !is_installed("/usr/bin/script") {
         return;
     }
     let folder = Folder::new();
@@ -281,7 +281,7 @@ int main(int count, char **arguments) {
 
 #[test]
 fn terminal_interrupts_reach_the_program_once_and_the_trace_is_kept() {
-    if !installed("/usr/bin/script") {
+    if !is_installed("/usr/bin/script") {
         return;
     }
     let folder = Folder::new();

@@ -5,7 +5,7 @@ mod traced;
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
-use traced::{Folder, errors, installed, must};
+use traced::{Folder, errors, is_installed, must};
 
 /// A program that appends a line to the file `ran`. It writes facts that must be the same in every run to `NAME.same`, and facts that
 /// should differ to `NAME.random`.
@@ -82,7 +82,7 @@ fn programs_run_once_and_find_everything_as_without_trodden() {
             vec!["sh".to_owned(), "-c".into(), format!("{{ {both}; }} <input >out 2>errors")],
             vec!["sh".to_owned(), "-c".into(), format!("echo | {{ {both}; }} 2>/dev/null | cat >out")],
         ];
-        if installed("/usr/bin/script") {
+        if is_installed("/usr/bin/script") {
             ways.push(vec!["script".to_owned(), "-qec".into(), format!("sh -c '{both}'"), "/dev/null".into()]);
         }
         for way in ways {

@@ -56,9 +56,9 @@ fn extract_functions(printed: &str) -> String {
 
 /// Removes the function's identifier from a line with a pseudo-probe, because it is a hash of the whole unit and its map.
 fn remove_identity(line: &str) -> String {
-    const PROBE: &str = "@llvm.pseudoprobe(i64 ";
-    match line.split_once(PROBE).and_then(|(before, rest)| Some((before, rest.split_once(',')?.1))) {
-        Some((before, after)) => format!("{before}{PROBE}FUNCTION,{after}"),
+    const PROBE_PREFIX: &str = "@llvm.pseudoprobe(i64 ";
+    match line.split_once(PROBE_PREFIX).and_then(|(before, rest)| Some((before, rest.split_once(',')?.1))) {
+        Some((before, after)) => format!("{before}{PROBE_PREFIX}FUNCTION,{after}"),
         None => line.to_owned(),
     }
 }

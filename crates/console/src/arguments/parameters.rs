@@ -100,7 +100,7 @@ impl Parameters {
     pub fn extract_from(command: &mut Vec<OsString>) -> Result<Parameters, clap::Error> {
         #[derive(Parser)]
         #[command(no_binary_name = true, disable_help_flag = true)]
-        struct Own {
+        struct ParametersLine {
             #[command(flatten)]
             parameters: Parameters,
         }
@@ -124,7 +124,7 @@ impl Parameters {
             }
         }
         *command = others;
-        Ok(Own::try_parse_from(own)?.parameters)
+        Ok(ParametersLine::try_parse_from(own)?.parameters)
     }
 }
 

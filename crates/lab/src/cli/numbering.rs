@@ -114,10 +114,10 @@ impl Default for ModelJob {
 }
 
 fn schemes() -> impl TypedValueParser<Value = NumberingScheme> {
-    one_of(NumberingScheme::ALL.map(|scheme| (scheme, scheme.name(), describe(scheme))))
+    one_of(NumberingScheme::ALL.map(|scheme| (scheme, scheme.name(), describe_scheme(scheme))))
 }
 
-fn describe(scheme: NumberingScheme) -> &'static str {
+fn describe_scheme(scheme: NumberingScheme) -> &'static str {
     match scheme {
         NumberingScheme::BallLarus => "Number every acyclic path (Ball and Larus)",
         NumberingScheme::Spp => "Selective: few probes; an uninteresting path may share a number with an interesting one",

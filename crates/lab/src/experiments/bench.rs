@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn result_with_other_settings_is_not_resumed() {
-        let suite = result::tests::suite(&[("a", "plain", &[1.0], 1)]);
+        let suite = result::tests::create_result(&[("a", "plain", &[1.0], 1)]);
         let file = std::env::temp_dir().join(format!("trodden-lab-resume-{}.json", std::process::id()));
         std::fs::write(&file, serde_json::to_string(&suite).unwrap()).unwrap();
         let same = read_resumed(&file, &BenchResult { rows: Vec::new(), ..suite.clone() });

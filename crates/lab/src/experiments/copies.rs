@@ -292,7 +292,7 @@ impl<'a> CopiesSubject<'a> {
         let cluster = Cluster::start(&self.folder.join("slurm"))?;
         let is_done = AtomicBool::new(false);
         thread::scope(|scope| {
-            let node_killer = options.lose_node.then(|| scope.spawn(|| cluster.lose_node(&is_done)));
+            let node_killer = options.lose_node.then(|| scope.spawn(|| cluster.kill_node(&is_done)));
             let arguments = format!("{arguments} --engine slurm --work {}", work.display());
             let runner =
                 format!("env SLURM_CONF={} {}", cluster.configuration_file().display(), build_record_command(self.trodden, &arguments));

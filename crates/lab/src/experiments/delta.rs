@@ -78,7 +78,7 @@ pub fn run(options: &DeltaOptions) -> Result<()> {
     for program in &programs {
         all.push((program.as_str(), measure_program(&corpus, program, options, &oracle)?));
         if let Some(name) = &options.output {
-            let chart = draw(&all)?;
+            let chart = draw_charts(&all)?;
             for (extension, content) in [("md", &render_table(&all, options)), ("svg", &chart)] {
                 let file = name.with_extension(extension);
                 std::fs::write(&file, content).with_context(|| format!("cannot write {}", file.display()))?;
@@ -143,7 +143,7 @@ fn append_row(text: &mut String, program: &str, rows: &[&DeltaRow]) {
     );
 }
 
-fn draw(all: &[(&str, Vec<DeltaRow>)]) -> Result<String> {
+fn draw_charts(all: &[(&str, Vec<DeltaRow>)]) -> Result<String> {
     let rows: Vec<&DeltaRow> = all.iter().flat_map(|(_, rows)| rows).collect();
     let mut out = String::new();
     {
@@ -244,7 +244,7 @@ mod tests {
         let options = DeltaOptions { programs: vec![], input: Input::Train, limit_ms: 5, total_s: 5, output: None };
         let text = render_table(&all, &options);
         assert!(text.contains("| one | 2 | 11 | 50.0 % | 50.0 % | 50.0 % | 50.0 % | 50.0 % | 2.0 | 1.5 | 14.1 | 2.000e2 |"), "{text}");
-        let svg = draw(&all).unwrap();
+        let svg = draw_charts(&all).unwrap();
         assert!(svg.starts_with("<svg") && svg.contains("ppp as published"), "{svg}");
     }
 }

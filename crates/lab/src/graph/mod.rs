@@ -143,11 +143,11 @@ fn parse(text: &str) -> Result<NamedGraph> {
 }
 
 /// Additional keys written by `trodden-lab graph show --json`.
-const KEYS_OF_SHOW: [&str; 6] = ["schema_version", "function", "linkage_name", "kinds", "blocks", "paths"];
+const SHOW_KEYS: [&str; 6] = ["schema_version", "function", "linkage_name", "kinds", "blocks", "paths"];
 
 /// Numbers the nodes in the order of their first occurrence: entry, exit, then along the edges.
 fn number_nodes(input: GraphInput) -> Result<NamedGraph> {
-    if let Some(key) = input.others.keys().find(|key| !KEYS_OF_SHOW.contains(&key.as_str())) {
+    if let Some(key) = input.others.keys().find(|key| !SHOW_KEYS.contains(&key.as_str())) {
         bail!("unknown key `{key}`: expected entry, exit, edges, weights, interesting, interesting_edges or through");
     }
     let empty = [
@@ -276,11 +276,11 @@ mod tests {
     use super::*;
     use crate::cli::NumberJob;
 
-    fn numbered(text: &str) -> Value {
-        numbered_by(text, trodden_flow::NumberingScheme::BallLarus)
+    fn number_graph(text: &str) -> Value {
+        number_graph_by(text, trodden_flow::NumberingScheme::BallLarus)
     }
 
-    fn numbered_by(text: &str, scheme: trodden_flow::NumberingScheme) -> Value {
+    fn number_graph_by(text: &str, scheme: trodden_flow::NumberingScheme) -> Value {
         number::number(&parse(text).unwrap(), &NumberJob { scheme, list: 100, ..NumberJob::default() }).unwrap()
     }
 
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn motivating_example_has_the_published_numbers() {
-        let answer = numbered(MOTIVATING_EXAMPLE);
+        let answer = number_graph(MOTIVATING_EXAMPLE);
         assert_eq!(answer["paths"], 6);
         let marked: Vec<u64> =
             answer["ids"].as_array().unwrap().iter().filter(|r| r["interesting"] == true).map(|r| r["id"].as_u64().unwrap()).collect();
@@ -302,14 +302,14 @@ mod tests {
     fn dot_and_json_give_the_same_numbering() {
         let dot = "digraph { entry=s; exit=t; s -> a -> c -> d -> t; c -> t; a -> b -> c; s -> b; }";
         assert_eq!(
-            numbered(dot)["edges"],
-            numbered(&MOTIVATING_EXAMPLE.replace(",\n        \"interesting\"", ",\"interesting\""))["edges"]
+            number_graph(dot)["edges"],
+            number_graph(&MOTIVATING_EXAMPLE.replace(",\n        \"interesting\"", ",\"interesting\""))["edges"]
         );
     }
 
     #[test]
     fn dummy_edges_name_the_cut_edge() {
-        let answer = numbered(r#"{"entry":"s","exit":"t","edges":[["s","h"],["h","b"],["b","h"],["h","t"]]}"#);
+        let answer = number_graph(r#"{"entry":"s","exit":"t","edges":[["s","h"],["h","b"],["b","h"],["h","t"]]}"#);
         let dummies: Vec<&Value> = answer["edges"].as_array().unwrap().iter().filter(|e| e["dummy"] == true).collect();
         assert_eq!(dummies.len(), 2);
         assert!(dummies.iter().all(|d| d["edge"] == 2));
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn unused_edges_are_marked() {
-        let answer = numbered(r#"{"entry":"s","exit":"t","edges":[["s","t"],["x","t"],["t","s"]]}"#);
+        let answer = number_graph(r#"{"entry":"s","exit":"t","edges":[["s","t"],["x","t"],["t","s"]]}"#);
         let rows = answer["edges"].as_array().unwrap();
         let unused: Vec<u64> = rows.iter().filter(|e| e["unused"] == true).map(|e| e["edge"].as_u64().unwrap()).collect();
         assert_eq!((rows.len(), unused), (3, vec![1, 2]));
@@ -331,13 +331,13 @@ mod tests {
             edges.push(format!(r#"["n{d}","n{}"],["n{d}","n{}"]"#, d + 1, d + 1));
         }
         let text = format!(r#"{{"entry":"n0","exit":"n60","edges":[{}]}}"#, edges.join(","));
-        assert_eq!(numbered(&text)["paths"], (1u64 << 60).to_string());
+        assert_eq!(number_graph(&text)["paths"], (1u64 << 60).to_string());
     }
 
     #[test]
     fn edges_cut_because_of_too_many_paths_are_reported() {
         let edges: Vec<String> = (0..80).map(|d| format!(r#"["n{d}","n{}"],["n{d}","n{}"]"#, d + 1, d + 1)).collect();
-        let answer = numbered(&format!(r#"{{"entry":"n0","exit":"n80","edges":[{}]}}"#, edges.join(",")));
+        let answer = number_graph(&format!(r#"{{"entry":"n0","exit":"n80","edges":[{}]}}"#, edges.join(",")));
         assert!(!answer["cut"].as_array().unwrap().is_empty());
     }
 
@@ -351,8 +351,9 @@ mod tests {
     fn edges_of_interesting_paths_are_cut_last() {
         let first: Vec<u32> = (0..80).map(|d| 2 * d).collect();
         let cut = |answer: &Value| -> Vec<u32> { serde_json::from_value(answer["cut"].clone()).unwrap() };
-        let with =
-            |paths: &str| numbered_by(&chain_graph(80, &format!(r#","interesting":[{paths}]"#)), trodden_flow::NumberingScheme::KnownTable);
+        let with = |paths: &str| {
+            number_graph_by(&chain_graph(80, &format!(r#","interesting":[{paths}]"#)), trodden_flow::NumberingScheme::KnownTable)
+        };
         let answer = with(&format!(r#"{{"edges":{first:?}}}"#));
         assert!(!cut(&answer).is_empty() && cut(&answer).iter().all(|e| e % 2 == 1), "{answer}");
         let job = |edges: &[u32]| {
@@ -386,7 +387,7 @@ mod tests {
 
     #[test]
     fn preferential_numbers_have_a_check_number() {
-        let answer = numbered_by(MOTIVATING_EXAMPLE, trodden_flow::NumberingScheme::Ppp);
+        let answer = number_graph_by(MOTIVATING_EXAMPLE, trodden_flow::NumberingScheme::Ppp);
         assert_eq!((&answer["spread"], &answer["delta"], &answer["aliases"]), (&json!(3), &json!(1.0), &json!(0)));
         let rows = answer["ids"].as_array().unwrap();
         let of = |path: &str| {
@@ -401,7 +402,7 @@ mod tests {
         let graph = &MOTIVATING_EXAMPLE[..MOTIVATING_EXAMPLE.find(",\n        \"interesting\"").unwrap()];
         for set in ["", r#","interesting_edges":[0,1,4,6,7]"#, r#","through":["b"]"#, r#","interesting":[["s","b","c","t"]]"#] {
             for scheme in trodden_flow::NumberingScheme::ALL {
-                let answer = numbered_by(&format!("{graph}{set}}}"), scheme);
+                let answer = number_graph_by(&format!("{graph}{set}}}"), scheme);
                 assert_eq!(answer["scheme"], scheme.name());
                 assert_eq!(answer["verified"], "enumerated");
                 assert_eq!(answer.get("bound").is_some(), scheme == trodden_flow::NumberingScheme::PppOptimal);
@@ -415,7 +416,7 @@ mod tests {
     #[test]
     fn paths_between_cut_edges_can_be_interesting() {
         let text = r#"{"entry":"s","exit":"t","edges":[["s","h"],["h","b"],["b","h"],["h","t"]],"interesting":[{"edges":[2,1,2]}]}"#;
-        let answer = numbered_by(text, trodden_flow::NumberingScheme::KnownTable);
+        let answer = number_graph_by(text, trodden_flow::NumberingScheme::KnownTable);
         assert_eq!(answer["interesting"], 1);
         let rows = answer["ids"].as_array().unwrap();
         let marked: Vec<&Value> = rows.iter().filter(|r| r["interesting"] == true).map(|r| &r["edges"]).collect();

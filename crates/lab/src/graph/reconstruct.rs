@@ -33,7 +33,7 @@ pub fn reconstruct(file: &WitnessFile, job: &Reconstruct) -> Result<(Value, bool
                 ambiguous = Some(json!({ "branch": branch_json(file, branch), "targets": targets }));
                 break;
             }
-            Err(error) => bail!(describe(file, &error)),
+            Err(error) => bail!(describe_error(file, &error)),
         }
     }
     let mut answer = json!({ "schema_version": SCHEMA_VERSION, "execution": execution });
@@ -63,7 +63,7 @@ fn check_traces(file: &WitnessFile, distribution: &Distribution, traces: &[Vec<W
     Ok(())
 }
 
-fn describe(file: &WitnessFile, error: &ReconstructError) -> String {
+fn describe_error(file: &WitnessFile, error: &ReconstructError) -> String {
     let symbol = |w: &Option<Witness>| w.map_or("the end".to_owned(), |w| file.witness(w).to_string());
     match error {
         ReconstructError::NoSuccessor { branch, blocks, next } => {

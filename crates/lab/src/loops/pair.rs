@@ -274,7 +274,7 @@ mod tests {
         }
     }
 
-    fn machine(name: Option<&str>, instructions: usize, next: &[usize]) -> MachineBlock {
+    fn machine_block(name: Option<&str>, instructions: usize, next: &[usize]) -> MachineBlock {
         MachineBlock { label: None, name: name.map(str::to_owned), instructions: vec!["nop".into(); instructions], next: next.to_vec() }
     }
 
@@ -309,11 +309,11 @@ mod tests {
             unseen: HashMap::new(),
         };
         let code = [
-            machine(Some("a"), 1, &[1]),
-            machine(None, 4, &[2]),
-            machine(Some("b"), 2, &[3]),
-            machine(Some("c"), 3, &[4]),
-            machine(None, 1, &[2]),
+            machine_block(Some("a"), 1, &[1]),
+            machine_block(None, 4, &[2]),
+            machine_block(Some("b"), 2, &[3]),
+            machine_block(Some("c"), 3, &[4]),
+            machine_block(None, 1, &[2]),
         ];
         let side = LoopCode::new(&code, &graph, &LoopBlocks::new(1, &[1, 2]));
         let parts: Vec<(LoopPlace, u64)> = side.parts.iter().map(|p| (p.place, p.executions)).collect();

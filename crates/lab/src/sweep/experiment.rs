@@ -59,7 +59,7 @@ impl SweepExperiment {
             named.push("frequency");
         }
         let model = self.model()?;
-        named.into_iter().map(|name| Ok((name.to_owned(), metric(name, model)?))).collect()
+        named.into_iter().map(|name| Ok((name.to_owned(), parse_metric(name, model)?))).collect()
     }
 
     pub fn model(&self) -> Result<ProcessorModel> {
@@ -76,7 +76,7 @@ impl SweepExperiment {
     }
 }
 
-fn metric(name: &str, model: ProcessorModel) -> Result<Metric> {
+fn parse_metric(name: &str, model: ProcessorModel) -> Result<Metric> {
     if name == "frequency" {
         return Ok(Metric::Frequency);
     }

@@ -200,7 +200,7 @@ impl SweepJob<'_> {
             for group in &mut groups {
                 group.lane.finish(&mut |_, _| {})?;
                 for (place, metric) in self.metrics.iter().enumerate() {
-                    outcomes.extend(group.outcomes(number, place, *metric));
+                    outcomes.extend(group.collect_outcomes(number, place, *metric));
                 }
                 // The source is characterised with the detector of configuration 0, which is the base detector unless a factor changes it.
                 if group.members.contains(&0) {
@@ -236,7 +236,7 @@ impl SweepJob<'_> {
         };
         let mut memory: Vec<u64> = Vec::new();
         for (number, configuration) in self.configurations.iter().enumerate() {
-            let tables = self.parameters(&[number]).table_memory();
+            let tables = self.profiler_parameters(&[number]).table_memory();
             let fits = |place: &usize| memory[*place] + tables <= self.max_memory / 4;
             let same = |place: &usize| shares(&self.configurations[members[*place][0]], configuration);
             match (0..members.len()).rev().filter(fits).find(same) {
@@ -253,7 +253,7 @@ impl SweepJob<'_> {
         members.into()
     }
 
-    fn parameters(&self, members: &[usize]) -> ProfilerParameters {
+    fn profiler_parameters(&self, members: &[usize]) -> ProfilerParameters {
         let tables = members.iter().map(|m| self.configurations[*m].table).collect();
         let mut metrics = vec![Metric::Frequency];
         metrics.extend(self.metrics.iter().filter(|m| **m != Metric::Frequency));
@@ -265,11 +265,11 @@ impl SweepJob<'_> {
     fn table_memory(&self, members: &[usize]) -> u64 {
         let processor = self.configurations[members[0]].processor;
         let models = if processor.branch_queue > 0 { 3 } else { 1 };
-        self.parameters(members).table_memory() + self.model.map_or(0, |_| models * processor.memory())
+        self.profiler_parameters(members).table_memory() + self.model.map_or(0, |_| models * processor.memory())
     }
 
     fn create_group(&self, members: Vec<usize>, repairs: bool) -> Result<LaneGroup> {
-        let mut parameters = self.parameters(&members);
+        let mut parameters = self.profiler_parameters(&members);
         if !repairs {
             parameters.detector.repair = StackRepair::None;
         }
@@ -279,7 +279,7 @@ impl SweepJob<'_> {
 }
 
 impl LaneGroup {
-    fn outcomes(&self, source: usize, place: usize, metric: Metric) -> Vec<SweepOutcome> {
+    fn collect_outcomes(&self, source: usize, place: usize, metric: Metric) -> Vec<SweepOutcome> {
         let timing = self.lane.timing();
         let outcome = |(result, configuration): (trodden_hardware::TableResult, &usize)| SweepOutcome {
             source,

@@ -16,7 +16,7 @@ polyline{fill:none;stroke-width:1.8}\
 h1,h2{overflow-wrap:anywhere}text{fill:var(--ink);font:12px system-ui,sans-serif}.faint{fill:var(--faint)}.grid{stroke:var(--line)}\
 .scroll{overflow-x:auto}";
 const MAX_BARS: usize = 8;
-const MAX_NAMED: usize = 6;
+const MAX_NAMED_SOURCES: usize = 6;
 
 /// A plot: its title, the value that it shows, and whether that value is the same for all metrics.
 type Plot = (&'static str, fn(&SweepOutcome) -> Option<f64>, bool);
@@ -31,7 +31,7 @@ const PLOTS: [Plot; 4] = [
 pub fn render_page(results: &SweepResults) -> String {
     let metrics: Vec<String> = results.metrics.iter().map(|m| escape_html(m)).collect();
     let names: Vec<String> = results.sources.iter().map(|source| escape_html(source)).collect();
-    let sources = if names.len() > MAX_NAMED { plural(names.len() as u128, "source", "sources") } else { names.join(", ") };
+    let sources = if names.len() > MAX_NAMED_SOURCES { plural(names.len() as u128, "source", "sources") } else { names.join(", ") };
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
 <title>Hot path tables: {sources}</title><style>{STYLE}</style><h1>Hot path tables: {} of {sources}</h1><p>Metrics: {}.{}</p>",

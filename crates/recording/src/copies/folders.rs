@@ -50,7 +50,7 @@ pub fn copy_changes_back(root: &Path, original: &Path, pristine: &Path) -> Resul
             let entry = entry?;
             let target = real.join(entry.file_name());
             if entry.file_name() != name && fs::read_link(entry.path()).ok().as_ref() != Some(&target) {
-                copy_over(&entry.path(), &target)?;
+                replace_entry(&entry.path(), &target)?;
             }
         }
         private.push(name);
@@ -79,7 +79,7 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-fn copy_over(from: &Path, to: &Path) -> Result<()> {
+fn replace_entry(from: &Path, to: &Path) -> Result<()> {
     let mut copy = Command::new("cp");
     copy.args(["-a", "--remove-destination", "--no-target-directory"]).arg(from).arg(to);
     ensure!(copy.status().context("cannot run cp")?.success(), "cannot copy the program's output to {}", to.display());
@@ -93,7 +93,7 @@ fn copy_changed_entries(made: &Path, before: &Path, to: &Path) -> Result<()> {
         if entry.file_type()?.is_dir() && old.is_dir() && target.is_dir() {
             copy_changed_entries(&entry.path(), &old, &target)?;
         } else if !is_same_entry(&entry.path(), &old)? {
-            copy_over(&entry.path(), &target)?;
+            replace_entry(&entry.path(), &target)?;
         }
     }
     Ok(())

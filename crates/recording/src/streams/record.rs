@@ -43,7 +43,7 @@ pub struct StreamOptions {
 
 impl StreamOptions {
     /// Formats the bounds as a value of [`STREAM_VARIABLE`].
-    pub fn bounds(&self) -> String {
+    pub fn to_variable_value(&self) -> String {
         format!("whole,{},{}", self.backlog, self.patience)
     }
 }
@@ -85,7 +85,7 @@ pub fn record_last_paths(arguments: &[OsString], last: u64, context: &RecordingC
 pub fn record_complete_streams(what: &RecordedCommand, options: StreamOptions, context: &RecordingContext) -> Result<ExitCode> {
     let folder = run_folder(&what.destination, context)?;
     let mut command = command(&what.command, folder.path(), STREAM_FILE_NAMES, context);
-    command.env(OUTPUT_VARIABLE, output_pattern(folder.path(), STREAM_FILE_NAMES)).env(STREAM_VARIABLE, options.bounds());
+    command.env(OUTPUT_VARIABLE, output_pattern(folder.path(), STREAM_FILE_NAMES)).env(STREAM_VARIABLE, options.to_variable_value());
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
     let (status, drained) = drain_during(folder.path(), options.method, || wait_forwarding(&mut command));

@@ -192,7 +192,7 @@ impl<'a> SuiteRecorder<'a> {
             test: Some(name.to_owned()),
             ..run_metadata(arguments, started, process_ending(status), self.context)
         };
-        raw.check()?;
+        raw.check_exists()?;
         let files = raw_files(raw.path())?;
         if files.is_empty() {
             return Ok((status, TestCounts::None));

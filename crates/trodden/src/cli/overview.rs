@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, Command, CommandFactory};
 use std::fmt::Write;
 
 /// Headings in `trodden --help`, and the commands listed below each heading.
-const GROUPS: &[(&str, &[&str])] = &[
+const COMMAND_GROUPS: &[(&str, &[&str])] = &[
     ("Every day", &["build", "record", "report", "annotate", "diff"]),
     ("Building programs", &["cc", "c++", "instrument", "pgo", "drivers", "info", "cache"]),
     ("Runs and files", &["runs", "import", "merge", "export"]),
@@ -25,7 +25,7 @@ const NAME_COLUMN_WIDTH: usize = 13;
 pub fn command_line() -> Command {
     let command = Cli::command();
     let mut text = String::new();
-    for (task, names) in GROUPS {
+    for (task, names) in COMMAND_GROUPS {
         let _ = writeln!(text, "{task}:");
         // `cc` and `c++` share a line.
         for name in names.iter().filter(|name| **name != "c++") {
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn each_command_is_in_exactly_one_group() {
-        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let mut grouped: Vec<&str> = COMMAND_GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
         grouped.sort_unstable();
         let all = Cli::command();
         let mut defined: Vec<&str> = all.get_subcommands().filter(|c| !c.is_hide_set()).map(Command::get_name).collect();
@@ -61,18 +61,18 @@ mod tests {
     }
 
     /// Asserts that the help of a command and of its subcommands is short.
-    fn assert_short(command: &mut Command) {
-        const MAX_LINES: usize = 60;
+    fn assert_help_is_short(command: &mut Command) {
+        const MAX_HELP_LINES: usize = 60;
         let lines = command.render_help().to_string().lines().count();
-        assert!(lines <= MAX_LINES, "{}: {lines} lines", command.get_name());
-        command.get_subcommands_mut().filter(|subcommand| !subcommand.is_hide_set()).for_each(assert_short);
+        assert!(lines <= MAX_HELP_LINES, "{}: {lines} lines", command.get_name());
+        command.get_subcommands_mut().filter(|subcommand| !subcommand.is_hide_set()).for_each(assert_help_is_short);
     }
 
     #[test]
     fn help_has_at_most_60_lines() {
         let mut command = command_line();
         command.build();
-        assert_short(&mut command);
+        assert_help_is_short(&mut command);
     }
 
     #[test]

@@ -67,25 +67,25 @@ pub fn report(job: &Report) -> Result<ExitCode> {
     }
     let options =
         TraceShowOptions { view: TraceView::Tree, thread: None, from: None, to: None, depth: show::DEFAULT_DEPTH, json: job.json };
-    write_shown(&trace, &options)?;
+    write_view(&trace, &options)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// `trodden show`: prints the blocks or the call tree of a trace, between two positions.
 pub fn show(job: &Show, file: &Path) -> Result<ExitCode> {
-    const DEFAULT_COUNT: u64 = 100;
+    const DEFAULT_MAX_BLOCKS: u64 = 100;
     InputKind::Trace.reject_options(&[("--core", job.core.is_some())])?;
     let trace = open_with_notes(file)?;
-    let count = job.count.unwrap_or(if job.json || job.to.is_some() { 0 } else { DEFAULT_COUNT });
+    let count = job.count.unwrap_or(if job.json || job.to.is_some() { 0 } else { DEFAULT_MAX_BLOCKS });
     let view = if job.calls { TraceView::Tree } else { TraceView::Blocks(count) };
     let (from, to, depth) = (job.from.clone(), job.to.clone(), job.depth.unwrap_or(show::DEFAULT_DEPTH));
-    if let Some(next) = write_shown(&trace, &TraceShowOptions { view, thread: job.thread, from, to, depth, json: job.json })? {
+    if let Some(next) = write_view(&trace, &TraceShowOptions { view, thread: job.thread, from, to, depth, json: job.json })? {
         note(format_args!("more blocks follow. To show the next ones, pass `--from '#{next}'`; to show all, pass `--count 0`"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn write_shown(trace: &TraceFile, options: &TraceShowOptions) -> Result<Option<u64>> {
+fn write_view(trace: &TraceFile, options: &TraceShowOptions) -> Result<Option<u64>> {
     let mut out = BufWriter::new(output::text_or_json_writer(options.json));
     let next = show::show(&mut out, trace, options)?;
     out.flush()?;

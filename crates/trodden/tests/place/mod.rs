@@ -21,7 +21,7 @@ pub struct Place {
 
 impl Place {
     pub fn new() -> Place {
-        plugin();
+        build_plugin();
         Place { folder: tempfile::Builder::new().prefix("trodden-test-").tempdir().unwrap() }
     }
 
@@ -231,7 +231,7 @@ pub fn cargo_trodden() -> &'static Path {
 
 /// Builds the plugin in the folder of `trodden`, where the drivers look for it. `cargo xtask test` has already built it, and sets a
 /// variable to say so: another build with other features would compile the plugin's dependencies again.
-fn plugin() {
+fn build_plugin() {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
         let folder = trodden().parent().unwrap();

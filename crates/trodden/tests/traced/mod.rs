@@ -92,7 +92,7 @@ pub fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-pub fn installed(program: &str) -> bool {
+pub fn is_installed(program: &str) -> bool {
     let there = Path::new(program).exists();
     if !there {
         eprintln!("skipped: {program} is not installed");

@@ -316,7 +316,7 @@ fn processes_that_share_memory_are_explained() {
     assert_eq!(report["locations"].as_array().unwrap().len(), 4);
 }
 
-const TEAM_PROGRAM: &str = r#"
+const OPENMP_PROGRAM: &str = r#"
 #include <omp.h>
 #include <signal.h>
 #include <unistd.h>
@@ -336,7 +336,7 @@ int main(void) {
 #[test]
 fn run_lasts_until_its_process_ends_and_openmp_waits_are_noted() {
     let place = Place::new();
-    place.build("gcc", "team.c", TEAM_PROGRAM, &["-O1", "-fopenmp"]);
+    place.build("gcc", "team.c", OPENMP_PROGRAM, &["-O1", "-fopenmp"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
     check_consistency(&report);

@@ -89,7 +89,7 @@ pub fn count_samples(place: &Place) -> usize {
 
 /// A program that runs THREADS threads at a time, and then CHILDREN child processes with one more thread each. Each thread posts a
 /// semaphore POSTS times.
-const MANY_PROGRAM: &str = r#"
+const MANY_THREADS_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -149,7 +149,7 @@ int main(int count, char **words) {
 #[test]
 fn recordings_of_many_threads_and_children_are_complete_in_two_files() {
     let place = Place::new();
-    place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
+    place.build("gcc", "many.c", MANY_THREADS_PROGRAM, &["-O1", "-pthread"]);
     for (threads, children, posts) in [(2, 1, 3), (400, 60, 5), (9, 3, 40_000)] {
         let words = [threads, children, posts].map(|number: usize| number.to_string());
         place.record(&["./app", &words[0], &words[1], &words[2]]);
@@ -167,7 +167,7 @@ fn recordings_of_many_threads_and_children_are_complete_in_two_files() {
 #[test]
 fn records_of_killed_threads_and_children_are_kept() {
     let place = Place::new();
-    place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
+    place.build("gcc", "many.c", MANY_THREADS_PROGRAM, &["-O1", "-pthread"]);
     let (threads, children, posts) = (150, 20, 300);
     let output = place.record_any(&["./app", "150", "20", "300", "killed"]);
     assert_eq!(output.status.code(), Some(128 + 9), "{output:?}");
@@ -179,7 +179,7 @@ fn records_of_killed_threads_and_children_are_kept() {
 }
 
 /// A program that creates child processes by functions and system calls that do not call fork handlers.
-const COPIES_PROGRAM: &str = r#"
+const CHILDREN_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <semaphore.h>
@@ -214,7 +214,7 @@ int main(void) {
 #[test]
 fn children_made_by_system_calls_are_separate_processes() {
     let place = Place::new();
-    place.build("gcc", "copies.c", COPIES_PROGRAM, &["-O1", "-pthread"]);
+    place.build("gcc", "copies.c", CHILDREN_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app"]);
     assert_eq!(place.count_threads_and_calls(kind::SEMAPHORE_POST), (2 + 12 * 2, 25 * 3000));
     let report = place.report(&[]);
@@ -225,7 +225,7 @@ fn children_made_by_system_calls_are_separate_processes() {
 #[test]
 fn recordings_may_have_more_threads_than_a_process_may_open_files() {
     let place = Place::new();
-    place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
+    place.build("gcc", "many.c", MANY_THREADS_PROGRAM, &["-O1", "-pthread"]);
     let limited = "ulimit -n 40 && exec ./app 100 30 2";
     place.record(&["sh", "-c", limited]);
     let (threads, _) = place.count_threads_and_calls(kind::SEMAPHORE_POST);
@@ -235,7 +235,7 @@ fn recordings_may_have_more_threads_than_a_process_may_open_files() {
 }
 
 /// A program that closes all its descriptors, including the recorder's, and opens files of its own under the same numbers.
-const CLOSES_PROGRAM: &str = r#"
+const CLOSES_DESCRIPTORS_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -268,7 +268,7 @@ int main(void) {
 #[test]
 fn the_program_may_use_every_descriptor() {
     let place = Place::new();
-    place.build("gcc", "closes.c", CLOSES_PROGRAM, &["-O1", "-pthread"]);
+    place.build("gcc", "closes.c", CLOSES_DESCRIPTORS_PROGRAM, &["-O1", "-pthread"]);
     let output = place.record(&["./app"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
     assert_eq!(place.count_threads_and_calls(kind::SEMAPHORE_POST), (4, 60_000));
@@ -278,7 +278,7 @@ fn the_program_may_use_every_descriptor() {
 #[test]
 fn corrupt_chunks_are_reported_as_missing() {
     let place = Place::new();
-    place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
+    place.build("gcc", "many.c", MANY_THREADS_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app", "20", "0", "500"]);
     let path = place.list_files("threads").remove(0);
     let kept = std::fs::read(&path).unwrap();
@@ -324,7 +324,7 @@ fn corrupt_chunks_are_reported_as_missing() {
 #[test]
 fn huge_numbers_of_claimed_ranks_need_no_memory() {
     let place = Place::new();
-    place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
+    place.build("gcc", "many.c", MANY_THREADS_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app", "1", "40", "2"]);
     let path = place.list_files("process").remove(0);
     let mut text = std::fs::read_to_string(&path).unwrap();
@@ -344,7 +344,7 @@ fn huge_numbers_of_claimed_ranks_need_no_memory() {
 #[test]
 fn files_of_another_version_or_kind_are_rejected() {
     let place = Place::new();
-    place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
+    place.build("gcc", "many.c", MANY_THREADS_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app", "1", "0", "5"]);
     let path = place.list_files("threads").remove(0);
     let kept = std::fs::read(&path).unwrap();
@@ -367,7 +367,7 @@ fn files_of_another_version_or_kind_are_rejected() {
 #[test]
 fn changed_header_bytes_are_reported() {
     let place = Place::new();
-    place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
+    place.build("gcc", "many.c", MANY_THREADS_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app", "1", "0", "5"]);
     let path = place.list_files("threads").remove(0);
     let kept = std::fs::read(&path).unwrap();
@@ -389,7 +389,7 @@ fn changed_header_bytes_are_reported() {
 fn only_the_owner_can_read_recordings() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new();
-    place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
+    place.build("gcc", "many.c", MANY_THREADS_PROGRAM, &["-O1", "-pthread"]);
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     place.record(&["./app", "1", "1", "1"]);
     assert_eq!(mode(&place.path("app.waits")), 0o700);

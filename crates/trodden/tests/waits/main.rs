@@ -26,7 +26,7 @@ struct Place(tempfile::TempDir);
 
 impl Place {
     fn new() -> Place {
-        recorder();
+        build_recorder();
         Place(tempfile::Builder::new().prefix("trodden-waits-").tempdir().unwrap())
     }
 
@@ -59,7 +59,7 @@ impl Place {
 }
 
 /// Builds the recorder library in the folder of `trodden`, which looks for it there.
-fn recorder() {
+fn build_recorder() {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
         let folder = Path::new(env!("CARGO_BIN_EXE_trodden")).parent().unwrap();

@@ -1,7 +1,7 @@
 //! Waits in programs that were built to write path streams: each step of an explanation is a Ball-Larus path.
 
 use super::place::{Place, must, trodden};
-use super::{check_consistency, recorder};
+use super::{build_recorder, check_consistency};
 use serde_json::Value;
 
 /// A program whose function `refresh` has three paths. Lines 6 and 8 call the C library, which writes no stream. Line 10 reaches line 6 in
@@ -33,7 +33,7 @@ int main(void) {
 
 #[test]
 fn steps_of_programs_that_write_streams_are_paths() {
-    recorder();
+    build_recorder();
     let place = Place::with(&[("refresh.c", REFRESH_PROGRAM)]);
     let run = |arguments: &[&str]| must(place.command(trodden()).args(arguments));
     run(&["cc", "--trodden=stream", "-O1", "-g", "-pthread", "refresh.c", "-o", "app"]);

@@ -301,13 +301,14 @@ fn perf_events_in_the_common_trace_format_need_no_processor_context() {
 /// printed by `perf script --ns`.
 #[test]
 fn converted_perf_recordings_agree_with_their_text() {
-    const STREAM: &[u8] = include_bytes!("perf.ctf/perf_stream_0");
+    const RECORDED_STREAM: &[u8] = include_bytes!("perf.ctf/perf_stream_0");
     // Packets are padded with zeros to this length, in bytes.
-    const PACKET: usize = 32_768;
+    const PACKET_SIZE: usize = 32_768;
     let place = Place::new();
     std::fs::create_dir(place.path("perf.ctf")).unwrap();
     std::fs::write(place.path("perf.ctf/metadata"), include_bytes!("perf.ctf/metadata")).unwrap();
-    std::fs::write(place.path("perf.ctf/perf_stream_0"), [STREAM, &vec![0; PACKET - STREAM.len()]].concat()).unwrap();
+    std::fs::write(place.path("perf.ctf/perf_stream_0"), [RECORDED_STREAM, &vec![0; PACKET_SIZE - RECORDED_STREAM.len()]].concat())
+        .unwrap();
     std::fs::write(place.path("perf.txt"), include_bytes!("perf.txt")).unwrap();
     let (converted, text) = (run_report(&place, "perf.ctf", &[]), run_report(&place, "perf.txt", &[]));
     assert!(text["wait_occurrences"].as_u64().unwrap() > 3, "{text:#}");

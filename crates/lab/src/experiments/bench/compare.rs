@@ -172,13 +172,13 @@ fn instruction_source(suite: &BenchResult) -> (&Option<String>, &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::result::tests::suite;
+    use super::super::result::tests::create_result;
     use super::*;
 
     const PLAIN_TIMES: [f64; 5] = [1.0, 1.01, 0.99, 1.0, 1.02];
 
     fn result_with(trodden: &[f64], instructions: u64) -> BenchResult {
-        suite(&[("a", "plain", &PLAIN_TIMES[..trodden.len()], 1000), ("a", "trodden", trodden, instructions)])
+        create_result(&[("a", "plain", &PLAIN_TIMES[..trodden.len()], 1000), ("a", "trodden", trodden, instructions)])
     }
 
     fn verdicts(old: &BenchResult, new: &BenchResult) -> (ComparisonVerdict, ComparisonVerdict) {
@@ -207,7 +207,7 @@ mod tests {
         let old = result_with(&[1.20, 1.22, 1.19, 1.21, 1.20], 1200);
         let twice = |values: &[f64]| values.iter().map(|v| v * 2.0).collect::<Vec<_>>();
         let (plain, trodden) = (twice(&PLAIN_TIMES), twice(&[1.20, 1.22, 1.19, 1.21, 1.20]));
-        let new = suite(&[("a", "plain", &plain, 1000), ("a", "trodden", &trodden, 1200)]);
+        let new = create_result(&[("a", "plain", &plain, 1000), ("a", "trodden", &trodden, 1200)]);
         assert_eq!(verdicts(&old, &new).0, ComparisonVerdict::Same);
     }
 
@@ -226,7 +226,7 @@ mod tests {
         let old = result_with(&PLAIN_TIMES, 1000);
         let short = BenchResult { input: "train".into(), ..old.clone() };
         assert!(compare(&old, &short).unwrap_err().to_string().contains("different inputs"));
-        let other = suite(&[("b", "plain", &PLAIN_TIMES, 1000), ("b", "trodden", &PLAIN_TIMES, 1000)]);
+        let other = create_result(&[("b", "plain", &PLAIN_TIMES, 1000), ("b", "trodden", &PLAIN_TIMES, 1000)]);
         assert!(compare(&old, &other).unwrap_err().to_string().contains("in common"));
     }
 

@@ -85,7 +85,7 @@ impl Bench<'_> {
             let base =
                 one.variant.base().map_or(own, |base| base_sums.iter().find(|(name, _)| *name == base.name()).map(|(_, sum)| sum.clone()));
             let variant = one.variant.name();
-            let outcome = self.outcome(program, one, base.as_ref());
+            let outcome = self.compute_outcome(program, one, base.as_ref());
             rows.push(BenchRow { program: program.to_owned(), variant, outcome });
         }
         show_progress("");
@@ -191,7 +191,7 @@ impl Bench<'_> {
         }
     }
 
-    fn outcome(&self, program: &str, runs: VariantRuns, base_sum: Option<&String>) -> BenchOutcome {
+    fn compute_outcome(&self, program: &str, runs: VariantRuns, base_sum: Option<&String>) -> BenchOutcome {
         if let Some(ended) = runs.ended {
             return ended;
         }

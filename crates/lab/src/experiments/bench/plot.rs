@@ -57,7 +57,7 @@ pub fn render_svg(suite: &BenchResult) -> Option<String> {
     if chart.variants.is_empty() {
         return None;
     }
-    match draw(&chart) {
+    match draw_chart(&chart) {
         Ok(svg) => Some(svg),
         Err(error) => {
             eprintln!("cannot draw the chart: {error:#}");
@@ -69,13 +69,15 @@ pub fn render_svg(suite: &BenchResult) -> Option<String> {
 impl Chart {
     fn from_suite(suite: &BenchResult) -> Chart {
         let programs = suite.programs();
-        let drawn = |variant: &str| programs.iter().any(|p| bar(suite, p, variant).is_some());
+        let drawn = |variant: &str| programs.iter().any(|p| compute_bar(suite, p, variant).is_some());
         let variants: Vec<String> = suite.variants.iter().map(|v| v.name.clone()).filter(|v| drawn(v)).collect();
-        let group =
-            |program: &&str| BarGroup { name: (*program).to_owned(), bars: variants.iter().map(|v| bar(suite, program, v)).collect() };
+        let group = |program: &&str| BarGroup {
+            name: (*program).to_owned(),
+            bars: variants.iter().map(|v| compute_bar(suite, program, v)).collect(),
+        };
         let mut groups: Vec<BarGroup> = programs.iter().map(group).collect();
         let mean = |variant: &String| {
-            let ratios: Vec<f64> = programs.iter().filter_map(|p| bar(suite, p, variant)).map(|b| 1.0 + b.height / 100.0).collect();
+            let ratios: Vec<f64> = programs.iter().filter_map(|p| compute_bar(suite, p, variant)).map(|b| 1.0 + b.height / 100.0).collect();
             let height = percent(geometric_mean(&ratios)?);
             Some(OverheadBar { height, least: height, greatest: height })
         };
@@ -95,7 +97,7 @@ impl Chart {
     }
 }
 
-fn bar(suite: &BenchResult, program: &str, variant: &str) -> Option<OverheadBar> {
+fn compute_bar(suite: &BenchResult, program: &str, variant: &str) -> Option<OverheadBar> {
     let own = suite.figures(program, variant).filter(|f| f.base_user_s.is_none())?;
     let ratio = suite.ratios(program, variant).user?;
     let base = own.user.median / ratio;
@@ -106,7 +108,7 @@ fn percent(ratio: f64) -> f64 {
     (ratio - 1.0) * 100.0
 }
 
-fn draw(chart: &Chart) -> Result<String> {
+fn draw_chart(chart: &Chart) -> Result<String> {
     let mut out = String::new();
     let per_group = (chart.variants.len() as u32 * 9 + 16).max(78);
     let width = (chart.groups.len() as u32 * per_group + 120).max(760);
@@ -114,9 +116,9 @@ fn draw(chart: &Chart) -> Result<String> {
         let area = SVGBackend::with_string(&mut out, (width, HEIGHT)).into_drawing_area();
         let failed = |error: &dyn std::fmt::Display| anyhow!("{error}");
         area.fill(&WHITE).map_err(|e| failed(&e))?;
-        area.draw(&Text::new(chart.title.clone(), (16, 14), style(17, INK_COLOUR))).map_err(|e| failed(&e))?;
+        area.draw(&Text::new(chart.title.clone(), (16, 14), text_style(17, INK_COLOUR))).map_err(|e| failed(&e))?;
         draw_legend(&area, chart, width).map_err(|e| failed(&e))?;
-        let rows = legend_rows(chart, width);
+        let rows = count_legend_rows(chart, width);
         draw_bars(&area.margin(40 + rows * 20, 14, 14, 18), chart).map_err(|e| failed(&e))?;
         area.present().map_err(|e| failed(&e))?;
     }
@@ -126,7 +128,7 @@ fn draw(chart: &Chart) -> Result<String> {
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 pub type DrawResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
-fn style(size: u32, colour: RGBColor) -> TextStyle<'static> {
+fn text_style(size: u32, colour: RGBColor) -> TextStyle<'static> {
     TextStyle { color: colour.to_backend_color(), ..TextStyle::from((FONT, size).into_font()) }
 }
 
@@ -145,20 +147,20 @@ fn legend_positions(chart: &Chart, width: u32) -> Vec<(i32, i32)> {
     places
 }
 
-fn legend_rows(chart: &Chart, width: u32) -> i32 {
+fn count_legend_rows(chart: &Chart, width: u32) -> i32 {
     legend_positions(chart, width).last().map_or(1, |(_, y)| (y - 44) / 20 + 1)
 }
 
 fn draw_legend(area: &Area, chart: &Chart, width: u32) -> DrawResult {
     for (at, ((x, y), variant)) in legend_positions(chart, width).into_iter().zip(&chart.variants).enumerate() {
-        area.draw(&Rectangle::new([(x, y - 6), (x + 14, y + 6)], colour(at).filled()))?;
+        area.draw(&Rectangle::new([(x, y - 6), (x + 14, y + 6)], variant_colour(at).filled()))?;
         area.draw(&Rectangle::new([(x, y - 6), (x + 14, y + 6)], INK_COLOUR.stroke_width(1)))?;
-        area.draw(&Text::new(variant.clone(), (x + 20, y), style(14, INK_COLOUR).pos(Pos::new(HPos::Left, VPos::Center))))?;
+        area.draw(&Text::new(variant.clone(), (x + 20, y), text_style(14, INK_COLOUR).pos(Pos::new(HPos::Left, VPos::Center))))?;
     }
     Ok(())
 }
 
-fn colour(at: usize) -> RGBColor {
+fn variant_colour(at: usize) -> RGBColor {
     let RGBColor(red, green, blue) = COLOURS[at % COLOURS.len()];
     // The palette is reused with paler colours the second time, and with darker ones the third time.
     let mix = |part: u8| match at / COLOURS.len() % 3 {
@@ -185,9 +187,9 @@ fn draw_bars(area: &Area, chart: &Chart) -> DrawResult {
         .axis_style(INK_COLOUR)
         .y_labels(10)
         .y_label_formatter(&|v| if v.abs() < 0.5 { "0 %".to_owned() } else { format!("{v:+.0} %") })
-        .y_label_style(style(13, INK_COLOUR))
+        .y_label_style(text_style(13, INK_COLOUR))
         .y_desc("added user time, base = 0")
-        .axis_desc_style(style(14, INK_COLOUR))
+        .axis_desc_style(text_style(14, INK_COLOUR))
         .draw()?;
     for (at, group) in chart.groups.iter().enumerate() {
         draw_group(&mut canvas, chart, at, group, (lowest, highest))?;
@@ -195,7 +197,7 @@ fn draw_bars(area: &Area, chart: &Chart) -> DrawResult {
         let (x, y) = canvas.backend_coord(&(at as f64 + 0.5, lowest));
         let (left, top) = area.get_base_pixel();
         let place = (x - left, y - top + 8);
-        area.draw(&Text::new(group.name.clone(), place, style(13, INK_COLOUR).pos(Pos::new(HPos::Center, VPos::Top))))?;
+        area.draw(&Text::new(group.name.clone(), place, text_style(13, INK_COLOUR).pos(Pos::new(HPos::Center, VPos::Top))))?;
     }
     canvas.draw_series([PathElement::new(vec![(0.0, 0.0), (count as f64, 0.0)], INK_COLOUR.stroke_width(1))])?;
     Ok(())
@@ -212,7 +214,7 @@ fn draw_group(canvas: &mut Canvas, chart: &Chart, group: usize, bars: &BarGroup,
         let left = group as f64 + (1.0 - BAR_WIDTH_SHARE) / 2.0 + at as f64 * width;
         let (right, middle) = (left + width * 0.92, left + width * 0.46);
         let top = bar.height.clamp(lowest, highest);
-        canvas.draw_series([Rectangle::new([(left, 0.0), (right, top)], colour(at).filled())])?;
+        canvas.draw_series([Rectangle::new([(left, 0.0), (right, top)], variant_colour(at).filled())])?;
         let is_truncated = bar.height > highest;
         if !is_truncated && bar.greatest > bar.least {
             let ends = vec![(middle, bar.least.max(lowest)), (middle, bar.greatest.min(highest))];
@@ -222,7 +224,7 @@ fn draw_group(canvas: &mut Canvas, chart: &Chart, group: usize, bars: &BarGroup,
             // Rotated text is positioned by its centre.
             let room = (highest - lowest) * 0.04;
             let at = if is_truncated { highest - room } else { top.max(0.0) + room };
-            let text = style(12, INK_COLOUR).pos(Pos::new(HPos::Center, VPos::Center)).transform(FontTransform::Rotate270);
+            let text = text_style(12, INK_COLOUR).pos(Pos::new(HPos::Center, VPos::Center)).transform(FontTransform::Rotate270);
             canvas.draw_series([Text::new(format!("{:+.0}", bar.height), (middle, at), text)])?;
         }
     }
@@ -231,11 +233,11 @@ fn draw_group(canvas: &mut Canvas, chart: &Chart, group: usize, bars: &BarGroup,
 
 #[cfg(test)]
 mod tests {
-    use super::super::result::{BenchOutcome, tests::suite};
+    use super::super::result::{BenchOutcome, tests::create_result};
     use super::*;
 
     fn create_sample_result() -> BenchResult {
-        suite(&[
+        create_result(&[
             ("a", "plain", &[1.0, 1.0, 1.0], 1),
             ("a", "trodden", &[1.4, 1.5, 1.6], 1),
             ("b", "plain", &[1.0], 1),
@@ -247,7 +249,7 @@ mod tests {
     fn colours_are_distinct() {
         let all: std::collections::BTreeSet<_> = (0..3 * COLOURS.len())
             .map(|at| {
-                let RGBColor(r, g, b) = colour(at);
+                let RGBColor(r, g, b) = variant_colour(at);
                 (r, g, b)
             })
             .collect();

@@ -212,7 +212,7 @@ pub mod tests {
 
     /// Returns a result with the variants plain and trodden, for tests. Each row has a program, a variant, user times and the number of
     /// instructions.
-    pub fn suite(rows: &[(&str, &str, &[f64], u64)]) -> BenchResult {
+    pub fn create_result(rows: &[(&str, &str, &[f64], u64)]) -> BenchResult {
         let about = |name: &str, base: Option<&str>| VariantInfo {
             name: name.into(),
             about: format!("about {name}"),
@@ -239,7 +239,7 @@ pub mod tests {
 
     #[test]
     fn written_result_is_read_back() {
-        let mut suite = suite(&[("a", "plain", &[1.0, 1.1], 100), ("a", "trodden", &[2.0], 150)]);
+        let mut suite = create_result(&[("a", "plain", &[1.0, 1.1], 100), ("a", "trodden", &[2.0], 150)]);
         suite.rows.push(BenchRow { program: "b".into(), variant: "plain".into(), outcome: BenchOutcome::Failed { reason: "no".into() } });
         if let BenchOutcome::Measured(figures) = &mut suite.rows[1].outcome {
             let oracle = OracleVerdict { oracle: "block counters".into(), functions: 3, equal: 3, different: 0 };
@@ -257,7 +257,7 @@ pub mod tests {
 
     #[test]
     fn ratio_needs_measurements_of_variant_and_base() {
-        let mut suite = suite(&[("a", "plain", &[1.0, 2.0, 1.5], 100), ("a", "trodden", &[3.0], 150)]);
+        let mut suite = create_result(&[("a", "plain", &[1.0, 2.0, 1.5], 100), ("a", "trodden", &[3.0], 150)]);
         assert_eq!(suite.ratios("a", "trodden").user, Some(2.0));
         assert_eq!(suite.ratios("a", "trodden").least, Some(3.0));
         assert_eq!(suite.ratios("a", "trodden").instructions, Some(1.5));

@@ -246,8 +246,8 @@ mod tests {
     use super::super::result::{OracleVerdict, tests as sample};
     use super::*;
 
-    fn suite() -> BenchResult {
-        let mut suite = sample::suite(&[
+    fn create_sample_result() -> BenchResult {
+        let mut suite = sample::create_result(&[
             ("a", "plain", &[1.0, 1.0, 1.0], 100_000_000),
             ("a", "trodden", &[2.0, 2.0, 2.0], 150_000_000),
             ("b", "plain", &[1.0], 10_000_000),
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn failed_row_shows_its_reason_and_is_not_in_the_mean() {
-        let text = render_table(&suite());
+        let text = render_table(&create_sample_result());
         assert!(text.contains("a                trodden   2.000  0.0%   2.00       150   1.50"), "{text}");
         assert!(text.contains("b                trodden  failed"), "{text}");
         assert!(text.contains("trodden failed: no (b)"), "{text}");
@@ -268,14 +268,14 @@ mod tests {
 
     #[test]
     fn markdown_has_a_column_per_variant() {
-        let page = render_markdown(&suite());
+        let page = render_markdown(&create_sample_result());
         assert!(page.contains("| program | trodden |\n|---|--:|\n| a | 2.00 |\n| b |  |\n| geometric mean | 2.000 |\n"), "{page}");
         assert!(page.contains("- trodden failed: no (b)\n"), "{page}");
     }
 
     #[test]
     fn overlap_of_sampled_runs_is_shown() {
-        let mut suite = suite();
+        let mut suite = create_sample_result();
         if let BenchOutcome::Measured(figures) = &mut suite.rows[1].outcome {
             figures.overlap = Some(Spread::from_values(&[0.9, 0.96, 0.95]));
         }

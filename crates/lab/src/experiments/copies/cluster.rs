@@ -33,7 +33,7 @@ impl Cluster {
 
     /// Waits until a job runs on the first node, and then kills the node. Returns the script's output, or `None` if `is_done` was set
     /// before.
-    pub fn lose_node(&self, is_done: &AtomicBool) -> Result<Option<String>> {
+    pub fn kill_node(&self, is_done: &AtomicBool) -> Result<Option<String>> {
         while !is_done.load(Ordering::Relaxed) {
             let mut queue = Command::new("squeue");
             queue.args(["-h", "-r", "-w", "n1", "-t", "R", "-o", "%i"]).env("SLURM_CONF", self.configuration_file());

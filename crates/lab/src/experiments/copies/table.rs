@@ -13,14 +13,14 @@ use trodden_corpus::steps::describe_commit;
 
 const SCHEMA_VERSION: u32 = 3;
 
-const HEADS: [&str; 10] =
+const TABLE_HEADS: [&str; 10] =
     ["program", "strategy", "k", "hits", "labels", "at least", "slowest", "sequential", "slowest, cpu", "sequential, cpu"];
 
-const ABOUT: &str = "hits: probe executions of the slowest copy, in percent of one program that counts everything, both counted by the \
-    running programs; labels: those of edges with a non-zero label (which the paper counts); at least: lower bound for any plan; \
-    slowest, sequential: overhead in wall time of the slowest copy, and of one program that counts everything, over the plain program, \
-    in percent; minimum of several rounds; \
-    cpu: the same in processor time, which is more reliable on a busy machine.";
+const TABLE_EXPLANATION: &str = "\
+    hits: probe executions of the slowest copy, in percent of one program that counts everything, both counted by the running programs; \
+    labels: those of edges with a non-zero label (which the paper counts); at least: lower bound for any plan; slowest, sequential: \
+    overhead in wall time of the slowest copy, and of one program that counts everything, over the plain program, in percent; minimum of \
+    several rounds; cpu: the same in processor time, which is more reliable on a busy machine.";
 
 const SUMMARY_HEADS: [&str; 12] = [
     "input",
@@ -37,10 +37,11 @@ const SUMMARY_HEADS: [&str; 12] = [
     "sequential",
 ];
 
-const SUMMARY_ABOUT: &str = "Change of the slowest copy's hits and labels relative to one program that counts everything, in percent: \
-    arithmetic and geometric means over the programs. The paper reports labels of p3 on other programs. Above the bound: mean excess of \
-    the hits over the lower bound for any plan. Slowest, sequential: geometric mean overhead in processor time over the plain program, \
-    for programs whose times were measured.";
+const SUMMARY_EXPLANATION: &str = "\
+    Change of the slowest copy's hits and labels relative to one program that counts everything, in percent: arithmetic and geometric \
+    means over the programs. The paper reports labels of p3 on other programs. Above the bound: mean excess of the hits over the lower \
+    bound for any plan. Slowest, sequential: geometric mean overhead in processor time over the plain program, for programs whose times \
+    were measured.";
 
 /// Change in the number of label hits that the paper reports for p3 with 2, 4 and 8 copies, in percent.
 const PUBLISHED_CHANGES: [(u32, f64); 3] = [(2, -23.0), (4, -43.0), (8, -56.0)];
@@ -138,8 +139,9 @@ impl AnalysisTime {
     }
 }
 
-const PROFITABLE_ABOUT: &str = "Procedures that p3 divides among k copies, like table 1 of the paper: those with at most one call site and \
-    several tasks. lines: lines of the program's source files that are not blank; share: profitable procedures, in percent.";
+const PROFITABLE_EXPLANATION: &str = "\
+    Procedures that p3 divides among k copies, like table 1 of the paper: those with at most one call site and several tasks. lines: \
+    lines of the program's source files that are not blank; share: profitable procedures, in percent.";
 
 const PROFITABLE_HEADS: [&str; 6] = ["program", "k", "lines", "procedures", "profitable", "share"];
 
@@ -165,11 +167,11 @@ impl ProfitableRow {
 
 pub struct CopiesResults {
     stem: PathBuf,
-    content: Content,
+    content: StoredCopiesResults,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Content {
+struct StoredCopiesResults {
     schema_version: u32,
     date: String,
     commit: String,
@@ -191,12 +193,12 @@ impl CopiesResults {
             true => {
                 let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
                 let advice = || format!("{} is corrupt or has a different schema version; move it away", path.display());
-                let known: Content = serde_json::from_str(&text).with_context(advice)?;
+                let known: StoredCopiesResults = serde_json::from_str(&text).with_context(advice)?;
                 ensure!(known.schema_version == SCHEMA_VERSION, advice());
                 eprintln!("rows in {} that will not be run again: {}", path.display(), known.rows.len());
-                Content { commit: describe_commit(), ..known }
+                StoredCopiesResults { commit: describe_commit(), ..known }
             }
-            false => Content {
+            false => StoredCopiesResults {
                 schema_version: SCHEMA_VERSION,
                 date,
                 commit: describe_commit(),
@@ -272,29 +274,29 @@ impl CopiesResults {
     }
 
     fn to_markdown(&self) -> Result<String> {
-        let Content { date, commit, machine, rows, analyses, profitable, .. } = &self.content;
+        let StoredCopiesResults { date, commit, machine, rows, analyses, profitable, .. } = &self.content;
         let mut page = format!("# Copies, {date}\n\nEvery merged profile equalled the program's own.\n\n");
         writeln!(page, "{}, {} cores, Linux {}; commit {commit}\n", machine.processor, machine.cores, machine.kernel)?;
         let averages = self.averages();
         if !averages.is_empty() {
-            writeln!(page, "## Averages\n\n{SUMMARY_ABOUT}\n")?;
+            writeln!(page, "## Averages\n\n{SUMMARY_EXPLANATION}\n")?;
             write_table(&mut page, &SUMMARY_HEADS, averages.iter().map(Average::cells))?;
         }
-        let mut kinds: Vec<(&str, &str, bool)> = rows.iter().map(|r| r.setting.section()).collect();
+        let mut kinds: Vec<(&str, &str, bool)> = rows.iter().map(|r| r.setting.section_key()).collect();
         kinds.sort_unstable();
         kinds.dedup();
         for kind in kinds {
             let (engine, input, lost) = kind;
             let lost = if lost { ", with a node killed while copies ran on it" } else { "" };
-            writeln!(page, "\n## Input {input}, engine {engine}{lost}\n\n{ABOUT}\n")?;
-            write_table(&mut page, &HEADS, rows.iter().filter(|r| r.setting.section() == kind).map(CopiesRow::cells))?;
+            writeln!(page, "\n## Input {input}, engine {engine}{lost}\n\n{TABLE_EXPLANATION}\n")?;
+            write_table(&mut page, &TABLE_HEADS, rows.iter().filter(|r| r.setting.section_key() == kind).map(CopiesRow::cells))?;
         }
         if !analyses.is_empty() {
             writeln!(page, "\n## Analysis\n\nTime of `trodden-lab plan`, minimum of several rounds.\n")?;
             write_table(&mut page, &ANALYSIS_HEADS, analyses.iter().map(AnalysisTime::cells))?;
         }
         if !profitable.is_empty() {
-            writeln!(page, "\n## Profitable procedures\n\n{PROFITABLE_ABOUT}\n")?;
+            writeln!(page, "\n## Profitable procedures\n\n{PROFITABLE_EXPLANATION}\n")?;
             write_table(&mut page, &PROFITABLE_HEADS, profitable.iter().map(ProfitableRow::cells))?;
         }
         Ok(page)
@@ -307,13 +309,13 @@ pub fn print_heads(options: &super::CopiesOptions) {
         match (options.analysis, options.profitable) {
             (true, _) => format_columns(&ANALYSIS_HEADS),
             (_, true) => format_columns(&PROFITABLE_HEADS),
-            _ => format_columns(&HEADS),
+            _ => format_columns(&TABLE_HEADS),
         }
     );
 }
 
 impl Setting {
-    fn section(&self) -> (&str, &str, bool) {
+    fn section_key(&self) -> (&str, &str, bool) {
         (&self.engine, &self.input, self.killed_node)
     }
 }
@@ -427,7 +429,7 @@ fn write_table<const N: usize>(page: &mut String, heads: &[&str; N], rows: impl 
 mod tests {
     use super::*;
 
-    fn row(program: &str, hits: f64) -> CopiesRow {
+    fn sample_row(program: &str, hits: f64) -> CopiesRow {
         let setting = Setting {
             program: program.into(),
             strategy: "p3".into(),
@@ -452,11 +454,11 @@ mod tests {
     fn rows_are_kept_and_averaged() {
         let folder = tempfile::tempdir().unwrap();
         let mut results = CopiesResults::from_today(folder.path()).unwrap();
-        results.add_row(row("a", 50.0)).unwrap();
-        results.add_row(row("b", 32.0)).unwrap();
+        results.add_row(sample_row("a", 50.0)).unwrap();
+        results.add_row(sample_row("b", 32.0)).unwrap();
         let mut again = CopiesResults::from_today(folder.path()).unwrap();
-        assert_eq!(again.find_row(&row("b", 0.0).setting), Some(&row("b", 32.0)));
-        assert_eq!(again.find_row(&row("c", 0.0).setting), None);
+        assert_eq!(again.find_row(&sample_row("b", 0.0).setting), Some(&sample_row("b", 32.0)));
+        assert_eq!(again.find_row(&sample_row("c", 0.0).setting), None);
         let [average] = &again.averages()[..] else { panic!() };
         assert_eq!(
             (average.programs, average.cells()),
@@ -467,7 +469,7 @@ mod tests {
         assert_eq!(timed.cells()[6..], ["30.0", "20.0", "10.0", "20.0"]);
         again.add_row(timed).unwrap();
         assert_eq!(again.averages()[0].cells()[10..], ["10.0", "20.0"]);
-        again.add_row(row("b", 50.0)).unwrap();
+        again.add_row(sample_row("b", 50.0)).unwrap();
         assert_eq!((again.content.rows.len(), again.averages()[0].programs), (3, 3));
         assert!(std::fs::read_to_string(again.page_path()).unwrap().contains("| b | p3 | 2 | 50.0 | 25.0 | 25.0 |  |  |  |  |"));
     }

@@ -52,7 +52,7 @@ pub fn render_page(results: &ResidualResults) -> String {
         results.programs.iter().for_each(|(name, row)| out += &suite_row(name, row));
     }
     out += SIZE_SECTION;
-    out += &sizes(results);
+    out += &sizes_section(results);
     out
 }
 
@@ -127,7 +127,7 @@ fn format_percentage(percent: f64) -> String {
     if percent != 0.0 && percent < 0.05 { format!("{percent:.4}") } else { format!("{percent:.1}") }
 }
 
-fn sizes(results: &ResidualResults) -> String {
+fn sizes_section(results: &ResidualResults) -> String {
     let mut out = String::from("| program | plain `.text`, bytes |");
     SIZED_BUILDS.iter().for_each(|s| write!(out, " {s} |").expect("writing to a string cannot fail"));
     out += " plain loaded, bytes |";
