@@ -209,7 +209,8 @@ impl<'a> ThreadReplay<'a> {
     }
 
     /// Ends the replay of the thread. `stack` is the known part of its call stack at that moment, from the innermost element on: the
-    /// current instruction if it is traced, followed by return addresses. If it is empty, the thread has returned from all traced functions.
+    /// current instruction if it is traced, followed by return addresses. If `stack` is empty, the thread has returned from all traced
+    /// functions.
     pub fn end_thread(&mut self, stack: &[u64], push: Push) -> Result<()> {
         let route = match stack.first() {
             Some(&innermost) => self.implied_steps_to(|_, graph, index| {

@@ -66,8 +66,8 @@ pub struct GrammarStatistics {
     pub depth: usize,
 }
 
-/// Rules in any order, as compressors create them. In a body, an item with the bit [`RULE_BIT`] set is an index into `bodies`, and any other
-/// is a terminal.
+/// Rules in any order, as compressors create them. In a body, an item with the bit [`RULE_BIT`] set is an index into `bodies`, and any
+/// other is a terminal.
 pub(crate) struct RawRules {
     pub terminals: Vec<u64>,
     pub bodies: Vec<Vec<u32>>,

@@ -59,7 +59,7 @@ fn detect_kind(job: &Import, file: &Path) -> Result<InputKind> {
     }
 }
 
-fn single_file<'a>(job: &'a Import, what: &str) -> Result<&'a Path> {
+fn require_single_file<'a>(job: &'a Import, what: &str) -> Result<&'a Path> {
     ensure!(job.files.len() == 1, "cannot import several files of this kind at once. Import one {what} at a time");
     Ok(&job.files[0])
 }

@@ -465,7 +465,7 @@ mod tests {
             (2, ["train", "p3", "2", "2", "-59.0", "-60.0", "-79.5", "-80.0", "-23.0", "64.0", "", ""].map(Into::into))
         );
         let [wall, cpu] = [13.0, 11.0].map(|slowest_ns| ComparedTimes { slowest_ns, sequential_ns: 12.0, plain_ns: 10.0 });
-        let timed = CopiesRow { times: Some(CopiesTimes { wall, cpu, rounds: 1 }), ..row("c", 50.0) };
+        let timed = CopiesRow { times: Some(CopiesTimes { wall, cpu, rounds: 1 }), ..sample_row("c", 50.0) };
         assert_eq!(timed.cells()[6..], ["30.0", "20.0", "10.0", "20.0"]);
         again.add_row(timed).unwrap();
         assert_eq!(again.averages()[0].cells()[10..], ["10.0", "20.0"]);
