@@ -2,11 +2,12 @@
 //! weights, compared in one session with the program alone and with other tools.
 //!
 //! Each run is assigned to a separate machine, and the slowest machine determines the collection time. On this machine, the runs are
-//! executed one after the other (`--jobs 1`), so that they do not slow each other down. gdb is stopped after some steps, and its time for
-//! the complete run is extrapolated.
+//! executed one after the other (`--jobs 1`), so that they do not slow each other down.
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::{TimeVal, TimeValLike};
 use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,9 +23,6 @@ pub struct TracesOptions {
     /// Size of the programs' input, in bytes.
     #[arg(long, default_value_t = 20_000)]
     bytes: usize,
-    /// Number of instructions after which gdb is stopped.
-    #[arg(long, default_value_t = 3_000)]
-    gdb_steps: u64,
 }
 
 /// Debian programs, with the arguments that precede the input.
@@ -68,7 +66,7 @@ pub fn run(options: &TracesOptions) -> Result<()> {
     println!("Input: {} bytes of text; initial load of the machine: {}", options.bytes, load.split(' ').next().unwrap_or("?"));
     for (program, arguments) in PROGRAMS {
         let arguments = [program].iter().chain(arguments).chain(&["input"]).map(|w| (*w).to_owned()).collect();
-        TraceBench { trodden: trodden.clone(), folder: &folder, program: arguments }.run(options)?;
+        TraceBench { trodden: trodden.clone(), folder: &folder, program: arguments }.run()?;
     }
     Ok(())
 }
@@ -86,7 +84,7 @@ fn generate_input(bytes: usize) -> String {
 }
 
 impl TraceBench<'_> {
-    fn run(&self, options: &TracesOptions) -> Result<()> {
+    fn run(&self) -> Result<()> {
         println!("\n## `{}`\n", self.program.join(" "));
         let plain = self.measure_plain()?;
         let blocks = self.record_whole_trace("trampolines", &["--runs", "1"])?;
@@ -101,16 +99,22 @@ impl TraceBench<'_> {
                 println!("| {runs} | `{strategy}` | {p1:.0} | {c1} | {t1:.0} | {p2:.0} | {c2} | {t2:.0} | {bound:.0} |");
             }
         }
-        println!("\n| method | time, ms | relative to the program alone |\n|---|---|---|");
-        let line = |method: &str, seconds: f64| println!("| {method} | {:.1} | {:.1} |", seconds * 1e3, seconds / plain);
-        line("`trampolines`, one run of all blocks", blocks.1);
-        line("`ptrace`, one run of all blocks", self.record_whole_trace("ptrace", &["--runs", "1"])?.1);
+        println!("\n| method | time, ms | relative to the program alone | processor time per block, ns |\n|---|---|---|---|");
+        let alone = run_timed(&mut self.command())?.processor;
+        let line = |method: &str, times: CommandTimes| {
+            let (seconds, extra) = (times.elapsed.as_secs_f64(), times.processor.saturating_sub(alone));
+            let each = extra.as_nanos() as f64 / blocks.0 as f64;
+            println!("| {method} | {:.1} | {:.1} | {each:.0} |", seconds * 1e3, seconds / plain);
+        };
+        for collector in ["trampolines", "ptrace", "single-step"] {
+            let mut record = self.record_command(collector, "");
+            record.args(["--output", "other.trace", "--"]).args(&self.program).current_dir(self.folder);
+            let times = run_timed(record.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))?;
+            line(&format!("`{collector}`, until the trace can be searched"), times);
+        }
         let four = self.measure_plan("ptrace", 4, "weighted", "one.trace")?;
-        line("`ptrace`, the slowest of four runs", four.2);
-        let stepped = self.record_whole_trace("single-step", &[])?;
-        line("`single-step`", stepped.1);
-        self.measure_gdb(options.gdb_steps, stepped.0, &line)?;
-        self.measure_uftrace(&line)
+        println!("| `ptrace`, the slowest of four runs | {:.1} | {:.1} | |", four.2 * 1e3, four.2 / plain);
+        self.measure_others(&line)
     }
 
     fn command(&self) -> Command {
@@ -123,7 +127,7 @@ impl TraceBench<'_> {
     fn measure_plain(&self) -> Result<f64> {
         let mut times = Vec::new();
         for _ in 0..PLAIN_RUNS {
-            times.push(run_timed(&mut self.command())?.as_secs_f64());
+            times.push(run_timed(&mut self.command())?.elapsed.as_secs_f64());
         }
         times.sort_by(f64::total_cmp);
         Ok(times[PLAIN_RUNS / 2])
@@ -192,42 +196,54 @@ impl TraceBench<'_> {
         Ok((predicted, hits, seconds, planned.bound))
     }
 
-    /// Steps through the program with a gdb script that stops after some steps, and extrapolates the time.
-    fn measure_gdb(&self, steps: u64, all: u64, line: &dyn Fn(&str, f64)) -> Result<()> {
-        if !steps::is_on_search_path("gdb") {
-            println!("| gdb | not installed | |");
-            return Ok(());
+    /// Measures other tools that see every executed block or instruction of an unmodified program.
+    fn measure_others(&self, line: &dyn Fn(&str, CommandTimes)) -> Result<()> {
+        for (name, words) in OTHER_TOOLS {
+            if !steps::is_on_search_path(words[0]) {
+                println!("| {name} | {} is not installed | | |", words[0]);
+                continue;
+            }
+            let mut command = Command::new(words[0]);
+            command.args(&words[1..]).args(&self.program).current_dir(self.folder);
+            // gdb cannot record AVX instructions, which the C library uses where the processor has them.
+            command.env("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-AVX_Usable,-AVX2_Usable,-AVX2,-AVX512F,-XSAVEC,-XSAVE,-ERMS,-FSRM");
+            line(name, run_timed(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))?);
         }
-        let mut seconds = Vec::new();
-        for number in [1, steps] {
-            let script =
-                format!("set pagination off\nset confirm off\nstarti\nset $n = 0\nwhile $n < {number}\nstepi\nset $n = $n + 1\nend\n");
-            fs::write(self.folder.join("steps.gdb"), script)?;
-            let mut command = Command::new("gdb");
-            command.args(["-nx", "-batch", "-x", "steps.gdb", "--args"]).args(&self.program).current_dir(self.folder);
-            seconds.push(run_timed(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))?.as_secs_f64());
-        }
-        let each = (seconds[1] - seconds[0]) / (steps - 1) as f64;
-        line(&format!("gdb, scripted `stepi` ({:.0} us per step; extrapolated to {all} instructions)", each * 1e6), each * all as f64);
         Ok(())
-    }
-
-    fn measure_uftrace(&self, line: &dyn Fn(&str, f64)) -> Result<()> {
-        if !steps::is_on_search_path("uftrace") {
-            println!("| uftrace | not installed | |");
-            return Ok(());
-        }
-        let mut command = Command::new("uftrace");
-        command.args(["record", "--force", "--no-pager", "-d", "uftrace.data"]).args(&self.program).current_dir(self.folder);
-        let time = run_timed(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))?;
-        line("uftrace, which records only library calls in such a program", time.as_secs_f64());
-        Ok(fs::remove_dir_all(self.folder.join("uftrace.data"))?)
     }
 }
 
-fn run_timed(command: &mut Command) -> Result<Duration> {
-    let start = Instant::now();
+/// Tools to compare with, each with the words that precede the traced program. None writes its result to a disk, and gdb keeps only the
+/// last 200,000 instructions, as it does by default.
+const OTHER_TOOLS: [(&str, &[&str]); 3] = [
+    ("callgrind (counts only)", &["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]),
+    ("QEMU, `-d exec,nochain`", &["qemu-x86_64", "-d", "exec,nochain", "-D", "/dev/null"]),
+    (
+        "gdb, `record full`",
+        &["gdb", "-nx", "-batch", "-ex", "set pagination off", "-ex", "set confirm off", "-ex", "set record full stop-at-limit off", "-ex",
+          "starti", "-ex", "record full", "-ex", "continue", "--args"],
+    ),
+];
+
+/// What a command took.
+#[derive(Clone, Copy)]
+struct CommandTimes {
+    elapsed: Duration,
+    /// Processor time of the command and of its children.
+    processor: Duration,
+}
+
+/// Returns the processor time of all children of this process that have ended.
+fn processor_time_of_children() -> Result<Duration> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the processor time of children")?;
+    let microseconds = |time: TimeVal| time.num_microseconds() as u64;
+    Ok(Duration::from_micros(microseconds(usage.user_time()) + microseconds(usage.system_time())))
+}
+
+/// Runs a command to its end.
+fn run_timed(command: &mut Command) -> Result<CommandTimes> {
+    let (start, before) = (Instant::now(), processor_time_of_children()?);
     let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
     ensure!(status.success(), "{command:?} failed: {status}");
-    Ok(start.elapsed())
+    Ok(CommandTimes { elapsed: start.elapsed(), processor: processor_time_of_children()? - before })
 }
