@@ -213,8 +213,8 @@ fn parse_shell_lines(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Finds the calls of `trodden` and `trodden-lab` in a command line, and splits each into words. Calls of `cargo trodden` are ignored,
-/// because their options are cargo's.
+/// Finds the invocations of `trodden` and `trodden-lab` in a command line, and splits each into words. Invocations of `cargo trodden` are
+/// ignored, because their options are cargo's.
 fn parse_invocations(line: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     for part in line.split(['&', ';', '|', '"', '(', ')']) {

@@ -1,8 +1,8 @@
-//! Checks sources for rules that the compiler does not know: module comments, lengths of files and functions, unique type names, no
+//! Checks sources against rules that the compiler does not enforce: module comments, lengths of files and functions, unique type names, no
 //! unfinished work, no input or output in pure code, and dependencies between crates.
 //!
-//! The map in ARCHITECTURE.md assigns each crate to a room, as it calls a group of crates. A crate may depend only on crates in its own
-//! room and in the rooms above it.
+//! The table in ARCHITECTURE.md divides the crates into groups, called *rooms*. A crate may depend only on crates in its own room and in
+//! the rooms above it.
 
 mod functions;
 mod messages;

@@ -1,4 +1,4 @@
-//! Costs of profiling a program with several instrumented copies, each of which counts a part of the paths: run times, numbers of probe
+//! Costs of profiling a program with several instrumented copies, each of which counts some of the paths: run times, numbers of probe
 //! executions (*hits*), and lower bounds on the hits.
 
 use serde::Serialize;
@@ -80,9 +80,9 @@ pub struct CopyCosts {
     /// Number of functions in which the copy counts.
     pub functions: usize,
     probes: usize,
-    /// Executions of all probes: of labels, which update the path register, and of counters.
+    /// Number of executions of all probes: of labels, which update the path register, and of counters.
     pub hits: u64,
-    /// Executions of labels only, which update the path register.
+    /// Number of executions of labels only, which update the path register.
     pub label_hits: u64,
     /// `[hits, label_hits]` as measured by the copy itself.
     pub counted: Option<[u64; 2]>,

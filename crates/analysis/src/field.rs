@@ -8,7 +8,7 @@
 //! report  magic "TRODFLD\x01" 8 | length of the body u32 | checksum u32 (low half of XXH3, 64 bits, of the body) | body
 //! body    user 16 | number of units | for each: image 16, unit 16, number of paths, for each: counter (difference), executions
 //! ```
-//! Numbers in bodies are LEB128, others little-endian.
+//! Numbers in bodies are LEB128; all other numbers are little-endian.
 
 pub mod aggregate;
 pub mod distributed;
@@ -48,7 +48,7 @@ pub struct UnitReport {
     pub image: Identity,
     /// Identity of the unit.
     pub unit: Identity,
-    /// Executions by counter, ascending. Empty if the unit ran but counted nothing.
+    /// Pairs of counter and number of executions, sorted by counter. Empty if the unit ran but counted nothing.
     pub counts: Vec<(u64, u64)>,
 }
 

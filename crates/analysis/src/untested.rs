@@ -46,16 +46,17 @@ pub struct Sightings {
     pub counts_known: bool,
     /// Numbers of failing and passing runs, without runs with an unknown outcome.
     pub outcomes: RunTally,
-    /// Executions that builds with `--interesting` counted without distinguishing their paths.
+    /// Number of executions that builds with `--interesting` counted without distinguishing their paths.
     pub without_path: UndistinguishedExecutions,
 }
 
-/// Executions of paths that the build does not distinguish, because it counts all uninteresting paths of a function in one counter.
+/// Numbers of executions whose paths the build does not distinguish, because it counts all uninteresting paths of a function in one
+/// counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UndistinguishedExecutions {
-    /// Executions in functions whose known paths all have separate counters. They took untested paths.
+    /// Number of executions in functions whose known paths all have separate counters. These executions took untested paths.
     pub untested: u128,
-    /// Executions in other functions. They may have taken known paths.
+    /// Number of executions in other functions. These executions may have taken known paths.
     pub unclear: u128,
 }
 
@@ -64,7 +65,7 @@ pub struct UndistinguishedExecutions {
 pub struct UntestedInFunction {
     /// Untested complete paths.
     pub paths: u64,
-    /// Executions of the untested paths.
+    /// Number of executions of the untested paths.
     pub executions: u128,
     /// Number of untested paths whose edges are all known.
     pub known_edges_only: u64,
@@ -77,7 +78,7 @@ pub struct UntestedInFunction {
 pub struct UntestedSummary {
     /// Untested complete paths.
     pub paths: u64,
-    /// Executions of the untested paths.
+    /// Number of executions of the untested paths.
     pub executions: u128,
     /// Number of untested paths whose edges are all known.
     pub known_edges_only: u64,

@@ -65,7 +65,8 @@ fn allows(gap: &Gap, between: &[Node]) -> bool {
     }
 }
 
-/// Tries every block for the place at index `step`, if the previous place is at index `last` of the walk.
+/// Returns true if the places from index `step` on can be assigned to blocks of the walk, given that the previous place was assigned to the
+/// block at index `last` (`None` if `step` is 0).
 fn can_assign(sequence: &ExpressionSequence, walk: &[Node], step: usize, last: Option<usize>) -> bool {
     let rest_after = |last: Option<usize>| last.map_or(walk, |l| &walk[l + 1..]);
     let before = match step {

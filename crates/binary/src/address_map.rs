@@ -72,16 +72,16 @@ pub struct MapFunction {
     pub version: u8,
     /// Address of the function's entry.
     pub address: u64,
-    /// Number of calls of the function in the compiler's profile, if the map contains it.
+    /// Number of calls to the function in the compiler's profile, if the map contains it.
     pub entry_count: Option<u64>,
-    /// Blocks in the order of the map. The code of a function may have several ranges; the blocks of each range are ascending by address.
+    /// Blocks in the order of the map. The code of a function may have several ranges; the blocks of each range are sorted by address.
     pub blocks: Vec<MapBlock>,
 }
 
 /// The address map of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressMap {
-    /// Functions, ascending by address.
+    /// Functions, sorted by address.
     pub functions: Vec<MapFunction>,
 }
 

@@ -116,12 +116,12 @@ impl Binary {
         self.position_independent
     }
 
-    /// Returns the loadable segments, ascending by address.
+    /// Returns the loadable segments, sorted by address.
     pub fn segments(&self) -> &[LoadSegment] {
         &self.segments
     }
 
-    /// Returns the function symbols, ascending by address. At equal addresses, symbols of the full table are before dynamic symbols, and
+    /// Returns the function symbols, sorted by address. At equal addresses, symbols of the full table are before dynamic symbols, and
     /// global symbols before local ones.
     pub fn functions(&self) -> &[FunctionSymbol] {
         &self.functions

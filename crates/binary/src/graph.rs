@@ -4,9 +4,8 @@
 //! where another block starts or where control does not continue. Blocks overlap only if code jumps into an instruction, for instance past
 //! a `lock` prefix.
 //!
-//! Invariants: functions are ascending by entry address, and the blocks of each function by address. Edges and calls stay in their
-//! function. Every indirect jump has edges, a call, or an [`Uncertainty`] at its address. All addresses are virtual addresses as in the ELF
-//! file.
+//! Invariants: functions are sorted by entry address, and the blocks of each function by address. Edges and calls stay in their function.
+//! Every indirect jump has edges, a call, or an [`Uncertainty`] at its address. All addresses are virtual addresses as in the ELF file.
 
 use std::fmt;
 use std::ops::Range;
@@ -178,7 +177,7 @@ pub enum Returns {
     Maybe,
     /// The call never returns, as far as static analysis can tell.
     Never,
-    /// The call may return more than once, like a call of `setjmp`.
+    /// The call may return more than once, like a call to `setjmp`.
     Twice,
 }
 
@@ -289,7 +288,7 @@ pub struct Uncertainty {
 /// Frequencies in the compiler's address map. The compiler estimated them, or took them from a profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CompilerFrequencies {
-    /// Number of calls of the function, if the compiler used a profile.
+    /// Number of calls to the function, if the compiler used a profile.
     pub entry_count: Option<u64>,
     /// Frequency of each block relative to the other blocks of the function; empty if unknown.
     pub blocks: Vec<u64>,
@@ -310,17 +309,17 @@ pub struct FunctionGraph {
     pub other_entries: Vec<u64>,
     /// Address ranges of the function's code, ascending. There are several if the compiler moved cold code elsewhere.
     pub ranges: Vec<Range<u64>>,
-    /// Blocks, ascending by address.
+    /// Blocks, sorted by address.
     pub blocks: Vec<CodeBlock>,
     /// Edges, sorted by source block, target block and kind.
     pub edges: Vec<CodeEdge>,
-    /// Calls, ascending by address.
+    /// Calls, sorted by address.
     pub calls: Vec<CallSite>,
     /// Start addresses of the blocks that are landing pads.
     pub landing_pads: Vec<u64>,
     /// Where the graph comes from.
     pub source: GraphSource,
-    /// Parts of the graph that may not be correct, ascending by address.
+    /// Parts of the graph that may not be correct, sorted by address.
     pub uncertain: Vec<Uncertainty>,
     /// Whether the address of the function is taken, so that indirect calls may reach it.
     pub is_address_taken: bool,
@@ -390,10 +389,10 @@ pub struct Stub {
 /// The control-flow graphs of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProgramGraph {
-    /// Functions, ascending by entry address.
+    /// Functions, sorted by entry address.
     pub functions: Vec<FunctionGraph>,
-    /// Stubs of the procedure linkage table, ascending by address. They are not functions: a call through a stub has the imported function
-    /// as its callee.
+    /// Stubs of the procedure linkage table, sorted by address. They are not functions: a call through a stub has the imported function as
+    /// its callee.
     pub stubs: Vec<Stub>,
     /// Address ranges of the sections that contain only stubs, ascending.
     pub stub_ranges: Vec<Range<u64>>,

@@ -10,7 +10,7 @@ pub const MAX_INSTRUCTION_LENGTH: u64 = 15;
 /// Classification of a branch instruction by its effect on control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BranchInstruction {
-    /// A call of a fixed address.
+    /// A call to a fixed address.
     Call(u64),
     /// A call through a register or memory.
     IndirectCall,
@@ -22,7 +22,7 @@ pub enum BranchInstruction {
     Jump(u64),
     /// A jump through a register or memory.
     IndirectJump,
-    /// A call of the kernel or a hypervisor (`syscall`, `sysenter`, `int`, `int3`, `vmcall` and similar instructions).
+    /// A call to the kernel or a hypervisor (`syscall`, `sysenter`, `int`, `int3`, `vmcall` and similar instructions).
     System,
     /// An instruction that is always invalid (`ud0`, `ud1`, `ud2`), so that execution stops there.
     Stop,

@@ -21,7 +21,7 @@ pub fn split_address(address: u64) -> (usize, u64) {
 
 impl ProgramGraph {
     /// Links the graphs of a program and its libraries, given in order of file number. `exports` contains the linked addresses of exported
-    /// functions by name. Calls of imports with such a name become calls of the exported function.
+    /// functions by name. Calls to imports with such a name become calls to the exported function.
     pub fn linked(files: Vec<ProgramGraph>, exports: &BTreeMap<String, u64>) -> ProgramGraph {
         let mut all = ProgramGraph::default();
         for (number, mut graph) in files.into_iter().enumerate() {

@@ -52,9 +52,9 @@ pub struct ProbedImage {
     pub units: Vec<(Identity, Arc<UnitMap>)>,
     /// Functions whose address is known. The first number is the index in `units`, the second the index in the unit's map.
     pub functions: Vec<(usize, usize)>,
-    /// Probes, ascending by address. Probes at the same address are in code order.
+    /// Probes, sorted by address. Probes at the same address are in code order.
     pub probes: Vec<PlacedProbe>,
-    /// Code ranges of functions, ascending by address.
+    /// Code ranges of functions, sorted by address.
     pub ranges: Vec<CodeRange>,
     /// Functions whose address is not known: name and reason, as text for messages.
     pub unplaced_functions: Vec<String>,

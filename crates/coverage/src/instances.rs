@@ -68,7 +68,8 @@ impl Instances {
                     continue;
                 }
                 let own = counters.get_mut(image).and_then(|all| all.remove(&key));
-                // For each name, `llvm-cov` shows the first function of a program. Others are needed only if they were executed.
+                // For each name, `llvm-cov` shows the first function of a program. The other functions are needed only if they were
+                // executed.
                 let is_executed = own.as_ref().is_some_and(|function| function.counts.iter().any(|count| *count > 0));
                 if met.insert(record.name_hash()) || is_executed {
                     instances.add(image, mapping, &record, own, &names)?;

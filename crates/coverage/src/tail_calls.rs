@@ -2,7 +2,7 @@
 //!
 //! The callee's frame replaces the function's frame, so only the function's caller observes whether the callee returned. Whether a tail
 //! call returned matters in three kinds of functions: `main`, functions that were called where an execution ended, and functions to which
-//! one of these jumps. A tail call of a function that always returns is harmless.
+//! one of these jumps. A tail call to a function that always returns is harmless.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_report::inlined::count_stops_by_block;

@@ -1,8 +1,8 @@
 //! Finds the points at which two executions diverge, and describes what each does next.
 //!
 //! The traces are compared step by step. At a difference, both executions are inside the same calls, and the innermost function of one
-//! executes another block, call or return than that of the other. Each trace is then followed to the end of this function's call, where the
-//! comparison resumes, so the traces stay aligned by their calls. Each trace is read once, and memory is bounded by the call depth.
+//! executes a different block, call or return than that of the other. Each trace is then followed to the end of this function's call, where
+//! the comparison resumes, so the traces stay aligned by their calls. Each trace is read once, and memory is bounded by the call depth.
 //!
 //! In traces of the same build, blocks are the same if their addresses are equal. In traces of different builds, they are the same if they
 //! have the same function name and source line or, without line information, the same position in the function.

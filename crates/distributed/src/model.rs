@@ -234,8 +234,8 @@ fn functions_callable_from_outside(
     all.into_iter().filter_map(|entry| ids.get(&entry).copied()).collect()
 }
 
-/// Returns the entries of functions that may end in a tail call to untraced code that calls back, directly or through further tail calls.
-/// Such a callback looks as if the caller of the function had made it, so the model places it after the function's return.
+/// Returns the entry addresses of functions that may transfer control, by a tail call or a chain of tail calls, to untraced code that calls
+/// the program back. Such a callback looks as if the function's caller had made it, so the model places it after the function's return.
 fn ending_in_outside_callbacks(graphs: &ProgramGraph, image: &ImportingImage, assumption: Assumption) -> HashSet<u64> {
     let mut leaves: HashSet<u64> = HashSet::new();
     loop {
@@ -278,7 +278,7 @@ struct ModelBuilder<'a> {
     /// The result of [`ending_in_outside_callbacks`].
     leaves: HashSet<u64>,
     observed: Option<&'a ObservedCalls>,
-    /// Entries of functions that may end in a tail call with several outcomes, directly or through further tail calls.
+    /// Entry addresses of functions that may end in a tail call with several outcomes, or in a chain of tail calls that ends in one.
     branching: HashSet<u64>,
     /// Whether exceptions or `longjmp` are possible.
     unwinds: bool,

@@ -123,7 +123,7 @@ pub struct Planner<'a> {
     pub weights: &'a Weights,
     /// Maximum number of addresses that the collector can watch in a run.
     pub max_sites: Option<usize>,
-    /// Hash of the traced files. Distribution files for another build are rejected.
+    /// Hash of the traced files. Distribution files for a different build are rejected.
     pub hash: u64,
 }
 

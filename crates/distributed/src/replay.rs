@@ -27,7 +27,7 @@ pub struct ReplayedCode<'a> {
     pub switching: Vec<bool>,
     /// The instructions that signal handlers interrupted, each with its thread, in the order of the interruptions.
     pub interrupted: Vec<(u32, u64)>,
-    /// Address ranges of code that the program changed. Calls of functions in these ranges may be missing.
+    /// Address ranges of code that the program changed. Calls to functions in these ranges may be missing.
     pub changed: Vec<Range<u64>>,
 }
 

@@ -261,8 +261,8 @@ fn compile_unit(compiler: &DriverCompiler, frame: &Frame, folder: &Path) -> Resu
     Ok(())
 }
 
-/// Returns a unit's code generation options. Maps may come from untrusted programs, so the function fails if the map contains any other
-/// option.
+/// Returns a unit's code generation options. Fails if the map contains an option that is not on the list of permitted options, because maps
+/// may come from untrusted programs.
 pub fn codegen_options(map: &UnitMap) -> Result<CodegenOptions> {
     Ok(CodegenOptions::from_map(&map.codegen)?)
 }

@@ -45,9 +45,9 @@ impl Bounds {
     }
 }
 
-/// Narrows bounds on the executions of each node.
+/// Narrows the bounds on the number of executions of each node.
 ///
-/// If the entry has no incoming edge, its count is the number of calls of the function. `may_end` is true for nodes in which an execution
+/// If the entry has no incoming edge, its count is the number of calls to the function. `may_end` is true for nodes in which an execution
 /// may end without taking an out-edge, for example in a call that does not return.
 pub fn node_bounds(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<Bounds> {
     narrow_bounds(graph, nodes, may_end).0

@@ -1,13 +1,13 @@
-//! Computes how often each function of a program is called, from the executions of each call site per call of its function.
+//! Computes how often each function of a program is called, from the number of executions of each call site per call of its function.
 //!
-//! Source: Wu and Larus, "Static branch frequency and program profile analysis" (MICRO 1994). The vector x of the functions' numbers of
-//! calls is the solution of x = r + Mx, where r are the calls from outside, and M has the number of calls of each function per call of each
-//! caller. The equations are solved separately for each group of mutually recursive functions, callers first. Estimated recursions
-//! may be infinite, so a group's equations may have no solution or a negative one: if the spectral radius of its matrix exceeds 1 -
+//! Source: Wu and Larus, "Static branch frequency and program profile analysis" (MICRO 1994). The vector x of the numbers of calls to the
+//! functions is the solution of x = r + Mx, where r are the calls from outside, and M has the number of calls to each function per call of
+//! each caller. The equations are solved separately for each group of mutually recursive functions, callers first. Estimated recursions may
+//! be infinite, so a group's equations may have no solution or a negative one: if the spectral radius of its matrix exceeds 1 -
 //! 1/[`MAX_DEPTH`], all calls of the group are scaled down to that radius. A group that is never called from outside is entered once,
 //! through its first function.
 
-/// Maximum number of calls of a self-recursive function per call from outside.
+/// Maximum number of calls to a self-recursive function per call from outside.
 pub const MAX_DEPTH: f64 = 64.0;
 /// Maximum number of iterations of a solver. At the maximum spectral radius, 64 iterations reduce the error by a factor of e.
 const MAX_ROUNDS: usize = 4096;
@@ -21,11 +21,11 @@ pub struct WeightedCall {
     pub caller: usize,
     /// The called function.
     pub callee: usize,
-    /// Executions per call of the caller.
+    /// Number of executions per call of the caller.
     pub executions: f64,
 }
 
-/// Returns the number of calls of each function. `roots` holds the number of calls of each function from outside.
+/// Returns the number of calls to each function. `roots` holds the number of calls to each function from outside.
 pub fn call_frequencies(roots: &[f64], calls: &[WeightedCall]) -> Vec<f64> {
     let mut out: Vec<Vec<WeightedCall>> = vec![Vec::new(); roots.len()];
     calls.iter().for_each(|call| out[call.caller].push(*call));

@@ -89,7 +89,7 @@ pub struct Frequencies {
 }
 
 impl Frequencies {
-    /// Creates frequencies from measured executions, one for each edge.
+    /// Creates frequencies from measured numbers of executions, one for each edge.
     pub fn measured(graph: &Graph, edges: Vec<f64>) -> Frequencies {
         let into = |n: Node| graph.incoming(n).iter().map(|e| edges[e.index()]).sum::<f64>();
         let out = |n: Node| graph.out(n).iter().map(|e| edges[e.index()]).sum::<f64>();
@@ -115,17 +115,17 @@ impl Frequencies {
         Frequencies { nodes, edges }
     }
 
-    /// Returns the executions of a node per call.
+    /// Returns how often a node is executed per call.
     pub fn node(&self, node: Node) -> f64 {
         self.nodes[node.index()]
     }
 
-    /// Returns the executions of an edge per call.
+    /// Returns how often an edge is executed per call.
     pub fn edge(&self, edge: Edge) -> f64 {
         self.edges[edge.index()]
     }
 
-    /// Returns the executions of all edges per call, by edge number.
+    /// Returns how often each edge is executed per call, by edge number.
     pub fn edges(&self) -> &[f64] {
         &self.edges
     }

@@ -173,7 +173,7 @@ fn number_hottest_first(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> 
     (dag, numbering)
 }
 
-/// Returns the executions of each edge of the DAG. An [`Origin::Enter`] edge has the sum of the executions of all cut edges into its head.
+/// Returns the number of executions of each edge of the DAG. An [`Origin::Enter`] edge has the sum over all cut edges into its head.
 pub fn edge_frequencies(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> Vec<f64> {
     let frequency = |id: DagEdgeId| match dag.edge(id).origin {
         Origin::Real(e) | Origin::Leave(e) => frequencies.edge(e),
@@ -186,8 +186,8 @@ pub fn edge_frequencies(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> 
     dag.edge_ids().map(frequency).collect()
 }
 
-/// Returns each edge's executions times the cost of an increment there. The cost is almost 0 if the edge begins or ends a path, because the
-/// increment is then part of the register's initial value or of the counter's address.
+/// Returns each edge's number of executions times the cost of an increment there. The cost is almost 0 if the edge begins or ends a path,
+/// because the increment is then part of the register's initial value or of the counter's address.
 pub fn probe_costs(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> Vec<f64> {
     // Cost of an increment on an edge that begins or ends a path, relative to other edges. If this is 1, three benchmark programs execute
     // 0.3 to 7.3% more instructions; if it is 1e-6, the same number (docs/benchmarks/constants.md).

@@ -63,8 +63,8 @@ struct KnownPath {
 }
 
 impl KnownPath {
-    /// Returns the executions of the path's edges, except the last one, that belong to no other path. There are none if the path ends at a
-    /// call, because they are included in the path that continues after the call.
+    /// Returns how many executions of the path's edges, except the last one, belong to no other path. The number is 0 if the path ends at a
+    /// call, because these executions are then included in the path that continues after the call.
     fn own_executions(&self) -> u64 {
         if self.ends_at_call { 0 } else { self.executions }
     }

@@ -19,7 +19,7 @@ const SAVED_BY_COPYING: f64 = 1.0;
 pub struct InliningCandidate {
     /// Number of instructions.
     pub size: u64,
-    /// Number of calls of the function.
+    /// Number of calls to the function.
     pub entries: f64,
     /// The function's calls that are part of counted path segments and whose callees may be copied.
     pub calls: Vec<CandidateCall>,

@@ -232,7 +232,7 @@ impl ProgramStacks {
         self.unwind(at, true);
         self.stacks[self.current].extend_range(at);
         match self.innermost_frame() {
-            // The detector did not see the call of the returning procedure.
+            // The detector did not see the call to the returning procedure.
             None => ReturnTarget::Caller,
             Some((frame, return_address)) if frame == at && return_address == target => ReturnTarget::Caller,
             Some((frame, _)) if frame == at => ReturnTarget::Landing,

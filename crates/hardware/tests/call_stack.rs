@@ -297,8 +297,8 @@ impl Machine {
                 _ => self.branch_forward(),
             }
         }
-        // After a jump out of a handler, no event shows that the interrupted frame continues, so the location of its return address must
-        // be known.
+        // After a jump out of a handler, no event shows which interrupted frame resumes. The detector infers it from the locations of
+        // return addresses, which are unknown for recreated frames.
         let is_known = interrupted.frames.iter().all(|frame| !frame.is_recreated);
         if self.random.one_in(3) && is_known && self.frames().len() > base + 1 {
             let landing = self.random_address();

@@ -21,8 +21,8 @@ pub fn add_to_word(builder: &Builder, address: Value, by: Value, atomic: bool) {
     emit_add(builder, address, by, atomic);
 }
 
-/// Emits the same addition as [`add_to_word`], but never as a call of a helper function: such a call could be mistaken for a call of the
-/// program, or its events could be charged to the program's paths.
+/// Emits the same addition as [`add_to_word`], but never as a call to a helper function: such a call could be mistaken for one that the
+/// program makes, or its events could be charged to the program's paths.
 pub fn add_to_word_inline(builder: &Builder, address: Value, by: Value, atomic: bool) {
     if !atomic && unoptimised::is_unoptimised(function_of(builder)) {
         builder.assembly_on_memory(ADD, ADD_OPERANDS, &[address], &[by]);

@@ -226,7 +226,7 @@ impl PropertyNames {
         self.operation_id(name)
     }
 
-    /// Returns the operation of an instruction whose result depends on its operands only; `None` for others.
+    /// Returns the operation of an instruction whose result depends on its operands only; `None` for other instructions.
     fn pure_operation(&mut self, instruction: Value) -> Option<OperationId> {
         use LLVMOpcode::*;
         let word = match instruction.opcode() {

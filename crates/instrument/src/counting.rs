@@ -1,7 +1,7 @@
 //! Emits the code that counts one execution of a path: it increments a word of an array or a cell of a hash table.
 //!
 //! A plain increment is emitted in place ([`Counters::add`]). Counts that need new blocks are emitted after the path register's values are
-//! final ([`DeferredCount`]); until then a call of a placeholder function marks the position. In tables ([`trodden_unit::CountTable`]) the
+//! final ([`DeferredCount`]); until then a call to a placeholder function marks the position. In tables ([`trodden_unit::CountTable`]) the
 //! code probes cells, from the one that the path number hashes to, until it finds the key or a free cell, or has probed [`MAX_PROBES`]
 //! cells. Executions that find neither are counted as lost. Builds that count only paths unknown to earlier runs look the path up first
 //! ([`Lookup`]); there, the runtime counts an unknown path's first execution, and inline code the later ones.
@@ -133,7 +133,7 @@ pub fn emit_deferred_counts(module: Module, counters: Counters, waiting: &[Defer
         emitter.replace_accumulator();
     }
     if let Some(place) = module.function(PLACEHOLDER) {
-        // SAFETY: all calls of the placeholder were erased above, and only this function has a handle to it.
+        // SAFETY: all calls to the placeholder were erased above, and only this function has a handle to it.
         unsafe { place.delete_function() };
     }
 }

@@ -292,7 +292,7 @@ fn ending_of_return(terminator: Value) -> (EdgeKind, Value) {
     }
 }
 
-/// Returns true if a call in tail position may become a jump: a call of a real function, unless tail calls are disabled for the caller.
+/// Returns true if a call in tail position may become a jump: a call to a real function, unless tail calls are disabled for the caller.
 fn is_tail_call(call: Value) -> bool {
     if !call.is(LLVMOpcode::LLVMCall) || !call.is_tail_call() || call.calls_intrinsic() {
         return false;

@@ -1,9 +1,9 @@
 //! Emits the code that charges hardware events to paths: it reads an event counter at function entry and where paths end, and adds the
-//! difference to the path's sum. A path is not charged the events of its callees' paths. This needs no stack: each thread has a sum `spent`
-//! of all events charged so far, including the estimated cost of reading the counter ([`trodden_wire::EventCost`]). With `start = now -
-//! spent` at entry, a path's own events are `own = now - start - spent`; then `count += 1; sum += own; squares += own * own; spent += own`.
-//! An activation that never reaches a path end (exception, `longjmp`) needs no clean-up: its events are charged to the next path that ends.
-//! All of these are additions to memory, `spent` last, so that charges made by a signal handler are not lost.
+//! difference to the path's sum. A path is not charged with the events of its callees' paths. This needs no stack: each thread has a sum
+//! `spent` of all events charged so far, including the estimated cost of reading the counter ([`trodden_wire::EventCost`]). With `start =
+//! now - spent` at entry, a path's own events are `own = now - start - spent`; then `count += 1; sum += own; squares += own * own; spent +=
+//! own`. An activation that never reaches a path end (exception, `longjmp`) needs no clean-up: its events are charged to the next path that
+//! ends. All of these are additions to memory, `spent` last, so that charges made by a signal handler are not lost.
 
 use crate::additions::{add_to_two_words, add_to_word_inline};
 use crate::emit::{declare_register_preserving, define_thread_local, symbol_definition};

@@ -18,7 +18,7 @@ pub struct NoReturnAnalysis {
     suspicious: IndexSet<Value>,
     /// True if every call is treated as one that may not return.
     all: bool,
-    /// True if every call of a function defined in this module is treated as one that may not return.
+    /// True if every call to a function defined in this module is treated as one that may not return.
     defined: bool,
 }
 
@@ -43,7 +43,7 @@ impl NoReturnAnalysis {
         known
     }
 
-    /// If `defined`, also treats every call of a function defined in this module as one that may not return.
+    /// If `defined`, also treats every call to a function defined in this module as one that may not return.
     pub fn with_calls(self, defined: bool) -> NoReturnAnalysis {
         NoReturnAnalysis { defined, ..self }
     }

@@ -34,7 +34,7 @@ pub struct PluginOptions {
     /// Count each call as reached before it is executed, not only calls that may not return. Then the caller's path is known even if a
     /// signal ends the program during the call.
     pub reach_all: bool,
-    /// Also count calls of functions that the unit defines as reached.
+    /// Also count calls to functions that the unit defines as reached.
     pub reach_calls: bool,
     /// File name pattern for the flight recorder of a stream build, unless an environment variable overrides it at run time.
     pub recorder: Option<OsString>,

@@ -69,7 +69,7 @@ pub struct RemovalOptions {
     pub shared: bool,
 }
 
-/// The counters removed from a module.
+/// A module's counters, which have been removed, and the places at which they were updated.
 pub struct Placeholders {
     module: Module,
     profile: EdgeProfile,
@@ -167,7 +167,8 @@ impl Placeholders {
             let (table, number) = (call.operand(1), call.operand(2).as_integer());
             let first = if let (Some(&function), Some(number)) = (numbers.get(&table), number) {
                 let Some(site) = values::site_within_kind(kind, self.profile.functions[function as usize].value_sites, number) else {
-                    // The site belongs to a virtual table. SAFETY: each call occurs in the list once, and no handle to this one is kept.
+                    // The site belongs to a virtual table.
+                    // SAFETY: each call occurs in the list once, and no handle to this one is kept.
                     unsafe { call.erase() };
                     continue;
                 };

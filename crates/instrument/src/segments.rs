@@ -343,7 +343,7 @@ impl FunctionOnSegments<'_> {
         edges.iter().filter(|e| self.cfg.graph.kind(**e) != EdgeKind::Reach).map(|e| self.frequencies.edges()[e.index()]).sum()
     }
 
-    /// Returns the estimated number of calls of this function.
+    /// Returns the estimated number of calls to this function.
     pub fn entries(&self) -> f64 {
         self.executions(self.graph.entry())
     }
@@ -400,7 +400,7 @@ fn calls_of_callee(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Val
         true => declare_local_function(on.module, &callee.unit, &callee.name),
         false => on.module.function_without_parameters(&callee.name),
     };
-    // A block may contain both direct and indirect calls of the function.
+    // A block may contain both direct and indirect calls to the function.
     direct.into_iter().chain(indirect.into_iter().map(|call| (call, function))).collect()
 }
 

@@ -36,7 +36,7 @@ pub struct OnSegments<'a> {
     pub number: u32,
     pub cfg: &'a FunctionCfg,
     pub plan: &'a SegmentPlan,
-    /// Estimated number of calls of the function.
+    /// Estimated number of calls to the function.
     pub entries: f64,
 }
 
@@ -86,11 +86,11 @@ impl Supergraph {
     }
 
     /// Redirects the recorded calls, and inlines versions that are called once. Returns, for each function, the remaining copies, the
-    /// number of inlined calls, and the number of calls of copies.
+    /// number of inlined calls, and the number of calls to copies.
     pub fn inline(self, machine: TargetMachine) -> Result<Vec<VersionSummary>, InstrumentError> {
         let module = self.module;
         for version in &self.versions {
-            // Instrumented code writes memory. If the attribute remained, LLVM might delete calls of the version as dead.
+            // Instrumented code writes memory. If the attribute remained, LLVM might delete calls to the version as dead.
             version.code.remove_attribute("memory");
             version.redirect_calls(module);
         }

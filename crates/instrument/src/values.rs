@@ -15,7 +15,7 @@ const IMAGE_START: &str = "__ehdr_start";
 /// A call target at least this many bytes after the start of the image is assumed to be in another image.
 const MAX_TARGET_DISTANCE: u64 = 1 << 32;
 
-/// Returns the kind of value that a call of LLVM's instrumentation records.
+/// Returns the kind of value that a call to a function of LLVM's instrumentation records.
 pub fn recorded_kind(call: Value) -> ProfiledValueKind {
     if call.callee().name().ends_with("_memop") { ProfiledValueKind::Size } else { ProfiledValueKind::Target }
 }

@@ -148,7 +148,7 @@ fn end_of_literal(text: &str) -> usize {
     end.unwrap_or(text.len())
 }
 
-/// Joins the lines of a literal that end with a backslash.
+/// Joins each line of a literal that ends with a backslash to the next line.
 fn join_lines(literal: &str) -> String {
     let mut parts = literal.split("\\\n");
     let first = parts.next().unwrap_or_default().to_owned();

@@ -90,9 +90,9 @@ struct CopyCost {
     procedures: usize,
     probes: usize,
     labels: usize,
-    /// Executions of labels and of path counts.
+    /// Number of executions of labels and of path counts.
     hits: u64,
-    /// Executions of labels only.
+    /// Number of executions of labels only.
     label_hits: u64,
 }
 

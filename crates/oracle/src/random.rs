@@ -2,9 +2,9 @@
 //! executed. The same seed gives the same program.
 //!
 //! Programs contain branches, loops with one and several entries, `switch` with fall-through, `goto`, indirect branches, early returns,
-//! recursion, indirect calls, `musttail` calls, `setjmp` and `longjmp`, calls of `exit` deep in the stack, and `asm goto`; in C++ also
-//! exceptions with cleanups, typed handlers and rethrowing; and optionally threads. Loops and calls consume fuel; each thread has
-//! a fixed amount.
+//! recursion, indirect calls, `musttail` calls, `setjmp` and `longjmp`, calls to `exit` deep in the stack, and `asm goto`; in C++ also
+//! exceptions with cleanups, typed handlers and rethrowing; and optionally threads. Loops and calls consume fuel; each thread has a fixed
+//! amount.
 
 /// Language of a random program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,7 +36,7 @@ fn paths_from_a_trace_of_all_branches_equal_counted_paths() {
     let differences: Vec<&String> = all.iter().flat_map(|f| &f.differences).collect();
     assert!(differences.is_empty(), "{differences:#?}");
     assert!(all.iter().all(|f| f.broken == 0 && f.executed > 1 && f.uncertain.is_empty() && f.without_addresses.is_empty()));
-    // The overlap is below 1, since paths with calls of the C library have more branches than a window holds.
+    // The overlap is below 1, since paths with calls to the C library have more branches than a window holds.
     assert!(all.iter().all(|f| f.overlaps[0] > 0.3 && f.overlaps[0] >= f.overlaps[1] - 0.02), "{all:#?}");
 }
 

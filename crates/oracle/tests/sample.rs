@@ -160,7 +160,7 @@ fn interpreter_enters_counting_code_where_its_program_jumps() {
     let done = plain::execute(&sample, &[]);
     assert_eq!(done.outcome, (b"1\n".to_vec(), Some(0)));
     let counted: u64 = done.counts().into_iter().filter(|((function, _), _)| function == "run").map(|(_, count)| count).sum();
-    // From the first jump to the second, 13 paths are counted: 6 iterations without effect, the path that ends at the call of `turn`, the
+    // From the first jump to the second, 13 paths are counted: 6 iterations without effect, the path that ends at the call to `turn`, the
     // iteration with this call, 4 more iterations, and the jump.
     assert_eq!(counted, 13);
 }

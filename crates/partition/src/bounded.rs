@@ -6,8 +6,8 @@
 //! independent of each other. Paths are not, because the paths with one [end](trodden_flow::part::Ends) need labels that distinguish them.
 //! So ends are distributed, and the probes of a copy include the labels that its ends need ([`Part::probes`]).
 //!
-//! A procedure whose probes fit into one copy is not split. Others are split into pieces of consecutive ends. Pieces go to copies by first
-//! fit, the largest first.
+//! A procedure whose probes fit into one copy is not split. All other procedures are split into pieces of consecutive ends. Pieces go to
+//! copies by first fit, the largest first.
 
 use super::{CopyPlan, PartitionPlan, Procedure};
 use trodden_flow::DagEdgeId;

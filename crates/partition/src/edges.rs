@@ -90,7 +90,7 @@ impl Network {
         chords
     }
 
-    /// Returns disjoint sets of nodes. The outside and the entry are in the same set, because calls of the function have no counter of
+    /// Returns disjoint sets of nodes. The outside and the entry are in the same set, because calls to the function have no counter of
     /// their own.
     fn joined_by_calls(&self) -> DisjointSets {
         let most = self.events.iter().flat_map(|e| [e.from.0, e.to.0]).chain([self.entry.0, self.outside.0]).max().unwrap_or(0);
@@ -105,7 +105,7 @@ impl Network {
     /// Fails if a count would be negative, or if the chords do not determine it.
     pub fn complete(&self, counted: &[Option<u64>]) -> Result<Vec<u64>, Unbalanced> {
         let mut counts: Vec<Option<i128>> = counted.iter().map(|c| c.map(i128::from)).collect();
-        // The last entry is the number of calls of the function.
+        // The last entry is the number of calls to the function.
         counts.push(None);
         let ends: Vec<(Node, Node)> = self.events.iter().map(|e| (e.from, e.to)).chain([(self.outside, self.entry)]).collect();
         let mut at_place = std::collections::BTreeMap::<Node, Vec<usize>>::new();

@@ -34,7 +34,7 @@ use trodden_flow::{Dag, DagEdgeId};
 pub struct Procedure {
     /// Acyclic graph of the procedure's paths.
     pub dag: Dag,
-    /// Executions of each edge of `dag`, measured or estimated.
+    /// Number of executions of each edge of `dag`, measured or estimated.
     pub frequencies: Vec<u64>,
     /// Executed paths, if they were measured.
     pub paths: Vec<ExecutedPath>,

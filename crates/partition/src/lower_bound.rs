@@ -33,15 +33,15 @@ pub struct LowerBound {
     pub sequential: u64,
     /// `sequential` divided by the number of copies, rounded up. Not a bound.
     pub ideal: u64,
-    /// Executions of the most frequent path.
+    /// Number of executions of the most frequent path.
     pub path: u64,
     /// Bound from the most expensive ends: their counts and labels, in as many copies as are needed.
     pub end: u64,
     /// Bound for plans in which all paths of an end are in one copy.
     pub whole_end: u64,
-    /// Executions of ends that some copy must count, however the ends are distributed.
+    /// Number of executions of ends that some copy must count, however the ends are distributed.
     pub together: u64,
-    /// Minimum executions of labels and counters in all copies together, divided by the number of copies.
+    /// Minimum number of executions of labels and counters in all copies together, divided by the number of copies.
     pub average: u64,
 }
 
@@ -109,8 +109,8 @@ impl KnownCosts<'_> {
     }
 }
 
-/// Returns the minimum executions of labels in all copies together: at each end, the executions of all paths except the most frequent one.
-/// Paths that are counted where longer paths continue have the labels of other paths, so they are not included.
+/// Returns the minimum number of label executions in all copies together: at each end, the number of executions of all paths except the
+/// most frequent one. Paths that are counted where longer paths continue have the labels of other paths, so they are not included.
 fn executions_except_most_frequent(procedure: &Procedure) -> u64 {
     let mut of_end = BTreeMap::<_, (u64, u64)>::new();
     for path in procedure.paths.iter().filter(|p| !p.in_passing) {

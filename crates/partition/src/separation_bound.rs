@@ -26,8 +26,8 @@ use trodden_flow::dag::{Dag, DagEdgeId};
 use trodden_flow::graph::NodeSet;
 use trodden_flow::part::Ends;
 
-/// Returns a lower bound on the executions of the labels of a copy that profiles all paths of the interesting ends. `frequencies` are the
-/// executions of each edge.
+/// Returns a lower bound on the number of label executions in a copy that profiles all paths of the interesting ends. `frequencies` are the
+/// numbers of executions of the edges.
 pub fn least_labels(dag: &Dag, ends: &Ends, frequencies: &[u64], interesting: &[DagEdgeId]) -> u64 {
     let mut net = Net::new(dag, ends, frequencies, interesting);
     loop {

@@ -114,7 +114,7 @@ impl ExecutedPiece<'_> {
         self.dag.order().iter().flat_map(|n| self.out[n.index()].iter().copied()).collect()
     }
 
-    /// Returns the minimum executions of labels that distinguish this path from all others.
+    /// Returns the minimum number of label executions that distinguish this path from all others.
     fn min_label_executions(&self, path: &[DagEdgeId]) -> u64 {
         let nodes: Vec<usize> = path.iter().map(|e| self.endpoints(*e).0).chain([self.last.index()]).collect();
         // For each node of the path, the minimum cost of the prefix that ends there, if the prefix has a label on its last edge.

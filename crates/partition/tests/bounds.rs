@@ -22,7 +22,7 @@ struct BoundedProcedure {
     ends: Ends,
     /// For each path, the edges before its end, as a bit set of indices into `labels`, and the end.
     paths: Vec<(u32, DagEdgeId)>,
-    /// Executions of each edge on which a label can distinguish paths.
+    /// Number of executions of each edge on which a label can distinguish paths.
     labels: Vec<u64>,
 }
 
@@ -47,7 +47,7 @@ fn random_procedure(random: &mut Random, most_paths: usize) -> Option<BoundedPro
 }
 
 impl BoundedProcedure {
-    /// Returns the minimum executions of labels that distinguish each interesting path from all other paths with the same end.
+    /// Returns the minimum number of label executions that distinguish each interesting path from all other paths with the same end.
     fn min_label_executions(&self, interesting: impl Fn(usize) -> bool) -> u64 {
         let mut differences = Vec::new();
         for (at, (bits, end)) in self.paths.iter().enumerate().filter(|(at, _)| interesting(*at)) {
@@ -59,7 +59,7 @@ impl BoundedProcedure {
         sets.map(executed).min().unwrap()
     }
 
-    /// Returns the minimum executions of probes in a copy that profiles the interesting paths.
+    /// Returns the minimum number of probe executions in a copy that profiles the interesting paths.
     fn min_hits(&self, interesting: u32) -> u64 {
         let has = |at: usize| interesting >> at & 1 == 1;
         let counted = |e: &&DagEdgeId| self.paths.iter().enumerate().any(|(at, (_, end))| has(at) && end == *e);

@@ -36,8 +36,8 @@ fn random_network(random: &mut Random) -> NetworkSubject {
     NetworkSubject { graph, reaches, cuts }
 }
 
-/// Executes the function several times. Returns the executions of each edge, including the edges to the exit that count calls that may not
-/// return.
+/// Executes the function several times. Returns the number of executions of each edge, including the edges to the exit that count calls
+/// that may not return.
 fn execute_function(random: &mut Random, NetworkSubject { graph, reaches, cuts }: &NetworkSubject) -> Vec<u64> {
     let mut counts = vec![0; graph.edge_count()];
     for _ in 0..random.below(20) {

@@ -19,7 +19,7 @@ const MAX_PATHS: usize = 300;
 const STRATEGIES: [PartitionStrategy; 4] =
     [PartitionStrategy::Sbl, PartitionStrategy::Pbl, PartitionStrategy::P3, PartitionStrategy::Weighted];
 
-/// A procedure with the executions of each of its paths.
+/// A procedure with the number of executions of each of its paths.
 struct EnumeratedProcedure {
     procedure: Procedure,
     paths: Vec<(Vec<DagEdgeId>, u64)>,

@@ -118,7 +118,7 @@ pub struct CountsBlock {
 }
 
 impl CountsBlock {
-    /// Delta-encodes the indices of `counts`, which are pairs of index and value, ascending by index.
+    /// Delta-encodes the indices of `counts`, which are pairs of index and value, sorted by index.
     pub fn pack(image: u32, place: u32, counts: &[(u64, u64)]) -> CountsBlock {
         let mut last = 0;
         let step = |&(at, count): &(u64, u64)| (at - std::mem::replace(&mut last, at), count);
@@ -231,7 +231,7 @@ pub struct BlockReader {
     file: BufReader<File>,
     at: u64,
     length: u64,
-    /// Description of a checksum error in the file header. The first call of `next` reports it.
+    /// Description of a checksum error in the file header. The first call to `next` reports it.
     header_error: Option<String>,
 }
 

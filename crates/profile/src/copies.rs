@@ -1,4 +1,4 @@
-//! Merges the profiles of several instrumented copies of a program, each of which counted a part of the paths, into one profile of the
+//! Merges the profiles of several instrumented copies of a program, each of which counted some of the paths, into one profile of the
 //! program. A copy's control-flow graphs have a subset of the program's edges ([`trodden_unit::parts`]), so its paths are translated edge
 //! by edge.
 //!
@@ -204,7 +204,7 @@ impl SignalEnd {
     }
 }
 
-/// Returns whether an image is one of several instrumented copies of a program, each of which counts a part of the paths.
+/// Returns whether an image is one of several instrumented copies of a program, each of which counts some of the paths.
 pub fn is_copy(image: &ImageProfile) -> bool {
     image.units.iter().any(|u| parts::origin(&u.map).is_some())
 }

@@ -1,7 +1,7 @@
 //! Values of a unit's counters: executions, and in some builds also events and times of first executions.
 //!
-//! All lists contain only counters that are not zero, ascending by counter. Events and times have lists of their own because few builds
-//! record them; a profile without them needs only 16 bytes per path.
+//! All lists contain only counters that are not zero, sorted by counter. Events and times have lists of their own because few builds record
+//! them; a profile without them needs only 16 bytes per path.
 
 use crate::events::{self, PathEvents};
 use crate::sum;
@@ -20,7 +20,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Creates counts from pairs of counter and executions, which must be ascending by counter.
+    /// Creates counts from pairs of counter and executions, which must be sorted by counter.
     pub fn from_executions(executions: Vec<(u64, u64)>) -> Counts {
         Counts { executions, ..Counts::default() }
     }

@@ -69,7 +69,7 @@ impl<'m> UnitDecoder<'m> {
     }
 }
 
-/// Calls `put` with each counter and its value. `words` are pairs of index and value, summed over the regions and ascending by index.
+/// Calls `put` with each counter and its value. `words` are pairs of index and value, summed over the regions and sorted by index.
 fn for_each_counter<'m, T: Copy>(map: &'m UnitMap, words: &[(u64, T)], mut put: impl FnMut(u64, T)) -> Result<(), MapError> {
     let coded = |f: &'m FunctionMap| Some((observe::words_to_translate(&f.storage)?, f));
     let mut functions: Vec<(Range<u64>, &FunctionMap)> = map.functions.iter().filter_map(coded).collect();

@@ -23,7 +23,7 @@ pub struct DiffOptions {
     pub min_function_share: f64,
     /// Minimum change of a path's share of the program, from 0 to 1.
     pub min_program_share: f64,
-    /// Minimum number of a path's executions; one of the two profiles must reach it.
+    /// Minimum number of executions of a path, which at least one of the two profiles must reach.
     pub min_count: u64,
     /// Whether to report a path whose count changed although its share did not.
     pub report_counts: bool,
@@ -71,11 +71,11 @@ pub struct FunctionDiff {
     pub unit: Arc<UnitMap>,
     /// Its index in the unit.
     pub function: usize,
-    /// Number of calls of the function before and after the change.
+    /// Numbers of calls to the function, before and after the change.
     pub entries: (u64, u64),
-    /// Executions of the function's complete paths, before and after.
+    /// Numbers of executions of the function's complete paths, before and after.
     pub executions: (u64, u64),
-    /// Executions of the function's unfinished paths, before and after.
+    /// Numbers of executions of the function's unfinished paths, before and after.
     pub unfinished: (i64, i64),
     /// The function's changed paths, in descending order of [`PathDiff::program_change`].
     pub paths: Vec<PathDiff>,
@@ -103,7 +103,7 @@ pub struct PathDiff {
     pub id: u64,
     /// How it changed.
     pub change: PathChange,
-    /// The path's executions, before and after.
+    /// Numbers of executions of the path, before and after.
     pub counts: (u64, u64),
     /// Shares of the function's executions before and after, from 0 to 1.
     pub function_share: (f64, f64),
@@ -204,8 +204,8 @@ struct DecodedProfile<'a> {
     functions: BTreeMap<DiffKey, DecodedFunction<'a>>,
     /// Number of instructions executed on complete paths.
     instructions: u128,
-    /// Executions and instructions of all complete paths, estimated if the profile was sampled. Only the ratios of estimates are
-    /// meaningful.
+    /// Numbers of executions and of instructions of all complete paths, estimated if the profile was sampled. Only the ratios of estimates
+    /// are meaningful.
     estimated: (f64, f64),
 }
 
@@ -214,11 +214,12 @@ struct DecodedFunction<'a> {
     unit: &'a UnitProfile,
     function: usize,
     paths: FunctionPaths,
-    /// Executions of each complete path; estimates if the profile was sampled.
+    /// Number of executions of each complete path; estimates if the profile was sampled.
     estimated: Vec<f64>,
 }
 
-/// Returns the executions of each complete path. For sampled profiles, corrects the counts for the time that counting itself took.
+/// Returns the number of executions of each complete path. For sampled profiles, corrects the counts for the time that counting itself
+/// took.
 fn estimate_executions(profile: &Profile, image: &ImageProfile, unit: &UnitProfile, map: &FunctionMap, paths: &FunctionPaths) -> Vec<f64> {
     let bursts = profile.sampling.as_ref().and_then(Sampling::bursts).filter(|_| unit.map.experiment.is_sampled());
     let estimate = |p: &PathCount| match bursts {

@@ -1,8 +1,8 @@
-//! Hardware or software events (such as cache misses) on each path. They are stored as sums and sums of squares, from which mean and
-//! standard deviation follow.
+//! Hardware or software events (such as cache misses) on each path. For each path and event, the number of events per execution is stored
+//! as a sum and a sum of squares, which give the mean and the standard deviation.
 //!
-//! Sums may be negative, because the estimated cost of reading the hardware counter is subtracted. Lists are ascending by counter and have
-//! no entries in which both sums are zero.
+//! Sums may be negative, because the estimated cost of reading the hardware counter is subtracted. Lists are sorted by counter and have no
+//! entries in which both sums are zero.
 
 use crate::sum;
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,7 @@ impl PathEvents {
     }
 }
 
-/// Adds two lists of events, which are ascending by counter.
+/// Adds two lists of events, which are sorted by counter.
 pub fn merge(one: &[(u64, PathEvents)], other: &[(u64, PathEvents)]) -> Vec<(u64, PathEvents)> {
     let mut all = sum::merge(one, other, PathEvents::add);
     all.retain(|(_, events)| *events != PathEvents::default());

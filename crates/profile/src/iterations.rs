@@ -14,15 +14,15 @@ pub type IterationPathCounts = BTreeMap<IterationPath, u64>;
 pub struct CountedIterations {
     /// Maximum number of paths that form one path over iterations.
     pub iterations: u32,
-    /// Executions of the paths over iterations for which the program has counters.
+    /// Number of executions of the paths over iterations for which the program has counters.
     pub counts: IterationPathCounts,
-    /// Executions of all other paths over iterations, which are counted together.
+    /// Number of executions of all other paths over iterations, which are counted together.
     pub others: u64,
 }
 
 impl CountedIterations {
-    /// Returns the executions of each sequence of exactly `length` consecutive paths in an activation of the function. `length` must not
-    /// exceed `iterations`.
+    /// Returns how often each sequence of exactly `length` consecutive paths was executed within one activation of the function. `length`
+    /// must not exceed `iterations`.
     pub fn counts_of_length(&self, length: usize) -> IterationPathCounts {
         let mut counts = IterationPathCounts::new();
         for (path, count) in self.counts.iter().filter(|(path, count)| path.len() >= length && **count > 0) {

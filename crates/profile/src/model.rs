@@ -88,7 +88,7 @@ pub struct UnitProfile {
 }
 
 impl UnitProfile {
-    /// Returns the nonzero counts of a function of this unit, as pairs of path ID and count, ascending by path ID.
+    /// Returns the nonzero counts of a function of this unit, as pairs of path ID and count, sorted by path ID.
     pub fn counts_of<'a>(&'a self, function: &FunctionMap) -> impl Iterator<Item = (u64, u64)> + use<'a> {
         let first = function.first_counter;
         self.counts.in_range(first..first.saturating_add(function.counters)).map(move |(at, count)| (at - first, count))

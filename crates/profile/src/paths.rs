@@ -30,7 +30,7 @@ pub struct FunctionPaths {
 pub struct PathCount {
     /// ID of the path.
     pub id: u64,
-    /// Executions.
+    /// Number of executions.
     pub count: u64,
     /// Edges of the path in the acyclic graph.
     pub path: Vec<DagEdgeId>,
@@ -165,7 +165,7 @@ impl FunctionPaths {
         self.all().find(|p| p.is_complete() == is_complete && p.id == id)
     }
 
-    /// Returns the number of calls of the function.
+    /// Returns the number of calls to the function.
     pub fn entries(&self) -> u64 {
         self.blocks.first().copied().unwrap_or(0)
     }
@@ -203,7 +203,7 @@ impl FunctionPaths {
             imbalance.clear();
         }
         // Blocks for which the number of paths that begin says nothing about lost paths: after a call that may return twice, more paths may
-        // begin than reached the call; in the entry block, paths begin both at calls of the function and at back edges.
+        // begin than reached the call; in the entry block, paths begin both at calls to the function and at back edges.
         let is_balanced =
             |node: &Node| *node != dag.entry() && function.blocks.get(node.index()).is_some_and(|b| b.kind != BlockKind::Continuation);
         self.lost = imbalance
@@ -315,7 +315,7 @@ fn find_unfinished(
     out
 }
 
-/// Executions of path prefixes that end before calls.
+/// How often path prefixes that end before calls were executed.
 ///
 /// A prefix is identified by its last block and the sum of its edge values. The sum is unique among the prefixes that end in this block: if
 /// two had the same sum, continuing both over the same edges would give two paths with the same ID.
@@ -348,7 +348,8 @@ impl<'a> CallPrefixes<'a> {
         CallPrefixes { dag, values: &function.values, reach, position, remaining: BTreeMap::new() }
     }
 
-    /// Subtracts the executions of a path from all prefixes that the path continues, which are those that end before the path's last block.
+    /// Subtracts a path's count from the counts of all prefixes that the path continues, which are those that end before the path's last
+    /// block.
     fn subtract_continued(&mut self, path: &[DagEdgeId], count: i128) {
         let mut sum = 0;
         for edge in path {

@@ -1,5 +1,5 @@
-//! Converts functions and their profiles to [procedures](trodden_partition::Procedure): acyclic path graphs with the executions of each
-//! edge. They are the input of the algorithms that divide a program's paths among several instrumented copies.
+//! Converts functions and their profiles to [procedures](trodden_partition::Procedure): acyclic path graphs with the number of executions
+//! of each edge. They are the input of the algorithms that divide a program's paths among several instrumented copies.
 
 mod calls;
 mod calls_of_program;
@@ -71,7 +71,7 @@ fn block_frequencies(function: &FunctionMap) -> Frequencies {
     Frequencies::estimate(&function.graph, &branch_weights(&function.graph, &hints))
 }
 
-/// Converts a function without counts, with frequencies estimated for the given number of calls.
+/// Converts a function that has no counts into a procedure whose frequencies are estimated for the given number of calls.
 pub fn estimated_procedure(function: &FunctionMap, calls: f64) -> Result<Procedure, MapError> {
     let (dag, estimate) = (function.dag()?, block_frequencies(function));
     let of = |edge: &DagEdge| match edge.origin {

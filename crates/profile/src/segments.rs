@@ -29,7 +29,7 @@ pub type CountsBySegment = BTreeMap<Segment, u64>;
 /// Segment counts of a program that was instrumented to count segments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CountedSegments {
-    /// Executions of interesting segments, and of other segments that happen to have a counter of their own.
+    /// Number of executions of interesting segments, and of other segments that happen to have a counter of their own.
     pub counts: CountsBySegment,
     /// Interesting segments: those that the program was instrumented to count.
     pub interesting: BTreeSet<Segment>,
@@ -38,11 +38,11 @@ pub struct CountedSegments {
     /// Number of executions whose segment is unknown, because their callers are not those of an interesting segment or their counter is
     /// shared.
     pub others: u64,
-    /// Number of counters and changed calls of each function that counts segments.
+    /// Numbers of counters and of changed calls of each function that counts segments.
     pub counters: Vec<SegmentCounterStatistics>,
 }
 
-/// Number of counters of a function that counts segments, and how its calls were changed so that it knows its callers.
+/// Number of counters of a function that counts segments, and how its calls were changed so that the function knows its callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentCounterStatistics {
     /// The function.
@@ -100,7 +100,7 @@ pub fn counted_segments(image: &ImageProfile) -> CountedSegments {
     out
 }
 
-/// Sums the executions of all segments that end with the same `depth` calls. Drops segments with fewer calls.
+/// Adds up the counts of all segments that end with the same `depth` calls. Drops segments with fewer calls.
 pub fn sum_to_depth(counts: &CountsBySegment, depth: usize) -> CountsBySegment {
     let mut sums = CountsBySegment::new();
     for (segment, count) in counts.iter().filter(|(segment, _)| segment.len() > depth) {

@@ -251,7 +251,7 @@ impl RunStore {
         }
     }
 
-    /// Returns all runs, ascending by number.
+    /// Returns all runs, sorted by number.
     pub fn list(&self) -> Result<Vec<RunEntry>, ProfileError> {
         self.query(&format!("{RUNS_QUERY} ORDER BY number"), [])
     }

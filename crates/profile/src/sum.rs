@@ -1,4 +1,4 @@
-//! Sums of counters, as lists of (index, count) that are ascending by index and contain no zeros. Sums saturate on overflow.
+//! Sums of counters, as lists of (index, count) that are sorted by index and contain no zeros. Sums saturate on overflow.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ fn excess(one: u64, other: u64) -> Option<u128> {
     (u128::from(one) + u128::from(other)).checked_sub(u128::from(u64::MAX)).filter(|e| *e > 0)
 }
 
-/// Merges two lists that are ascending by index. Values with the same index are combined by `add`.
+/// Merges two lists that are sorted by index. Values with the same index are combined by `add`.
 pub fn merge<T: Copy>(one: &[(u64, T)], other: &[(u64, T)], add: impl Fn(T, T) -> T) -> Vec<(u64, T)> {
     let mut out = Vec::with_capacity(one.len().max(other.len()));
     let (mut a, mut b) = (one.iter().peekable(), other.iter().peekable());

@@ -1,8 +1,8 @@
 //! Records runs of instrumented programs, from the command to the stored profile.
 //!
 //! Counts are recorded by `record` (one run), `programs` (each program that a command runs), `suite` (tests) and `sample` (programs that
-//! already run). `bursts` controls when `--sample` programs count. `streams` records sequences of paths. `branches` and `import` use
-//! branches that the hardware recorded. `copies` runs several copies of a program that each count some of its paths. This crate prints
+//! are already running). `bursts` controls when `--sample` programs count. `streams` records sequences of paths. `branches` and `import`
+//! use branches that the hardware recorded. `copies` runs several copies of a program that each count some of its paths. This crate prints
 //! nothing except messages through `log`, and reads no environment variables ([`RecordingContext`]).
 #![forbid(unsafe_code)]
 

@@ -213,7 +213,8 @@ fn run_counted_command(
     context: &RecordingContext,
 ) -> Result<CountedRun> {
     if bursts.burst == bursts.period {
-        // The program must count even before the recorder finds its raw file.
+        // Without pauses, even the program's first paths must be counted. The recorder could switch counting on only after it has found the
+        // raw file.
         command.env(SWITCH_VARIABLE, SWITCH_ON_VALUE);
     }
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

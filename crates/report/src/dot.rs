@@ -13,9 +13,9 @@ use trodden_unit::{FunctionMap, UnitBlock, UnitMap};
 /// Execution counts shown on blocks and edges.
 #[derive(Clone, Copy, Debug)]
 pub struct EdgeLabels<'a> {
-    /// Executions of each block.
+    /// Number of executions of each block.
     pub blocks: &'a [u64],
-    /// Executions of each edge.
+    /// Number of executions of each edge.
     pub edges: &'a [u64],
 }
 

@@ -38,9 +38,9 @@ pub struct LineCounts {
 /// Execution counts in one source file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FileCounts {
-    /// Executions of each line that has code.
+    /// Number of executions of each line that has code.
     pub lines: BTreeMap<u32, u64>,
-    /// Calls of each function declared in the file, by line and linkage name.
+    /// Number of calls to each function declared in the file, by line and linkage name.
     pub functions: BTreeMap<(u32, String), u64>,
     /// Branches by line and column.
     pub branches: BTreeMap<(u32, u32), BTreeMap<Direction, OutcomeCount>>,
@@ -80,9 +80,9 @@ pub enum Direction {
 /// How often a branch was executed, and how often it had one outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutcomeCount {
-    /// Executions of the branch.
+    /// Number of executions of the branch.
     pub reached: u64,
-    /// Executions with this outcome.
+    /// Number of executions with this outcome.
     pub taken: u64,
 }
 

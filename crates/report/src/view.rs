@@ -24,7 +24,7 @@ pub struct View<'a> {
     pub mapped: MappedLines,
 }
 
-/// Executions of lines that have code, by file and line.
+/// Number of executions of each line that has code, by file and line.
 pub type MappedLines = BTreeMap<String, BTreeMap<u32, u64>>;
 
 /// A function with its decoded paths.

@@ -192,7 +192,7 @@ fn page_with_many_functions_stays_small_and_says_what_it_leaves_out() {
     assert_eq!(browser.console(), Vec::<String>::new());
 }
 
-/// The source file is in a folder with a long name. The path starts in line 150 and continues in line 5.
+/// The source file is in a folder with a long name. The path starts on line 150 and continues on line 5.
 #[test]
 fn page_fits_its_window_and_scrolls_to_the_beginning_of_the_path() {
     let home = create_test_folder("narrow");

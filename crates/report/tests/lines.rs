@@ -117,7 +117,7 @@ fn conditions_and_jumps_have_count_0_only_if_other_lines_prove_it() {
 
 #[test]
 fn conditional_arms_have_count_0_only_if_the_expression_was_not_executed() {
-    // Line 2 has a `? :` expression with its arms in lines 3 and 4.
+    // Line 2 has a `? :` expression with its arms on lines 3 and 4.
     let arm = |line| LineBlock { jump: Some(2), ..block(&[line], &[3]) };
     assert_eq!(lines_with_count_0(vec![block(&[2], &[1, 2]), arm(3), arm(4), block(&[9], &[])]), [5, 6, 7, 8]);
     // The body of a loop also jumps to an earlier line, but it is not an arm of `? :`.
@@ -173,7 +173,7 @@ fn lines_after_a_call_that_did_not_return_are_not_counted() {
     let at = |line: u32| SourcePosition { scope, file: 0, line, column: 1 };
     let inner = unit.add_scope("g", 0, 20, Some(at(4)));
     let inlined = SourcePosition { scope: inner, file: 0, line: 21, column: 1 };
-    // The call in line 3 may not return. After it come line 4, into which `g` is inlined, and line 5.
+    // The call on line 3 may not return. After it come line 4, into which `g` is inlined, and line 5.
     let function = FunctionBuilder::new("f", Some(at(1)))
         .block(5, &[at(2), at(3), inlined, at(5)], Some(at(5)))
         .call_at(1)

@@ -6,7 +6,7 @@ use core::arch::asm;
 
 pub fn thread_bias() -> i64 {
     let value: i64;
-    // SAFETY: reads a thread-local word of this image.
+    // SAFETY: the word is a thread-local variable of this image, so its address is valid for reading.
     unsafe {
         asm!("mov {0}, [rip + __trodden_bias@GOTTPOFF]", "mov {0}, qword ptr fs:[{0}]", out(reg) value, options(nostack, readonly));
     }
@@ -16,12 +16,12 @@ pub fn thread_bias() -> i64 {
 /// Sets the calling thread's bias. `direct` is the bias for increments that the code performs itself in residual builds, where the runtime
 /// may have to see each count.
 pub fn set_thread_bias(value: i64, direct: i64) {
-    // SAFETY: writes a thread-local word of this image, which only this thread uses.
+    // SAFETY: the word is a thread-local variable of this image, which only this thread uses.
     unsafe {
         asm!("mov {0}, [rip + __trodden_bias@GOTTPOFF]", "mov qword ptr fs:[{0}], {1}", out(reg) _, in(reg) value, options(nostack));
     }
     if let Some(place) = image::residual_thread_state() {
-        // SAFETY: writes a field of this thread's state, which no other thread uses.
+        // SAFETY: the pointer refers to this thread's state, which no other thread uses.
         unsafe { (&raw mut (*place).bias).write_volatile(direct) };
     }
 }

@@ -29,7 +29,7 @@ pub struct OwnImage {
 macro_rules! address_of {
     ($symbol:literal) => {{
         let address: usize;
-        // SAFETY: reads a word of the global offset table.
+        // SAFETY: the linker creates an entry for the symbol in the global offset table, and this table is readable.
         unsafe {
             core::arch::asm!(
                 concat!(".weak ", $symbol),

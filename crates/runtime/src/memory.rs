@@ -1,5 +1,5 @@
 //! The C functions that compilers call to copy and compare memory. They are local to the object, because programs without libc lack them.
-//! They use string instructions, because the compiler would turn a loop into a call of the very function.
+//! They use string instructions, because the compiler would turn a loop into a call to the very function that contains it.
 
 use core::arch::asm;
 

@@ -223,7 +223,7 @@ fn read_holder(raw: &ImageRawFile, index: u64, counters: u64) -> u64 {
 /// Replaces the holder of the region that is mapped at `address`. Returns false if its current holder is not `before`.
 fn replace_holder(address: usize, counters: u64, before: u64, holder: u64) -> bool {
     let word = (address + region_holder_offset(counters) as usize) as *mut u64;
-    // Nothing is written if nothing changes, because a write would allocate a page. SAFETY: the word is aligned and in a mapped region; all
-    // processes access it atomically, or read it through the file.
+    // Nothing is written if nothing changes, because a write would allocate a page.
+    // SAFETY: the word is aligned and in a mapped region; all processes access it atomically, or read it through the file.
     before == holder || unsafe { AtomicU64::from_ptr(word) }.compare_exchange(before, holder, SeqCst, SeqCst).is_ok()
 }

@@ -1,6 +1,6 @@
 //! Classes of symbols, for analyses that need calls and returns.
 //!
-//! A call's events are between an `Enter` and a `Leave`. A call of a function that records no events has neither symbol. How a path that
+//! A call's events are between an `Enter` and a `Leave`. A call to a function that records no events has neither symbol. How a path that
 //! contains calls is recorded depends on one of three conventions ([`Convention`]; Vaswani, section 3.4.1).
 
 /// How paths that contain calls are recorded.

@@ -1,4 +1,5 @@
-//! The parts of bpf(2) that uprobes need: a ring of records, a program that fills it, and its attachment to addresses of a file.
+//! The parts of bpf(2) that uprobes need: a ring of records, a program that fills it, and the attachment of this program to addresses of a
+//! file.
 //!
 //! Source: `linux/bpf.h` (layouts of `union bpf_attr`, helper numbers) and Documentation/bpf/ringbuf.rst. A program is a list of 8-byte
 //! instructions. The ring has two pages for positions and then the data, mapped twice in a row so that every record is contiguous.
@@ -61,7 +62,7 @@ impl BpfAttribute {
 
     /// Makes the bpf(2) call. All commands that are used here return a descriptor.
     fn call(&self, command: libc::c_int) -> io::Result<OwnedFd> {
-        // SAFETY: the kernel reads the structure and what its pointers refer to, which the callers keep alive.
+        // SAFETY: the pointer and the size describe the structure, and callers keep alive what its pointers refer to.
         let result = unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), self.0.len()) };
         match result {
             -1 => Err(io::Error::last_os_error()),

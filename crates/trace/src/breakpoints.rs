@@ -77,7 +77,7 @@ impl Breakpoints {
     }
 
     /// Sets breakpoints at addresses in a file, each with the number that is recorded for a hit. Addresses that are also in `jumps`, which
-    /// is ascending, are indirect jumps whose targets are to be recorded. If an address occurs twice, its first number is that of the block
+    /// is sorted, are indirect jumps whose targets are to be recorded. If an address occurs twice, its first number is that of the block
     /// that starts there, and its second is that of the jump.
     ///
     /// # Errors

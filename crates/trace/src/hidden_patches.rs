@@ -264,8 +264,8 @@ impl Session {
     /// state.
     ///
     /// # Errors
-    /// The thread is gone, or its access cannot be made possible: the guard must end, and the thread repeat its instruction. Until then,
-    /// the thread is about to receive the same signal.
+    /// The thread is gone, or its access cannot be made possible: the guard must end, and the thread must repeat its instruction. Until
+    /// then, the thread is about to receive the same signal.
     pub fn handle_code_fault(&self, thread: Tid, signal: i32) -> Result<CodeFault, CollectError> {
         let Some((address, is_execution)) = self.guarded_fault(thread, signal)? else { return Ok(CodeFault::Foreign) };
         let information = ptrace::signal_information(thread)?;

@@ -32,7 +32,7 @@ impl AddressLimit {
     /// Sets the limit of a process. Returns false if that is not allowed.
     pub fn set(self, process: i32) -> bool {
         let limit = libc::rlimit64 { rlim_cur: self.soft, rlim_max: self.hard };
-        // SAFETY: the kernel reads a valid structure, and the pointer for the old limit is null.
+        // SAFETY: `limit` is a valid structure, and the pointer for the old limit is null.
         unsafe { libc::prlimit64(process, libc::RLIMIT_AS, &raw const limit, std::ptr::null_mut()) == 0 }
     }
 

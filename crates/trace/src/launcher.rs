@@ -125,7 +125,7 @@ impl InheritedSignals {
 
     /// Sets the calling process's signal mask.
     pub fn restore_mask(&self) {
-        // SAFETY: the kernel reads a valid set.
+        // SAFETY: `mask` is a valid set, and the pointer for the old set is null.
         unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const self.mask, std::ptr::null_mut()) };
     }
 
@@ -229,7 +229,7 @@ fn serve_requests(socket: &UnixStream, signals: &InheritedSignals) -> ! {
             break;
         }
     }
-    // SAFETY: this process has nothing to flush.
+    // SAFETY: ending the process without cleanup is sound, and there is nothing to flush.
     unsafe { libc::_exit(0) }
 }
 
@@ -245,7 +245,7 @@ fn execute(request: Request, descriptors: Vec<OwnedFd>, signals: InheritedSignal
     if let Some(error) = error {
         let _ = PipeWriter::from(error).write_all(&number.to_ne_bytes());
     }
-    // SAFETY: this process has nothing to flush.
+    // SAFETY: ending the process without cleanup is sound, and there is nothing to flush.
     unsafe { libc::_exit(127) }
 }
 
@@ -328,7 +328,7 @@ fn send_request(mut socket: &UnixStream, bytes: &[u8], descriptors: &[RawFd]) ->
     let mut control = ControlBuffer::default();
     let size = size_of_val(descriptors) as u32;
     assert!(descriptors.len() <= MAX_DESCRIPTORS, "a request has a gate, a pipe for errors and three streams");
-    // SAFETY: this is arithmetic only.
+    // SAFETY: the function only computes a size from its argument.
     let space = unsafe { libc::CMSG_SPACE(size) } as usize;
     let message = message_header(&mut vector, &mut control, space);
     // SAFETY: `control` holds a header and MAX_DESCRIPTORS descriptors, and all pointers in `message` are valid.

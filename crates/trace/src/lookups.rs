@@ -32,13 +32,14 @@ use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 
-/// Size of a table entry in bytes. An entry consists of a negative target and the address at which the target is executed.
+/// Size of a table entry in bytes. An entry consists of the negated address of a target and the address at which the target is executed.
 const ENTRY_SIZE: u64 = 16;
 /// Number of table entries that a lookup tries.
 const ENTRIES_PER_LOOKUP: u64 = 2;
 /// Size of a table in bytes. The pages of entries that are never used take no memory.
 pub const TABLE_SIZE: u64 = (1 << 16) * ENTRY_SIZE + 4096;
-/// A key that equals no negative target of a program. It is in the entries of target 0, since an unused entry would match that target.
+/// A key that differs from the negated address of every target in the program. It marks entries that a lookup must not match: those where
+/// target 0 would be, because the zeros of an unused entry would match it, and those whose target was removed or is being replaced.
 const NO_TARGET: u64 = 1;
 
 /// Tag bit by which the encoder recognises an address as a label within a lookup. Addresses in programs never have this bit.
@@ -168,8 +169,8 @@ impl TargetTable {
         if self.entries.insert(number, (target, destination)).is_some() {
             memory.write(at, &NO_TARGET.to_le_bytes())?;
         }
-        // A lookup reads the target first, so the target is written last. A negative target that is written in part equals that of no other
-        // address in the program.
+        // A lookup reads the target first, so the target is written last. A partly written negated address differs from that of every other
+        // target in the program.
         memory.write(at + 8, &destination.to_le_bytes())?;
         memory.write(at, &target.wrapping_neg().to_le_bytes())
     }

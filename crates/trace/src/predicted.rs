@@ -1,4 +1,4 @@
-//! Compression of symbols by prediction. Programs repeat themselves, so three symbols mostly determine the next one.
+//! Compression of symbols by prediction. Programs repeat themselves, so the last three symbols usually determine the next one.
 //!
 //! A table predicts, from a hash of the last three symbols, the symbol that followed them the last time. Runs of correct predictions are
 //! encoded by their lengths, each followed by the symbol that ended the run, as LEB128 numbers. This costs about 3 ns per symbol and

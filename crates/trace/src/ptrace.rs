@@ -331,7 +331,7 @@ pub fn wait_interruptibly() -> io::Result<Option<(Tid, PtraceStop)>> {
 pub fn wait_child(process: Tid) -> io::Result<i32> {
     let mut status = 0;
     loop {
-        // SAFETY: the kernel writes one integer to the variable.
+        // SAFETY: the pointer refers to a local variable of the type that the kernel writes.
         match (unsafe { libc::waitpid(process, &raw mut status, 0) }, io::Error::last_os_error()) {
             (1.., _) => return Ok(status),
             (_, error) if error.raw_os_error() == Some(libc::EINTR) => {}
@@ -342,7 +342,7 @@ pub fn wait_child(process: Tid) -> io::Result<i32> {
 
 fn wait_status(thread: Tid, options: i32) -> io::Result<Option<(Tid, PtraceStop)>> {
     let mut status = 0;
-    // SAFETY: the kernel writes one integer to the variable.
+    // SAFETY: the pointer refers to a local variable of the type that the kernel writes.
     let found = unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL | libc::__WNOTHREAD | options) };
     match (found, io::Error::last_os_error()) {
         (1.., _) => Ok(Some((found, parse_status(found, status)))),

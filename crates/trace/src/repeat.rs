@@ -195,8 +195,8 @@ impl Repeater {
         self.log.process = process;
     }
 
-    /// Returns the record of the run, and its divergence from the first run. Ending before the first run did counts as divergence, unless
-    /// the run was truncated. `is_complete` says whether it was followed to its end.
+    /// Returns the record of the run, and the run's divergence from the first run. Ending before the first run did counts as divergence,
+    /// unless the run was truncated. `is_complete` says whether it was followed to its end.
     pub fn finish(mut self, is_complete: bool, is_truncated: bool) -> (RunLog, Option<RepeatDivergence>) {
         if let (Some(first), None, true) = (&self.first, &self.divergence, !is_truncated) {
             let longer = first.calls.iter().enumerate().find(|(t, calls)| self.log.calls.get(*t).map_or(0, Vec::len) < calls.len());

@@ -47,7 +47,7 @@ pub fn pin(core: usize) -> io::Result<()> {
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: the set is valid; cores beyond its size are ignored.
     unsafe { libc::CPU_SET(core, &mut set) };
-    // SAFETY: the kernel reads a set of the given size.
+    // SAFETY: the pointer and the size are those of `set`.
     checked(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) })
 }
 
@@ -56,7 +56,7 @@ pub fn unpin(thread: i32) {
     // SAFETY: zero is the empty set, which the kernel fills.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // The calling thread is pinned itself; the program's first thread is not.
-    // SAFETY: the kernel writes and then reads a set of the given size.
+    // SAFETY: the pointers and sizes are those of `set`.
     unsafe {
         libc::sched_getaffinity(libc::getpid(), size_of_val(&set), &raw mut set);
         libc::sched_setaffinity(thread, size_of_val(&set), &raw const set);
@@ -67,7 +67,7 @@ pub fn unpin(thread: i32) {
 pub fn cores() -> Vec<usize> {
     // SAFETY: zero is the empty set, which the kernel fills.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes a set of the given size.
+    // SAFETY: the pointer and the size are those of `set`.
     unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
     // SAFETY: cores below CPU_SETSIZE lie within the set.
     (0..libc::CPU_SETSIZE as usize).filter(|core| unsafe { libc::CPU_ISSET(*core, &set) }).collect()

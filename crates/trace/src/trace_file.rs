@@ -266,7 +266,7 @@ impl TraceWriter {
         self.threads.iter().map(|thread| thread.blocks + pending(thread)).sum()
     }
 
-    /// Returns the size of the file in bytes so far.
+    /// Writes the buffered events, and opens the file written so far for reading.
     pub fn read_back(mut self) -> Result<TraceFile, TraceFileError> {
         for (thread, buffer) in (0..).zip(&mut self.threads) {
             buffer.flush(thread, &self.functions, &mut self.writer)?;
@@ -274,7 +274,7 @@ impl TraceWriter {
         TraceFile::open(Path::new(&format!("/proc/self/fd/{}", self.whole.file().as_raw_fd())))
     }
 
-    /// Size of the file in bytes so far.
+    /// Returns the number of bytes written to the file so far.
     pub fn size(&self) -> u64 {
         self.writer.size()
     }

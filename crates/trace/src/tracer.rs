@@ -48,7 +48,7 @@ pub struct ClientLink(UnixStream);
 pub fn split() -> io::Result<TracerSplit> {
     let signals = InheritedSignals::now();
     let set = forwarded_signals();
-    // SAFETY: the kernel reads a valid set, and the pointer for the old one is null.
+    // SAFETY: `set` is valid, and the pointer for the old set is null.
     checked(unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) })?;
     // If the parent ignored SIGCHLD, the ends of children would not be reported.
     // SAFETY: SIG_DFL installs no handler.
@@ -136,7 +136,7 @@ fn forwarded_signals() -> libc::sigset_t {
 
 /// Forwards signals until the tracer has ended, and returns its status.
 fn forward_signals(tracer: i32, mut socket: UnixStream, set: &libc::sigset_t) -> io::Result<ExitStatus> {
-    // SAFETY: the kernel reads a valid set, and the new descriptor is owned by the `OwnedFd` alone.
+    // SAFETY: the reference guarantees a valid set, and the new descriptor is owned by the `OwnedFd` alone.
     let signals = unsafe {
         let signals = libc::signalfd(-1, set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
         checked(signals)?;
@@ -147,7 +147,7 @@ fn forward_signals(tracer: i32, mut socket: UnixStream, set: &libc::sigset_t) ->
         let waited = |descriptor: RawFd| libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
         // Negative descriptors are ignored.
         let mut all = [waited(signals.as_raw_fd()), waited(if polls_socket { socket.as_raw_fd() } else { -1 })];
-        // SAFETY: the kernel reads and writes the array of the given length.
+        // SAFETY: the pointer and the length describe `all`, which outlives the call.
         match checked(unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, -1) }) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             waited => waited?,
@@ -173,7 +173,7 @@ fn forward_signals(tracer: i32, mut socket: UnixStream, set: &libc::sigset_t) ->
 fn next_signal(signals: &OwnedFd) -> io::Result<Option<libc::signalfd_siginfo>> {
     // SAFETY: the structure consists of integers, for which zero is valid.
     let mut information: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes at most one structure of this size.
+    // SAFETY: the pointer and the size are those of `information`, for which all bytes are valid.
     let read = unsafe { libc::read(signals.as_raw_fd(), (&raw mut information).cast(), size_of_val(&information)) };
     match (read, io::Error::last_os_error()) {
         (1.., _) => Ok(Some(information)),
@@ -185,7 +185,7 @@ fn next_signal(signals: &OwnedFd) -> io::Result<Option<libc::signalfd_siginfo>> 
 /// Returns the wait status of a child, if it has ended.
 fn end_status(child: i32) -> io::Result<Option<i32>> {
     let mut status = 0;
-    // SAFETY: the kernel writes one integer.
+    // SAFETY: the pointer refers to a local variable of the type that the kernel writes.
     let found = unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) };
     checked(found)?;
     Ok((found == child).then_some(status))

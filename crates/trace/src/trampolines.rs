@@ -42,7 +42,7 @@ const SI_KERNEL: i32 = 0x80;
 const MAX_STEPS: usize = 32;
 pub const INT3: u8 = 0xcc;
 
-/// Address and purpose of each instruction in copies, ascending by address.
+/// Address and purpose of each instruction in copies, sorted by address.
 type CopiedPlaces = Vec<(u64, CopiedPlace)>;
 
 /// The copies of one image.
@@ -62,7 +62,7 @@ pub struct Trampolines {
     pub areas: Vec<CopyArea>,
     /// Site addresses by site number. If the site's sled is used, the address is the sled's; 0 if its library is not mapped.
     pub sites: Vec<u64>,
-    /// The installed patches, ascending by address.
+    /// The installed patches, sorted by address.
     pub patches: Vec<InstalledPatch>,
     /// For each breakpoint in an image, the address at which threads resume.
     pub traps: HashMap<u64, u64>,
@@ -393,7 +393,7 @@ impl Trampolines {
         }
     }
 
-    /// Translates an address in a copy to the image; others are returned unchanged.
+    /// Translates an address in a copy to the image; returns other addresses unchanged.
     pub fn to_image(&self, address: u64) -> u64 {
         match self.place_at(address) {
             CodePlace::At(place) => self.original_address(&place),

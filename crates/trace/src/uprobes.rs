@@ -2,9 +2,9 @@
 //! the site ([`bpf`](crate::bpf)). A hit does not stop the program; only a thread that has filled half of the ring is stopped, by a SIGSTOP
 //! that is not delivered.
 //!
-//! On instructions that the kernel emulates (jumps, calls, `push`, `nop`), a probe costs 0.8 us, on others 13 us. So an emulated
-//! instruction of each block is probed, if there is one. The 5-byte `nop` is never probed: Linux 6.18 and later replace it by a call, which
-//! overwrites the red zone.
+//! On instructions that the kernel emulates (jumps, calls, `push`, `nop`), a probe costs 0.8 us, on other instructions 13 us. So an
+//! emulated instruction of each block is probed, if there is one. The 5-byte `nop` is never probed: Linux 6.18 and later replace it by a
+//! call, which overwrites the red zone.
 
 use crate::CollectError;
 use crate::bpf::KernelProbes;

@@ -239,7 +239,7 @@ fn local_functions_of_a_source_compiled_twice_are_named() {
     }
 }
 
-/// A compiler cache puts an object into a build folder although it was compiled in a different folder.
+/// A compiler cache may place an object in a build folder other than the one in which it was compiled.
 #[test]
 fn objects_from_another_build_folder_have_their_paths() {
     for counters in ["--trodden=coverage", "--trodden=pgo"] {

@@ -144,7 +144,7 @@ fn sum_events(unit: &trodden_profile::UnitProfile, function: &trodden_unit::Func
     unit.counts_of(function).map(|(id, _)| unit.events_of(function, id).sum).sum()
 }
 
-/// Returns the executions and events of a function's complete paths.
+/// Returns the numbers of executions and events of a function's complete paths.
 fn read_path_events(profile: &Profile, name: &str) -> Vec<(u64, PathEvents)> {
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == name).unwrap();
     let decoded = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();

@@ -338,7 +338,7 @@ fn find_newest(folder: &Path, begin: &str, end: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Returns the number of entries of a function, summed over all units.
+/// Returns the number of calls to a function, summed over all units.
 fn count_calls(profile: &Profile, name: &str) -> u64 {
     let own = profile.functions().filter(|(_, _, f)| Name::from_linkage(f.plain_name()).matches(name));
     own.map(|(_, unit, map)| FunctionPaths::decode(map, unit.counts_of(map)).unwrap().entries()).sum()

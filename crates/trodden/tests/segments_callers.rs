@@ -42,7 +42,7 @@ fn build_and_count(
     count_callers(place, "counted.trodden")
 }
 
-/// A function that calls others in all possible ways. In `called`, it counts how often it calls `leaf` itself.
+/// A function that calls other functions in all possible ways. In `called`, it counts how often it calls `leaf` itself.
 const MAIN_SOURCE: &str = r##"
 #include <stdio.h>
 #include <stdlib.h>

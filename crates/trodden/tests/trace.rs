@@ -132,7 +132,7 @@ fn exceptions_are_traced() {
     assert_eq!(serde_json::from_str::<serde_json::Value>(&found).unwrap()["times"], 8);
 }
 
-/// A program that panics in a recursive function. The values dropped during unwinding print text, and may recurse themselves.
+/// A program that panics in a recursive function. Some of the destructors that run during unwinding print text.
 const PANICS_PROGRAM: &str = r#"
 struct Loud(u32);
 impl Drop for Loud { fn drop(&mut self) { if self.0 % 2 == 0 { println!("drop {}", self.0); } } }

@@ -89,7 +89,7 @@ pub enum EdgeKind {
     /// but control never takes it: paths that end with it count how often the call was reached. Subtracting the paths that continue gives
     /// the number of calls that did not return.
     Reach,
-    /// A call of a function that can return twice, such as `setjmp`, has returned.
+    /// A call to a function that can return twice, such as `setjmp`, has returned.
     ReturnsTwice,
 }
 

@@ -1,8 +1,8 @@
 //! Sets of paths as input of builds: known paths, which the build does not count, or interesting paths, which it counts.
 //!
 //! A file is a list of functions ([`FileFormat`]), which are identified by unit, name, [shape](crate::graph_hash) (a hash of the graph) and
-//! code. For each function it has the cut edges, so that paths have the same IDs in the build as in the profile, and the executions of the
-//! edges, so that probes are placed on rarely executed ones.
+//! code. For each function it has the cut edges, so that paths have the same IDs in the build as in the profile, and the number of
+//! executions of each edge, so that probes are placed on rarely executed edges.
 
 use crate::{FunctionMap, UnitMap};
 use serde::{Deserialize, Serialize};
@@ -26,9 +26,9 @@ pub struct KnownFunction {
     pub cuts: Vec<(Edge, CutReason)>,
     /// Number of all paths of the function, known or not.
     pub paths: u64,
-    /// IDs of the known paths, each with its number of executions, ascending by ID.
+    /// IDs of the known paths, each with its number of executions, sorted by ID.
     pub known: Vec<(u64, u64)>,
-    /// Executions of each edge.
+    /// Number of executions of each edge.
     pub edges: Vec<u64>,
 }
 

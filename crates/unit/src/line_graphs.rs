@@ -1,7 +1,7 @@
 //! Control-flow graphs of functions before optimisation, with the source lines of each block.
 //!
 //! Optimised code may not show that a line was not executed: if the optimiser knows the outcome of a condition on some paths, only the
-//! other paths still contain the code of the line. These graphs show which lines must have been executed before others.
+//! other paths still contain the code of the line. These graphs show which lines must have been executed before other lines.
 
 use serde::{Deserialize, Serialize};
 

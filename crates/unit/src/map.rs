@@ -192,7 +192,7 @@ pub struct UnitBlock {
 pub enum BlockKind {
     /// A basic block of the LLVM module.
     Code,
-    /// The rest of a basic block, after a call of a function that can return twice.
+    /// The rest of a basic block, after a call to a function that can return twice.
     Continuation,
     /// A block without code before a target of indirect branches. It exists if the target also has other predecessors.
     Landing,

@@ -43,7 +43,7 @@ pub const MAX_DEPTH: u32 = 16;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentSet {
     functions: Vec<SegmentFunction>,
-    /// Whether all pairs of a context and a path are counted if there is enough space, instead of only the interesting pairs.
+    /// True if the build counts every pair of a context and a path, space permitting, instead of only the interesting pairs.
     counts_all_pairs: bool,
     /// Maximum growth of a unit's code by inlining and duplicating callees, in percent.
     growth: u32,

@@ -29,7 +29,7 @@ pub enum Transformation {
 /// Branch weights of a function ([`Transformation::Weights`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BranchWeights {
-    /// Number of calls of the function.
+    /// Number of calls to the function.
     pub entries: u64,
     /// Number of executions of each edge of the function's graph, by index.
     pub edges: Vec<u64>,
@@ -42,18 +42,18 @@ pub struct PathCopy {
     pub entry: Edge,
     /// The blocks to copy, in topological order.
     pub blocks: Vec<Node>,
-    /// Executions of the edges that leave these blocks.
+    /// Number of executions of the edges that leave these blocks.
     pub weights: Vec<SplitWeights>,
 }
 
-/// Executions of an edge in the copy and in the original code.
+/// How often an edge is executed in the copy and in the original code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SplitWeights {
     /// The edge.
     pub edge: Edge,
-    /// Executions in the copy.
+    /// Number of executions in the copy.
     pub copied: u64,
-    /// Executions in the original code.
+    /// Number of executions in the original code.
     pub kept: u64,
 }
 

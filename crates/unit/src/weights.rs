@@ -9,21 +9,22 @@ use trodden_container::{ContentError, FileFormat, FileKind};
 
 const FORMAT: FileFormat = FileFormat { kind: FileKind::WEIGHTS, version: 1, remedy: "Create one with `trodden export weights -o FILE`" };
 
-/// Executions of edges, by function.
+/// Number of executions of each edge, by function.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionWeights {
     functions: BTreeMap<(String, u64), Vec<u64>>,
 }
 
 impl FunctionWeights {
-    /// Adds the executions of a function's edges, in the order of the edges in its map. The executions of several functions with the same
-    /// name and shape, such as `static` functions of several units, are summed.
+    /// Adds the numbers of executions of a function's edges, in the order of the edges in its map. The numbers of several functions with
+    /// the same name and shape, such as `static` functions of several units, are summed.
     pub fn add(&mut self, function: &str, shape: u64, edges: &[u64]) {
         let known = self.functions.entry((function.to_owned(), shape)).or_insert_with(|| vec![0; edges.len()]);
         known.iter_mut().zip(edges).for_each(|(sum, n)| *sum = sum.saturating_add(*n));
     }
 
-    /// Returns the executions of a function's edges. `None` if there are none for this function, or if their number is not `edges`.
+    /// Returns the number of executions of each of a function's edges. `None` if there are none for this function, or if their number is
+    /// not `edges`.
     pub fn get(&self, function: &str, shape: u64, edges: usize) -> Option<&[u64]> {
         self.functions.get(&(function.to_owned(), shape)).map(Vec::as_slice).filter(|w| w.len() == edges)
     }

@@ -177,7 +177,7 @@ pub fn find_own_frames(symbols: &mut SymbolCache, process: &ProcessFile, at: Opt
     let mut own: OwnFrames = all.iter().filter(|frame| frame.is_own).cloned().collect();
     // A Rust closure that is inlined into its enclosing function counts as part of that function.
     let is_within = |inner: &StackFrame, outer: &StackFrame| inner.function.strip_suffix("::{{closure}}") == Some(&outer.function);
-    // Frames without source lines are dropped if others have lines. These are mostly the C library's start-up code.
+    // Frames without source lines are dropped if others have lines. Most of these belong to the C library's start-up code.
     if own.iter().any(|frame| !frame.file.is_empty()) {
         own.retain(|frame| !frame.file.is_empty());
     }

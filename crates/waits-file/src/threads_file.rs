@@ -239,7 +239,8 @@ impl ThreadsReader<'_> {
         Ok(())
     }
 
-    /// Reads the header of a chunk that does not extend beyond `to`. Returns `None` if the header is invalid.
+    /// Reads the header of the chunk at `offset`. Returns `None` if the header is incomplete or invalid, or if the chunk extends beyond
+    /// `to`.
     fn read_chunk_header(&mut self, offset: u64, to: u64) -> io::Result<Option<WaitsChunkHeader>> {
         let Some(bytes) = self.bytes_at(offset, CHUNK_HEADER_SIZE)? else { return Ok(None) };
         let Some(header) = WaitsChunkHeader::read(bytes) else { return Ok(None) };

@@ -34,7 +34,7 @@ impl<T> Lock<T> {
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         without_signals(|| {
             self.acquire();
-            // SAFETY: the lock is held.
+            // SAFETY: the lock is held, so no other thread accesses the value.
             let result = work(unsafe { &mut *self.value.get() });
             if self.state.swap(FREE, Ordering::Release) == AWAITED {
                 futex(&self.state, libc::FUTEX_WAKE, 1);

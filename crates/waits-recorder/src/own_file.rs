@@ -29,7 +29,7 @@ impl OwnFile {
     /// Opens an existing file for reading. Returns `None` if that fails, or if there is no free descriptor from [`MIN_DESCRIPTOR`] on.
     pub fn open_existing(path: &CStr) -> Option<OwnFile> {
         let low = output::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        // SAFETY: this duplicates a descriptor that this function opened.
+        // SAFETY: `low` is a descriptor that this function opened, and the call takes no pointers.
         let descriptor = if low < 0 { low } else { unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, MIN_DESCRIPTOR) } };
         if low >= 0 {
             output::close(low);
@@ -74,7 +74,7 @@ fn open_high(path: &Path, flags: c_int) -> Option<c_int> {
     if low < 0 {
         return None;
     }
-    // SAFETY: this duplicates a descriptor that this function opened.
+    // SAFETY: `low` is a descriptor that this function opened, and the call takes no pointers.
     let high = unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, MIN_DESCRIPTOR) };
     if high < 0 {
         return Some(low);

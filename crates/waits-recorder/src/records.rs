@@ -47,7 +47,7 @@ impl<T> ThreadRecords<T> {
         place
     }
 
-    /// Removes the newest record and fills its space with zeros. Must not be called again before another call of
+    /// Removes the newest record and fills its space with zeros. Must not be called again before the next call to
     /// [`ThreadRecords::next_record`].
     pub fn remove_last_record(&mut self) {
         let Some(chunk) = &self.chunk else { return };

@@ -86,7 +86,8 @@ extern "C" fn handle_signal(signal: c_int, information: *mut siginfo_t, context:
     forward_to_program(signal, information, context);
 }
 
-/// Handles an occurrence of the signal that the sampler did not cause, as the program has requested.
+/// Handles an instance of the sampler's signal that was not sent by one of the sampler's timers. Does what the program has requested for
+/// this signal: ignores it, takes the default action, or calls the program's handler.
 #[cold]
 fn forward_to_program(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
     let (handler, flags) = (PROGRAM_HANDLER.load(Ordering::Acquire), PROGRAM_FLAGS.load(Ordering::Acquire));

@@ -299,7 +299,7 @@ pub fn begin_record(thread: &mut Thread, kind: u16, function: CallName) -> Optio
     begin_record_at(thread, kind, function, clock::now)
 }
 
-/// Makes a call, and records it only if it took long and the thread slept during it. Functions like `read` are called often and mostly
+/// Makes a call, and records it only if it took long and the thread slept during it. Functions like `read` are called often and usually
 /// return without waiting. A thread that only lost its processor has not waited. Calls inside `call` are not recorded.
 #[inline]
 pub fn record_if_long(thread: &mut Thread, kind: u16, function: CallName, call: impl FnOnce() -> isize) -> isize {

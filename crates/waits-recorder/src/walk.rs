@@ -17,12 +17,12 @@ unsafe extern "C" {
 pub fn stack_pointer() -> usize {
     let pointer: usize;
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: this only reads a register.
+    // SAFETY: reading a register has no side effects.
     unsafe {
         core::arch::asm!("mov {}, rsp", out(reg) pointer, options(nomem, nostack, preserves_flags));
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: this only reads a register.
+    // SAFETY: reading a register has no side effects.
     unsafe {
         core::arch::asm!("mov {}, sp", out(reg) pointer, options(nomem, nostack, preserves_flags));
     }

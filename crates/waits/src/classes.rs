@@ -77,7 +77,7 @@ pub struct Distances {
     pub max: f64,
 }
 
-/// Identifies the class to which a wait belongs, by the representative of the class.
+/// A wait's class, identified by its representative, and the wait's distance from that representative.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClassMember {
     /// The location that waited in the representative wait.

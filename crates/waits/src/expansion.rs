@@ -49,7 +49,7 @@ pub struct ExpandedWait {
     pub first: WaitExpression,
     /// The two paths after all earlier waits have been replaced, so that they consist of steps.
     pub expanded: WaitExpression,
-    /// The class to which the wait belongs.
+    /// The wait's class, and its distance from the representative of that class.
     pub placement: ClassMember,
 }
 

@@ -101,7 +101,7 @@ impl OffsetBounds {
         Some((times().min()?, times().max()?))
     }
 
-    /// Splits the bounds into those before the time `middle` and the others.
+    /// Splits the bounds into those before the time `middle` and those at or after it.
     fn split_at(&self, middle: i128) -> [OffsetBounds; 2] {
         let part = |bounds: &[Bound], is_first: bool| bounds.iter().copied().filter(|(at, _)| (*at < middle) == is_first).collect();
         [true, false].map(|is_first| OffsetBounds { lower: part(&self.lower, is_first), upper: part(&self.upper, is_first) })

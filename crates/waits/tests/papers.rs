@@ -191,14 +191,14 @@ fn what_if_predicts_the_run_time_with_shorter_steps() {
     assert_eq!(run(&[2], 0.1), 102);
 }
 
-/// Code in figure 2, by line: the barrier in line 3, the loops of process 0 in lines 6 and 8, and the loop of process 1 in line 10.
+/// Code in figure 2, by line: the barrier on line 3, the loops of process 0 on lines 6 and 8, and the loop of process 1 on line 10.
 const LINE_3: u32 = 3;
 const LINE_6: u32 = 6;
 const LINE_8: u32 = 8;
 const LINE_10: u32 = 10;
 
-/// Runs the program in figure 2. In each of 100 turns, both processes meet at the barrier in line 3. Process 0 then executes the loops in
-/// lines 6 and 8, and process 1 the loop in line 10, which takes longer. Process 1 starts 50 ns late, and the times of loops vary slightly.
+/// Runs the program in figure 2. In each of 100 turns, both processes meet at the barrier on line 3. Process 0 then executes the loops on
+/// lines 6 and 8, and process 1 the loop on line 10, which takes longer. Process 1 starts 50 ns late, and the times of loops vary slightly.
 /// Given a turn and a process, `ready` returns the time in ns for which the process waits for a processor before its loops.
 fn run_figure_2(ready: impl Fn(u64, usize) -> u64) -> WaitOutcome {
     let mut analysis = Analysis::new(AnalysisOptions::default());

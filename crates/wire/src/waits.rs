@@ -277,7 +277,7 @@ pub mod kind {
     pub const UNLOCK: u16 = 0x41;
     /// A wait for the condition variable `object`. The mutex `request` is released during the wait.
     pub const CONDITION_WAIT: u16 = 0x42;
-    /// One (`size_or_count` 1) or all (`size_or_count` `u64::MAX`) waiters are woken.
+    /// A call that wakes one thread that waits for a condition variable (`size_or_count` is 1), or all of them (`u64::MAX`).
     pub const CONDITION_WAKE: u16 = 0x43;
     /// A thread barrier of `size_or_count` threads.
     pub const BARRIER: u16 = 0x44;

@@ -22,8 +22,8 @@ const MAX_STEPS: usize = 5_000;
 /// Returns a lower bound on the cost of the most expensive of `machines` machines.
 ///
 /// *Loops:* Two successors of a branch may both lead back to the branch inside the function. The profile that distinguishes them records at
-/// least one symbol between two executions of the branch. So the cost of one machine is at least the executions of both edges minus the
-/// entries of the loop.
+/// least one symbol between two executions of the branch. So the cost of one machine is at least the number of executions of both edges
+/// minus the number of entries into the loop.
 ///
 /// *Sum:* Additional witnesses never distinguish less, so the witnesses of all profiles together would also suffice in a single profile.
 /// All machines together therefore have at least the cost of the cheapest single profile. For small functions, the exact solver computes
@@ -102,8 +102,8 @@ fn has_consistent_weights(program: &WitnessProgram, weights: &Weights, function:
     consistent
 }
 
-/// Returns the loop bound: the maximum, over all branches with two successors that lead back to the branch, of the executions of these two
-/// edges minus the entries of the loop.
+/// Returns the loop bound: the maximum, over all branches with two successors that lead back to the branch, of the number of executions of
+/// these two edges minus the number of entries into the loop.
 fn loop_bound(program: &WitnessProgram, weights: &Weights, function: WitnessFunctionId) -> f64 {
     let graph = &program.function(function).graph;
     let pairs: Vec<(u32, u32)> = graph.edges().map(|e| (graph.from(e).0, graph.to(e).0)).collect();
@@ -113,7 +113,7 @@ fn loop_bound(program: &WitnessProgram, weights: &Weights, function: WitnessFunc
         let [from, to] = [graph.from(edge), graph.to(edge)].map(|n| component[n.index()]);
         entered[to as usize] += if from == to { 0.0 } else { weights.edge(program, function, edge) };
     }
-    // The number of entries of the function is the part of the entry node's executions that its in-edges do not explain.
+    // The number of calls to the function is the number of executions of the entry node that its in-edges do not explain.
     let entry = graph.entry();
     let from_edges: f64 = graph.incoming(entry).iter().map(|e| weights.edge(program, function, *e)).sum();
     entered[component[entry.index()] as usize] += (weights.node(program, function, entry) - from_edges).max(0.0);

@@ -1,8 +1,8 @@
 //! The cost of each witness in a run, which is its number of executions.
 //!
-//! Frequencies inside a function come from measured executions of its edges, or are estimated (Wu and Larus,
-//! [`trodden_flow::frequency`]). Calls of functions are estimated along the call graph, callers first; a recursive component multiplies the
-//! calls from outside by a constant. O(nodes + edges + calls).
+//! Frequencies inside a function come from measured executions of its edges, or are estimated (Wu and Larus, [`trodden_flow::frequency`]).
+//! Calls to functions are estimated along the call graph, callers first; a recursive component multiplies the calls from outside by a
+//! constant. O(nodes + edges + calls).
 
 use super::program::{StartPoint, Witness, WitnessFunction, WitnessFunctionId, WitnessKind, WitnessProgram};
 use super::sets::{Adjacency, components};
@@ -10,16 +10,16 @@ use std::collections::HashMap;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights, innermost_loops};
 use trodden_flow::graph::{Edge, Node};
 
-/// Assumed calls of a function in a recursive component for each call from outside. If this is 2, the slowest of four runs of three
-/// benchmark programs counted 0.67 to 1.07 times as much; if it is 64, 0.81 to 1.64 times (docs/benchmarks/constants.md).
+/// Assumed number of calls to a function in a recursive component for each call from outside. If this is 2, the slowest of four runs of
+/// three benchmark programs counted 0.67 to 1.07 times as much; if it is 64, 0.81 to 1.64 times (docs/benchmarks/constants.md).
 const RECURSION_FACTOR: f64 = 8.0;
 /// Maximum estimated number of calls, so that sums of many remain precise enough to be compared.
 const MAX_CALLS: f64 = 1e15;
 
-/// What is known of the executions of a function's edges.
+/// What is known about how often a function's edges are executed.
 #[derive(Clone, Debug)]
 pub enum EdgeWeights {
-    /// Executions in a whole run.
+    /// Number of executions in a whole run.
     PerRun(Vec<f64>),
     /// Relative weights of the out-edges of each node, for example from a compiler's map.
     PerBranch(Vec<f64>),
@@ -27,7 +27,7 @@ pub enum EdgeWeights {
     Unknown,
 }
 
-/// Executions per run of all nodes and edges.
+/// Number of executions per run of each node and edge.
 #[derive(Clone, Debug)]
 pub struct Weights {
     nodes: Vec<f64>,
@@ -87,12 +87,12 @@ impl Weights {
         }
     }
 
-    /// Returns the executions of a node per run.
+    /// Returns how often a node is executed per run.
     pub fn node(&self, program: &WitnessProgram, function: WitnessFunctionId, node: Node) -> f64 {
         self.nodes[program.node_witness(function, node).index()]
     }
 
-    /// Returns the executions of an edge per run.
+    /// Returns how often an edge is executed per run.
     pub fn edge(&self, program: &WitnessProgram, function: WitnessFunctionId, edge: Edge) -> f64 {
         self.edges[program.edge_witness(function, edge).index()]
     }

@@ -28,15 +28,15 @@ pub struct Correlated {
     pub earlier: Node,
     /// The block of the later branch.
     pub later: Node,
-    /// Executions of the later branch.
+    /// Number of executions of the later branch.
     pub executions: u64,
-    /// Executions of the later branch on paths where the earlier branch precedes it.
+    /// Number of executions of the later branch on paths where the earlier branch precedes it.
     pub together: u64,
     /// The outcomes of the later branch.
     pub outcomes: Vec<BranchOutcome>,
     /// For each outcome of the earlier branch, the outcomes of the later branch that followed it.
     pub given: Vec<ConditionalOutcomes>,
-    /// Executions of the later branch whose outcome the earlier branch decided.
+    /// Number of executions of the later branch whose outcome the earlier branch decided.
     pub decided: u64,
     /// The outcomes of the later branch on paths where the earlier branch does not precede it.
     pub otherwise: Vec<BranchOutcome>,
@@ -62,7 +62,7 @@ pub struct Correlated {
 pub struct BranchOutcome {
     /// The edge that the branch takes.
     pub edge: Edge,
-    /// Executions of the edge.
+    /// Number of executions of the edge.
     pub count: u64,
 }
 
@@ -71,7 +71,7 @@ pub struct BranchOutcome {
 pub struct ConditionalOutcomes {
     /// The edge taken at the earlier branch.
     pub edge: Edge,
-    /// Executions of the later branch after this edge.
+    /// Number of executions of the later branch after this edge.
     pub count: u64,
     /// The outcomes of the later branch after this edge.
     pub outcomes: Vec<BranchOutcome>,

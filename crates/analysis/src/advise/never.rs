@@ -28,13 +28,13 @@ pub struct NeverTogether {
     pub first: Edge,
     /// The second edge, an outcome of a branch that was executed after the first edge.
     pub second: Edge,
-    /// Executions of the first edge.
+    /// Number of executions of the first edge.
     pub first_count: u64,
-    /// Executions of the second edge.
+    /// Number of executions of the second edge.
     pub second_count: u64,
-    /// Executions of the second edge's branch.
+    /// Number of executions of the second edge's branch.
     pub executions: u64,
-    /// Executions of the second edge's branch after the first edge.
+    /// Number of executions of the second edge's branch after the first edge.
     pub after_first: u64,
     /// Expected executions of both edges on the same path if the edges were independent.
     pub expected: f64,

@@ -25,7 +25,7 @@ const MAX_STEPS: u64 = 40_000_000;
 pub struct Redundant {
     /// The block.
     pub block: Node,
-    /// Executions of the block.
+    /// Number of executions of the block.
     pub executions: u64,
     /// The earlier block that computed most of the results.
     pub earlier: Node,
@@ -43,9 +43,9 @@ pub struct Repeated {
     pub at: OperationSite,
     /// LLVM opcode and type, such as `load i32` or `mul i64`.
     pub operation: String,
-    /// Executions that already had the result.
+    /// Number of executions that already had the result.
     pub found: u64,
-    /// Executions in which the operands were constants.
+    /// Number of executions in which the operands were constants.
     pub constant: u64,
     /// The earlier operations that supplied the result, each with the number of executions that it supplied, most frequent first.
     pub from: Vec<(OperationSite, u64)>,

@@ -10,9 +10,9 @@ pub struct Walks<'a> {
     pub map: &'a FunctionMap,
     /// The executed paths, most frequent first.
     pub walks: Vec<BlockWalk>,
-    /// Executions of each block.
+    /// Number of executions of each block.
     pub blocks: Vec<u64>,
-    /// Executions of each edge.
+    /// Number of executions of each edge.
     pub edges: Vec<u64>,
     /// The edges taken out of a block from which at least one other edge was taken, too.
     deciding: EdgeSet,

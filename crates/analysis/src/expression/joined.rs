@@ -47,7 +47,7 @@ fn separates_pieces(reason: CutReason) -> bool {
     matches!(reason, CutReason::Limit | CutReason::EachEdge)
 }
 
-/// Describes the cut edges that lead to a block: whether one of them joins two pieces of a path, and an edge that was cut for another
+/// Describes the cut edges that lead to a block: whether one of them joins two pieces of a path, and an edge that was cut for a different
 /// reason, preferably a back edge.
 fn find_cuts_to(function: &FunctionMap, block: Node) -> (bool, Option<Edge>) {
     let cuts = || function.cuts.iter().filter(|(cut, _)| function.graph.get_edge(*cut).is_some_and(|e| e.to == block));
@@ -126,8 +126,8 @@ struct JoinSearch<'s> {
     pieces: Vec<CountedPath<'s>>,
     /// The pieces that begin after a cut, by first block.
     starting_at: HashMap<Node, Vec<usize>>,
-    /// Executions that pass from one piece to the next at each block: the larger of the executions of pieces that end there and of pieces
-    /// that begin there.
+    /// Number of executions that pass from one piece to the next at each block: the larger of the numbers of executions of the pieces that
+    /// end there and of the pieces that begin there.
     total: HashMap<Node, i128>,
     /// The part of `total` in which the same path continues, by block.
     joined: HashMap<Node, i128>,

@@ -28,7 +28,7 @@ pub struct UsersEstimate {
     pub high: f64,
 }
 
-/// An estimate of the executions of a path by all users.
+/// An estimate of the number of times that all users together executed a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CountEstimate {
     /// The estimated number.

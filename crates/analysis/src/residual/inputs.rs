@@ -67,7 +67,7 @@ impl ProfileInput {
     }
 }
 
-/// Describes which process created a raw file. Others may have added to it, unless the file name contains the process ID (`%p`).
+/// Describes which process created a raw file. Other processes may have added to it, unless the file name contains the process ID (`%p`).
 fn describe_raw_file(file: &Path, raw: &RawProfile) -> String {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let pid = raw.pid.to_string();

@@ -42,7 +42,7 @@ pub struct Scheme {
     pub tested: usize,
     /// Segments that production runs executed and the tests did not.
     pub untested: BTreeSet<Vec<NamedPath>>,
-    /// Executions of the untested segments.
+    /// Number of executions of the untested segments.
     pub executions: u64,
 }
 

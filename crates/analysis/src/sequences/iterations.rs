@@ -36,7 +36,7 @@ pub struct IterationDocument {
     pub patterns: Vec<IterationPattern>,
     /// Source locations of the paths, by label.
     pub sources: BTreeMap<String, String>,
-    /// If a program counted the paths, the executions of all other paths, which the program did not distinguish.
+    /// If a program counted the paths, the number of executions of all other paths, which the program did not distinguish.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub others: Option<u64>,
 }

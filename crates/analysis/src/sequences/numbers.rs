@@ -1,4 +1,4 @@
-//! Truncation of results, and percentages.
+//! Helpers that truncate lists of results and compute percentages.
 
 /// Truncates results to `top`, unless `top` is 0.
 pub fn take_top<T>(mut results: Vec<T>, top: usize) -> Vec<T> {

@@ -53,7 +53,7 @@ pub fn find_index_bounds(body: &FunctionBody, jump: SumPosition, index: &SumValu
     by_place().or_else(by_value).map(proven_bounds).or_else(by_width)
 }
 
-/// Returns the position of the instruction that reads the jump table, and its index register.
+/// Returns the position of the instruction that reads the jump table, and the register that holds the table index.
 fn find_table_read(body: &FunctionBody, jump: SumPosition, size: u64) -> Option<(SumPosition, u8)> {
     let mut at = jump;
     for _ in 0..24 {
@@ -277,8 +277,8 @@ fn single_value(values: Vec<SumValue>) -> Option<SumValue> {
     values.next().filter(|_| values.next().is_none())
 }
 
-/// Returns the comparison with a constant that sets the flags for a conditional jump, and its width in bits. Returns `None` if the traced
-/// value changes between the comparison and the jump.
+/// Returns the comparison with a constant that sets the flags for a conditional jump, and the comparison's width in bits. Returns `None` if
+/// the traced value changes between the comparison and the jump.
 fn find_comparison(body: &FunctionBody, jump: SumPosition, tracked: &TrackedIndex) -> Option<(SumPosition, u32)> {
     let mut at = jump;
     for _ in 0..12 {

@@ -34,7 +34,7 @@ pub struct CodeSection {
 #[derive(Debug)]
 pub struct FileCode<'a> {
     pub binary: &'a Binary,
-    /// Code sections, ascending by address. For a file without section headers, its executable segments.
+    /// Code sections, sorted by address. For a file without section headers, its executable segments.
     pub sections: Vec<CodeSection>,
     pub words: BTreeMap<u64, CodeWord>,
     pub stubs: BTreeMap<u64, Stub>,

@@ -399,7 +399,7 @@ pub fn flow_of(instruction: &Instruction) -> CodeFlow {
     }
     match branch(instruction) {
         None | Some(BranchInstruction::System) => CodeFlow::Next,
-        // A call of the next instruction only pushes the address of that instruction, in position-independent code.
+        // A call to the next instruction only pushes the address of that instruction, in position-independent code.
         Some(BranchInstruction::Call(to)) if to == instruction.next_ip() => CodeFlow::Next,
         Some(BranchInstruction::Call(to)) => CodeFlow::Call(to),
         Some(BranchInstruction::IndirectCall) => CodeFlow::CallIndirect,

@@ -29,7 +29,7 @@ pub struct UnwindEntry<'a> {
 }
 
 pub struct UnwindTables<'a> {
-    /// Entries, ascending by address. They do not overlap.
+    /// Entries, sorted by address. They do not overlap.
     pub frames: Vec<UnwindEntry<'a>>,
     /// Start of each entry. Stored separately, so that a search touches little memory.
     starts: Vec<u64>,

@@ -6,7 +6,7 @@
 //! - Read tables ([`code`], [`frames`]).
 //! - Follow code from entries and from addresses in data ([`explore`]).
 //! - Resolve indirect jumps ([`values`], [`tables`]) and follow their targets.
-//! - Find functions that never return, and start again with this knowledge, because code after calls of these functions is not reached.
+//! - Find functions that never return, and start again with this knowledge, because code after calls to these functions is not reached.
 //! - Join regions of code to functions ([`regions`]).
 //! - Build blocks, edges and calls ([`assemble`]).
 //!

@@ -9,7 +9,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeFlow {
     Next,
-    /// A call of a fixed address.
+    /// A call to a fixed address.
     Call(u64),
     /// A call through a register or memory.
     CallIndirect,
@@ -92,7 +92,7 @@ impl ReachedSection {
 }
 
 impl ReachedCode {
-    /// Creates a set without instructions for the given sections, which must be ascending by address and must not overlap.
+    /// Creates a set without instructions for the given sections, which must be sorted by address and must not overlap.
     pub fn new(sections: &[CodeSection]) -> Self {
         let empty = |section: &CodeSection| {
             let size = (section.range.end - section.range.start) as usize;
@@ -151,7 +151,7 @@ impl ReachedCode {
         })
     }
 
-    /// Returns the instructions that start in a range, ascending by address.
+    /// Returns the instructions that start in a range, sorted by address.
     pub fn range(&self, range: Range<u64>) -> impl Iterator<Item = (u64, ReachedInstruction)> + '_ {
         let first = self.sections.partition_point(|section| section.end() <= range.start);
         let touched = self.sections[first..].iter().take_while(move |section| section.start < range.end);
@@ -162,7 +162,7 @@ impl ReachedCode {
         })
     }
 
-    /// Returns the instructions after which control does not always continue with the next one, ascending by address.
+    /// Returns the instructions after which control does not always continue with the next one, sorted by address.
     pub fn transfers(&self) -> impl Iterator<Item = (u64, ReachedInstruction)> + '_ {
         self.sections.iter().flat_map(|section| section.transfers.iter_from(0).map(|offset| self.instruction_in_section(section, offset)))
     }

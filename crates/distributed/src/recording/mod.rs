@@ -153,8 +153,8 @@ fn cut_graphs(
 }
 
 impl<'a> PreparedRecording<'a> {
-    /// Reads the program's files and saves its input. Does not run the program, but may run another one to test whether the collector
-    /// works.
+    /// Reads the program's files and saves its input. Does not run the program, but may run a test program to find out whether the
+    /// collector works.
     ///
     /// # Errors
     /// The program cannot be traced with these options, or a file that they name does not exist.

@@ -261,7 +261,7 @@ impl<'a> RepeatedProgram<'a> {
         self.repeat_recipe(None).time
     }
 
-    /// Returns what is kept the same in all runs. If there is only one run, nothing is.
+    /// Returns which aspects of a run are made repeatable: none if the run inherits its standard input, because it is then the only run.
     fn repeat_recipe(&self, core: Option<usize>) -> RepeatRecipe {
         match self.input {
             RunInput::Inherited => RepeatRecipe::NONE,

@@ -64,7 +64,7 @@ impl LlvmCounters {
     }
 
     /// Returns the front end options that insert the counters. From `-O1` on, `-mno-constructor-aliases` keeps clang from replacing calls
-    /// of an empty destructor by calls of the base class's destructor, which would leave the empty destructor's regions uncounted.
+    /// to an empty destructor by calls to the base class's destructor, which would leave the empty destructor's regions uncounted.
     /// `-fdebug-info-for-profiling` adds the linkage names of inlined functions to line tables.
     fn clang_options(self) -> &'static [&'static str] {
         match self {

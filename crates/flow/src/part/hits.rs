@@ -2,17 +2,17 @@
 
 use super::Measure;
 
-/// Executions of probes.
+/// Numbers of executions of probes, by two measures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hits {
-    /// Executions of increments of the path register ([`Measure::Labels`]).
+    /// Number of executions of increments of the path register ([`Measure::Labels`]).
     pub labels: u64,
-    /// Executions of increments and counts ([`Measure::All`]).
+    /// Number of executions of increments and counts ([`Measure::All`]).
     pub all: u64,
 }
 
 impl Hits {
-    /// Returns the executions by the given measure.
+    /// Returns the number of executions by the given measure.
     pub fn of(self, measure: Measure) -> u64 {
         match measure {
             Measure::Labels => self.labels,

@@ -18,7 +18,8 @@ pub struct TripCountedLoop {
     pub start: i64,
     /// The sum of increments in an iteration, including that of its count: the iteration's counter has the index `start + increment`.
     pub increment: i64,
-    /// Executions of the back edge per entry if they are constant, or `None`. A constant count needs no code inside the loop.
+    /// Number of executions of the back edge per entry if this number is constant; otherwise `None`. A constant count needs no code inside
+    /// the loop.
     pub trip_count: Option<NonZeroU64>,
 }
 

@@ -50,7 +50,7 @@ pub struct Machine {
     pub stream: Vec<StreamItem>,
     /// The path that [`Operation::NoteCall`] wrote to the frame of the current call.
     pub noted: Option<i64>,
-    /// Executions of probes that the program itself counted ([`Operation::CountHits`]).
+    /// Number of executions of probes that the program itself counted ([`Operation::CountHits`]).
     pub hits: Hits,
     /// Pending iterations of loops that are counted by trip count.
     iterations: BTreeMap<LoopId, u64>,

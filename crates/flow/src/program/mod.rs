@@ -56,7 +56,7 @@ pub struct BlockProperties {
     pub sizes: Vec<u32>,
     /// Back edges on which control may change to a different version of the code. Their loops cannot be counted by trip count.
     pub changes_version: BTreeSet<Edge>,
-    /// Executions of a back edge per entry of its loop, if they are constant and the loop is left at the edge's tail.
+    /// Number of executions of a back edge per entry of its loop, if this number is constant and the loop is left at the edge's tail.
     pub trip_counts: BTreeMap<Edge, u64>,
     /// Back edges of loops whose iterations the program itself counts, so that their number is available at no cost.
     pub counted: BTreeSet<Edge>,
@@ -127,7 +127,7 @@ pub enum Pass {
     TripCounts,
     /// Counts paths early.
     EarlyCounts,
-    /// Separates the counts of dominant iterations from others.
+    /// Separates the counts of dominant iterations from all other counts.
     DominantIterations,
 }
 
@@ -175,7 +175,7 @@ pub struct ProbeProgram {
 pub(crate) struct CodeVersions {
     /// For each node of the graph except the exit, the function's node and its version.
     pub places: Vec<NodePlace>,
-    /// Executions of each edge by known paths.
+    /// Number of executions of each edge by known paths.
     pub executions: Vec<u64>,
 }
 

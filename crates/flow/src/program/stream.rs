@@ -10,7 +10,7 @@ use super::operation::Operation;
 use crate::graph::{Edge, EdgeSet};
 use std::mem::take;
 
-/// The edges on which a call of the function ends, and the edges on which the function calls another.
+/// The edges on which a call of the function ends, and the edges on which the function calls another function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamEdges {
     /// Edges to the exit that end the call.

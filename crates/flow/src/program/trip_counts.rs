@@ -40,7 +40,7 @@ struct CountableLoop {
     exits: Vec<Edge>,
     /// The register at the beginning of each iteration except the first.
     start: i64,
-    /// Executions of the back edge per entry, or `None` if their number is not constant.
+    /// Number of executions of the back edge per entry; `None` if this number is not constant.
     trip_count: Option<NonZeroU64>,
 }
 

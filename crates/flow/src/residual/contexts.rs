@@ -157,7 +157,7 @@ struct ContextAutomaton {
     /// One of the prefixes that lead to each state.
     states: Vec<usize>,
     state_of: Vec<usize>,
-    /// Executions of states that join edges with different register values.
+    /// Number of executions of states that join edges with different register values.
     kept: f64,
 }
 

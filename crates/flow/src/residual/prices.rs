@@ -21,7 +21,7 @@ const MIN_STATE_PRICE: f64 = 200.0;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Prices {
-    /// Executions of all known paths of the function.
+    /// Number of executions of all known paths of the function.
     all: f64,
 }
 

@@ -187,7 +187,7 @@ impl<'a> KnownPathRegion<'a> {
         }
     }
 
-    /// Updates the members for a path that is added to the paths in the region (`sign` 1) or removed from them (`sign` -1).
+    /// Updates `flow` and `ends` when a path becomes part of the region (`sign` 1) or leaves it (`sign` -1).
     fn add_or_remove_path(&mut self, at: usize, sign: f64) {
         let path = &self.paths[at];
         self.steps += path.edges.len();

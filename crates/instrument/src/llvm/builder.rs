@@ -264,7 +264,7 @@ impl Builder {
         self.call_as(function.value_type(), function, arguments)
     }
 
-    /// Builds a call of `callee` as a function of type `kind`.
+    /// Builds a call to `callee` as a function of type `kind`.
     pub fn call_as(&self, kind: Type, callee: Value, arguments: &[Value]) -> Value {
         check_arguments(kind, arguments);
         let count = arguments.len() as u32;

@@ -77,7 +77,8 @@ unsafe extern "C" {
     pub fn LLVMSetOperand(user: AnyInstruction, index: c_uint, value: Value);
 }
 
-// SAFETY: each casts its argument to the class of the parameter, and reads or writes one property.
+// SAFETY: a parameter's type guarantees a live object of the class to which LLVM casts the argument. Each function reads or writes one
+// property.
 unsafe extern "C" {
     pub safe fn LLVMConstIntGetSExtValue(constant: ShortInteger) -> i64;
     pub safe fn LLVMConstIntGetZExtValue(constant: ShortInteger) -> u64;
@@ -120,7 +121,8 @@ unsafe extern "C" {
     pub fn LLVMSetMetadata(instruction: AnyInstruction, kind: MetadataKind, node: Option<MetadataNode>);
 }
 
-// SAFETY: these follow or change the links in the instruction list of the block that contains the instruction.
+// SAFETY: the parameter's type guarantees that the instruction is in a block. These functions follow or change the links of that block's
+// list.
 unsafe extern "C" {
     pub safe fn LLVMGetNextInstruction(instruction: PlacedInstruction) -> Option<Value>;
     pub safe fn LLVMInstructionRemoveFromParent(instruction: PlacedInstruction);
@@ -128,7 +130,7 @@ unsafe extern "C" {
     pub fn LLVMInstructionEraseFromParent(instruction: PlacedInstruction);
 }
 
-// SAFETY: each casts its argument to the instruction class of the parameter.
+// SAFETY: a parameter's type guarantees a live instruction of the class to which LLVM casts the argument.
 unsafe extern "C" {
     pub safe fn LLVMCountIncoming(phi: PhiNode) -> c_uint;
     pub safe fn LLVMGetNumSuccessors(terminator: Terminator) -> c_uint;
@@ -169,7 +171,8 @@ unsafe extern "C" {
     pub fn LLVMSetSuccessor(terminator: Terminator, index: c_uint, block: Block);
 }
 
-// SAFETY: each casts its argument to the class of globals of the parameter. A module owns its globals, and its lists of them end with null.
+// SAFETY: a parameter's type guarantees a live global of the class to which LLVM casts the argument. A module owns its globals, and its
+// lists of them end with null.
 unsafe extern "C" {
     pub safe fn LLVMGetLinkage(global: GlobalValue) -> LLVMLinkage;
     pub safe fn LLVMGlobalGetValueType(global: GlobalValue) -> Type;
@@ -206,7 +209,8 @@ unsafe extern "C" {
     pub fn LLVMDisposeValueMetadataEntries(entries: MetadataEntries);
 }
 
-// SAFETY: each casts its argument to `Function`. Lists of functions, blocks and parameters end with null.
+// SAFETY: the parameter's type guarantees that LLVM may cast the argument to `Function`. Lists of functions, blocks and parameters end with
+// null.
 unsafe extern "C" {
     pub safe fn LLVMAppendBasicBlockInContext(context: LlvmContext, function: FunctionValue, name: Terminated) -> Block;
     pub safe fn LLVMCountParams(function: FunctionValue) -> c_uint;
@@ -394,7 +398,7 @@ unsafe extern "C" {
     pub fn LLVMGetOrInsertNamedMetadata(module: Module, name: *const c_char, length: usize) -> NamedMetadata;
     /// Pointer and length must describe a string.
     pub fn LLVMLookupIntrinsicID(name: *const c_char, length: usize) -> c_uint;
-    /// No handle to a call of a debug intrinsic may be used afterwards.
+    /// No handle to a call to a debug intrinsic may be used afterwards.
     pub fn LLVMStripModuleDebugInfo(module: Module) -> c_int;
 }
 

@@ -171,9 +171,9 @@ impl Module {
     /// Removes all debug information.
     ///
     /// # Safety
-    /// No handle to a call of a debug intrinsic may be used afterwards.
+    /// No handle to a call to a debug intrinsic may be used afterwards.
     pub unsafe fn strip_debug_info(self) {
-        // SAFETY: LLVM deletes only debug metadata of the module and calls of debug intrinsics, to which the caller uses no handle.
+        // SAFETY: LLVM deletes only debug metadata of the module and calls to debug intrinsics, to which the caller uses no handle.
         unsafe { LLVMStripModuleDebugInfo(self) };
     }
 }

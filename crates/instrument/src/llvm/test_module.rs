@@ -5,7 +5,7 @@ use super::handles::{Block, LlvmContext, MemoryBuffer, Module, OwnedText, Termin
 use super::values::take;
 use std::ffi::c_int;
 
-// SAFETY: LLVM reads the buffer, and stores either a module or a message.
+// SAFETY: the handles are live, the references are valid for writing, and LLVM keeps no pointer to the buffer.
 #[link(name = "LLVM-22")]
 unsafe extern "C" {
     safe fn LLVMParseIRInContext2(

@@ -1,4 +1,4 @@
-//! Tests that the wrappers accept valid arguments and refuse others before they call LLVM.
+//! Tests that the wrappers accept valid arguments and reject invalid ones before they call LLVM.
 
 use super::test_module::{block, parse};
 use super::{Builder, Module, Type, Value};

@@ -222,7 +222,7 @@ impl Value {
         LLVMGetFirstUse(self).is_none()
     }
 
-    /// Returns the direct calls of a function. A call that also passes the function as an argument is returned once.
+    /// Returns the direct calls to a function. A call that also passes the function as an argument is returned once.
     pub fn calls(self) -> impl Iterator<Item = Value> {
         let is_callee = |at: ValueUse, call: Value| {
             let last = call.operand_count() - 1;

@@ -77,7 +77,7 @@ pub fn interesting_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Opti
     known.find_same_shape(&unit.map.source, name, version).filter(|k| k.edges.len() == cfg.graph.edge_count())
 }
 
-/// Returns the emitter of counter indices for a function's interesting paths; `None` if the function counts in another way.
+/// Returns the emitter of counter indices for a function's interesting paths; `None` if the function counts in a different way.
 pub fn declare_path_code<'p>(unit: &Unit, planned: &'p PlannedFunction) -> Option<InterestingPathCode<'p>> {
     match planned.program.cells() {
         Cells::Interesting(cells) => Some(InterestingPathCode::declare(unit.module, &planned.function.name(), &cells.ending)),

@@ -166,7 +166,7 @@ fn replace_invoke_by_call(module: Module, invoke: Value) -> Value {
     let kind = invoke.called_type();
     let call = builder.call_as(kind, invoke.callee(), &invoke.arguments().collect::<Vec<_>>());
     insert_empty_invoke(module, invoke);
-    // SAFETY: the caller keeps only the call.
+    // SAFETY: the caller keeps a handle to the call only, not to the `invoke`.
     unsafe { invoke.erase() };
     call
 }

@@ -142,7 +142,7 @@ fn remove_trivial_phis(head: Block) {
         });
         let Some((phi, value)) = trivial else { return };
         phi.replace_uses(value);
-        // SAFETY: the search starts over with the remaining nodes.
+        // SAFETY: the phi node has no uses left. The search looks up the remaining nodes again, so no handle to this one is used.
         unsafe { phi.erase() };
     }
 }

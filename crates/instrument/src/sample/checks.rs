@@ -49,8 +49,8 @@ const MANY_CHECKS: usize = 3;
 /// and which may run for a long time. With 64, three of six programs execute 0.6 to 1.4 % more instructions; with 1, four programs execute
 /// 0 to 3.5 % more.
 const MANY_BLOCKS: usize = 16;
-/// Maximum trip count assumed for inner loops when the length of an iteration is estimated. Static estimates say 32, but the cost of checks
-/// matters most in loops whose inner loops iterate rarely.
+/// Maximum trip count assumed for inner loops when the length of an iteration is estimated. The static estimate is 32, but a low value is
+/// assumed because checks matter most in loops whose inner loops have few iterations.
 const MAX_ASSUMED_TRIPS: f64 = 3.0;
 /// Assumed cost of a call, in instructions.
 const CALL_COST: f64 = 24.0;

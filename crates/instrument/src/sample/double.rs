@@ -96,7 +96,8 @@ impl DoubledFunction<'_> {
         Ok(())
     }
 
-    /// Splits the latches of those back edges that belong to interpreters' loops, in both versions. Returns true if there were any.
+    /// Splits, in both versions, the latches of those back edges in `crossings` that belong to the loop of an interpreter. Returns true if
+    /// there were any.
     fn split_latches(&self, crossings: &[(Block, Block)], copies: &mut CopyMapping) -> bool {
         let (module, function) = (self.module, self.function);
         let mut any = false;

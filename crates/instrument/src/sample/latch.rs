@@ -13,8 +13,8 @@ use crate::phis;
 use crate::versions::copies::{CopyMapping, LinePolicy};
 use indexmap::{IndexMap, IndexSet};
 
-/// Splits the latch of an interpreter's loop. Returns the phi nodes that were deleted from the latch that keeps its check, each with its
-/// replacement.
+/// Splits the latch of an interpreter's loop; does nothing for other loops. Returns the phi nodes that were deleted from the latch that
+/// keeps its check, each with its replacement.
 pub fn split_latch(module: Module, function: Value, latch: Block, head: Block) -> Vec<(Value, Value)> {
     if latch == head || latch.terminator().successors() != [head] {
         return Vec::new();

@@ -41,7 +41,7 @@ pub enum WordPlaces {
         tables: TransitionTables,
     },
     /// Pairs have a preferential numbering: the path register contains the key, and the index of the word is derived from it. A table with
-    /// the expected register value of each word tells interesting keys from others (thesis, section 3.4.4).
+    /// the expected register value of each word tells interesting keys from all other keys (thesis, section 3.4.4).
     Preferential {
         /// The path register's initial value in each context, and the mapping from its final values to words.
         numbering: ContextNumbering,

@@ -1,4 +1,4 @@
-//! Redirects calls of a function to a version of it that takes the context as its last argument.
+//! Redirects calls: instead of a function, they call a version of it that takes the context as its last argument.
 //!
 //! An indirect call becomes a guarded direct call for each expected callee, and remains for all others (after Calder and Grunwald,
 //! "Reducing indirect function call overhead in C++ programs", POPL 1994): `if (p == f) f.version(a, context) else p(a)`.
@@ -21,10 +21,10 @@ pub struct CallRedirection {
     pub context: Value,
 }
 
-/// Attributes of a call that do not apply to a call of a version, because it counts and may be inlined.
+/// Attributes of a call that do not apply to a call to a version, because a version counts and may be inlined.
 const DROPPED_ATTRIBUTES: [&str; 2] = ["memory", "noinline"];
 
-/// Returns true if a call of a function can be redirected to a version with an additional argument.
+/// Returns true if a call to a function can be redirected to a version with an additional argument.
 pub fn can_redirect(call: Value, function: Value) -> bool {
     let is_plain = call.is(LLVMOpcode::LLVMCall);
     let same_type = call.called_type() == function.value_type();

@@ -81,7 +81,7 @@ fn redirect_back_edges(blocks: &[Block], copies: &CopyMapping) -> IndexMap<Block
 }
 
 /// Adds entries for the copies to the phi nodes of originals that are successors of copies. This rebuilds phi nodes, which may be incoming
-/// values of others.
+/// values of other phi nodes.
 fn extend_successor_phis(module: Module, blocks: &[Block], copies: &CopyMapping, out: &IndexMap<Block, Vec<Block>>) {
     let (mut updated, mut was) = (IndexSet::new(), IndexMap::<Value, Value>::new());
     for block in blocks {

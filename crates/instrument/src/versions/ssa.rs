@@ -92,7 +92,7 @@ impl ValueFlow {
         let kind = |definitions: &[Value]| if definitions.len() > 2 { VersionDefinitions::Arbitrary } else { two };
         let mut again: Vec<(&[Value], Vec<Rematerialisation>)> =
             values.iter().filter_map(|d| Some((d.as_slice(), rematerialisations(d, kind(d), two)?))).collect();
-        // Start with values that are computed from others: rematerialising them adds uses of the others.
+        // Start with values that are computed from other values: rematerialising them adds uses of those other values.
         again.sort_by_key(|(definitions, _)| Reverse(rematerialisation_depth(definitions[0])));
         for (definitions, sources) in again {
             self.rematerialise_at_uses(definitions, &sources, kind(definitions));

@@ -12,9 +12,9 @@ use trodden_unit::{BlockKind, EdgeKind, FunctionMap};
 pub struct CountedGraph {
     blocks: HashMap<String, u32>,
     executions: Vec<u64>,
-    /// Executions of edges between IR blocks.
+    /// Number of executions of edges between IR blocks.
     edges: HashMap<(u32, u32), u64>,
-    /// Executions of edges into a block that are invisible in the assembly: indirect branches and exceptions.
+    /// Number of executions of edges into a block that are invisible in the assembly: indirect branches and exceptions.
     unseen: HashMap<u32, u64>,
 }
 

@@ -16,7 +16,7 @@ pub fn translate_words(function: &FunctionMap, words: &InterestingWords, indices
 #[derive(Default)]
 pub struct InterestingPathFinder {
     scheme: String,
-    /// Number of functions that count interesting paths, and number of executions of their uninteresting paths.
+    /// The number of functions that count interesting paths, and the number of executions of their uninteresting paths.
     interesting: FunctionTally,
     /// Number of functions in which uninteresting paths share the counter of an interesting one, and number of these paths.
     aliases: FunctionTally,

@@ -46,7 +46,7 @@ pub(crate) trait InexactFinder {
     fn visit_unit(&mut self, _map: &UnitMap) {}
 
     /// Examines a function. `unattributed` is the number of its executions whose path is unknown. Not called for functions of instrumented
-    /// copies that count a part of the paths.
+    /// copies, which count only some of the paths.
     fn visit_function(&mut self, _map: &UnitMap, _function: &FunctionMap, _unattributed: u64) {}
 
     fn reasons(&mut self) -> Vec<Inexact>;
@@ -149,7 +149,7 @@ pub enum Inexact {
     /// Number of functions for which the path numbering was tested on random paths instead of being verified.
     #[error("{} had too many paths to verify their numbering completely; it was tested on random paths", plural(*.0, "function"))]
     Unproven(u64),
-    /// Number of units that belong to an instrumented copy of the program, which counts only a part of the paths.
+    /// Number of units that belong to an instrumented copy of the program, which counts only some of the paths.
     #[error(
         "{} to one of several copies, which counts only a part of the paths. {COUNTS_ARE_EXACT}",
         plural_verb(*.0, "unit", "belongs", "belong")

@@ -1,4 +1,4 @@
-//! Decodes the words of instrumented copies that each count a part of the paths. A word's index is the sum of the labels along its path
+//! Decodes the words of instrumented copies that each count some of the paths. A word's index is the sum of the labels along its path
 //! ([`trodden_unit::LabelWords`]). A word whose index is not such a sum belongs to paths that the copy does not count, and is dropped.
 
 use super::{FunctionTally, Inexact, InexactFinder};

@@ -1,6 +1,6 @@
 //! Translates the events of a stream to paths. A stream is the sequence of paths that a thread executed.
 //!
-//! A streaming program records an event at every call of a function in the same unit, even if the callee always returns. Such an event
+//! A streaming program records an event at every call to a function in the same unit, even if the callee always returns. Such an event
 //! denotes no counted path, so a function can have more events than paths ([`trodden_unit::EventWords`]). Every other event denotes exactly
 //! one path.
 

@@ -27,7 +27,7 @@ impl InexactFinder for FullTableFinder {
 
 #[derive(Default)]
 pub struct TableDecoder {
-    /// Cells of all hash tables, ascending by first word.
+    /// Cells of all hash tables, sorted by first word.
     cells: Vec<TableCells>,
     /// File offset and value of the most recent word that was a key.
     key: Option<(u64, u64)>,

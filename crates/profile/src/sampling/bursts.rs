@@ -46,7 +46,7 @@ pub struct UnitEstimates {
     pub image: Identity,
     /// The unit.
     pub unit: Identity,
-    /// Counters of the unit that are not zero, ascending by index.
+    /// Counters of the unit that are not zero, sorted by index.
     pub counters: Vec<CounterEstimate>,
 }
 
@@ -82,8 +82,8 @@ impl BurstSampling {
         if self.on_ns == 0 { 1.0 } else { self.total_ns as f64 / self.on_ns as f64 }
     }
 
-    /// Returns whether estimates are withheld: the program mostly waited for a processor, so wall time says little about how much it
-    /// executed.
+    /// Returns whether estimates are withheld: the program spent most of its time waiting for a processor, so wall time says little about
+    /// how much it executed.
     pub fn is_withheld(&self) -> bool {
         self.waited > MAX_WAITING_SHARE
     }

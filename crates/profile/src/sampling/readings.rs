@@ -36,7 +36,7 @@ const MAX_COUNTS: usize = 1 << 21;
 
 /// A unit of an image: the image's identity, and the unit's index in the image.
 type ImageUnit = (Identity, usize);
-/// Nonzero counts of each unit, as pairs of counter index and count, ascending by index.
+/// Nonzero counts of each unit, as pairs of counter index and count, sorted by index.
 type UnitSums = BTreeMap<ImageUnit, Vec<(u64, u64)>>;
 
 /// Time with the switch on.

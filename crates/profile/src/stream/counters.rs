@@ -33,7 +33,7 @@ pub enum PathRole {
 #[derive(Debug)]
 pub struct CounterLookup<'a> {
     image: &'a ImageProfile,
-    /// First counter, number of counters, and index of each function, ascending by first counter.
+    /// First counter, number of counters, and index of each function, sorted by first counter.
     ranges: Vec<(u32, u32, FunctionIndex)>,
     roles: RefCell<HashMap<u32, Option<PathRole>>>,
     decoders: RefCell<HashMap<FunctionIndex, Option<PathDecoder<'a>>>>,

@@ -158,7 +158,7 @@ struct PathInCopy {
 #[derive(Default)]
 struct CountedFunction {
     paths: BTreeMap<u64, PathInCopy>,
-    /// For each copy: its number, the function's executions, and the number of executions for which it counted no path.
+    /// For each copy: its number, the number of executions of the function, and the number of executions for which it counted no path.
     executions: Vec<(usize, u64, u64)>,
 }
 

@@ -46,7 +46,7 @@ struct SegmentPartition {
 
 struct DividedFunction {
     number: u32,
-    /// For each path: its number, its edges in the procedure's graph, and its executions.
+    /// For each path: its number, its edges in the procedure's graph, and its number of executions.
     paths: Vec<(u64, Vec<DagEdgeId>, u64)>,
     procedure: Procedure,
 }
@@ -267,8 +267,8 @@ fn merge(
     (images, differences)
 }
 
-/// Returns the executions of segments that end in the given functions. Segments are identified by names, because each copy numbers contexts
-/// and paths differently.
+/// Returns how often each segment that ends in one of the given functions was executed. Segments are identified by names, because each copy
+/// numbers contexts and paths differently.
 fn named_segment_counts(image: &ImageProfile, functions: &BTreeSet<NamedFunction>) -> NamedSegmentCounts {
     let name = |at: &FunctionPath| (unit_map(image, at.function).source.clone(), function_map(image, at.function).name.clone(), at.path);
     let ends_there =

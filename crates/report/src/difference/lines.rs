@@ -1,8 +1,8 @@
 //! Compares functions of two builds by source lines if their graphs differ, because then their path numbers cannot be compared.
 //!
 //! Different builds may inline, duplicate and merge code differently, so source functions are compared, wherever their code is. A line's
-//! count is the sum over all copies of its code ([`crate::lines`]), divided by the number of calls of its function. Lines are matched by
-//! their distance from the function's declaration, since code before the function may have changed.
+//! count is the sum over all copies of its code ([`crate::lines`]), divided by the number of calls to the line's function. Lines are
+//! matched by their distance from the function's declaration, since code before the function may have changed.
 //!
 //! The comparison has three limitations: in an edited function, lines after the edit are compared with the wrong lines; lines that have
 //! code in only one of the builds are not compared; and unrolling, vectorising or rotating a loop changes its lines' counts.
@@ -30,7 +30,7 @@ pub struct FunctionLines {
     pub name: String,
     /// File that declares the function, in the second build.
     pub file: String,
-    /// Number of calls in the first and in the second build, including inlined calls.
+    /// Numbers of calls in the first and in the second build, including inlined calls.
     pub calls: (u64, u64),
     /// Number of lines that were compared.
     pub compared: usize,
@@ -43,11 +43,11 @@ pub struct FunctionLines {
 pub struct LineChange {
     /// What changed. [`PathChange::Share`] means the number of executions per call of the function.
     pub change: PathChange,
-    /// Line number in the first and in the second build.
+    /// Line numbers in the first and in the second build.
     pub lines: (u32, u32),
-    /// Number of executions in the first and in the second build.
+    /// Numbers of executions in the first and in the second build.
     pub counts: (u64, u64),
-    /// Number of executions per call of the function, in the first and in the second build.
+    /// Numbers of executions per call of the function, in the first and in the second build.
     pub per_call: (f64, f64),
 }
 

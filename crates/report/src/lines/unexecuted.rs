@@ -99,7 +99,7 @@ pub fn find_functions_without_code<'p>(
 
 struct UnitInstances<'a> {
     map: &'a UnitMap,
-    /// Number of calls of each function that still has code, inlined or not, by linkage name; `None` if the number is unknown.
+    /// Number of calls to each function that still has code, inlined or not, by linkage name; `None` if the number is unknown.
     calls: HashMap<&'a str, Option<u64>>,
     /// The callers of each function. Functions are indices into the unit's line graphs.
     callers: HashMap<u32, Vec<u32>>,

@@ -49,7 +49,7 @@ pub fn keep_functions(suite: &mut Suite, criteria: &ComparedFunctions) -> Result
         wanted.retain(|at| places.iter().any(|place| place.contains(at)));
     }
     for text in criteria.exclude {
-        // This is not an error, because the functions to exclude may have been inlined into others.
+        // This is not an error, because the functions to exclude may have been inlined into other functions.
         let others = matching_names(&all, text)?;
         if others.is_empty() {
             log::info!("--except {text} excludes nothing: it matches no function that the tests execute");

@@ -81,8 +81,8 @@ pub fn json(summary: &WaitSummary) -> Value {
     waits.collect()
 }
 
-/// Describes the class to which a wait belongs, and its distance from the first wait in that class. The class is identified by that first
-/// wait.
+/// Describes the class to which a wait belongs, and the wait's distance from the first wait in that class. The class is identified by that
+/// first wait.
 fn describe_class(waits: &[ExpandedWait], number: usize) -> String {
     let placement = &waits[number].placement;
     let is_first = |wait: &ExpandedWait| (wait.location, wait.enter_ns) == (placement.location, placement.enter_ns);

@@ -19,11 +19,11 @@ const MAX_VISITS: u32 = 64;
 
 #[derive(Debug, Default)]
 pub struct Joined {
-    /// Executions by image, function, and path number.
+    /// Number of executions, by image, function and path number.
     pub paths: BTreeMap<(usize, ProbedFunction, i64), u64>,
-    /// Executions of paths within one fragment.
+    /// Number of executions of paths within one fragment.
     pub whole: u64,
-    /// Executions of paths joined from several fragments.
+    /// Number of executions of paths joined from several fragments.
     pub joined: u64,
     pub fragments: u64,
     /// Number of times several paths lead from a fragment to the next, through blocks without addresses.
@@ -51,7 +51,7 @@ pub fn join(graphs: &mut ProbeGraphs, fragments: &[Fragment]) -> Result<Joined, 
 
 /// An incomplete path: its number so far, and whether it began in an earlier fragment.
 type OpenPath = (i64, bool);
-/// Executions of the incomplete paths at the end of a fragment.
+/// Number of executions of the incomplete paths at the end of a fragment.
 type OpenPaths = BTreeMap<OpenPath, u64>;
 
 struct Joiner<'a> {

@@ -50,15 +50,15 @@ pub struct HotPath {
 pub struct HotPathImport {
     /// The profile. Its `sampling` field is set.
     pub profile: Profile,
-    /// Executions of paths that began and ended within one of the detector's paths.
+    /// Number of executions of paths that began and ended within one of the detector's paths.
     pub whole: u64,
-    /// Executions of paths that were joined from several of the detector's paths.
+    /// Number of executions of paths that were joined from several of the detector's paths.
     pub joined: u64,
-    /// Executions of paths whose end is known but not their start. They are not counted.
+    /// Number of path executions whose end is known but whose start is not. These executions are not in the profile.
     pub without_beginning: u64,
-    /// Executions of paths whose start is known but not their end. They are not counted.
+    /// Number of path executions whose start is known but whose end is not. These executions are not in the profile.
     pub without_end: u64,
-    /// Executions of the detector's paths outside the programs.
+    /// Number of executions of the detector's paths outside the programs.
     pub elsewhere: u64,
 }
 
@@ -93,7 +93,7 @@ pub fn import_hot_paths(
     let found = place_remainders(&mut graphs, found)?;
     let joined = join(&mut graphs, &found)?;
     losses.ambiguous = losses.ambiguous.saturating_add(joined.ambiguous);
-    // A path whose start and end are known, but not its middle, is in both counts.
+    // A path whose start and end are known but whose middle is not is in both counts.
     losses.incomplete = joined.without_beginning.max(joined.without_end);
     let (without_beginning, without_end) = (joined.without_beginning, joined.without_end);
     let descriptors = paths.len() as u64;

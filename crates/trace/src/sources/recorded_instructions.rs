@@ -1,17 +1,17 @@
 //! Instructions in the compact format, with all that the processor model needs, so that one recording serves experiments with caches and
 //! predictors.
 //!
-//! The instructions between two branches have mostly occurred before. Such a *run* is described once (addresses, units, registers, which of
-//! them load or store), and then referred to by number. All that remains to be stored for an instruction are its memory accesses, as
-//! differences from the previous accesses of the same instruction.
+//! A *run* is the sequence of instructions between two branches. Most runs are executed many times, so each is described once (addresses,
+//! units, registers, which instructions load or store) and then referred to by number. For each execution, only the memory accesses are
+//! stored, as differences from the previous accesses of the same instructions.
 //!
 //! ```text
 //! Instructions  number of new runs | new runs | for each run executed: its number, its accesses
-//! run           number of instructions | each: difference of its address from the one before | class, flags | registers
-//! access        difference from the same instruction's access before, loads first
+//! run           number of instructions | each: difference from the previous one's address | class, flags | registers
+//! access        difference from the same instruction's previous access, loads first
 //! ```
-//! All numbers are LEB128, differences are zigzag. The chunk precedes the chunk of events that its runs belong to: a run for each branch
-//! and each end that counts instructions. Memory grows with the number of different runs.
+//! All numbers are LEB128, differences are zigzag. The chunk precedes the chunk of events that it describes. It has one run for each branch
+//! event and each end event that counts instructions. Memory grows with the number of different runs.
 
 use crate::numbers::{Cursor, push_number, zigzag};
 use std::collections::HashMap;

@@ -16,7 +16,7 @@
 //! ```
 //! All numbers in contents are LEB128. A branch's target and fall-through address are zigzag differences from its own address. With frames,
 //! calls and returns have the stack address of their return address, if it is known, as the difference from the stack address at the
-//! thread's previous call or return. This difference is mostly constant for a given branch. Memory grows with the number of different
+//! thread's previous call or return. This difference is usually constant for a given branch. Memory grows with the number of different
 //! events.
 
 use super::recorded_instructions::InstructionEncoder;

@@ -87,7 +87,7 @@ pub enum Reach {
     /// At calls that may not return.
     #[default]
     MayNotReturn,
-    /// At calls that may not return, and at calls of functions that the same unit defines. Builds that record streams always count at
+    /// At calls that may not return, and at calls to functions that the same unit defines. Builds that record streams always count at
     /// these.
     Calls,
     /// At all calls.

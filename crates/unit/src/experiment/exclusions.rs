@@ -2,7 +2,7 @@
 //!
 //! 1. A build observes one [kind](crate::observe::ObservationKind) of data. Two kinds exclude each other unless one restricts the other.
 //! 2. Each kind supports certain path numberings, and may not support hash tables or counters that threads share.
-//! 3. Some settings require or exclude others: the [`FeatureRule`]s of the kinds, and [`RULES`].
+//! 3. Some settings require or exclude other settings: the [`FeatureRule`]s of the kinds, and [`RULES`].
 
 use super::axes::{ExperimentScheme, ThreadCounters};
 use super::rule::{FeatureRule, Relation, RequestedFeature, SettingsConflict};

@@ -110,8 +110,8 @@ fn each_kind_rejects_numberings_tables_and_shared_counters_that_it_does_not_supp
             }
         }
     }
-    // A stream numbers all paths of the selected functions, whatever scheme is requested. A copy of a program counts a part of all paths,
-    // or of the unknown ones.
+    // A stream numbers all paths of the selected functions, whatever scheme is requested. A copy of a program counts some of all paths, or
+    // some of the unknown ones.
     assert_eq!(expect_conflict(&format!("observe=stream interesting={STORED_FILE} scheme=ppp")).other, "--stream (observe=stream)");
     let part = format!("part={STORED_FILE} origin={} known={STORED_FILE}", &STORED_FILE[3..]);
     assert!(Experiment::new(&parse_settings(&part)).is_ok());

@@ -83,7 +83,7 @@ pub struct InterestingWords {
     pub first_word: u64,
     /// Number of the function's words; at least one.
     pub words: u64,
-    /// Words of the interesting paths, as pairs of word (relative to `first_word`) and path ID, ascending by word.
+    /// Words of the interesting paths, as pairs of word (relative to `first_word`) and path ID, sorted by word.
     pub paths: Vec<(u64, u64)>,
     /// Number of uninteresting paths that the words of interesting paths also count.
     pub aliases: StorageAliases,

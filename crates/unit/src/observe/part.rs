@@ -1,4 +1,4 @@
-//! Builds of instrumented copies of a program, each of which counts a part of the paths. If the program counts only unknown paths, a part
+//! Builds of instrumented copies of a program, each of which counts some of the paths. If the program counts only unknown paths, a part
 //! consists of whole functions.
 
 use super::{Admission, CounterWords, Observation, ObservationKind, ObservationProperties, unknown};

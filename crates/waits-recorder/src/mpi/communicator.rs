@@ -1,8 +1,8 @@
 //! Global numbers of communicators, windows and files. All member processes compute the same number without exchanging messages.
 //!
-//! Handles cannot be recorded, because they differ between processes. Members create a communicator with the same collective call on
-//! its parent, so its number is a hash of the parent's number and the count of such calls on the parent. The hash also includes the world
-//! rank of the first member, because one call of `MPI_Comm_split` creates several communicators.
+//! Handles cannot be recorded, because they differ between processes. Members create a communicator with the same collective call on its
+//! parent, so its number is a hash of the parent's number and the count of such calls on the parent. The hash also includes the world rank
+//! of the first member, because one call to `MPI_Comm_split` creates several communicators.
 
 use super::implementation::implementation;
 use crate::handles::HandleTable;

@@ -80,8 +80,8 @@ pub unsafe extern "C" fn _Fork() -> pid_t {
     child
 }
 
-/// Called after a system call that the program made with `syscall`. If it forked the process, the child becomes a separate process of the
-/// recording.
+/// Called after a system call that the program made with `syscall`. If that call forked the process, the child becomes a separate process
+/// of the recording.
 pub fn handle_fork_by_system_call(number: c_long, first: usize, result: c_long) {
     let has_own_memory = |flags: usize| flags & libc::CLONE_VM as usize == 0;
     let is_fork = match number {

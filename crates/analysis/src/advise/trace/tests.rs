@@ -103,7 +103,7 @@ fn random_action(random: &mut Random, values: &mut Vec<ValueProperties>, numbers
     }
 }
 
-/// One run of a program. A run that the source language forbids is discarded.
+/// One run of a unit. A run that accesses memory as an incompatible type is discarded, because that is undefined behaviour.
 struct UnitRun<'a> {
     unit: &'a UnitProperties,
     values: HashMap<ValueId, i64>,
@@ -182,7 +182,7 @@ impl<'a> UnitRun<'a> {
         Some(i64::from_le_bytes(bytes))
     }
 
-    /// Returns a byte, or `None` if the byte was last accessed as an incompatible type, which the source language forbids.
+    /// Returns a byte, or `None` if it was last accessed as an incompatible type, which is undefined behaviour.
     fn byte(&mut self, at: i64, class: Option<ClassId>) -> Option<u8> {
         let rom = at >= i64::from(CONSTANT_OBJECT) * OBJECT_DISTANCE;
         let seed = if rom { 7 } else { self.seed };

@@ -18,7 +18,7 @@ pub struct SchemeCost {
     /// Number of additions and assignments to the path register.
     pub register: u64,
     pub counts: u64,
-    /// Executions of paths that are not counted individually.
+    /// Number of executions of paths that are not counted individually.
     pub unknown: u64,
 }
 

@@ -29,7 +29,7 @@ const CUT_EDGE_ADVICE: &str =
     "Watch a variant with whole paths, made by `trodden-lab with --max-paths 65536 -- instrument PROGRAM --output NEW`";
 
 /// Returns all paths of a program that do not match the expression. Fails if the expression is malformed, uses `call` or matches no path,
-/// or if a function has too many paths or numbers them by another scheme than the standard one.
+/// or if a function has too many paths or numbers them by a scheme other than the standard one.
 pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
     let expression: PathExpression = text.parse()?;
     let calls = expression.patterns.iter().flatten().any(|s| s.end == Some(End::Call));
