@@ -8,6 +8,7 @@ use super::handlers::{ProtectedRange, read_protected_ranges};
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian, Register, UnwindContext, UnwindSection,
 };
+use std::cell::Cell;
 
 type UnwindSlice<'a> = EndianSlice<'a, LittleEndian>;
 
@@ -33,6 +34,8 @@ pub struct UnwindTables<'a> {
     pub frames: Vec<UnwindEntry<'a>>,
     /// Start of each entry. Stored separately, so that a search touches little memory.
     starts: Vec<u64>,
+    /// Index of the entry that was found last, since most searches are for addresses near the previous one.
+    last_found: Cell<usize>,
     section: EhFrame<UnwindSlice<'a>>,
     bases: BaseAddresses,
 }
@@ -46,7 +49,7 @@ impl<'a> UnwindTables<'a> {
         let got = binary.section(".got").map_or(0, |(got, _)| got.start);
         let bases = BaseAddresses::default().set_eh_frame(range.start).set_text(text).set_got(got);
         let section = EhFrame::new(data, LittleEndian);
-        let mut all = UnwindTables { frames: Vec::new(), starts: Vec::new(), section, bases };
+        let mut all = UnwindTables { frames: Vec::new(), starts: Vec::new(), last_found: Cell::new(0), section, bases };
         let mut entries = all.section.entries(&all.bases);
         while let Ok(Some(entry)) = entries.next() {
             let CieOrFde::Fde(partial) = entry else { continue };
@@ -78,8 +81,13 @@ impl<'a> UnwindTables<'a> {
 
     /// Returns the index of the entry that describes an address.
     pub fn index_at(&self, address: u64) -> Option<usize> {
+        let last = self.last_found.get();
+        if self.frames.get(last).is_some_and(|frame| (frame.start..frame.end).contains(&address)) {
+            return Some(last);
+        }
         let after = self.starts.partition_point(|start| *start <= address);
-        after.checked_sub(1).filter(|&at| address < self.frames[at].end)
+        let found = after.checked_sub(1).filter(|&at| address < self.frames[at].end);
+        found.inspect(|at| self.last_found.set(*at))
     }
 
     /// Returns true if the stack has the same depth before the instruction at an address as at the function's entry. Returns `None` if the

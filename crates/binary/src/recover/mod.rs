@@ -113,8 +113,7 @@ fn explore<'k, 'a>(code: &'a FileCode<'a>, frames: &'a UnwindTables<'a>, known: 
     let mut unbounded: HashSet<u64> = HashSet::new();
     // The targets of a jump that one round resolves may lead to further jumps.
     for _ in 0..MAX_ROUNDS {
-        resolve_until_stable(&mut explored, &mut doubts, &mut unbounded);
-        let families = Families::new(&explored);
+        let families = resolve_until_stable(&mut explored, &mut doubts, &mut unbounded);
         resolve_jumps_without_table(&mut explored, &families, &mut doubts);
         explored.follow_all();
         if find_undecided_jumps(&explored, &doubts).is_empty() && !explored.follow_gaps() {
@@ -133,17 +132,18 @@ fn find_undecided_jumps(explored: &Exploration, doubts: &HashMap<u64, Doubt>) ->
     open.map(|(jump, _)| *jump).collect()
 }
 
-/// Alternates between resolving jumps and following their targets, until nothing changes.
-fn resolve_until_stable(explored: &mut Exploration, doubts: &mut HashMap<u64, Doubt>, unbounded: &mut HashSet<u64>) {
+/// Alternates between resolving jumps and following their targets, until nothing changes. Returns the families of the explored code.
+fn resolve_until_stable(explored: &mut Exploration, doubts: &mut HashMap<u64, Doubt>, unbounded: &mut HashSet<u64>) -> Families {
     for _ in 0..MAX_ROUNDS {
         let families = Families::new(explored);
         let before = explored.instructions.len();
         let changed = resolve_jumps(explored, &families, doubts, unbounded);
         explored.follow_all();
         if !changed && explored.instructions.len() == before && !explored.follow_data_words() {
-            break;
+            return families;
         }
     }
+    Families::new(explored)
 }
 
 fn family_ranges(explored: &Exploration, regions: &[u64]) -> Vec<Range<u64>> {

@@ -220,8 +220,24 @@ const OTHER_TOOLS: [(&str, &[&str]); 3] = [
     ("QEMU, `-d exec,nochain`", &["qemu-x86_64", "-d", "exec,nochain", "-D", "/dev/null"]),
     (
         "gdb, `record full`",
-        &["gdb", "-nx", "-batch", "-ex", "set pagination off", "-ex", "set confirm off", "-ex", "set record full stop-at-limit off", "-ex",
-          "starti", "-ex", "record full", "-ex", "continue", "--args"],
+        &[
+            "gdb",
+            "-nx",
+            "-batch",
+            "-ex",
+            "set pagination off",
+            "-ex",
+            "set confirm off",
+            "-ex",
+            "set record full stop-at-limit off",
+            "-ex",
+            "starti",
+            "-ex",
+            "record full",
+            "-ex",
+            "continue",
+            "--args",
+        ],
     ),
 ];
 
