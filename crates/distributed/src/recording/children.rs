@@ -1,7 +1,8 @@
 //! Recording a program together with the processes that it creates (`trodden trace record --follow`).
 //!
 //! Each process, and each program that a process executes, has a trace of its own. A process passes from the run that traces its parent to
-//! its own run; see [`ParkedProcess`]. While a run is prepared, its process waits.
+//! its own run; see [`ParkedProcess`]. While a run is prepared, its process waits. If the traces are to end, all waiting processes are released
+//! at once.
 
 use super::{PreparedRecording, RecordOptions, RecordingHost, RunOptions, default_collector};
 use crate::libraries::find_libraries;
@@ -9,10 +10,12 @@ use anyhow::Result;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use trodden_text::words::reasons;
-use trodden_trace::{CollectorKind, ParkedProcess, ParkedReceiver};
+use trodden_trace::{CollectorKind, ParkedProcess, ParkedReceiver, command};
 
 enum RecordingEvent {
     /// A run passes on a process. `is_main` says whether the process is the one that the command has started or attached to.
@@ -32,11 +35,9 @@ enum RecordingEvent {
 /// # Errors
 /// The program cannot be traced. A child that cannot be traced continues untraced, and a warning names it.
 pub fn record(options: &RecordOptions, host: &RecordingHost) -> Result<u8> {
-    let recording = PreparedRecording::new(options, host)?;
     if options.family.is_none() {
-        return recording.run();
+        return PreparedRecording::new(options, host)?.run();
     }
-    drop(recording);
     let collector = |process| {
         let run = RunOptions { process, ..options.run.clone() };
         run.collector.unwrap_or_else(|| default_collector(&run, host))
@@ -46,31 +47,40 @@ pub fn record(options: &RecordOptions, host: &RecordingHost) -> Result<u8> {
     let family = Family { options, collector: collector(None), begun: Instant::now() };
     let (sender, events) = channel();
     std::thread::scope(|scope| {
-        let begin = |is_main: bool, options: RecordOptions, parked: Option<ParkedProcess>| {
+        let begin = |is_main: bool, options: RecordOptions, slot: Option<ParkedSlot>| {
             let sender = sender.clone();
             scope.spawn(move || {
-                let result = run_and_pass_on(&options, host, parked, is_main, &sender);
+                let result = run_and_pass_on(&options, host, slot, is_main, &sender);
                 // The receiver waits for the ends of all runs.
                 let _ = sender.send(RecordingEvent::Ended { is_main, result });
             });
         };
         begin(true, main, None);
         let mut programs: HashMap<i32, usize> = HashMap::new();
+        let mut waiting: Vec<ParkedSlot> = Vec::new();
         let (mut running, mut status) = (1, Ok(0));
         while running > 0 {
-            match events.recv().expect("this thread has a sender, too") {
-                RecordingEvent::Parked { parked, is_main } => {
+            match events.recv_timeout(POLL) {
+                Ok(RecordingEvent::Parked { parked, is_main }) => {
                     running += 1;
-                    let number = programs.entry(parked.process()).or_default();
+                    let process = parked.process();
+                    let number = programs.entry(process).or_default();
                     *number += 1;
-                    begin(is_main, family.child_options(parked.process(), *number), Some(parked));
+                    let slot = ParkedSlot::new(parked);
+                    waiting.retain(ParkedSlot::is_full);
+                    waiting.push(slot.clone());
+                    begin(is_main, family.child_options(process, *number), Some(slot));
                 }
-                RecordingEvent::Ended { is_main, result } => {
+                Ok(RecordingEvent::Ended { is_main, result }) => {
                     running -= 1;
                     if is_main && status.is_ok() {
                         status = result;
                     }
                 }
+                Err(_) => {}
+            }
+            if command::stop().load(Ordering::Relaxed) {
+                waiting.drain(..).for_each(|slot| drop(slot.take()));
             }
         }
         status
@@ -82,7 +92,7 @@ pub fn record(options: &RecordOptions, host: &RecordingHost) -> Result<u8> {
 fn run_and_pass_on(
     options: &RecordOptions,
     host: &RecordingHost,
-    parked: Option<ParkedProcess>,
+    slot: Option<ParkedSlot>,
     is_main: bool,
     sender: &Sender<RecordingEvent>,
 ) -> Result<u8> {
@@ -91,14 +101,38 @@ fn run_and_pass_on(
         // If nobody receives it, it is dropped and thereby released.
         let _ = sender.send(RecordingEvent::Parked { parked, is_main });
     };
-    let Some(parked) = parked else { return PreparedRecording::new(options, host)?.run_family(None, ParkedReceiver(&pass_on)) };
-    let process = parked.process();
-    let recorded = PreparedRecording::new(options, host).and_then(|r| r.run_family(Some(parked), ParkedReceiver(&pass_on)));
+    let process = options.run.process.unwrap_or(0);
+    let recorded = PreparedRecording::new(options, host).and_then(|r| r.run_family(slot.clone(), ParkedReceiver(&pass_on)));
+    let Some(slot) = slot else { return recorded };
     recorded.or_else(|error| {
+        // The process continues now, and not only after the message.
+        drop(slot.take());
         let command = shortened_command(&options.run.command);
         log::warn!("process {process} (`{command}`) is not traced: {}", reasons(error.chain().map(ToString::to_string)));
         Ok(0)
     })
+}
+
+/// How often to check whether the traces are to end.
+const POLL: Duration = Duration::from_millis(20);
+
+/// A parked process, until its run takes it or it is released.
+#[derive(Clone)]
+pub struct ParkedSlot(Arc<Mutex<Option<ParkedProcess>>>);
+
+impl ParkedSlot {
+    fn new(parked: ParkedProcess) -> Self {
+        Self(Arc::new(Mutex::new(Some(parked))))
+    }
+
+    /// Takes the process, unless it was taken or released before.
+    pub fn take(&self) -> Option<ParkedProcess> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn is_full(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
 }
 
 /// Returns a command for a message, in which long commands are cut.
@@ -113,8 +147,8 @@ pub(super) fn shortened_command(words: &[OsString]) -> String {
 
 impl<'a> PreparedRecording<'a> {
     /// Records the program, or a parked process, and passes on the processes that it creates.
-    fn run_family(mut self, parked: Option<ParkedProcess>, receiver: ParkedReceiver<'a>) -> Result<u8> {
-        *self.subject.parked.get_mut().expect("no run has begun") = parked;
+    fn run_family(mut self, slot: Option<ParkedSlot>, receiver: ParkedReceiver<'a>) -> Result<u8> {
+        self.subject.parked = slot;
         self.subject.children = Some(receiver);
         self.run()
     }

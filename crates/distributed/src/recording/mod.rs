@@ -17,7 +17,7 @@ mod runs;
 
 pub use children::record;
 pub use machines::run_machine;
-pub use options::{OtherMachines, RecordOptions, RecordingHost, RunOptions, WeightsFrom};
+pub use options::{CutGraphs, GraphCache, OtherMachines, RecordOptions, RecordingHost, RunOptions, WeightsFrom};
 
 use crate::code::TracedCode;
 use crate::explain::{MissingStep, first_missing_step};
@@ -175,7 +175,11 @@ impl<'a> PreparedRecording<'a> {
         let files = TracedFiles::read([&subject.executable].into_iter().chain(libraries).map(|e| e.path.as_path()))?;
         let image = files.image()?;
         let (observed, extra_cuts) = (BTreeSet::new(), BTreeSet::new());
-        let (graphs, pieces) = cut_graphs(&files, &image, &observed, &extra_cuts)?;
+        let recover = || cut_graphs(&files, &image, &observed, &extra_cuts);
+        let (graphs, pieces) = match options.family {
+            Some(_) => host.graphs.find_or_recover(files.hash(), recover)?,
+            None => recover()?,
+        };
         if !is_single {
             // The first of several runs always uses breakpoints.
             PtraceBreakpoints.check_files(&subject.executable, &subject.libraries)?;

@@ -1,10 +1,14 @@
 //! Options of a recording, and what it needs from the process that starts it.
 
 use crate::plan::DistributionPlanOptions;
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use trodden_binary::graph::ProgramGraph;
 use trodden_launch::Engine;
 use trodden_trace::{CollectorKind, OutputStream, RepeatRecipe};
 
@@ -73,8 +77,37 @@ pub struct RecordingHost<'a> {
     pub forward_output: &'a (dyn Fn(OutputStream, &[u8]) + Sync),
     /// A folder that the program changes. Each run except the first gets a copy of its original state.
     pub fresh_folder: Option<PathBuf>,
+    /// Graphs of the files that were traced before, for [`RecordOptions::family`].
+    pub graphs: GraphCache,
     /// Other machines that execute all runs but the first; `None` if all runs are executed on this machine.
     pub machines: Option<OtherMachines>,
+}
+
+/// The recovered graphs of files, with the starts of the pieces into which blocks are cut, by the hash of the files.
+#[derive(Default)]
+pub struct GraphCache(Mutex<HashMap<u64, Arc<CutGraphs>>>);
+
+/// Graphs whose blocks are cut at calls, and the starts of the pieces.
+pub type CutGraphs = (ProgramGraph, HashSet<u64>);
+
+impl GraphCache {
+    /// Returns the graphs of files with this hash. If there are none, `recover` recovers them, and they are kept.
+    ///
+    /// # Errors
+    /// Fails if `recover` fails.
+    pub fn find_or_recover(&self, hash: u64, recover: impl FnOnce() -> Result<CutGraphs>) -> Result<CutGraphs> {
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock().get(&hash).cloned();
+        let graphs = match known {
+            Some(graphs) => graphs,
+            None => {
+                let graphs = Arc::new(recover()?);
+                lock().insert(hash, graphs.clone());
+                graphs
+            }
+        };
+        Ok(CutGraphs::clone(&graphs))
+    }
 }
 
 /// Other machines with the same configuration as this one.

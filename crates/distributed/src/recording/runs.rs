@@ -5,6 +5,7 @@
 //! they behave the same. A single run uses the command's own streams, and nothing is changed for it.
 // Length: all ways of running one program once.
 
+use super::children::ParkedSlot;
 use super::options::{RecordingHost, RunOptions};
 use crate::libraries::find_libraries;
 use crate::live::{LiveHits, live_sink};
@@ -65,7 +66,7 @@ pub struct RepeatedProgram<'a> {
     environment: Option<Vec<(OsString, OsString)>>,
     fresh: Option<FreshFolder>,
     /// The process to trace, if an earlier run has parked it.
-    pub parked: Mutex<Option<ParkedProcess>>,
+    pub parked: Option<ParkedSlot>,
     /// Receives the processes that the run passes on.
     pub children: Option<ParkedReceiver<'a>>,
 }
@@ -225,7 +226,7 @@ impl<'a> RepeatedProgram<'a> {
             folder,
             environment: None,
             fresh: None,
-            parked: Mutex::new(None),
+            parked: None,
             children: None,
         })
     }
@@ -425,7 +426,8 @@ impl<'a> RepeatedProgram<'a> {
         let RunSettings { core, shows, role } = place;
         // The copy of the folder is removed when this is dropped, at the end of the run.
         let _copy;
-        let mut parked = self.parked.lock().expect("no run panics").take();
+        let mut parked = self.parked.as_ref().and_then(ParkedSlot::take);
+        ensure!(parked.is_some() || self.parked.is_none(), "the recording was ended before it began");
         let registered = parked.as_mut().and_then(ParkedProcess::take_registration);
         let (target, outputs) = match (parked, self.options.process) {
             (Some(parked), _) => (RunTarget::Adopt(parked), Vec::new()),

@@ -12,7 +12,8 @@ use trodden_console::arguments::engines::{EngineChoice, EngineParameters};
 use trodden_console::arguments::laboratory::{PlanForm, WitnessCondition};
 use trodden_distributed::plan::DistributionPlanOptions;
 use trodden_distributed::recording::{
-    OtherMachines, PreparedRecording, RecordOptions, RecordingHost, RunOptions, WeightsFrom, record, run_machine as execute_runs,
+    GraphCache, OtherMachines, PreparedRecording, RecordOptions, RecordingHost, RunOptions, WeightsFrom, record,
+    run_machine as execute_runs,
 };
 use trodden_driver::other_programs::find_program;
 use trodden_launch::{RESULT_VARIABLE, Slurm, alive};
@@ -104,6 +105,7 @@ fn recording_host(job: &TraceRecord) -> Result<RecordingHost<'static>> {
         own_program,
         temporary: env::temp_dir(),
         forward_output: &forward_output,
+        graphs: GraphCache::default(),
         fresh_folder: job.fresh_folder.then(here).transpose()?,
     })
 }
