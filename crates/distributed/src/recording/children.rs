@@ -1,8 +1,8 @@
 //! Recording a program together with the processes that it creates (`trodden trace record --follow`).
 //!
 //! Each process, and each program that a process executes, has a trace of its own. A process passes from the run that traces its parent to
-//! its own run; see [`ParkedProcess`]. While a run is prepared, its process waits. If the traces are to end, all waiting processes are released
-//! at once.
+//! its own run; see [`ParkedProcess`]. While a run is prepared, its process waits. If the traces are to end, all waiting processes are
+//! released at once.
 
 use super::{PreparedRecording, RecordOptions, RecordingHost, RunOptions, default_collector};
 use crate::libraries::find_libraries;
@@ -38,6 +38,10 @@ pub fn record(options: &RecordOptions, host: &RecordingHost) -> Result<u8> {
     if options.family.is_none() {
         return PreparedRecording::new(options, host)?.run();
     }
+    record_family(options, host)
+}
+
+fn record_family(options: &RecordOptions, host: &RecordingHost) -> Result<u8> {
     let collector = |process| {
         let run = RunOptions { process, ..options.run.clone() };
         run.collector.unwrap_or_else(|| default_collector(&run, host))
@@ -56,8 +60,7 @@ pub fn record(options: &RecordOptions, host: &RecordingHost) -> Result<u8> {
             });
         };
         begin(true, main, None);
-        let mut programs: HashMap<i32, usize> = HashMap::new();
-        let mut waiting: Vec<ParkedSlot> = Vec::new();
+        let (mut programs, mut waiting) = (HashMap::<i32, usize>::new(), Vec::<ParkedSlot>::new());
         let (mut running, mut status) = (1, Ok(0));
         while running > 0 {
             match events.recv_timeout(POLL) {
