@@ -209,7 +209,8 @@ impl TraceBench<'_> {
             // gdb cannot record AVX instructions and rseq(2), which the C library uses by default.
             command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0:glibc.cpu.hwcaps=-AVX2_Usable,-AVX2,-AVX512F,-AVX512VL,-XSAVEC,-XSAVE");
             let log = self.folder.join("other.log");
-            let times = run_timed(command.stdin(Stdio::null()).stdout(fs::File::create(&log)?).stderr(Stdio::null()))?;
+            let messages = fs::File::create(&log)?;
+            let times = run_timed(command.stdin(Stdio::null()).stdout(messages.try_clone()?).stderr(messages))?;
             match String::from_utf8_lossy(&fs::read(&log)?).lines().find(|line| line.contains("doesn't support")) {
                 Some(reason) => println!("| {name} | not possible: {reason} | | |"),
                 None => line(name, times),
