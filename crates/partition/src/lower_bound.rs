@@ -3,13 +3,13 @@
 //! - A path is counted at its end or later, in each execution of the end. So a copy that profiles any path of an end counts as often as
 //!   the end is executed ([`LowerBound::path`]).
 //! - The labels of all copies together distinguish all paths of each procedure. They execute at least what
-//!   [`separation_bound::least_labels`] computes, and at least all executions of each end except those of its most frequent path: only
-//!   one path of an end can be without labels in a copy. One of `k` copies has at least a `k`-th of these labels and of one count of each
-//!   end ([`LowerBound::average`]).
-//! - If `m` copies profile paths of an end, one of them has at least an `m`-th of the labels that distinguish the end's paths, and at least
-//!   those that distinguish the most expensive path ([`single_path_bound`]), in addition to the end's counts; together they count the end
-//!   `m` times. [`LowerBound::end`] is the smallest number `h` of hits of the slowest copy for which each end fits into its copies and all
-//!   `k` copies together have at most `k h` hits.
+//!   [`super::separation_bound::least_labels`] computes, and at least all executions of each end except those of its most frequent path:
+//!   only one path of an end can be without labels in a copy. One of `k` copies has at least a `k`-th of these labels and of one count of
+//!   each end ([`LowerBound::average`]).
+//! - If `m` copies profile paths of an end, one of them has at least an `m`-th of the labels that distinguish the end's paths, and at
+//!   least those that distinguish the most expensive path ([`super::single_path_bound`]), in addition to the end's counts; together they
+//!   count the end `m` times. [`LowerBound::end`] is the smallest number `h` of hits of the slowest copy for which each end fits into its
+//!   copies and all `k` copies together have at most `k h` hits.
 //! - A plan that keeps the paths of each end together, as all strategies but [`PartitionStrategy::P3`](super::PartitionStrategy::P3) do,
 //!   has a copy with all labels and counts of the most expensive end ([`LowerBound::whole_end`]).
 //! - One copy counts two of the `k + 1` most frequent ends, three of the first `2k + 1`, and so on ([`LowerBound::together`]).

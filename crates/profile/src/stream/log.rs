@@ -1,9 +1,10 @@
 //! Stream logs: files with the compressed streams of a run's threads.
 //!
 //! A log is a [container](trodden_container) file: a section with the [`StreamHeader`], then a section for each *frame*. A frame contains
-//! the events of consecutive chunks of one thread, either compressed to a *window* (a grammar of [`Symbol`]s) or plain ([`Event::to_word`],
-//! 4 bytes each). The section's subject is the thread; its index has the other fields of the [`LogFrameHeader`]. The log of a finished
-//! recording contains only windows. Plain events occur in journals, which belong to windows that are not finished ([`super::builder`]).
+//! the events of consecutive chunks of one thread, either compressed to a *window* (a grammar of [`Symbol`]s) or plain
+//! ([`Event::to_word`](trodden_wire::stream::Event::to_word), 4 bytes each). The section's subject is the thread; its index has the other
+//! fields of the [`LogFrameHeader`]. The log of a finished recording contains only windows. Plain events occur in journals, which belong to
+//! windows that are not finished ([`super::builder`]).
 
 use super::live::{StreamHeader, ThreadKey};
 use super::symbol::{Depth, Symbol};

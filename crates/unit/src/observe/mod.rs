@@ -3,7 +3,7 @@
 //! An [`ObservationKind`] describes how users request the kind, which other kinds restrict it, and whether it supports other path
 //! numberings, hash tables and shared counters. [`ObservationProperties`] describes a single observation. The module with the same name in
 //! `trodden-instrument` changes the code, and the one in `trodden-profile` explains why counts are inexact. A new kind requires a module,
-//! an entry in [`kinds`], and possibly a value of [`Observe`].
+//! an entry in [`KINDS`], and possibly a value of [`Observe`].
 
 mod addresses;
 mod bursts;
