@@ -17,6 +17,7 @@
 //! | `run.rs`, `sink.rs`, `error.rs` | one traced run, the consumer of its hits, and its errors |
 //! | `outputs.rs` | the output of runs through pipes |
 //! | `session.rs`, `injection.rs`, `journal.rs` | all changes to the traced process, and their undoing |
+//! | `parked.rs` | processes that pass from one tracing thread to another |
 //! | `hidden_patches.rs`, `code_guard.rs` | reads of patched code by the program itself |
 //! | `kept_signals.rs`, `signal_state.rs` | the signal state that a program expects, in spite of the trace |
 //! | `images.rs` | the program and the watched libraries in memory |

@@ -7,8 +7,7 @@
 use crate::CollectError;
 use crate::command::ActiveRun;
 use crate::memory::Memory;
-use crate::process_status::{may_trace_others, own_status, restricts_to_descendants};
-use crate::ptrace::{self, PtraceStop, Registers, Tid, unless_gone};
+use crate::ptrace::{self, CallStop, PtraceStop, Registers, Resume, Tid, unless_gone};
 use crate::session::Session;
 use std::io;
 
@@ -40,11 +39,6 @@ impl ParkedProcess {
     /// # Errors
     /// The process is gone, or may not be attached to again.
     pub(crate) fn park(session: &Session, process: Tid, is_successor: bool) -> Result<Option<Self>, CollectError> {
-        if restricts_to_descendants() && !may_trace_others(&own_status()) {
-            // The process's parent may end before another thread attaches.
-            let arguments = [libc::PR_SET_PTRACER as u64, u64::from(std::process::id()), 0, 0, 0, 0];
-            session.inject(&Memory::open(process)?, process, None, libc::SYS_prctl, arguments)?;
-        }
         let Some(registration) = ActiveRun::begin_successor(process as u32) else { return Ok(None) };
         // Opening the memory requires the same permission as attaching.
         let memory = Memory::open(process)?;
@@ -54,12 +48,41 @@ impl ParkedProcess {
         let state = ParkedState { registers, code, mask: ptrace::signal_mask(process)? };
         memory.write(registers.rip, &WAITING_CODE)?;
         let mut parked = Self { process, is_successor, state: Some(Box::new(state)), registration: Some(registration) };
-        let waiting = Registers { rax: libc::SYS_pause as u64, ..registers };
-        if let Err(error) = ptrace::set_registers(process, &waiting).and_then(|()| ptrace::set_signal_mask(process, u64::MAX)) {
-            parked.restore()?;
-            return Err(error.into());
+        match parked.begin_waiting(session, &registers) {
+            Ok(()) => Ok(Some(parked)),
+            Err(error) => {
+                let restored = parked.restore();
+                parked.state = None;
+                restored?;
+                Err(error)
+            }
         }
-        Ok(Some(parked))
+    }
+
+    /// Lets the process permit the tracer to attach, and prepares it to wait. No trap is used, since a trap would reset an ignored SIGTRAP.
+    fn begin_waiting(&self, session: &Session, registers: &Registers) -> Result<(), CollectError> {
+        let process = self.process;
+        let (rdi, rsi) = (libc::PR_SET_PTRACER as u64, u64::from(std::process::id()));
+        let permit = Registers { rax: libc::SYS_prctl as u64, rdi, rsi, rdx: 0, r10: 0, r8: 0, ..*registers };
+        ptrace::set_registers(process, &permit)?;
+        ptrace::set_signal_mask(process, u64::MAX)?;
+        let mut held = None;
+        // Under Yama, a tracer may attach to its descendants, but the process's parent may end before another thread attaches. Without Yama,
+        // the call fails and changes nothing.
+        while !matches!(ptrace::system_call(process)?, CallStop::Exit { .. }) || ptrace::registers(process)?.orig_rax != permit.rax {
+            session.resume(process, Resume::ToSystemCall, 0)?;
+            if let PtraceStop::Signal(signal) = session.wait_for(process)? {
+                // SIGSTOP cannot be blocked.
+                held = Some(signal);
+            }
+        }
+        held.into_iter().for_each(|signal| ptrace::send(process, signal));
+        Ok(ptrace::set_registers(process, &Registers { rax: libc::SYS_pause as u64, ..*registers })?)
+    }
+
+    /// Forgets a process that was killed before it could be detached. Its end is reported to the thread that traces it.
+    pub(crate) fn forget(mut self) {
+        self.state = None;
     }
 
     /// The process ID.
@@ -79,10 +102,12 @@ impl ParkedProcess {
 
     /// Puts everything back. The process must be stopped, and traced by the calling thread.
     pub(crate) fn restore(&mut self) -> io::Result<()> {
-        let Some(state) = self.state.take() else { return Ok(()) };
+        let Some(state) = &self.state else { return Ok(()) };
         Memory::open(self.process)?.write(state.registers.rip, &state.code)?;
         ptrace::set_registers(self.process, &state.registers)?;
-        ptrace::set_signal_mask(self.process, state.mask)
+        ptrace::set_signal_mask(self.process, state.mask)?;
+        self.state = None;
+        Ok(())
     }
 
     fn release(&mut self) -> io::Result<()> {

@@ -29,21 +29,15 @@ pub fn may_raise_limits() -> bool {
     capabilities(&own_status(), "CapEff") >> CAP_SYS_RESOURCE & 1 == 1
 }
 
-const YAMA_SETTING: &str = "/proc/sys/kernel/yama/ptrace_scope";
-
 /// Returns the reason why Yama does not let this process trace any process, even its own children. With setting 1, which depends on the
 /// traced process, the answer is `None`.
 pub fn forbidden_by_yama() -> Option<String> {
-    match std::fs::read_to_string(YAMA_SETTING).ok()?.trim() {
-        "2" if !may_trace_all() => Some(format!("{YAMA_SETTING} is 2. Run as root, or set it to 1")),
-        "3" => Some(format!("{YAMA_SETTING} is 3, which forbids tracing until the machine is rebooted with a lower value")),
+    const SETTING: &str = "/proc/sys/kernel/yama/ptrace_scope";
+    match std::fs::read_to_string(SETTING).ok()?.trim() {
+        "2" if !may_trace_all() => Some(format!("{SETTING} is 2. Run as root, or set it to 1")),
+        "3" => Some(format!("{SETTING} is 3, which forbids tracing until the machine is rebooted with a lower value")),
         _ => None,
     }
-}
-
-/// Returns true if processes may by default trace only their descendants (Yama).
-pub fn restricts_to_descendants() -> bool {
-    std::fs::read_to_string(YAMA_SETTING).is_ok_and(|setting| setting.trim() == "1")
 }
 
 /// Returns true if a process with this status may trace processes of other users.

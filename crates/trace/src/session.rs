@@ -407,14 +407,18 @@ impl Session {
         Ok(())
     }
 
-    /// Unmaps this session's mappings in a stopped child that has a copy of the memory.
+    /// Unmaps, in a stopped child with a copy of the memory, what the trace has mapped. The child receives no signal when it resumes.
     pub fn unmap_in_child(&self, child: Tid) -> Result<(), CollectError> {
         let memory = Memory::open(child)?;
         let own = self.state.borrow().entries.clone();
         let ranges = own.iter().filter_map(|entry| if let JournalEntry::Mapping(range) = entry { Some(range.clone()) } else { None });
         let unmapped = ranges.rev().try_for_each(|range| {
             let arguments = [range.start, range.end - range.start, 0, 0, 0, 0];
-            self.inject(&memory, child, None, libc::SYS_munmap, arguments).map(drop)
+            // A trap would reset an ignored signal's action. The area with the stub is unmapped last.
+            match self.may_be_ignored(libc::SIGTRAP) && self.stub() != 0 {
+                true => self.inject_without_signal(child, libc::SYS_munmap, arguments).map(drop),
+                false => self.inject(&memory, child, None, libc::SYS_munmap, arguments).map(drop),
+            }
         });
         // The injected calls have removed the parent's entries.
         self.state.borrow_mut().entries = own;

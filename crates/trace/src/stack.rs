@@ -33,7 +33,7 @@ impl fmt::Debug for StackUnwinder {
 impl StackUnwinder {
     /// Returns the file addresses of a thread's frames in watched images, innermost first: its instruction pointer, then return
     /// addresses. `original` translates an instruction pointer in a copy to the image. Fails if the walk finds no such frame and does not
-    /// reach the outermost frame either.
+    /// reach the outermost frame either, or consists of a single frame, as if the thread's code had no unwind tables.
     pub fn walk(&mut self, images: &Images, subject: &TracedProcess, thread: Tid, original: impl Fn(u64) -> u64) -> io::Result<Vec<u64>> {
         let registers = ptrace::registers(thread)?;
         let here = original(registers.rip);
@@ -42,14 +42,16 @@ impl StackUnwinder {
         let start = UnwindRegsX86_64::new(here, registers.rsp, registers.rbp);
         let mut read = |address: u64| subject.memory.word(address).map_err(|_| ());
         let mut frames = self.unwinder.iter_frames(here, start, &mut cache, &mut read);
-        let mut found = Vec::new();
+        let (mut found, mut walked) = (Vec::new(), 0);
         for _ in 0..MAX_FRAMES {
             let frame = match frames.next() {
                 Ok(Some(frame)) => frame,
+                Ok(None) if walked < 2 && found.is_empty() => return Err(io::ErrorKind::InvalidData.into()),
                 Ok(None) => break,
                 Err(_) if found.is_empty() => return Err(io::ErrorKind::InvalidData.into()),
                 Err(_) => break,
             };
+            walked += 1;
             let address = frame.address();
             if images.image_at(address).is_some() {
                 found.push(images.in_file(address));

@@ -227,6 +227,34 @@ fn threads_have_separate_streams_in_a_single_run() {
     assert!(errors(&absent).contains("no thread 7"), "{}", errors(&absent));
 }
 
+const CANCELLED_THREAD_PROGRAM: &str = r#"
+#include <pthread.h>
+#include <unistd.h>
+static int ends[2];
+static volatile int after;
+__attribute__((noinline)) static void wait_forever(void) { char byte; read(ends[0], &byte, 1); after = 1; }
+static void *run(void *p) { wait_forever(); return p; }
+int main(void) {
+    pthread_t thread;
+    if (pipe(ends)) return 1;
+    pthread_create(&thread, 0, run, 0);
+    usleep(10000);
+    pthread_cancel(thread);
+    pthread_join(thread, 0);
+    return after;
+}
+"#;
+
+#[test]
+fn code_after_the_call_in_which_a_thread_is_cancelled_is_not_shown() {
+    let folder = Folder::new();
+    folder.compile("cc", "cancelled.c", CANCELLED_THREAD_PROGRAM);
+    must(folder.record(&[], "t.trace", &["./app"]));
+    must(folder.record(&["--collector", "single-step"], "s.trace", &["./app"]));
+    let of = |trace: &str| must(folder.trodden(&["export", "addresses", "--thread", "1", trace]));
+    assert_eq!(of("t.trace"), of("s.trace"));
+}
+
 const SIGNALS_PROGRAM: &str = r#"
 #include <signal.h>
 #include <stdio.h>

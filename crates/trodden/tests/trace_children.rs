@@ -72,6 +72,40 @@ fn traces_of_children_agree_with_stepping() {
     }
 }
 
+/// Traps reset the action for an ignored SIGTRAP, so none may occur in a child that ignores it.
+const IGNORING_PROGRAM: &str = r#"
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static int ignores(void) { struct sigaction now; sigaction(SIGTRAP, 0, &now); return now.sa_handler == SIG_IGN; }
+int main(int argc, char **argv) {
+    if (argc > 1) return 10 + ignores();
+    signal(SIGTRAP, SIG_IGN);
+    for (int i = 0; i < 3; i++) {
+        pid_t child = fork();
+        if (!child) { raise(SIGTRAP); _exit(ignores()); }
+        int status;
+        waitpid(child, &status, 0);
+        printf("%d %d\n", WIFEXITED(status), WEXITSTATUS(status));
+        fflush(stdout);
+    }
+    execl(argv[0], argv[0], "x", (char *)0);
+}
+"#;
+
+#[test]
+fn children_ignore_the_signals_that_they_inherit_as_ignored() {
+    let folder = Folder::new();
+    folder.compile("cc", "ignoring.c", IGNORING_PROGRAM);
+    for collector in ["trampolines", "ptrace"] {
+        let recorded = folder.record(&["--follow", "--collector", collector], collector, &["./app"]);
+        assert_eq!(String::from_utf8_lossy(&recorded.stdout), "1 1\n1 1\n1 1\n", "{collector}: {}", errors(&recorded));
+        assert_eq!(recorded.status.code(), Some(11), "{collector}: {}", errors(&recorded));
+        assert_eq!(list_traces(&folder, collector).len(), 5);
+    }
+}
+
 #[test]
 fn commands_of_a_script_have_traces() {
     let folder = Folder::new();

@@ -37,7 +37,7 @@ impl Following<'_, '_> {
             match self.subject.session.wait_for(thread)? {
                 PtraceStop::SystemCall => {
                     self.subject.enable_time_stamps_after_exec(thread)?;
-                    is_passed_on = self.pass_on(thread, thread == self.subject.process)?;
+                    is_passed_on = self.pass_on(thread, false)?;
                 }
                 other => return self.handle_stop(thread, other).map(drop),
             }
@@ -49,17 +49,37 @@ impl Following<'_, '_> {
         self.resume(thread, 0)
     }
 
-    /// Passes a stopped process with one thread on to the receiver, if there is one. It shares no memory with the subject.
-    fn pass_on(&mut self, process: Tid, is_successor: bool) -> Result<bool, CollectError> {
+    /// Passes a stopped process with one thread on to the receiver, if there is one. `has_copy` says whether the process has a copy of the
+    /// subject's memory; otherwise it has executed a different program. Returns false if the process is to continue untraced.
+    fn pass_on(&mut self, process: Tid, has_copy: bool) -> Result<bool, CollectError> {
         let Some(receiver) = self.watch.children().filter(|_| !self.subject.session.is_filtered()) else { return Ok(false) };
-        let Some(parked) = ParkedProcess::park(&self.subject.session, process, is_successor)? else { return Ok(false) };
+        let parked = match self.park(process, has_copy) {
+            Ok(Some(parked)) => parked,
+            Ok(None) => return Ok(false),
+            Err(error) => {
+                if let Err(error) = unless_killed(error) {
+                    (self.note)(&format!("process {process} is not traced: {error}"));
+                }
+                return Ok(false);
+            }
+        };
         if self.subject.session.detach(process, 0)? {
             self.tasks.remove(&process);
             self.followed.passed_on += 1;
             receiver.0(parked);
+        } else {
+            parked.forget();
         }
-        // Otherwise the process was killed, and its end is reported.
         Ok(true)
+    }
+
+    fn park(&self, process: Tid, has_copy: bool) -> Result<Option<ParkedProcess>, CollectError> {
+        let session = &self.subject.session;
+        if has_copy {
+            session.unmap_in_child(process)?;
+            restore_limit(session, process);
+        }
+        ParkedProcess::park(session, process, process == self.subject.process)
     }
 
     pub(super) fn handle_new_task(&mut self, parent: Tid, child: Tid, kind: TaskKind) -> Result<(), CollectError> {
@@ -84,7 +104,7 @@ impl Following<'_, '_> {
         }
         if copied {
             match self.clean_child(parent, child) {
-                Ok(()) if self.pass_on_child(child)? => return Ok(()),
+                Ok(()) if self.pass_on(child, true)? => return Ok(()),
                 Ok(()) => {}
                 Err(error) => {
                     if let Err(error) = unless_killed(error) {
@@ -103,16 +123,6 @@ impl Following<'_, '_> {
             self.watch.begin_thread(self.subject, child, number, self.sink)?;
         }
         self.resume(child, 0)
-    }
-
-    /// Passes on a stopped child with a copy of the memory, from which the changes to the code have been removed.
-    fn pass_on_child(&mut self, child: Tid) -> Result<bool, CollectError> {
-        if self.watch.children().is_none() || self.subject.session.is_filtered() {
-            return Ok(false);
-        }
-        self.subject.session.unmap_in_child(child)?;
-        restore_limit(&self.subject.session, child);
-        self.pass_on(child, false)
     }
 
     /// Undoes all changes in a child with a copy of the memory.
