@@ -59,7 +59,7 @@ impl ParkedProcess {
         }
     }
 
-    /// Lets the process permit the tracer to attach, and prepares it to wait. No trap is used, since a trap would reset an ignored SIGTRAP.
+    /// Lets the process permit the tracer to attach, and prepares it to wait. No trap is used, since it would reset an ignored SIGTRAP.
     fn begin_waiting(&self, session: &Session, registers: &Registers) -> Result<(), CollectError> {
         let process = self.process;
         let (rdi, rsi) = (libc::PR_SET_PTRACER as u64, u64::from(std::process::id()));
