@@ -67,8 +67,8 @@ impl ParkedProcess {
         ptrace::set_registers(process, &permit)?;
         ptrace::set_signal_mask(process, u64::MAX)?;
         let mut held = None;
-        // Under Yama, a tracer may attach to its descendants, but the process's parent may end before another thread attaches. Without Yama,
-        // the call fails and changes nothing.
+        // Under Yama, a tracer may attach to its descendants, but the process's parent may end before another thread attaches. Without
+        // Yama, the call fails and changes nothing.
         while !matches!(ptrace::system_call(process)?, CallStop::Exit { .. }) || ptrace::registers(process)?.orig_rax != permit.rax {
             session.resume(process, Resume::ToSystemCall, 0)?;
             if let PtraceStop::Signal(signal) = session.wait_for(process)? {

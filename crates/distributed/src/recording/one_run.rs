@@ -15,7 +15,7 @@ use crate::model::ObservedCalls;
 use crate::replay::ReplayedCode;
 use crate::returns::{cut_blocks, unwatched_pieces};
 use anyhow::{Result, ensure};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use trodden_binary::graph::{BlockEnd, GraphObservation, ProgramGraph};
 use trodden_binary::instruction::MAX_INSTRUCTION_LENGTH;
@@ -58,7 +58,7 @@ impl PreparedRecording<'_> {
             // the trace is replayed again with this knowledge.
             let is_whole = !has_learned && followed.handled_signals.is_empty() && followed.released_code().next().is_none();
             if is_whole {
-                let replayed = replay.finish(&self.known_stacks(followed), &mut writer)?;
+                let replayed = replay.finish(&followed.stacks, &mut writer)?;
                 written = Some((writer, replayed));
             } else {
                 let jumps = replay.into_jumps();
@@ -82,8 +82,8 @@ impl PreparedRecording<'_> {
             let known = self.replayed_code(&code, (!steps).then_some(watched), Some(followed));
             let hits = ReplayInput { code: &known, sites: &sites, blocks, steps };
             let replayed = match (partial, first) {
-                (Some(partial), _) => hits.replay(&partial, &self.known_stacks(followed), &mut writer)?,
-                (None, Some((trace, jumps))) => hits.replay_again(&trace, jumps, &self.known_stacks(followed), &mut writer)?,
+                (Some(partial), _) => hits.replay(&partial, &followed.stacks, &mut writer)?,
+                (None, Some((trace, jumps))) => hits.replay_again(&trace, jumps, &followed.stacks, &mut writer)?,
                 (None, None) => unreachable!("the run was stepped or replayed"),
             };
             written = Some((writer, replayed));
@@ -111,14 +111,6 @@ impl PreparedRecording<'_> {
         let blocks = sites.len();
         sites.extend(&jumps);
         (sites, jumps, blocks)
-    }
-
-    /// The threads' stacks at their ends. An empty stack means that a thread has returned from all traced functions, unless the program can
-    /// end or cancel threads, which leaves functions without returning.
-    fn known_stacks(&self, followed: &Followed) -> BTreeMap<u32, Vec<u64>> {
-        let mut stacks = followed.stacks.clone();
-        stacks.retain(|_, stack| !stack.is_empty() || !self.image.jumps);
-        stacks
     }
 
     fn notes_of_one_run(&self, code: &TracedCode, replayed: ReplayResults, unplaced: &BTreeSet<u64>) -> Vec<String> {
