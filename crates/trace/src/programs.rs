@@ -8,18 +8,15 @@
 //! parent in `/proc`; if after, the fork event has named the child. So the program of every process is known before it runs.
 
 use crate::launcher::{ProgramStart, StartConditions};
-use crate::process_status::{forbidden_by_yama, may_trace_all};
+use crate::privileged::{UnprivilegedProcess, check_unprivileged};
+use crate::process_status::forbidden_by_yama;
 use crate::ptrace::{self, PtraceStop, Resume, unless_gone};
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant, SystemTime};
-use trodden_launch::process::find_in_search_path;
 
 /// A program's number. Programs are numbered in the order in which they began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -122,6 +119,13 @@ pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
             PtraceStop::Exec => {
                 tracker.record_departure(process, None);
                 tracker.begin_program(process);
+                if release_unprivileged(process)? {
+                    // Apart from the command, a child of this process, its end is no longer reported.
+                    if process != root {
+                        tracker.record_departure(process, None);
+                    }
+                    continue;
+                }
             }
             PtraceStop::Created { child, .. } => tracker.handle_fork(process, child),
             PtraceStop::Interrupted => tracker.handle_first_stop(process),
@@ -134,6 +138,18 @@ pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
         }
     }
     Err(TraceError::Lost(io::Error::from_raw_os_error(libc::ECHILD)))
+}
+
+/// Releases a process that has executed a file with privileges, which it would lack if it were traced. Returns true if it was released.
+fn release_unprivileged(process: i32) -> Result<bool, TraceError> {
+    let Some(unprivileged) = UnprivilegedProcess::find(process) else { return Ok(false) };
+    match unprivileged.release() {
+        Ok((is_released, message)) => {
+            log::warn!("{message}");
+            Ok(is_released)
+        }
+        Err(error) => unless_gone(Err(error)).map(|()| false).map_err(TraceError::Lost),
+    }
 }
 
 /// Starts a program, and returns its process, which is stopped after `execve` and traced by the calling thread. The process waits at its
@@ -161,59 +177,6 @@ pub(crate) fn start(program: ProgramStart, conditions: StartConditions) -> Resul
             Some(_) => resume(process, 0)?,
             None => return Err(TraceError::Lost(io::Error::from_raw_os_error(libc::ECHILD))),
         }
-    }
-}
-
-/// Checks that a program's file does not grant it a different user, group or capabilities that tracing would suppress.
-fn check_unprivileged(program: &ProgramStart) -> Result<(), TraceError> {
-    if may_trace_all() {
-        return Ok(());
-    }
-    match privileged_file(&program.program, program.directory.as_deref()) {
-        Some((path, what)) => Err(TraceError::Privileged { path, what }),
-        None => Ok(()),
-    }
-}
-
-/// Finds the file of a command if it grants a different user, group or capabilities, and names what it grants. `directory` is the working
-/// directory of the command, unless it is inherited.
-pub fn privileged_file(program: &OsStr, directory: Option<&OsStr>) -> Option<(PathBuf, &'static str)> {
-    let path = find_executable(program, directory)?;
-    privilege(&path).map(|what| (path, what))
-}
-
-/// Finds the file to be executed as execvp(3) does.
-fn find_executable(program: &OsStr, directory: Option<&OsStr>) -> Option<PathBuf> {
-    let name = Path::new(program);
-    if program.as_bytes().contains(&b'/') {
-        return Some(Path::new(directory.unwrap_or(OsStr::new(""))).join(name));
-    }
-    find_in_search_path(program, std::env::var_os("PATH").as_deref(), Path::is_file)
-}
-
-/// Names the privilege that a file grants and that this process does not have.
-fn privilege(path: &Path) -> Option<&'static str> {
-    let file = std::fs::metadata(path).ok()?;
-    // SAFETY: these system calls take no pointers.
-    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
-    let executable_by_group = libc::S_ISGID | libc::S_IXGRP;
-    let mut name = path.as_os_str().as_bytes().to_vec();
-    name.push(0);
-    // SAFETY: both arguments are zero-terminated strings, and the buffer has size zero.
-    let has_capabilities = || unsafe { libc::getxattr(name.as_ptr().cast(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0 };
-    // SAFETY: `name` is zero-terminated, and the kernel fills a structure of integers, for which zero is valid.
-    let ignores = unsafe {
-        let mut system: libc::statvfs = std::mem::zeroed();
-        let is_known = libc::statvfs(name.as_ptr().cast(), &raw mut system) == 0;
-        is_known && system.f_flag & libc::ST_NOSUID != 0 || libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1
-    };
-    match file.mode() {
-        _ if ignores => None,
-        mode if mode & libc::S_ISUID != 0 && file.uid() != user => Some("the setuid bit"),
-        mode if mode & executable_by_group == executable_by_group && file.gid() != group => Some("the setgid bit"),
-        // Root has all capabilities.
-        _ if user != 0 && has_capabilities() => Some("capabilities (setcap)"),
-        _ => None,
     }
 }
 

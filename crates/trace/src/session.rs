@@ -184,6 +184,13 @@ impl Session {
         self.state.borrow_mut().entries.retain(|entry| matches!(entry, JournalEntry::TimeStampCounter | JournalEntry::Affinity));
     }
 
+    /// Lets a thread that executes a different program run on all cores.
+    pub fn unbind(&self, thread: Tid) {
+        if self.state.borrow().entries.iter().any(|entry| matches!(entry, JournalEntry::Affinity)) {
+            unpin(thread);
+        }
+    }
+
     pub fn add_thread(&self, thread: Tid, is_stopped: bool) {
         self.state.borrow_mut().threads.insert(thread, is_stopped);
     }

@@ -307,8 +307,11 @@ impl Following<'_, '_> {
 
     fn handle_stop(&mut self, thread: Tid, what: PtraceStop) -> Result<SinkFlow, CollectError> {
         let Some(task) = self.tasks.get(&thread) else {
-            if !matches!(what, PtraceStop::Ended(_)) {
-                self.early_stops.insert(thread, what);
+            match what {
+                // The process was released.
+                PtraceStop::Ended(status) if thread == self.subject.process => self.handle_end(thread, status)?,
+                PtraceStop::Ended(_) => {}
+                _ => drop(self.early_stops.insert(thread, what)),
             }
             return Ok(SinkFlow::Continue);
         };
@@ -340,7 +343,9 @@ impl Following<'_, '_> {
             }
             (PtraceStop::Exec, Role::Unrecorded) => {
                 restore_limit(&self.subject.session, thread);
-                self.resume(thread, 0)?;
+                if !self.release_unprivileged(thread)? {
+                    self.resume(thread, 0)?;
+                }
             }
             (PtraceStop::Exec, Role::Recorded(_)) => {
                 restore_limit(&self.subject.session, thread);

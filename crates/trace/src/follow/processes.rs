@@ -8,6 +8,7 @@ use crate::follow::FollowEnding;
 use crate::followed_thread::{Role, Task};
 use crate::memory::Memory;
 use crate::parked::ParkedProcess;
+use crate::privileged::UnprivilegedProcess;
 use crate::ptrace::{self, PtraceStop, Resume, TaskKind, Tid, unless_gone};
 
 impl Following<'_, '_> {
@@ -31,22 +32,35 @@ impl Following<'_, '_> {
     /// Resumes a thread that has executed a different program, or passes its process on. The stop precedes the return from `execve`,
     /// before which no system call can be injected.
     pub(super) fn leave_exec(&mut self, thread: Tid) -> Result<(), CollectError> {
-        let mut is_passed_on = false;
         if self.subject.fixed_clock || self.watch.children().is_some() {
             self.subject.session.resume(thread, Resume::ToSystemCall, 0)?;
             match self.subject.session.wait_for(thread)? {
-                PtraceStop::SystemCall => {
-                    self.subject.enable_time_stamps_after_exec(thread)?;
-                    is_passed_on = self.pass_on(thread, false)?;
-                }
+                PtraceStop::SystemCall => self.subject.enable_time_stamps_after_exec(thread)?,
                 other => return self.handle_stop(thread, other).map(drop),
             }
         }
-        if is_passed_on {
+        let is_released = self.release_unprivileged(thread)?;
+        if !is_released && self.pass_on(thread, false)? {
             return Ok(());
         }
         self.followed.untraced_children += u32::from(thread != self.subject.process);
-        self.resume(thread, 0)
+        if is_released { Ok(()) } else { self.resume(thread, 0) }
+    }
+
+    /// Releases a process that has executed a file with privileges, which it would lack if it were traced. Returns false if the file has
+    /// none.
+    pub(super) fn release_unprivileged(&mut self, process: Tid) -> Result<bool, CollectError> {
+        let Some(unprivileged) = UnprivilegedProcess::find(process) else { return Ok(false) };
+        self.subject.session.unbind(process);
+        let (is_released, message) = unprivileged.release()?;
+        if !is_released || process == self.subject.process || self.watch.children().is_some() {
+            (self.note)(&message);
+        }
+        if is_released {
+            self.subject.session.drop_thread(process);
+            self.tasks.remove(&process);
+        }
+        Ok(is_released)
     }
 
     /// Passes a stopped process with one thread on to the receiver, if there is one. `has_copy` says whether the process has a copy of the
