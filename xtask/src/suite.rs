@@ -143,19 +143,17 @@ fn test_with_oldest_clang() -> Result<()> {
     }
     // The oldest clang cannot read code from rustc's newer LLVM.
     let mut tests = test_files(&OLDEST_CLANG_TESTS);
-    steps::run(tests.args(["--", "--skip", "rust", "--skip", "cargo"]).env(CLANG_VARIABLE, OLDEST_CLANG))
+    steps::run(tests.args(["--skip", "rust", "--skip", "cargo"]).env(CLANG_VARIABLE, OLDEST_CLANG))
 }
 
-/// Returns a command that runs all test files with the given names. The workspace must have been built.
+/// Returns a command that runs the tests in all test files with the given names. The workspace must have been built.
 pub fn test_files(names: &[&str]) -> Command {
     let mut tests = steps::cargo();
     if has_nextest() {
-        // A filter is used because the option `--test` would select different features of dependencies, and most crates would be compiled
-        // again.
-        let filter = names.iter().map(|name| format!("binary({name})")).collect::<Vec<_>>().join(" + ");
-        tests.args(["nextest", "run", "--workspace", "--no-fail-fast", "--filterset", &filter]);
+        let filter = format!("test(/^({})::/)", names.join("|"));
+        tests.args(["nextest", "run", "--workspace", "--no-fail-fast", "--filterset", &filter, "--"]);
     } else {
-        tests.args(["test", "--workspace", "--no-fail-fast"]).args(names.iter().flat_map(|name| ["--test", name]));
+        tests.args(["test", "--workspace", "--no-fail-fast", "--tests", "--"]).args(names.iter().map(|name| format!("{name}::")));
     }
     tests.envs([PLUGIN_IS_BUILT]);
     tests

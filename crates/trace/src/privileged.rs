@@ -123,7 +123,9 @@ impl UnprivilegedProcess {
     pub(crate) fn release(self) -> io::Result<(bool, String)> {
         let Self { process, file, what } = self;
         let Some(what) = what else {
-            let message = format!("process {process} executes a file that cannot be read, and lacks privileges that the file has. Run trodden as root");
+            let message = format!(
+                "process {process} executes a file that cannot be read, and lacks privileges that the file has. Run trodden as root"
+            );
             return Ok((false, message));
         };
         let name = std::fs::read_link(&file).unwrap_or_default();

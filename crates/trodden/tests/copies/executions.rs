@@ -1,7 +1,7 @@
 //! Copies of programs that behave differently in each run, write files, crash or are interrupted.
 
-use super::place::{Place, must, trodden, with_choices};
 use super::{count_paths, record};
+use crate::place::{Place, must, trodden, with_choices};
 
 /// A program whose paths depend on its process ID.
 const PID_DEPENDENT_PROGRAM: &str = "#include <stdio.h>\n#include <unistd.h>\n__attribute__((noinline)) int step(int n) { if (n & 1) \

@@ -1,6 +1,6 @@
 //! Programs without libc and its start files.
 
-use super::place::{Place, executions, trodden};
+use crate::place::{Place, executions, trodden};
 
 /// A program without libc, start files and thread-local storage. Its `_start` calls `step` ten times.
 const BARE_PROGRAM: &str = r#"

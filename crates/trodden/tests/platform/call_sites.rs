@@ -1,6 +1,6 @@
 //! A unit map has, for each function, the number of call sites in the unit that call it by name.
 
-use super::place::Place;
+use crate::place::Place;
 use std::collections::BTreeMap;
 
 /// `may_throw` is called by an `invoke` instruction, because `done` must run if it throws. `self` is passed to itself.

@@ -1,7 +1,7 @@
 //! Objects must have the debug information that the user requested. Unit maps must contain line numbers even if the user requested none.
 
-use super::place::{Place, must, trodden};
 use super::{MAIN_SOURCE, STEP_SOURCE, create_two_units};
+use crate::place::{Place, must, trodden};
 use trodden_unit::UnitMap;
 
 fn list_sections(place: &Place, file: &str) -> Vec<String> {

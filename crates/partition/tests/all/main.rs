@@ -1,0 +1,6 @@
+//! All integration tests of this crate, in one program, which is built faster than one per file.
+
+mod bounds;
+mod edges;
+mod partition;
+mod reduction;

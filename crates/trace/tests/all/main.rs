@@ -1,0 +1,5 @@
+//! All integration tests of this crate, in one program, which is built faster than one per file.
+
+mod collect;
+mod programs;
+mod trampolines;

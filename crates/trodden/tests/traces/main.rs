@@ -1,0 +1,27 @@
+//! Tests of `trodden trace`.
+
+mod attached;
+mod awkward;
+mod calls;
+mod children;
+mod compiled;
+mod computed;
+mod disturbed;
+mod failures;
+mod guard;
+mod libraries;
+mod oracle;
+mod own_code;
+mod page;
+#[path = "../place/mod.rs"]
+mod place;
+mod plan;
+mod recording;
+mod restricted;
+mod self_reading;
+#[path = "../traced/mod.rs"]
+mod traced;
+mod tracer;
+mod undisturbed;
+#[path = "../../../report/tests/support/webdriver.rs"]
+mod webdriver;
