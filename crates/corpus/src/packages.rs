@@ -67,6 +67,7 @@ const TEST_PACKAGES: &[RequiredPackage] = &[
     required_package("chromium", "chromium"),
     required_package("chromium-driver", "chromedriver"),
     required_package("python3", "python3"),
+    required_package("python3-jsonschema", "/usr/lib/python3/dist-packages/jsonschema/__init__.py"),
     required_package("zstd", "zstd"),
 ];
 

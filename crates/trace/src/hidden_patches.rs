@@ -7,6 +7,9 @@
 //! which read and execute the same page make progress. All changes are entered in the journal.
 //!
 //! If patches cannot be hidden exactly, the guard ends, and the program sees the patches from then on.
+//!
+//! Invariant: guarded pages are never merged with others into one mapping of the kernel's. A process with the maximum number of mappings
+//! could not split such a mapping, and so not restore its code. They differ from other pages in their advice (madvise(2)).
 
 use crate::CollectError;
 use crate::code_guard::{CodeGuard, GuardedCode, PAGE_SIZE, PageView, page_of};
@@ -82,7 +85,10 @@ impl Session {
         for code in all {
             self.enter(code.entry());
             match self.protect(thread, &code.range, code.protection, key)? {
-                0 => self.guard.borrow_mut().add(code),
+                0 => {
+                    self.advise(thread, &code.range, libc::MADV_RANDOM)?;
+                    self.guard.borrow_mut().add(code);
+                }
                 // The program may have sealed the memory, or the process may have too many mappings.
                 _ => {
                     self.remove(|entry| code.matches_entry(entry));
@@ -133,6 +139,12 @@ impl Session {
     fn protect(&self, thread: Tid, range: &Range<u64>, protection: i32, key: u32) -> Result<i64, CollectError> {
         let arguments = [range.start, range.end - range.start, protection as u64, key.into(), 0, 0];
         self.inject(self.own_memory()?, thread, Some(self.stub()), libc::SYS_pkey_mprotect, arguments)
+    }
+
+    /// Sets the advice for whole pages. The kernel may refuse it.
+    fn advise(&self, thread: Tid, range: &Range<u64>, advice: i32) -> Result<(), CollectError> {
+        let arguments = [range.start, range.end - range.start, advice as u64, 0, 0, 0];
+        self.inject(self.own_memory()?, thread, Some(self.stub()), libc::SYS_madvise, arguments).map(drop)
     }
 
     fn protect_or_fail(&self, thread: Tid, range: &Range<u64>, protection: i32, key: u32) -> Result<(), CollectError> {
@@ -192,6 +204,7 @@ impl Session {
         for code in touched {
             let part = common(&code.range, range);
             self.protect_or_fail(thread, &part, code.protection, 0)?;
+            self.advise(thread, &part, libc::MADV_NORMAL)?;
             self.guard.borrow_mut().remove(&part);
             self.remove(|entry| code.matches_entry(entry));
             for rest in outside(&code.range, &part) {
@@ -217,7 +230,10 @@ impl Session {
     pub fn unguard_child(&self, child: Tid) -> Result<(), CollectError> {
         let (ranges, key): (Vec<GuardedCode>, _) = (self.guard.borrow().ranges().cloned().collect(), self.guard.borrow().key);
         let Some(key) = key.filter(|_| !self.is_filtered()) else { return Ok(()) };
-        ranges.iter().try_for_each(|code| self.protect_or_fail(child, &code.range, code.protection, 0))?;
+        for code in &ranges {
+            self.protect_or_fail(child, &code.range, code.protection, 0)?;
+            self.advise(child, &code.range, libc::MADV_NORMAL)?;
+        }
         self.inject(self.own_memory()?, child, Some(self.stub()), libc::SYS_pkey_free, [key.into(), 0, 0, 0, 0, 0])?;
         Ok(())
     }

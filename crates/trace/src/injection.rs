@@ -16,6 +16,9 @@ pub const SYSCALL_STUB: &[u8] = &[0x0f, 0x05, 0xcc];
 /// Arguments of `prctl` that allow a thread to read the time-stamp counter.
 const ENABLE_TIME_STAMPS: [u64; 6] = [libc::PR_SET_TSC as u64, libc::PR_TSC_ENABLE as u64, 0, 0, 0, 0];
 
+/// Maximum number of faults of an injected system call.
+const MAX_FAULTS: u32 = 100;
+
 impl Session {
     fn killed_by_filter(&self, thread: Tid) -> bool {
         let status = match self.first_queued_event() {
@@ -62,12 +65,18 @@ impl Session {
         let call = Registers { rip: place, rax, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, eflags, ..saved };
         ptrace::set_registers(thread, &call)?;
         let is_end = |signal| Ok(signal == libc::SIGTRAP && ptrace::instruction_pointer(thread)? == place + SYSCALL_STUB.len() as u64);
-        self.with_signals_blocked(thread, || self.run_until_signal(thread, Resume::Continue, is_end, "in an injected system call"))?;
+        let called =
+            self.with_signals_blocked(thread, || self.run_until_signal(thread, Resume::Continue, is_end, "in an injected system call"));
+        if let Err(CollectError::Unexpected { .. }) = called {
+            // The journal may be in use already, so its entry may not be undone.
+            unless_gone(ptrace::set_registers(thread, &saved))?;
+        }
+        if at.is_none() {
+            unless_gone(memory.patch(&[(place, &hidden)]))?;
+        }
+        called?;
         self.note_injected_trap(thread);
         let result = ptrace::registers(thread)?.rax as i64;
-        if at.is_none() {
-            memory.patch(&[(place, &hidden)])?;
-        }
         // If the stop has interrupted a system call, these registers contain its number, so that the kernel restarts it.
         ptrace::set_registers(thread, &saved)?;
         self.remove(|entry| matches!(entry, JournalEntry::Registers(other, _) if *other == thread));
@@ -156,10 +165,13 @@ impl Session {
         let mask = ptrace::signal_mask(thread)?;
         self.enter(JournalEntry::SignalMask(thread, mask));
         ptrace::set_signal_mask(thread, caused.iter().fold(u64::MAX, |all, signal| all & !(1 << (signal - 1))))?;
-        let result = run()?;
-        unless_gone(ptrace::set_signal_mask(thread, mask))?;
-        self.remove(|entry| matches!(entry, JournalEntry::SignalMask(other, _) if *other == thread));
-        Ok(result)
+        let result = run();
+        // After other errors, the thread may be running or gone.
+        if matches!(result, Ok(_) | Err(CollectError::Unexpected { .. })) {
+            unless_gone(ptrace::set_signal_mask(thread, mask))?;
+            self.remove(|entry| matches!(entry, JournalEntry::SignalMask(other, _) if *other == thread));
+        }
+        result
     }
 
     /// Resumes a thread until it receives an expected signal, and returns that signal.
@@ -170,13 +182,21 @@ impl Session {
         is_end: impl Fn(i32) -> io::Result<bool>,
         when: &str,
     ) -> Result<i32, CollectError> {
-        let mut held = Vec::new();
+        let (mut held, mut faults) = (Vec::new(), 0);
         loop {
             self.resume(thread, how, 0)?;
             match self.wait_for(thread) {
                 Ok(PtraceStop::Signal(signal)) if is_end(signal)? => {
                     held.into_iter().for_each(|signal| ptrace::send(thread, signal));
                     return Ok(signal);
+                }
+                // A fault would recur for ever. A page that another thread has just switched faults once more.
+                Ok(PtraceStop::Signal(signal)) if is_caused(thread, signal)? => {
+                    faults += 1;
+                    if faults > MAX_FAULTS {
+                        let at = ptrace::instruction_pointer(thread)?;
+                        return Err(CollectError::Unexpected { what: format!("signal {signal} at {at:#x} {when}") });
+                    }
                 }
                 // An unblocked signal, which is sent again once the thread has finished.
                 Ok(PtraceStop::Signal(signal)) => held.push(signal),

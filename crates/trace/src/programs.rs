@@ -105,7 +105,12 @@ pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
         ProgramTracker { variable, report, next: 0, program_of: HashMap::new(), created_by: HashMap::new(), running: HashMap::new() };
     tracker.begin_program(root);
     resume(root, 0)?;
-    while let Some((process, change)) = ptrace::wait(-1).map_err(TraceError::Lost)? {
+    let mut is_root_released = false;
+    loop {
+        let waited = if is_root_released { ptrace::wait_with_child(root) } else { ptrace::wait(-1) };
+        let Some((process, change)) = waited.map_err(TraceError::Lost)? else {
+            return Err(TraceError::Lost(io::Error::from_raw_os_error(libc::ECHILD)));
+        };
         match change {
             PtraceStop::Ended(status) => {
                 let status = ExitStatus::from_raw(status);
@@ -120,8 +125,9 @@ pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
                 tracker.record_departure(process, None);
                 tracker.begin_program(process);
                 if release_unprivileged(process)? {
-                    // Apart from the command, a child of this process, its end is no longer reported.
+                    is_root_released |= process == root;
                     if process != root {
+                        // Its end is not reported.
                         tracker.record_departure(process, None);
                     }
                     continue;
@@ -137,7 +143,6 @@ pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
             _ => resume(process, 0)?,
         }
     }
-    Err(TraceError::Lost(io::Error::from_raw_os_error(libc::ECHILD)))
 }
 
 /// Releases a process that has executed a file with privileges, which it would lack if it were traced. Returns true if it was released.

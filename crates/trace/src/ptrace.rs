@@ -5,6 +5,7 @@
 
 use crate::system::checked;
 use std::io;
+use std::time::Duration;
 
 pub type Registers = libc::user_regs_struct;
 
@@ -322,6 +323,23 @@ pub fn wait(thread: Tid) -> io::Result<Option<(Tid, PtraceStop)>> {
 /// `EINTR` if a signal interrupted the wait, or any other error that the system call returns.
 pub fn wait_interruptibly() -> io::Result<Option<(Tid, PtraceStop)>> {
     wait_status(-1, 0)
+}
+
+/// Like `wait(-1)`, but also reports the end of a child of this process that is no longer traced.
+pub fn wait_with_child(child: Tid) -> io::Result<Option<(Tid, PtraceStop)>> {
+    const POLL: Duration = Duration::from_millis(5);
+    loop {
+        if let Some(found) = wait_status(-1, libc::WNOHANG)? {
+            return Ok(Some(found));
+        }
+        let mut status = 0;
+        // SAFETY: the pointer refers to a local variable of the type that the kernel writes.
+        match unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } {
+            0 => std::thread::sleep(POLL),
+            1.. => return Ok(Some((child, PtraceStop::Ended(status)))),
+            _ => return Err(io::Error::last_os_error()),
+        }
+    }
 }
 
 /// Waits for the end of a child of this process that is no longer traced, and returns its wait status.

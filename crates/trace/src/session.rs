@@ -349,6 +349,8 @@ impl Session {
                 JournalEntry::KeyedProtection(code, protection) => {
                     let arguments = [code.start, code.end - code.start, *protection as u64, 0, 0, 0];
                     note(entry, self.inject_in_any(threads, stub, libc::SYS_pkey_mprotect, arguments));
+                    let arguments = [code.start, code.end - code.start, libc::MADV_NORMAL as u64, 0, 0, 0];
+                    note(entry, self.inject_in_any(threads, stub, libc::SYS_madvise, arguments));
                 }
                 JournalEntry::ProtectionKey(key) => {
                     note(entry, self.inject_in_any(threads, stub, libc::SYS_pkey_free, [u64::from(*key), 0, 0, 0, 0, 0]));

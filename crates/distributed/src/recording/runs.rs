@@ -507,7 +507,7 @@ impl<'a> RepeatedProgram<'a> {
         if !followed.unrestored.is_empty() {
             log::warn!("some changes that tracing made to the process could not be undone: {}", followed.unrestored.join(", "));
         }
-        if followed.ending == FollowEnding::Detached
+        if (followed.ending == FollowEnding::Detached || followed.is_released)
             && followed.status.is_none()
             && let Some(process) = program()
         {

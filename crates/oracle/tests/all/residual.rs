@@ -12,7 +12,7 @@ use trodden_profile::{FunctionPaths, Profile, UnitProfile};
 use trodden_unit::FunctionMap;
 
 /// Seeds of C and C++ programs with exceptions, switches, indirect branches and threads, unless `TRODDEN_ORACLE_SEEDS=FIRST-LAST` is set.
-const SEEDS: std::ops::RangeInclusive<u64> = 0..=4;
+const SEEDS: std::ops::RangeInclusive<u64> = 0..=2;
 
 type Counts = HashMap<(String, u64), u64>;
 

@@ -74,6 +74,9 @@ pub struct Followed {
     /// Number of processes that were passed on to be traced by other runs, each time they executed a different program.
     #[serde(default)]
     pub passed_on: u32,
+    /// True if the process executes a program that was released, because a traced program would lack the privileges that its file grants.
+    #[serde(default)]
+    pub is_released: bool,
     /// Number of signals delivered asynchronously while code of the image ran. A different run receives them at different points.
     pub asynchronous_signals: u32,
     /// Number of times a signal handler ran because an instruction of the program or of a library faulted.
@@ -142,7 +145,7 @@ pub fn follow(
             Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
             Err(e) => return Err(e.into()),
         }
-        if state.followed.status.is_some() && state.tasks.is_empty() {
+        if (state.followed.status.is_some() || state.followed.is_released) && state.tasks.is_empty() {
             break;
         }
     }
@@ -220,6 +223,7 @@ impl<'a, 'w> Following<'a, 'w> {
             threads: 0,
             untraced_children: 0,
             passed_on: 0,
+            is_released: false,
             asynchronous_signals: 0,
             handled_faults: 0,
             stack: Vec::new(),
@@ -307,11 +311,8 @@ impl Following<'_, '_> {
 
     fn handle_stop(&mut self, thread: Tid, what: PtraceStop) -> Result<SinkFlow, CollectError> {
         let Some(task) = self.tasks.get(&thread) else {
-            match what {
-                // The process was released.
-                PtraceStop::Ended(status) if thread == self.subject.process => self.handle_end(thread, status)?,
-                PtraceStop::Ended(_) => {}
-                _ => drop(self.early_stops.insert(thread, what)),
+            if !matches!(what, PtraceStop::Ended(_)) {
+                self.early_stops.insert(thread, what);
             }
             return Ok(SinkFlow::Continue);
         };

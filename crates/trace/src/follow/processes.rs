@@ -59,6 +59,11 @@ impl Following<'_, '_> {
         if is_released {
             self.subject.session.drop_thread(process);
             self.tasks.remove(&process);
+            if process == self.subject.process {
+                self.followed.is_released = true;
+                // The collection does not wait for the end of unrecorded threads.
+                self.tasks.clear();
+            }
         }
         Ok(is_released)
     }

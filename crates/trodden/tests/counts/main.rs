@@ -31,5 +31,6 @@ mod simulate_frames;
 mod stream;
 mod stream_journal;
 mod tomography;
+#[allow(dead_code, reason = "a part of it is used")]
 #[path = "../../../report/tests/support/webdriver.rs"]
 mod webdriver;

@@ -35,7 +35,9 @@ static sigjmp_buf back;
 __attribute__((noinline)) int collatz(int n) { int steps = 0; while (n > 1) { n = n & 1 ? 3 * n + 1 : n / 2; steps++; } return steps; }
 __attribute__((noinline)) unsigned sum(const unsigned char *at, size_t length) {
     unsigned sum = 1;
-    for (size_t i = 0; i < length; i++) sum = sum * 31 + at[i];
+    // Four bytes in a block, because a collector may stop the program at each block.
+    for (; length % 4; length--) sum = sum * 31 + *at++;
+    for (; length; length -= 4, at += 4) sum = (((sum * 31 + at[0]) * 31 + at[1]) * 31 + at[2]) * 31 + at[3];
     return sum;
 }
 static void reads(void) {
@@ -374,7 +376,7 @@ int main(int arguments, char **words) {
         handle(SIGALRM, timed_reads, SA_RESTART, 1);
         handle(SIGSEGV, count, 0, 0);
         start_timer();
-        while (caught < 30) reads();
+        while (caught < 6) reads();
         setitimer(ITIMER_REAL, &(struct itimerval){}, 0);
         say("after");
     } else if (IS("stopped")) {

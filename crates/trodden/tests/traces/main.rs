@@ -23,5 +23,6 @@ mod self_reading;
 mod traced;
 mod tracer;
 mod undisturbed;
+#[allow(dead_code, reason = "a part of it is used")]
 #[path = "../../../report/tests/support/webdriver.rs"]
 mod webdriver;
