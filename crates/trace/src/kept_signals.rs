@@ -106,11 +106,11 @@ impl Session {
         self.set_action_by_trap(thread, libc::SIGSEGV, &action)
     }
 
-    /// Before a thread receives a SIGSEGV that the trace has not caused, restores the action if the kernel has reset it because of a
-    /// different thread's fault.
+    /// Before a thread receives a signal that the trace has not caused, restores the action if the kernel has reset it because of a
+    /// different thread's fault or trap.
     pub fn restore_action_for_delivery(&self, thread: Tid, information: &libc::siginfo_t) -> Result<(), CollectError> {
         let (signal, is_caused) = (information.si_signo, information.si_code > 0);
-        let Some(action) = self.action(thread, signal).filter(|_| signal == libc::SIGSEGV) else { return Ok(()) };
+        let Some(action) = self.action(thread, signal).filter(|_| TRACKED_SIGNALS.contains(&signal)) else { return Ok(()) };
         // A fault whose signal the thread blocks or ignores kills the process.
         let kills = is_caused && (self.blocks(thread, signal) || ignores(&action));
         if kills || self.is_filtered() || ptrace::has_action(thread, signal) {

@@ -66,6 +66,11 @@ impl Following<'_, '_> {
         if !self.subject.session.has_several_threads() {
             return Ok(());
         }
+        self.stop_others_for_now(thread)
+    }
+
+    /// Stops all other threads until their events are handled, which are reported again.
+    pub(super) fn stop_others_for_now(&mut self, thread: Tid) -> Result<(), CollectError> {
         let others = self.settle_others(thread)?;
         others.into_iter().for_each(|event| self.subject.session.requeue_event(event));
         Ok(())

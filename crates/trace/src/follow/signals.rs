@@ -6,6 +6,7 @@ use crate::breakpoints::SlotProgress;
 use crate::followed_thread::Role;
 use crate::memory::Memory;
 use crate::ptrace::{self, Disposition, PtraceStop, Resume, TRAP_FLAG, Tid};
+use crate::signal_state::TRACKED_SIGNALS;
 use crate::single_step::{HANDLER_ENTRY_CODE, SAVED_FLAGS_OFFSET, hide_trap_flag};
 use crate::sink::{SinkFlow, ThreadNumber, Trap};
 
@@ -38,7 +39,14 @@ impl Following<'_, '_> {
     /// Prepares the delivery of a signal: a thread in a slot or copy is moved to the corresponding instruction of the image.
     fn prepare_delivery(&mut self, thread: Tid, signal: i32) -> Result<(), CollectError> {
         let information = ptrace::signal_information(thread)?;
-        self.subject.session.restore_action_for_delivery(thread, &information)?;
+        let session = self.subject.session.clone();
+        let is_handled = TRACKED_SIGNALS.contains(&signal) && session.signals.borrow().action(thread, signal).is_some();
+        if is_handled && session.has_several_threads() {
+            // If a thread that blocks this signal hit a breakpoint or read guarded code, the kernel would reset the action. So no other
+            // thread may run until the handler has begun.
+            self.stop_others_for_now(thread)?;
+        }
+        session.restore_action_for_delivery(thread, &information)?;
         let at = ptrace::instruction_pointer(thread)?;
         let in_copy = self.watch.is_copy(at);
         let in_image = in_copy || self.watch.is_code(at);

@@ -75,6 +75,17 @@ static void quiet_reads(int s) { caught++; reads(); }
 // The next signal comes some time after this one: a slow trace with a periodic timer would execute nothing but handlers.
 static void start_timer(void) { setitimer(ITIMER_REAL, &(struct itimerval){.it_value = {0, 3000}}, 0); }
 static void timed_reads(int s) { quiet_reads(s); start_timer(); }
+static __thread volatile int traps;
+static void on_own_trap(int s) { traps++; }
+static void *trap_often(void *times) { for (long n = (long)times; n; n--) { if (n % 2) raise(SIGTRAP); else __asm__ volatile("int3"); } return (void *)(long)traps; }
+static void *count_blocked(void *times) {
+    sigset_t all;
+    long steps = 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, 0);
+    for (long n = (long)times; n; n--) steps += collatz(27);
+    return (void *)steps;
+}
 static int tell(int status) { return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status); }
 static void *read_often(void *times) { for (long n = (long)times; n; n--) reads(); return 0; }
 // In these states, the trace may stop hiding its changes.
@@ -362,6 +373,13 @@ int main(int arguments, char **words) {
         struct sigaction now;
         sigaction(SIGSEGV, 0, &now);
         printf("%d %x\n", now.sa_sigaction == on_own_fault, now.sa_flags);
+    } else if (IS("traps")) {
+        handle(SIGTRAP, on_own_trap, SA_RESTART, 0);
+        for (int n = 0; n < 4; n++) pthread_create(&threads[n], 0, n < 2 ? trap_often : count_blocked, (void *)(n < 2 ? 200l : 10l));
+        for (int n = 0; n < 4; n++) { pthread_join(threads[n], &results[n]); printf("%ld\n", (long)results[n]); }
+        struct sigaction now;
+        sigaction(SIGTRAP, 0, &now);
+        printf("%d %x\n", now.sa_handler == on_own_trap, now.sa_flags);
     } else if (IS("stack")) {
         static char other[1 << 16];
         stack_t stack = {.ss_sp = other, .ss_size = sizeof other};

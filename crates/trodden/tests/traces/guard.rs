@@ -70,7 +70,7 @@ fn system_calls_that_read_code_have_the_same_results() {
 
 #[test]
 fn threads_processes_and_timers_are_not_disturbed() {
-    check_ways("", &["forks", "threads", "timer", "stopped", "exec"]);
+    check_ways("", &["forks", "threads", "traps", "timer", "stopped", "exec"]);
 }
 
 #[test]
