@@ -182,7 +182,7 @@ impl Stepping {
     /// image, and may block the signal that reports unexecutable code.
     pub fn prepare_for_handler(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
         if let Some(stepped) = self.threads.get_mut(&thread) {
-            let own = ptrace::registers(thread)?.eflags & TRAP_FLAG != 0;
+            let own = show_own_trap_flag(thread, *stepped)?;
             *stepped = SteppedThread {
                 is_stepped: true,
                 is_at_system_call: false,
@@ -194,6 +194,19 @@ impl Stepping {
             self.make_executable(subject, thread)?;
         }
         Ok(())
+    }
+
+    /// Prepares a stopped thread for running without steps. Its last stop may not have been handled.
+    pub fn prepare_for_end(&self, subject: &TracedProcess, thread: Tid) -> io::Result<()> {
+        let Some(stepped) = self.threads.get(&thread).copied() else { return Ok(()) };
+        let registers = ptrace::registers(thread)?;
+        if !stepped.program_traps && stepped.pushes_flags == Some(registers.rip) {
+            hide_trap_flag(subject, registers.rsp)?;
+        }
+        if !stepped.program_traps && ptrace::signal_code(thread).is_ok_and(|code| code == HANDLER_ENTRY_CODE) {
+            hide_trap_flag(subject, registers.rsp + SAVED_FLAGS_OFFSET)?;
+        }
+        show_own_trap_flag(thread, stepped).map(drop)
     }
 
     /// Returns true if a pending signal of a thread is caused by stepping alone: a trap after a step, or the fault at unexecutable code
@@ -397,6 +410,25 @@ fn program_trap_flag(thread: Tid, registers: &Registers, last: SteppedThread, ar
         ptrace::set_registers(thread, &Registers { eflags: registers.eflags & !TRAP_FLAG | flag, ..*registers })?;
     }
     Ok(own)
+}
+
+/// Returns the program's own trap flag of a thread that is stopped for a different reason than a step, and corrects the flag that the kernel
+/// shows. After `popf`, the kernel shows the flag that it sets for steps as the program's, until the thread runs without steps.
+fn show_own_trap_flag(thread: Tid, stepped: SteppedThread) -> io::Result<bool> {
+    let registers = ptrace::registers(thread)?;
+    let shown = registers.eflags & TRAP_FLAG != 0;
+    let is_executed = stepped.address != registers.rip;
+    let own = match stepped.flag_effect {
+        _ if !shown || !stepped.is_stepped || stepped.is_at_system_call => shown,
+        TrapFlagEffect::Popped(own) if is_executed => own,
+        TrapFlagEffect::AsShown if is_executed => shown,
+        _ => stepped.program_traps,
+    };
+    if own == shown {
+        return Ok(own);
+    }
+    ptrace::set_registers(thread, &Registers { eflags: registers.eflags & !TRAP_FLAG, ..registers })?;
+    Ok(false)
 }
 
 fn trap_flag_effect(subject: &TracedProcess, instruction: Option<&Instruction>, stack_pointer: u64) -> TrapFlagEffect {

@@ -325,6 +325,11 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// Prepares a stopped thread for running without being watched.
+    pub fn prepare_for_end(&self, subject: &TracedProcess, thread: Tid) -> io::Result<()> {
+        if let Watched::Steps(steps) = &self.means { steps.prepare_for_end(subject, thread) } else { Ok(()) }
+    }
+
     pub fn resume(&self, thread: Tid) -> Resume {
         match &self.means {
             Watched::Steps(steps) => steps.resume(thread),

@@ -172,6 +172,7 @@ impl Following<'_, '_> {
         let quiet: Vec<Tid> = stopped.iter().filter_map(is_quiet).collect();
         for thread in &threads {
             let moved = self.watch.move_out_of_copy(self.subject, *thread, true, false).and_then(|_| self.move_out_of_slot(*thread));
+            let moved = moved.and_then(|()| Ok(self.watch.prepare_for_end(self.subject, *thread)?));
             let moved = moved.map(|()| SinkFlow::Continue).or_else(unless_killed);
             self.note_unrestored(&format!("the position of thread {thread}"), moved);
         }

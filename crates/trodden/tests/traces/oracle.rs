@@ -263,6 +263,38 @@ int main(void) {
     assert_traces_match_steps(&compile_program(text), &["./app"], 0, &IN_ONE_RUN);
 }
 
+/// After `popf`, the kernel shows the trap flag that stepping sets as the program's. Signals then arrive, and traces end, at any instruction.
+#[test]
+fn stepping_leaves_no_trap_flag_to_handlers_and_after_its_end() {
+    let text = r#"
+#include <signal.h>
+#include <stdio.h>
+#include <sys/time.h>
+static volatile int ticks;
+static void tick(int s) { ticks++; }
+int main(int count, char **arguments) {
+    signal(SIGALRM, tick);
+    setitimer(ITIMER_REAL, &(struct itimerval){{0, 3000}, {0, 3000}}, 0);
+    unsigned x = 1;
+    while (ticks < (count > 1 ? 1000 : 40)) {
+        __asm__ volatile("sub $128,%%rsp; pushf; popf; add $128,%%rsp" ::: "cc", "memory");
+        for (int i = 0; i < 40; i++) x = x * 3 + 1;
+    }
+    return puts(x ? "ticked" : "") < 0;
+}
+"#;
+    let folder = compile_program(text);
+    assert_eq!(traced::must(folder.record(&["--collector", "single-step"], "one.trace", &["./app"])), "ticked\n");
+    let mut long = std::process::Command::new(folder.path("app"));
+    let long = long.arg("long").stdout(std::process::Stdio::piped()).spawn().unwrap();
+    for _ in 0..8 {
+        let id = long.id().to_string();
+        let record = ["trace", "record", "--collector", "single-step", "--pid", &id, "--for", "40ms", "--output", "p.trace"];
+        traced::must(folder.trodden(&record));
+    }
+    assert_eq!(traced::must(long.wait_with_output().unwrap()), "ticked\n");
+}
+
 /// A static program looks for the vDSO. A trace of several runs hides the vDSO, and must say so.
 #[test]
 fn a_hidden_vdso_is_reported() {
