@@ -18,6 +18,7 @@ pub struct DisturbOptions {
 /// recorder hangs, or if it leaves temporary files.
 pub fn run(options: &DisturbOptions) -> Result<()> {
     let mut command = steps::cargo();
-    command.args(["test", "--workspace", "--test", "traces", "--", "disturbed::", "--ignored", "--nocapture"]);
+    // With `--test traces`, dependencies would have different features, and would be compiled again.
+    command.args(["test", "--workspace", "--tests", "--", "disturbed::", "--ignored", "--nocapture"]);
     steps::run(command.env("TRODDEN_ROUNDS", options.rounds.to_string()).env("TRODDEN_SEED", options.seed.to_string()))
 }

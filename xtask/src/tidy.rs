@@ -114,7 +114,7 @@ const OUTER_ONLY_FUNCTIONS: &[&str] =
 const ENVIRONMENT_READERS: &[&str] = &[
     "crates/profile/src/store.rs",
     "crates/profile/src/private.rs",
-    "crates/trace/src/programs.rs",
+    "crates/trace/src/privileged.rs",
     "crates/analysis/src/field/aggregate.rs",
 ];
 

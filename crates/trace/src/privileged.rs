@@ -2,10 +2,8 @@
 //! may trace all processes. So a program with such a file is rejected before it starts, and a traced process that executes such a file is
 //! released and executes it once more, so that it runs as without a trace.
 
-use crate::launcher::ProgramStart;
 use crate::memory::Memory;
 use crate::process_status::{field, may_trace_all, number, own_status, status};
-use crate::programs::TraceError;
 use crate::ptrace::{self, Registers, Tid};
 use std::ffi::OsStr;
 use std::io;
@@ -23,17 +21,6 @@ const EXECUTION_CODE: [u8; 19] = [
     0xb8, 0xe7, 0, 0, 0, // mov eax, SYS_exit_group
     0x0f, 0x05, // syscall
 ];
-
-/// Checks that a program's file does not grant it a different user, group or capabilities that tracing would suppress.
-pub(crate) fn check_unprivileged(program: &ProgramStart) -> Result<(), TraceError> {
-    if may_trace_all() {
-        return Ok(());
-    }
-    match privileged_file(&program.program, program.directory.as_deref()) {
-        Some((path, what)) => Err(TraceError::Privileged { path, what }),
-        None => Ok(()),
-    }
-}
 
 /// Finds the file of a command if it grants a different user, group or capabilities, and names what it grants. `directory` is the working
 /// directory of the command, unless it is inherited.

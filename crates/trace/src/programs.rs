@@ -8,8 +8,8 @@
 //! parent in `/proc`; if after, the fork event has named the child. So the program of every process is known before it runs.
 
 use crate::launcher::{ProgramStart, StartConditions};
-use crate::privileged::{UnprivilegedProcess, check_unprivileged};
-use crate::process_status::forbidden_by_yama;
+use crate::privileged::{UnprivilegedProcess, privileged_file};
+use crate::process_status::{forbidden_by_yama, may_trace_all};
 use crate::ptrace::{self, PtraceStop, Resume, unless_gone};
 use std::collections::HashMap;
 use std::io;
@@ -182,6 +182,17 @@ pub(crate) fn start(program: ProgramStart, conditions: StartConditions) -> Resul
             Some(_) => resume(process, 0)?,
             None => return Err(TraceError::Lost(io::Error::from_raw_os_error(libc::ECHILD))),
         }
+    }
+}
+
+/// Checks that a program's file does not grant it a different user, group or capabilities that tracing would suppress.
+fn check_unprivileged(program: &ProgramStart) -> Result<(), TraceError> {
+    if may_trace_all() {
+        return Ok(());
+    }
+    match privileged_file(&program.program, program.directory.as_deref()) {
+        Some((path, what)) => Err(TraceError::Privileged { path, what }),
+        None => Ok(()),
     }
 }
 

@@ -412,8 +412,8 @@ fn program_trap_flag(thread: Tid, registers: &Registers, last: SteppedThread, ar
     Ok(own)
 }
 
-/// Returns the program's own trap flag of a thread that is stopped for a different reason than a step, and corrects the flag that the kernel
-/// shows. After `popf`, the kernel shows the flag that it sets for steps as the program's, until the thread runs without steps.
+/// Returns the program's own trap flag of a thread that is stopped for a different reason than a step, and corrects the flag that the
+/// kernel shows. After `popf`, the kernel shows the flag that it sets for steps as the program's, until the thread runs without steps.
 fn show_own_trap_flag(thread: Tid, stepped: SteppedThread) -> io::Result<bool> {
     let registers = ptrace::registers(thread)?;
     let shown = registers.eflags & TRAP_FLAG != 0;

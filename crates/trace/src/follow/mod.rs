@@ -348,11 +348,7 @@ impl Following<'_, '_> {
                     self.resume(thread, 0)?;
                 }
             }
-            (PtraceStop::Exec, Role::Recorded(_)) => {
-                restore_limit(&self.subject.session, thread);
-                self.handle_exec(thread);
-                self.leave_exec(thread)?;
-            }
+            (PtraceStop::Exec, Role::Recorded(_)) => self.handle_exec(thread)?,
             (PtraceStop::Ending, role) => self.handle_ending(thread, role)?,
             (PtraceStop::SystemCall, Role::Recorded(number)) => return self.handle_system_call(thread, number),
             (PtraceStop::Signal(libc::SIGSEGV), Role::Recorded(number)) => return self.handle_fault(thread, number),

@@ -13,7 +13,13 @@ use crate::ptrace::{self, PtraceStop, Resume, TaskKind, Tid, unless_gone};
 
 impl Following<'_, '_> {
     /// Handles `execve` of a recorded thread. After an `execve` in the process itself, all other threads and the image are gone.
-    pub(super) fn handle_exec(&mut self, thread: Tid) {
+    pub(super) fn handle_exec(&mut self, thread: Tid) -> Result<(), CollectError> {
+        restore_limit(&self.subject.session, thread);
+        self.forget_image(thread);
+        self.leave_exec(thread)
+    }
+
+    fn forget_image(&mut self, thread: Tid) {
         self.forget_calls(thread);
         self.subject.session.signals.borrow_mut().forget(thread);
         if thread != self.subject.process {
@@ -31,7 +37,7 @@ impl Following<'_, '_> {
 
     /// Resumes a thread that has executed a different program, or passes its process on. The stop precedes the return from `execve`,
     /// before which no system call can be injected.
-    pub(super) fn leave_exec(&mut self, thread: Tid) -> Result<(), CollectError> {
+    fn leave_exec(&mut self, thread: Tid) -> Result<(), CollectError> {
         if self.subject.fixed_clock || self.watch.children().is_some() {
             self.subject.session.resume(thread, Resume::ToSystemCall, 0)?;
             match self.subject.session.wait_for(thread)? {

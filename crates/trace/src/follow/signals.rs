@@ -39,14 +39,8 @@ impl Following<'_, '_> {
     /// Prepares the delivery of a signal: a thread in a slot or copy is moved to the corresponding instruction of the image.
     fn prepare_delivery(&mut self, thread: Tid, signal: i32) -> Result<(), CollectError> {
         let information = ptrace::signal_information(thread)?;
-        let session = self.subject.session.clone();
-        let is_handled = TRACKED_SIGNALS.contains(&signal) && session.signals.borrow().action(thread, signal).is_some();
-        if is_handled && session.has_several_threads() {
-            // If a thread that blocks this signal hit a breakpoint or read guarded code, the kernel would reset the action. So no other
-            // thread may run until the handler has begun.
-            self.stop_others_for_now(thread)?;
-        }
-        session.restore_action_for_delivery(thread, &information)?;
+        self.stop_threads_that_reset_actions(thread, signal)?;
+        self.subject.session.restore_action_for_delivery(thread, &information)?;
         let at = ptrace::instruction_pointer(thread)?;
         let in_copy = self.watch.is_copy(at);
         let in_image = in_copy || self.watch.is_code(at);
@@ -91,6 +85,14 @@ impl Following<'_, '_> {
             self.tasks.get_mut(&thread).expect("the thread is known").enter_handler((registers.rip, registers.rsp));
         }
         Ok(())
+    }
+
+    /// If the program handles a signal that the trace causes as well, stops all other threads: if one that blocks the signal hit a
+    /// breakpoint or read guarded code, the kernel would reset the action before the handler has begun.
+    fn stop_threads_that_reset_actions(&mut self, thread: Tid, signal: i32) -> Result<(), CollectError> {
+        let session = &self.subject.session;
+        let is_handled = TRACKED_SIGNALS.contains(&signal) && session.signals.borrow().action(thread, signal).is_some();
+        if is_handled && session.has_several_threads() { self.stop_others_for_now(thread) } else { Ok(()) }
     }
 
     /// Delivers a signal. If its handler runs, the thread first stops there, since the handler has a mask of its own.

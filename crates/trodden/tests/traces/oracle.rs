@@ -263,7 +263,8 @@ int main(void) {
     assert_traces_match_steps(&compile_program(text), &["./app"], 0, &IN_ONE_RUN);
 }
 
-/// After `popf`, the kernel shows the trap flag that stepping sets as the program's. Signals then arrive, and traces end, at any instruction.
+/// After `popf`, the kernel shows the trap flag that stepping sets as the program's. Signals then arrive, and traces end, at any
+/// instruction.
 #[test]
 fn stepping_leaves_no_trap_flag_to_handlers_and_after_its_end() {
     let text = r#"
