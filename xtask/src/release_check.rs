@@ -54,6 +54,7 @@ fn list_tasks() -> Vec<(String, Command)> {
     let mut oracle = suite::test_files(&["interesting", "residual", "branches", "sample"]);
     oracle.envs([ORACLE_SEEDS]);
     tasks.push((format!("oracle tests with seeds {}", ORACLE_SEEDS.1), oracle));
+    tasks.push((format!("oracle tests with {OLDEST_CLANG}"), suite::test_files_with_oldest_clang(&["oracles", "random"])));
     for arguments in OLDEST_CLANG_TASKS {
         let mut command = own(arguments);
         command.env(CLANG_VARIABLE, OLDEST_CLANG);

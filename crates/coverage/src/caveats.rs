@@ -53,7 +53,7 @@ impl CaveatReason {
         match self {
             CaveatReason::UnknownPosition => assumes("debug information lacks the position of a call that did not return"),
             CaveatReason::Contradiction => assumes("the positions of calls that did not return contradict the function's counters"),
-            CaveatReason::UnwoundThroughInlined => assumes("an exception passed through code that is inlined into its callers"),
+            CaveatReason::UnwoundThroughInlined => assumes("an exception passed through code that is inlined into the function"),
             CaveatReason::TailCall => assumes("the last call is a jump, so it is unknown whether it returned"),
             CaveatReason::MovedCode => assumes("code of later lines may have been executed before a call that did not return"),
             CaveatReason::RustBranches => assumes("code after a branch in which executions ended has the count of the branch"),

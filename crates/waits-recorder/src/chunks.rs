@@ -214,6 +214,8 @@ fn create_extent(file: libc::c_int, size: usize, page: usize) -> Option<*mut Ext
     // Disk blocks are allocated now, because a full disk is only an error here. Later, a write to the mapping would raise SIGBUS.
     // SAFETY: the file is open.
     if unsafe { libc::posix_fallocate(file, offset as i64, size as i64) } != 0 {
+        // Unless another process has extended the file as well, the place can be used once the disk has room again.
+        let _ = end.compare_exchange(offset + size as u64, offset, Ordering::Relaxed, Ordering::Relaxed);
         report_disk_full();
         return None;
     }

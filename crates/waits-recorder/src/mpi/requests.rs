@@ -58,7 +58,12 @@ impl RequestArray {
             self.handles = self.stack_handles.as_mut_ptr();
             self.statuses = self.stack_statuses.as_mut_ptr();
         } else {
-            (self.handles, self.statuses) = (map_private(self.count)?, map_private(self.count * STATUS_WORDS)?);
+            self.handles = map_private(self.count)?;
+            let Some(statuses) = map_private(self.count * STATUS_WORDS) else {
+                release(self.handles, self.count);
+                return None;
+            };
+            self.statuses = statuses;
         }
         let library = implementation();
         for index in 0..self.count {
