@@ -31,7 +31,7 @@ pub fn install_requirements() -> Result<()> {
     packages::ensure(PackagePurpose::Dist)
 }
 
-/// Checks the crates, then the package and the archive in each of the Debian releases, and finally the container image.
+/// Checks the package and the archive in each of the Debian releases, then the container image, and finally the crates.
 pub fn run(options: &DistOptions, made: &Packages) -> Result<()> {
     let mirrors = choose_mirrors(options)?;
     let folder = steps::target_folder().join("dist-systems");
