@@ -5,10 +5,8 @@ use crate::cycles;
 use crate::fuzz;
 use crate::pages;
 use crate::tidy;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail};
 use clap::Args;
-use std::collections::BTreeSet;
-use std::fs;
 use std::process::Command;
 use std::time::Instant;
 use trodden_corpus::packages::{self, PackagePurpose};
@@ -103,36 +101,11 @@ fn run_tests(options: &SuiteOptions) -> Result<()> {
         return steps::run(steps::cargo().args(["test", "--workspace", "--no-fail-fast"]).args(filter).envs([PLUGIN_IS_BUILT]));
     }
     if !options.fast {
-        // nextest does not run documentation tests.
-        let packages = documented_packages()?;
-        ensure!(!packages.is_empty(), "no package has documentation tests. Mend how they are found");
-        steps::run(steps::cargo().args(["test", "--doc"]).args(packages.iter().flat_map(|name| ["--package", name])).args(filter))?;
+        // nextest does not run documentation tests. The complete workspace is selected because with a part of it, some dependencies would
+        // have different features, and cargo would compile all crates again.
+        steps::run(steps::cargo().args(["test", "--doc", "--workspace", "--quiet"]).args(filter))?;
     }
     steps::run(steps::cargo().args(["nextest", "run", "--workspace", "--no-fail-fast"]).args(filter).envs([PLUGIN_IS_BUILT]))
-}
-
-/// Returns the packages that have documentation tests. Only these are tested, because with the complete workspace, some dependencies would
-/// have different features, and cargo would compile all crates again.
-fn documented_packages() -> Result<BTreeSet<String>> {
-    let mut packages = BTreeSet::new();
-    for file in tidy::tracked_files()?.iter().filter(|file| file.ends_with(".rs")) {
-        let Some(name) = file.strip_prefix("crates/").and_then(|rest| rest.split_once("/src/")).map(|(name, _)| name) else { continue };
-        let text = fs::read_to_string(steps::checkout_root().join(file)).with_context(|| format!("cannot read {file}"))?;
-        if has_documentation_test(&text) {
-            packages.insert(if name == "trodden" { "trodden".to_owned() } else { format!("trodden-{name}") });
-        }
-    }
-    Ok(packages)
-}
-
-/// Returns true if the doc comments in a source file contain a code block that rustdoc compiles.
-fn has_documentation_test(text: &str) -> bool {
-    let comments = text.lines().filter_map(|line| line.trim_start().strip_prefix("///").or_else(|| line.trim_start().strip_prefix("//!")));
-    // Fences alternate between opening and closing a block, so that every second one opens a block.
-    let openings = comments.filter_map(|line| line.trim_start().strip_prefix("```")).step_by(2);
-    openings
-        .into_iter()
-        .any(|tags| tags.split(',').all(|tag| matches!(tag.trim(), "" | "rust" | "no_run" | "should_panic" | "compile_fail")))
 }
 
 fn test_with_oldest_clang() -> Result<()> {
@@ -184,16 +157,4 @@ fn ensure_components() -> Result<()> {
     }
     steps::log_headline(&format!("Installing components of Rust: {}", missing.join(", ")));
     steps::run(Command::new("rustup").args(["component", "add"]).args(missing).current_dir(steps::checkout_root()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blocks_that_rustdoc_compiles_are_found() {
-        assert!(has_documentation_test("//! Text.\n//! ```\n//! f();\n//! ```\n"));
-        assert!(has_documentation_test("    /// ```text\n    /// a\n    /// ```\n    /// ```rust,no_run\n    /// f();\n    /// ```\n"));
-        assert!(!has_documentation_test("//! ```text\n//! a\n//! ```\n// ```\nlet a = \"```\";\n"));
-    }
 }
