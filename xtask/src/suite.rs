@@ -19,6 +19,9 @@ const FUZZ_SECONDS: u64 = 5;
 /// built programs.
 const PLUGIN_IS_BUILT: (&str, &str) = ("TRODDEN_TEST_PLUGIN", "built");
 
+/// A part of the name of each documentation test, as in `crates/flow/src/lib.rs - (line 14)`.
+const DOCUMENTATION_TESTS: &str = " (line ";
+
 pub const OLDEST_CLANG: &str = "clang-19";
 /// Test files that are also run with the oldest clang. They compare trodden's counts with those of LLVM's own instrumentation.
 const OLDEST_CLANG_TESTS: [&str; 2] = ["lines", "pgo"];
@@ -101,9 +104,9 @@ fn run_tests(options: &SuiteOptions) -> Result<()> {
         return steps::run(steps::cargo().args(["test", "--workspace", "--no-fail-fast"]).args(filter).envs([PLUGIN_IS_BUILT]));
     }
     if !options.fast {
-        // nextest does not run documentation tests. The complete workspace is selected because with a part of it, some dependencies would
-        // have different features, and cargo would compile all crates again.
-        steps::run(steps::cargo().args(["test", "--doc", "--workspace", "--quiet"]).args(filter))?;
+        // nextest does not run documentation tests. With `--doc`, dependencies would have different features, and cargo would compile all
+        // crates again. So all tests are selected by a part of the names that only documentation tests have.
+        steps::run(steps::cargo().args(["test", "--workspace", "--quiet", "--", DOCUMENTATION_TESTS]))?;
     }
     steps::run(steps::cargo().args(["nextest", "run", "--workspace", "--no-fail-fast"]).args(filter).envs([PLUGIN_IS_BUILT]))
 }
