@@ -1,5 +1,6 @@
 //! `cargo xtask disturb`: tests trace recording while recorders and traced programs are killed at random moments.
 
+use crate::suite;
 use anyhow::Result;
 use clap::Args;
 use trodden_corpus::steps;
@@ -17,8 +18,7 @@ pub struct DisturbOptions {
 /// Runs the test, which prints the number of each round. Fails if a traced program behaves differently than without a recorder, if a
 /// recorder hangs, or if it leaves temporary files.
 pub fn run(options: &DisturbOptions) -> Result<()> {
-    let mut command = steps::cargo();
-    // With `--test traces`, dependencies would have different features, and would be compiled again.
-    command.args(["test", "--workspace", "--tests", "--", "disturbed::", "--ignored", "--nocapture"]);
+    let mut command = suite::test_files(&["disturbed"]);
+    command.args(["--ignored", "--nocapture"]);
     steps::run(command.env("TRODDEN_ROUNDS", options.rounds.to_string()).env("TRODDEN_SEED", options.seed.to_string()))
 }

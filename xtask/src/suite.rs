@@ -5,7 +5,7 @@ use crate::cycles;
 use crate::fuzz;
 use crate::pages;
 use crate::tidy;
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
 use std::process::Command;
 use std::time::Instant;
@@ -106,7 +106,9 @@ fn run_tests(options: &SuiteOptions) -> Result<()> {
     if !options.fast {
         // nextest does not run documentation tests. With `--doc`, dependencies would have different features, and cargo would compile all
         // crates again. So all tests are selected by a part of the names that only documentation tests have.
-        steps::run(steps::cargo().args(["test", "--workspace", "--quiet", "--", DOCUMENTATION_TESTS]))?;
+        let results = steps::output(steps::cargo().args(["test", "--workspace", "--", DOCUMENTATION_TESTS]))?;
+        let is_run = |line: &str| line.starts_with("test ") && line.contains(DOCUMENTATION_TESTS);
+        ensure!(results.lines().any(is_run), "no documentation test was run. Mend how they are selected");
     }
     steps::run(steps::cargo().args(["nextest", "run", "--workspace", "--no-fail-fast"]).args(filter).envs([PLUGIN_IS_BUILT]))
 }

@@ -68,13 +68,14 @@ impl Session {
         let called =
             self.with_signals_blocked(thread, || self.run_until_signal(thread, Resume::Continue, is_end, "in an injected system call"));
         if let Err(CollectError::Unexpected { .. }) = called {
-            // The journal may be in use already, so its entry may not be undone.
+            // While the journal is undone, nobody else would restore them.
             unless_gone(ptrace::set_registers(thread, &saved))?;
+            self.remove(|entry| matches!(entry, JournalEntry::Registers(other, _) if *other == thread));
         }
-        if at.is_none() {
-            unless_gone(memory.patch(&[(place, &hidden)]))?;
-        }
+        let restored = if at.is_none() { memory.patch(&[(place, &hidden)]) } else { Ok(()) };
+        // Without the thread, there may be no memory left.
         called?;
+        restored?;
         self.note_injected_trap(thread);
         let result = ptrace::registers(thread)?.rax as i64;
         // If the stop has interrupted a system call, these registers contain its number, so that the kernel restarts it.
@@ -243,7 +244,7 @@ impl Session {
 }
 
 /// Returns true if a stopped thread's own instruction, or a step, has caused the signal.
-fn is_caused(thread: Tid, signal: i32) -> io::Result<bool> {
+pub(crate) fn is_caused(thread: Tid, signal: i32) -> io::Result<bool> {
     let can_be = matches!(signal, libc::SIGTRAP | libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL);
     Ok(can_be && ptrace::signal_code(thread)? > 0)
 }

@@ -6,6 +6,7 @@
 
 use crate::CollectError;
 use crate::command::ActiveRun;
+use crate::injection::is_caused;
 use crate::memory::Memory;
 use crate::ptrace::{self, CallStop, PtraceStop, Registers, Resume, Tid, unless_gone};
 use crate::session::Session;
@@ -39,6 +40,9 @@ impl ParkedProcess {
     /// # Errors
     /// The process is gone, or may not be attached to again.
     pub(crate) fn park(session: &Session, process: Tid, is_successor: bool) -> Result<Option<Self>, CollectError> {
+        if !ptrace::is_64_bit(&ptrace::registers(process)?) {
+            return Err(CollectError::Unexpected { what: "it is a 32-bit program".to_owned() });
+        }
         let Some(registration) = ActiveRun::begin_successor(process as u32) else { return Ok(None) };
         // Opening the memory requires the same permission as attaching.
         let memory = Memory::open(process)?;
@@ -71,9 +75,13 @@ impl ParkedProcess {
         // Yama, the call fails and changes nothing.
         while !matches!(ptrace::system_call(process)?, CallStop::Exit { .. }) || ptrace::registers(process)?.orig_rax != permit.rax {
             session.resume(process, Resume::ToSystemCall, 0)?;
-            if let PtraceStop::Signal(signal) = session.wait_for(process)? {
+            match session.wait_for(process)? {
+                PtraceStop::Signal(signal) if is_caused(process, signal)? => {
+                    return Err(CollectError::Unexpected { what: format!("signal {signal} while it was to wait") });
+                }
                 // SIGSTOP cannot be blocked.
-                held = Some(signal);
+                PtraceStop::Signal(signal) => held = Some(signal),
+                _ => {}
             }
         }
         held.into_iter().for_each(|signal| ptrace::send(process, signal));

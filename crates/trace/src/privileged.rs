@@ -111,7 +111,8 @@ impl UnprivilegedProcess {
         let Self { process, file, what } = self;
         let Some(what) = what else {
             let message = format!(
-                "process {process} executes a file that cannot be read, and lacks privileges that the file has. Run trodden as root"
+                "process {process} executes a file that cannot be read. If it has setuid, setgid or capabilities, they have no effect. Run \
+                trodden as root"
             );
             return Ok((false, message));
         };
@@ -134,6 +135,9 @@ impl UnprivilegedProcess {
 fn prepare_execution(process: Tid, file: &Path) -> io::Result<()> {
     let memory = Memory::open(process)?;
     let registers = ptrace::registers(process)?;
+    if !ptrace::is_64_bit(&registers) {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "it is a 32-bit program"));
+    }
     let path = path_of_execution(process)?;
     let name = read_string(&memory, path)?;
     let root = if name.starts_with(b"/") { "root" } else { "cwd" };

@@ -181,6 +181,12 @@ pub fn registers(thread: Tid) -> io::Result<Registers> {
     Ok(registers)
 }
 
+/// Returns true if a stopped thread executes 64-bit code. System calls cannot be injected into 32-bit code.
+pub fn is_64_bit(registers: &Registers) -> bool {
+    const CODE_SEGMENT: u64 = 0x33;
+    registers.cs == CODE_SEGMENT
+}
+
 pub fn set_registers(thread: Tid, registers: &Registers) -> io::Result<()> {
     request(libc::PTRACE_SETREGS, thread, 0, std::ptr::from_ref(registers) as usize)
 }
@@ -325,7 +331,7 @@ pub fn wait_interruptibly() -> io::Result<Option<(Tid, PtraceStop)>> {
     wait_status(-1, 0)
 }
 
-/// Like `wait(-1)`, but also reports the end of a child of this process that is no longer traced.
+/// Waits for any thread that the calling thread traces, and for the end of `child`, a child of this process that is not traced.
 pub fn wait_with_child(child: Tid) -> io::Result<Option<(Tid, PtraceStop)>> {
     const POLL: Duration = Duration::from_millis(5);
     loop {

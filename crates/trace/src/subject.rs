@@ -281,7 +281,8 @@ impl TracedProcess {
 
     /// Like [`Self::enable_time_stamps`], for a thread that has just executed a different program.
     pub fn enable_time_stamps_after_exec(&self, thread: Tid) -> Result<(), CollectError> {
-        match self.fixed_clock && !self.session.is_filtered() {
+        // In 32-bit programs, the instruction is emulated.
+        match self.fixed_clock && !self.session.is_filtered() && ptrace::is_64_bit(&ptrace::registers(thread)?) {
             true => self.session.enable_time_stamps(&Memory::open(thread)?, thread, None),
             false => Ok(()),
         }

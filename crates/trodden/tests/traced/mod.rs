@@ -68,6 +68,22 @@ impl Folder {
         must(output);
     }
 
+    /// Makes `program32`, which prints `32` and exits with status 5. Returns `None` if this system runs no 32-bit programs.
+    pub fn assemble_32_bit_program(&self) -> Option<std::path::PathBuf> {
+        const TEXT: &str = ".globl _start\n_start: mov $4,%eax\n mov $1,%ebx\n mov $text,%ecx\n mov $3,%edx\n int $0x80\n mov $1,%eax\n \
+            mov $5,%ebx\n int $0x80\n.data\ntext: .ascii \"32\\n\"\n";
+        std::fs::write(self.path("program32.s"), TEXT).unwrap();
+        for line in ["as --32 program32.s -o program32.o", "ld -m elf_i386 program32.o -o program32"] {
+            must(Command::new("sh").current_dir(self.0.path()).args(["-c", line]).output().unwrap());
+        }
+        let program = self.path("program32");
+        let runs = Command::new(&program).output().is_ok_and(|output| output.status.code() == Some(5));
+        if !runs {
+            eprintln!("skipped: this system runs no 32-bit programs");
+        }
+        runs.then_some(program)
+    }
+
     /// Checks that the merged trace of several runs equals the trace that stepping records, and returns its blocks.
     pub fn assert_matches_stepping(&self, program: &[&str], status: i32) -> Vec<String> {
         let merged = self.record(&["--runs", "4"], "merged.trace", program);

@@ -135,6 +135,27 @@ fn untraceable_children_run_untraced_and_are_named() {
     assert!(notes.contains("(`./writable`) is not traced") && notes.contains("writable code"), "{notes}");
 }
 
+/// No 64-bit system call may be injected into them.
+#[test]
+fn programs_of_32_bits_run_untraced() {
+    let folder = Folder::new();
+    if folder.assemble_32_bit_program().is_none() {
+        return;
+    }
+    for options in [&[][..], &["--follow"], &["--follow", "--collector", "ptrace"], &["--runs", "2"], &["--collector", "single-step"]] {
+        let scripts = [("exec ./program32", "32\n", 5), ("./program32; echo $?", "32\n5\n", 0)];
+        // Merged runs cannot follow the `vfork` of a shell.
+        let count = if options.contains(&"--runs") { 1 } else { 2 };
+        for (script, said, status) in &scripts[..count] {
+            let recorded = folder.record(options, "t.trace", &["sh", "-c", script]);
+            let result = (String::from_utf8_lossy(&recorded.stdout), recorded.status.code());
+            assert_eq!(result, ((*said).into(), Some(*status)), "{options:?}: {}", errors(&recorded));
+            let is_named = errors(&recorded).contains("is not traced: cannot control the program: it is a 32-bit program");
+            assert_eq!(is_named, options.contains(&"--follow"), "{options:?}: {}", errors(&recorded));
+        }
+    }
+}
+
 #[test]
 fn children_are_traced_in_single_runs_only() {
     let folder = Folder::new();

@@ -156,6 +156,13 @@ fn programs_with_privileges_keep_them_if_a_traced_program_executes_them() {
             assert!(errors(&output).contains(what), "{options}: {}", errors(&output));
         }
     }
+    // The tracer cannot let a 32-bit program execute its file again.
+    if let Some(program) = folder.assemble_32_bit_program() {
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
+        let output = run("trace record --output one.trace --follow", "exec ./program32");
+        assert_eq!((&output.stdout[..], output.status.code()), (&b"32\n"[..], Some(5)), "{}", errors(&output));
+        assert!(errors(&output).contains("it is a 32-bit program"), "{}", errors(&output));
+    }
     // A file that only its owner may read.
     change_mode(0o4711);
     let output = run("trace record --output one.trace", three);
