@@ -21,7 +21,7 @@ use trodden_profile::ImageProfile;
 use trodden_report::View;
 use trodden_report::lines::{Direction, FileCounts, LineCounts};
 
-/// What the paths reveal about functions that have executions that ended early.
+/// What the paths reveal about functions in which some executions ended early, by a call that did not return or a signal.
 pub struct NotExecuted {
     /// LLVM's hashes of the names of functions with unfinished paths.
     functions: HashSet<u64>,

@@ -11,7 +11,7 @@ const ADD_OPERANDS: &str = "*m,re,~{memory},~{flags}";
 const ADD_WIDE: &str = "addq $2, $0\n\tadcq $3, $1";
 const ADD_WIDE_OPERANDS: &str = "*m,*m,re,re,~{memory},~{flags}";
 
-/// Emits an addition to the word at an address, which is atomic if other threads also add to the word.
+/// Emits an addition to the word at an address. `atomic` is required if other threads also add to the word.
 pub fn add_to_word(builder: &Builder, address: Value, by: Value, atomic: bool) {
     // Unoptimised code would load, add and store separately, and lose the additions of a signal handler that interrupts it.
     if unoptimised::is_unoptimised(function_of(builder)) {

@@ -12,8 +12,8 @@ use crate::shape::{new_block_after, predecessors};
 use indexmap::IndexSet;
 use llvm_sys::LLVMOpcode;
 
-/// Splits edges so that no unwind destination (or jump target of `callbr`) has a phi node identical to one in a different successor of the
-/// same calls.
+/// Splits edges so that two successors of the same calls never contain identical phi nodes if one of the successors is an unwind
+/// destination or a jump target of `callbr`.
 pub fn split_edges(module: Module, function: Value) {
     let merging: Vec<Block> = function.blocks().filter(|b| b.phis().next().is_some()).collect();
     for block in merging {

@@ -87,7 +87,7 @@ pub fn bound(procedures: &[Procedure], copies: usize, measure: Measure) -> Lower
 struct KnownCosts<'a> {
     procedure: &'a Procedure,
     ends: Ends,
-    /// Each end, and how often it is executed.
+    /// Edges that end a path, and how often each is executed.
     counts: Vec<(DagEdgeId, u64)>,
     labels: u64,
     sequential: u64,

@@ -8,8 +8,8 @@ use trodden_profile::{BranchSampling, Collected, Run, SamplingSource};
 use trodden_text::words;
 use trodden_trace::{BranchImport, import};
 
-/// Makes a profile from perf's text output, which messages call `name`. Fails if the text or a program cannot be read, or no branch is
-/// inside the programs.
+/// Makes a profile from perf's text output. `name` identifies that output in messages. Fails if the text or a program cannot be read, or
+/// if no branch is inside the programs.
 pub fn make_profile(text: impl BufRead, name: &Path, programs: &[PathBuf], run: Run, context: &RecordingContext) -> Result<BranchImport> {
     Ok(import(text, name, programs, context.units.as_ref(), run)?)
 }

@@ -47,12 +47,12 @@ fn read_u64(address: usize) -> usize {
 }
 
 fn read_u32(address: usize) -> usize {
-    // SAFETY: callers follow the headers of the vDSO, as for `read_u64`.
+    // SAFETY: as for `read_u64`, callers pass only addresses that the headers of the vDSO give.
     unsafe { (address as *const u32).read() as usize }
 }
 
 fn read_u16(address: usize) -> usize {
-    // SAFETY: callers follow the headers of the vDSO, as for `read_u64`.
+    // SAFETY: as for `read_u64`, callers pass only addresses that the headers of the vDSO give.
     unsafe { (address as *const u16).read() as usize }
 }
 

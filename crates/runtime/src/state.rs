@@ -40,7 +40,7 @@ pub struct RuntimeState {
     kept: Option<KeptFile>,
     /// Why output is disabled; `None` if it is not.
     lost: Option<LostReason>,
-    /// In a child of `fork`: the parent's region, while it is still mapped where the child's own region will be.
+    /// In a child of `fork`: the parent's region, until the child's own region replaces it at the same address.
     inherited: Option<Region>,
     /// The frames of the calling thread's stream, while it forks.
     saved_frames: Option<ShadowFrames>,

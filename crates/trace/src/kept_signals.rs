@@ -65,8 +65,8 @@ impl Session {
         Ok(number(&status(thread), "Threads") != Some(1))
     }
 
-    /// Returns true if the signal that a thread is about to receive was sent although the thread blocks it. The signal was pending when a
-    /// fault or trap unblocked it, and represents both, since a signal is pending only once.
+    /// Returns true if the signal that a thread is about to receive was sent while the thread blocked it, and became deliverable only
+    /// because a fault or trap raised the same signal. The kernel keeps one pending instance of a signal, so the two are merged into one.
     pub fn is_merged(&self, thread: Tid, signal: i32) -> io::Result<bool> {
         Ok(TRACKED_SIGNALS.contains(&signal) && self.blocks(thread, signal) && ptrace::signal_code(thread)? <= 0)
     }

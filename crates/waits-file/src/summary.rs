@@ -14,7 +14,7 @@ pub struct WaitSummary {
     pub causes: Vec<CodeCause>,
     /// Causes other than code: long calls, lack of a processor, start-up, and unexplained waits.
     pub other_causes: Vec<CodeCause>,
-    /// For source lines, the waiting time in ns that they cause: file, line, ns.
+    /// The waiting time in ns that each source line causes, as (file, line, ns).
     pub lines: Vec<(String, u32, u64)>,
     /// Call sites at which locations wait, longest total waiting time first.
     pub sites: Vec<SiteSummary>,

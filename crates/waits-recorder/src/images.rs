@@ -15,7 +15,7 @@ type Callback = unsafe extern "C" fn(*mut dl_phdr_info, usize, *mut c_void) -> c
 
 fn callback_for_closure<F: FnMut(&dl_phdr_info) -> bool>(_: &F) -> Callback {
     unsafe extern "C" fn call_closure<F: FnMut(&dl_phdr_info) -> bool>(info: *mut dl_phdr_info, _: usize, is_match: *mut c_void) -> c_int {
-        // SAFETY: the dynamic linker passes a valid record, and the pointer to the closure that `any_image` passed to it.
+        // SAFETY: the dynamic linker passes a valid record. The other pointer is the one that `any_image` gave it, to a closure of type F.
         unsafe { (*is_match.cast::<F>())(&*info) }.into()
     }
     call_closure::<F>

@@ -103,7 +103,7 @@ pub struct CompletedRequest {
     pub is_cancelled: bool,
 }
 
-/// A call by which locations may wait for each other. Its entry and its return are separate events.
+/// A call by which locations (threads or processes) may wait for each other. Its entry and its return are separate events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
     /// A blocking send. If the flag is true, the send is synchronous: it returns only after the receive has started.

@@ -1,4 +1,4 @@
-//! Layouts of streams: what a thread of a stream build, a program that records its paths in order, writes while it runs.
+//! Layouts of streams. A stream is what each thread of a *stream build* writes: a program that records its paths in the order of execution.
 //!
 //! A stream build does not count. Where a counting build increments a counter, a stream build appends an *event*, a four-byte word that is
 //! unique in the image. The events ([`Event`]) give the order of paths and calls as well as their counts. [`crate::live`] explains how

@@ -17,8 +17,8 @@ use trodden_unit::BlockKind;
 
 /// A branch is predictable on its own, and not reported, if one outcome has more than this share of its executions.
 const MAX_UNDECIDED_SHARE: f64 = 0.99;
-/// Minimum share of the later branch's executions that the earlier branch must decide. It must also explain this share of the later
-/// branch's entropy.
+/// The earlier branch must decide at least this share of the later branch's executions, and explain at least the same share of its
+/// entropy.
 const MIN_DECIDED_SHARE: f64 = 0.1;
 
 /// A branch whose outcome is decided by an earlier branch on the same path.

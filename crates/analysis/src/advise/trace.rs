@@ -231,8 +231,8 @@ impl<'a> ValueTracer<'a> {
         std::iter::successors(Some(class), |c| self.unit.classes[c.0 as usize]).take(self.unit.classes.len())
     }
 
-    /// Returns true if accesses of two type classes may overlap: if one class contains the other, or if their roots differ because they
-    /// come from different languages, so that nothing is known.
+    /// Returns true if accesses of two type classes may overlap: if one class contains the other, or if their roots differ. Different roots
+    /// come from different languages, whose types cannot be compared.
     fn classes_may_alias(&self, a: ClassId, b: ClassId) -> bool {
         self.enclosing_classes(a).any(|c| c == b)
             || self.enclosing_classes(b).any(|c| c == a)

@@ -326,8 +326,8 @@ impl ProbeProgram {
         self.code.operations[edge.index()] = operations;
     }
 
-    /// Makes the program of an instrumented copy also count the executions of its probes, to compare them with the prediction. Does not
-    /// change other programs.
+    /// Adds counters for executed probes, whose values are compared with the prediction. Changes nothing unless paths are divided among
+    /// several copies of the function.
     pub fn count_hits(&mut self) {
         let Cells::Labels { part, .. } = &self.cells else { return };
         for edge in self.frame.graph.edges() {

@@ -14,7 +14,7 @@ use crate::graph::{Node, NodeSet};
 /// Minimum relative improvement of a move. If this is 1e-5, three benchmark programs execute 0 to 0.3% more instructions; if it is 3e-2,
 /// the difference is within 0.2% (docs/benchmarks/constants.md).
 const MIN_IMPROVEMENT: f64 = 1e-3;
-/// Maximum number of search steps for a function, which bounds the build time. The best region found until then is used.
+/// Maximum number of search steps for a function, which bounds the build time. After that many steps, the best region so far is used.
 const MAX_STEPS: usize = 300_000_000;
 
 /// The known paths, and the region's edges while the region is improved.

@@ -62,7 +62,7 @@ fn trip_counted_loops(which: TripCounting, sizes: [u32; 2], crossed: BTreeSet<Ed
     trip_counted_loops_with_exits(which, sizes, crossed, times, &[(1, 3)], false)
 }
 
-/// Like [`trip_counted_loops`], but with the given exit edges. The program may itself count the iterations.
+/// Like [`trip_counted_loops`], but with the exit edges in `out`. If `counted` is true, the loop's own variable counts its iterations.
 fn trip_counted_loops_with_exits(
     which: TripCounting,
     sizes: [u32; 2],

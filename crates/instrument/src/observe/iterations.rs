@@ -61,7 +61,8 @@ fn skip(unit: &mut Unit, name: String, reason: &str) -> Result<(), InstrumentErr
     Ok(())
 }
 
-/// Returns the paths over iterations to count in a function; `None` if there are none, or if they belong to a different version of it.
+/// Returns the paths across loop iterations that a function must count; `None` if there are none, or if they were determined for a
+/// different version of the function.
 fn iterations_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u IterationFunction> {
     let version = NameVersion { shape: graph_hash(&cfg.blocks, &cfg.graph), code: cfg.code };
     let known = unit.options.iterations.as_ref()?.find_same_shape(&unit.map.source, name, version);

@@ -155,7 +155,7 @@ pub struct ThreadLog {
     pub key: ThreadKey,
     /// ID of the parent process, if the stream began with a `fork`.
     pub parent: Option<u32>,
-    /// Number of symbols of the thread in the log.
+    /// Number of events of the thread in the log.
     pub events: u64,
     /// Number of events of the thread that were lost.
     pub lost: u64,

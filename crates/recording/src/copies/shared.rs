@@ -31,7 +31,7 @@ pub type NamedFunction = (String, String);
 pub trait Partition {
     /// True if copies write streams.
     const WRITES_STREAMS: bool;
-    /// Environment variables to set for copies. They override the user's values.
+    /// Environment variables that each instrumented program runs with. They override the user's values.
     const VARIABLES: &'static [(&'static str, &'static str)] = &[];
 
     /// Returns the settings with which each copy is built.

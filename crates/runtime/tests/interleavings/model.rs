@@ -187,7 +187,7 @@ pub mod stream {
     pub static STREAM: AtomicPtr<ThreadStream> = AtomicPtr::new(std::ptr::null_mut());
 
     pub fn thread_stream() -> Option<&'static mut ThreadStream> {
-        // SAFETY: the scenario stores the address of its own memory, which only the writing thread uses.
+        // SAFETY: the address is that of the scenario's own stream, and only the writing thread uses the stream.
         unsafe { STREAM.load(SeqCst).as_mut() }
     }
 

@@ -142,7 +142,7 @@ impl<'a> SupergraphFold<'a> {
     fn path_counts(&self) -> Vec<u64> {
         let mut counts = vec![0; self.paths.len()];
         let occurrences = self.grammar.rule_occurrences();
-        // For each rule and each distance, the number of the rule's occurrences before which a frame exists at this distance.
+        // `frame_counts[rule][frame]`: how many occurrences of the rule begin while this frame is on the call stack.
         let mut frame_counts: Vec<Vec<u64>> = self.summaries.iter().map(|summary| vec![0; summary.outer.len()]).collect();
         for rule in self.grammar.rules().rev() {
             let here = std::mem::take(&mut frame_counts[rule.0 as usize]);

@@ -1,4 +1,4 @@
-//! Joins fragments (parts of hot paths, each within one function) to complete paths.
+//! Joins fragments (parts of hot paths, each within one function) into complete paths.
 //!
 //! Paths that are incomplete at the end of a fragment continue in the fragments that follow it, in proportion to how often each of them
 //! follows. Paths with the same number are handled together, so the cost depends on the number of different paths at each fragment, not on

@@ -154,7 +154,7 @@ impl<R: Read> BranchSource for QemuSource<R> {
 
 #[derive(Debug, Default)]
 struct QemuThreads {
-    /// The running threads, by QEMU's number, which is reused.
+    /// The running threads, by the number that QEMU gives each. It reuses the numbers of ended threads.
     by_number: HashMap<u32, QemuThread>,
     begun: u32,
     handlers: HashSet<u64>,

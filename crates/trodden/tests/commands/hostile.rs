@@ -66,7 +66,7 @@ fn write_trace(path: &Path, about: &TraceDescription, (thread, count, index, sym
     writer.append_value(TraceBlockKind::End, &TraceEnd::default()).unwrap();
 }
 
-/// In the encoding of traces, calls are symbols from 2 on, and other blocks are symbols from 8 on.
+/// Encoded symbols of a trace: 2 to 5 are calls, and symbols from 8 on are blocks.
 const TRACE_SYMBOLS: [u64; 3] = [3, 8, 9];
 /// Index of a symbol block: the number of its first block, no stack frames, one function.
 const SYMBOL_BLOCK_INDEX: [u8; 4] = [0, 0, 1, 0];

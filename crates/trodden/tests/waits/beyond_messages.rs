@@ -149,7 +149,8 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Runs one mode of the program on three ranks with both MPI libraries. Each call in `expected` must be a site of waits of the given kind.
+/// Runs one mode of the program on three ranks with both MPI libraries. The report must list each call in `expected` as a place where
+/// ranks wait, with the given kind of wait.
 fn check_mode(mode: &str, expected: &[(&str, &str)]) {
     for library in ["openmpi", "mpich"] {
         let place = Place::new();

@@ -98,7 +98,7 @@ pub enum StorageAliases {
     Exact(u64),
     /// The number of such paths among random paths.
     Sampled {
-        /// Number of random paths that are counted in words of interesting ones.
+        /// Number of random uninteresting paths that share a counter with an interesting path.
         aliases: u64,
         /// Number of random paths.
         of: u64,

@@ -108,7 +108,7 @@ fn plan_and_reconstruct(random: &mut Random, program: &WitnessProgram, options: 
 
 #[test]
 fn function_of_5000_blocks_is_reconstructed() {
-    // In a truncated walk, a profile without any of its blocks decides nothing. This seed gives a walk that reaches all profiles.
+    // A partial trace that is empty because the walk was truncated cannot decide any branch. With this seed, none is empty.
     let mut random = Random::new(41);
     let program = WitnessProgram::from_graph(graph(&mut random, 5000)).unwrap();
     for strategy in [DistributionStrategy::Function, DistributionStrategy::Grouped, DistributionStrategy::Fine] {
