@@ -33,18 +33,16 @@
 //! - An indirect jump or call whose target is uncertain has a breakpoint in the image that leads to a lookup, since the target may lie
 //!   within replaced bytes. The few that no lookup can replace stop the program in the copy as well, and are single-stepped.
 //!
-//! The block encoder of iced-x86 relocates the instructions. This module works on bytes and addresses only, in time linear in the code's
-//! size apart from sorting.
+//! [`CopyEncoder`] relocates the instructions. This module works on bytes and addresses only, in time linear in the code's size apart from
+//! sorting.
 
 use crate::CollectError;
 use crate::copied_place::CopiedPlace;
+use crate::copy_encoder::{CopyEncoder, HEAD_TAG, PIECE_LENGTH, PatchKind, has_target};
 use crate::displaced::{DisplaceError, call_as_jump, is_software_interrupt};
 use crate::lookups::{self, push_constant};
 use crate::ring_layout::{CURSOR_OFFSET, RING_SIZE, SAVED_OFFSET, SYMBOLS_OFFSET};
-use iced_x86::{
-    BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, IcedError, Instruction, InstructionBlock, MemoryOperand,
-    Mnemonic, OpKind, Register,
-};
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, IcedError, Instruction, MemoryOperand, Mnemonic, OpKind, Register};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use trodden_wire::SLED;
@@ -55,9 +53,6 @@ const JUMP_LENGTH: u64 = 5;
 const SHORT_JUMP_LENGTH: u64 = 2;
 /// Maximum number of relays in one block.
 const MAX_RELAYS: u64 = 4;
-/// Tag bit in a branch target. The branch goes to the head (the recording code) of the site at that address. Addresses in programs never
-/// have this bit.
-const HEAD_TAG: u64 = 1 << 62;
 /// Tag of the address of the `int3` before a site's head. A thread stops there if its ring buffer is full.
 const FULL_TAG: u64 = 3 << 61;
 
@@ -110,9 +105,13 @@ pub struct Copies {
 /// # Errors
 /// A site is not code, or an instruction cannot be moved.
 pub fn copy_blocks(request: &CopyRequest, at: u64) -> Result<Copies, CollectError> {
+    copy_in_pieces(request, at, PIECE_LENGTH)
+}
+
+fn copy_in_pieces(request: &CopyRequest, at: u64, piece_length: usize) -> Result<Copies, CollectError> {
     let mut sites: Vec<(u64, u32)> = request.sites.iter().map(|(address, site)| (*address, *site)).collect();
     sites.sort_unstable();
-    let mut copier = Copier::new(request);
+    let mut copier = Copier::new(request, CopyEncoder::new(at, piece_length));
     copier.place_relays(&sites);
     for (address, site) in sites {
         copier.copy_site(address, site)?;
@@ -122,7 +121,7 @@ pub fn copy_blocks(request: &CopyRequest, at: u64) -> Result<Copies, CollectErro
     for jump in jumps {
         copier.copy_jump(jump)?;
     }
-    copier.encode(at)
+    copier.encoder.finish()
 }
 
 /// Copies the instructions in `range`, which must contain no site, and relocates the copy to address `at`. At its end, the copy jumps back
@@ -134,9 +133,9 @@ pub fn copy_range(code: &[(u64, Vec<u8>)], range: Range<u64>, at: u64) -> Result
     let (sites, none) = (HashMap::new(), HashSet::new());
     let (blocks, thread_positions) = (&[], &[]);
     let request = CopyRequest { code, blocks, sites: &sites, jumps: &none, guarded: &none, sleds: &none, thread_positions, table: 0 };
-    let mut copier = Copier::new(&request);
+    let mut copier = Copier::new(&request, CopyEncoder::new(at, PIECE_LENGTH));
     copier.emit_body(range.start, range.end, u64::MAX - range.start, None)?;
-    copier.encode(at)
+    copier.encoder.finish()
 }
 
 struct Copier<'a> {
@@ -147,30 +146,18 @@ struct Copier<'a> {
     relays: HashMap<u64, (u64, u64)>,
     /// Number of relays in each site's block, for blocks that have any.
     hosts: HashMap<u64, u64>,
-    instructions: Vec<Instruction>,
-    /// Purpose of each element of `instructions`.
-    places: Vec<Option<CopiedPlace>>,
-    /// For each image address to patch, the index of the instruction that it leads to, and the kind of patch.
-    entries: Vec<(u64, usize, Entry)>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Entry {
-    Jump,
-    ShortJump { relay: u64, host: u64 },
-    Breakpoint,
+    encoder: CopyEncoder,
 }
 
 impl<'a> Copier<'a> {
-    fn new(request: &'a CopyRequest<'a>) -> Self {
+    fn new(request: &'a CopyRequest<'a>, encoder: CopyEncoder) -> Self {
         let starts = request.blocks.iter().map(|b| b.start).chain(request.sites.keys().copied()).chain(request.jumps.iter().copied());
-        let (relays, hosts) = (HashMap::new(), HashMap::new());
-        let (instructions, places, entries) = (Vec::new(), Vec::new(), Vec::new());
-        Self { request, starts: starts.collect(), relays, hosts, instructions, places, entries }
+        Self { request, starts: starts.collect(), relays: HashMap::new(), hosts: HashMap::new(), encoder }
     }
 
     /// Copies a site's block. The code after each call in the block is copied, too, if a jump to its copy fits there.
     fn copy_site(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
+        self.encoder.end_piece_if_full()?;
         if self.request.sleds.contains(&address) {
             return self.copy_sled(address, site);
         }
@@ -178,21 +165,20 @@ impl<'a> Copier<'a> {
         let block_end = self.block_end(address);
         let end = block_end.unwrap_or(address + 1);
         let (entry, replaced) = match self.relays.get(&address) {
-            Some(&(relay, host)) => (Entry::ShortJump { relay, host }, SHORT_JUMP_LENGTH),
+            Some(&(relay, host)) => (PatchKind::ShortJump { relay, host }, SHORT_JUMP_LENGTH),
             None if !guarded && block_end.is_some() && self.jump_fits(address, end, JUMP_LENGTH) => {
-                (Entry::Jump, JUMP_LENGTH * (1 + self.hosts.get(&address).copied().unwrap_or(0)))
+                (PatchKind::Jump, JUMP_LENGTH * (1 + self.hosts.get(&address).copied().unwrap_or(0)))
             }
-            None => (Entry::Breakpoint, 1),
+            None => (PatchKind::Breakpoint, 1),
         };
-        self.emit_head(address, site).map_err(|_| self.immovable(address))?;
-        self.entries.push((address, self.instructions.len() - HEAD_LENGTH, entry));
+        self.emit_head(address, site, entry).map_err(|_| self.immovable(address))?;
         let mut rest = self.emit_body(address, end, replaced, Some(site))?;
         while let Some(return_address) = rest {
             let is_start = self.starts.contains(&return_address);
             if guarded || return_address >= end || is_start || !self.jump_fits(return_address, end, JUMP_LENGTH) {
                 break;
             }
-            self.entries.push((return_address, self.instructions.len(), Entry::Jump));
+            self.encoder.patch_to_next(return_address, PatchKind::Jump);
             rest = self.emit_body(return_address, end, JUMP_LENGTH, None)?;
         }
         Ok(())
@@ -200,7 +186,8 @@ impl<'a> Copier<'a> {
 
     /// Copies an indirect jump whose target is uncertain and whose address is not a site.
     fn copy_jump(&mut self, address: u64) -> Result<(), CollectError> {
-        self.entries.push((address, self.instructions.len(), Entry::Breakpoint));
+        self.encoder.end_piece_if_full()?;
+        self.encoder.patch_to_next(address, PatchKind::Breakpoint);
         let jump = self.decode(address).ok_or(DisplaceError::Undecodable(address))?;
         self.emit_jump_to_unknown(&jump, CopiedPlace::Body { original: address, intact: true })?;
         Ok(())
@@ -256,8 +243,7 @@ impl<'a> Copier<'a> {
 
     /// Emits a sled's head and the jump back to the image.
     fn copy_sled(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
-        let copies = self.emit_head(address, site);
-        self.entries.push((address, self.instructions.len() - HEAD_LENGTH, Entry::Jump));
+        let copies = self.emit_head(address, site, PatchKind::Jump);
         let copies = copies.and_then(|()| self.emit_jump(address + SLED.len() as u64, Some(CopiedPlace::Recorded { site, saved: false })));
         Ok(copies.map_err(|_| self.immovable(address))?)
     }
@@ -290,8 +276,8 @@ impl<'a> Copier<'a> {
         true
     }
 
-    /// Emits the code that records a site: a breakpoint for a full ring, then the `HEAD_LENGTH` instructions of the head.
-    fn emit_head(&mut self, address: u64, site: u32) -> Result<(), IcedError> {
+    /// Emits the code that records a site: a breakpoint for a full ring, then the head, to which a patch at the site leads.
+    fn emit_head(&mut self, address: u64, site: u32, patch: PatchKind) -> Result<(), IcedError> {
         let ring = |offset: u64| MemoryOperand::new(Register::None, Register::None, 1, offset as i64, 8, false, Register::GS);
         let next = MemoryOperand::new(Register::RCX, Register::None, 1, (SYMBOLS_OFFSET + RING_SIZE) as i64, 8, false, Register::GS);
         let rcx = Register::RCX;
@@ -309,12 +295,13 @@ impl<'a> Copier<'a> {
             Instruction::with2(Code::Mov_rm64_r64, ring(CURSOR_OFFSET), rcx)?,
             Instruction::with2(Code::Mov_r64_rm64, rcx, ring(SAVED_OFFSET))?,
         ];
+        self.encoder.patch_to_next(address, patch);
         for (number, instruction) in head.iter().enumerate() {
             let place = match number {
                 6 => CopiedPlace::Recorded { site, saved: true },
                 _ => CopiedPlace::Head { site, saved: number > 0 },
             };
-            self.emit_raw(*instruction, Some(place));
+            self.encoder.push(*instruction, Some(place));
         }
         Ok(())
     }
@@ -367,8 +354,8 @@ impl<'a> Copier<'a> {
     fn emit_call(&mut self, call: &Instruction, place: CopiedPlace) -> Result<(), IcedError> {
         let jump = call_as_jump(call).unwrap_or_default();
         let [push, upper] = push_constant(call.next_ip(), Register::RSP)?;
-        self.emit_raw(push, Some(place));
-        self.emit_raw(upper, None);
+        self.encoder.push(push, Some(place));
+        self.encoder.push(upper, None);
         self.emit(&jump, None);
         Ok(())
     }
@@ -378,15 +365,15 @@ impl<'a> Copier<'a> {
     fn emit_jump_to_unknown(&mut self, jump: &Instruction, place: CopiedPlace) -> Result<(), DisplaceError> {
         let address = jump.ip();
         if lookups::is_replaceable(jump) {
-            let label = self.instructions.len() as u64;
+            let label = self.encoder.next_index() as u64;
             let lookup = lookups::build_lookup(jump, self.request.table, label, place).map_err(|_| self.immovable(address))?;
-            lookup.into_iter().for_each(|(instruction, place)| self.emit_raw(instruction, place));
+            lookup.into_iter().for_each(|(instruction, place)| self.encoder.push(instruction, place));
             return Ok(());
         }
         if !is_movable(jump) {
             return Err(self.immovable(address));
         }
-        self.emit_raw(Instruction::with(Code::Int3), Some(place));
+        self.encoder.push(Instruction::with(Code::Int3), Some(place));
         let stepped = CopiedPlace::Stepped { jump: address, is_recorded: matches!(place, CopiedPlace::Recorded { .. }) };
         match is_call(jump) {
             true => self.emit_call(jump, stepped).map_err(|_| self.immovable(address)),
@@ -407,12 +394,7 @@ impl<'a> Copier<'a> {
         if has_target(&moved) && self.request.sites.contains_key(&target) {
             moved.set_near_branch64(HEAD_TAG | target);
         }
-        self.emit_raw(moved, place);
-    }
-
-    fn emit_raw(&mut self, instruction: Instruction, place: Option<CopiedPlace>) {
-        self.instructions.push(instruction);
-        self.places.push(place);
+        self.encoder.push(moved, place);
     }
 
     fn decode(&self, address: u64) -> Option<Instruction> {
@@ -425,30 +407,7 @@ impl<'a> Copier<'a> {
     fn immovable(&self, address: u64) -> DisplaceError {
         DisplaceError::Immovable { address, instruction: self.decode(address).map_or(Code::INVALID, |i| i.code()) }
     }
-
-    fn encode(self, at: u64) -> Result<Copies, CollectError> {
-        let block = InstructionBlock::new(&self.instructions, at);
-        let encoded = BlockEncoder::encode(64, block, BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS)
-            .map_err(|e| CollectError::Unexpected { what: format!("copies of its blocks cannot be encoded: {e}") })?;
-        let offsets = &encoded.new_instruction_offsets;
-        let known = offsets.iter().zip(self.places).filter(|(offset, _)| **offset != u32::MAX);
-        let places = known.filter_map(|(offset, place)| Some((at + u64::from(*offset), place?))).collect();
-        let patch = |(address, instruction, entry): (u64, usize, Entry)| {
-            // The encoder reports no offset (`u32::MAX`) for an instruction that it had to rewrite. Heads are never rewritten.
-            let to = at + u64::from(offsets[instruction]);
-            let patch = match entry {
-                Entry::Jump => Patch::Jump(to),
-                Entry::ShortJump { relay, host } => Patch::ShortJump { to, relay, host },
-                Entry::Breakpoint => Patch::Breakpoint(to),
-            };
-            (offsets[instruction] != u32::MAX).then_some((address, patch))
-        };
-        Ok(Copies { patches: self.entries.into_iter().filter_map(patch).collect(), code: encoded.code_buffer, places })
-    }
 }
-
-/// Number of instructions of a head, without the breakpoint before it.
-const HEAD_LENGTH: usize = 7;
 
 fn is_padding(instruction: &Instruction) -> bool {
     matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
@@ -475,10 +434,6 @@ fn may_fault(instruction: &Instruction) -> bool {
 /// Returns true if execution never continues after the instruction.
 fn never_falls_through(instruction: &Instruction) -> bool {
     matches!(instruction.flow_control(), FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return)
-}
-
-fn has_target(instruction: &Instruction) -> bool {
-    matches!(instruction.op0_kind(), OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64)
 }
 
 #[cfg(test)]

@@ -3,6 +3,9 @@
 use super::*;
 use iced_x86::{InstructionInfoFactory, RflagsBits};
 
+/// Number of instructions of a head (the code that records a site), without the breakpoint before it.
+const HEAD_LENGTH: usize = 7;
+
 /// Copies the blocks that start at these offsets, each of which is a site.
 fn copies_of(code: &[u8], starts: &[u64]) -> Copies {
     copies_with_sleds(code, starts, &HashSet::new())
@@ -116,4 +119,58 @@ fn rip_relative_addresses_refer_to_the_image() {
     let copies = copies_of(&[0x48, 0x8d, 0x05, 0, 0, 0, 0, 0xb8, 1, 0, 0, 0, 0xc3], &[0, 7]);
     let lea = instructions(&copies).into_iter().find(|i| i.code() == Code::Lea_r64_m && i.is_ip_rel_memory_operand()).unwrap();
     assert_eq!(lea.ip_rel_memory_address(), 0x40_0007);
+}
+
+/// The copies of 60 blocks, encoded in pieces of the given length. Each block calls or branches to two others.
+fn copies_in_pieces(piece_length: usize) -> Copies {
+    let mut code = Vec::new();
+    for block in 0..60_i32 {
+        let branches: [(&[u8], i32); 2] = [(&[0x0f, 0x84], block * 7 % 60), (&[[0xe8], [0xe9]][block as usize % 2], block * 11 % 60)];
+        let begin = code.len();
+        for (opcode, to) in branches {
+            code.extend(opcode);
+            let displacement = to * 11 - (code.len() as i32 + 4);
+            code.extend(displacement.to_le_bytes());
+        }
+        assert_eq!(code.len() - begin, 11);
+    }
+    const AT: u64 = 0x40_0000;
+    let blocks: Vec<Range<u64>> = (0..60).map(|block| AT + block * 11..AT + block * 11 + 11).collect();
+    let sites = blocks.iter().map(|b| b.start).zip(0..).collect();
+    let (code, none) = ([(AT, code)], HashSet::new());
+    let (blocks, jumps, table) = (&blocks[..], &none, 0x110_0000);
+    let request = CopyRequest { code: &code, blocks, sites: &sites, jumps, guarded: &none, sleds: &none, thread_positions: &[], table };
+    copy_in_pieces(&request, 0x100_0000, piece_length).unwrap()
+}
+
+/// Returns the place of each instruction in the copies, its mnemonic, and the place in the copies to which it branches.
+fn branches_between_copies(copies: &Copies) -> Vec<(CopiedPlace, Mnemonic, Option<CopiedPlace>)> {
+    const AT: u64 = 0x100_0000;
+    let decode = |address: u64| Decoder::with_ip(64, &copies.code[(address - AT) as usize..], address, DecoderOptions::NONE).decode();
+    let place_at = |address: u64| copies.places.iter().find(|place| place.0 == address).map(|place| place.1);
+    let target = |instruction: &Instruction| {
+        let to = instruction.near_branch_target();
+        let is_copy = has_target(instruction) && (AT..AT + copies.code.len() as u64).contains(&to);
+        // The target may be a stub, whose jump leads on, or a breakpoint, which has no place.
+        is_copy.then(|| place_at(to).or_else(|| place_at(decode(to).near_branch_target()))).flatten()
+    };
+    copies.places.iter().map(|(address, place)| (*place, decode(*address).mnemonic(), target(&decode(*address)))).collect()
+}
+
+#[test]
+fn copies_do_not_depend_on_the_length_of_pieces() {
+    let whole = copies_in_pieces(PIECE_LENGTH);
+    let expected = branches_between_copies(&whole);
+    assert!(expected.iter().filter(|(_, _, target)| target.is_some()).count() >= 100);
+    for piece_length in [1, 30, 200] {
+        let copies = copies_in_pieces(piece_length);
+        assert!(copies.code.len() > whole.code.len(), "some pieces end with stubs");
+        assert_eq!(branches_between_copies(&copies), expected);
+        let patched = |copies: &Copies| copies.patches.iter().map(|(at, patch)| (*at, std::mem::discriminant(patch))).collect::<Vec<_>>();
+        assert_eq!(patched(&copies), patched(&whole));
+        let leads_to_head = |(_, patch): &(u64, Patch)| match patch {
+            Patch::Jump(to) | Patch::ShortJump { to, .. } | Patch::Breakpoint(to) => copies.places.iter().any(|place| place.0 == *to),
+        };
+        assert!(copies.patches.iter().all(leads_to_head));
+    }
 }

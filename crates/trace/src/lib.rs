@@ -9,7 +9,7 @@
 //! | `follow/`, `followed_thread.rs` | the loop that follows a traced program with its threads, signals and children |
 //! | `watch.rs`, `breakpoints.rs`, `displaced.rs`, `hardware.rs`, `single_step.rs` | the means of watching a program's code |
 //! | `uprobes.rs`, `bpf.rs` | the kernel's probes |
-//! | `trampolines.rs`, `block_copies.rs`, `copied_place.rs`, `patches.rs`, `sleds.rs` | blocks that record themselves |
+//! | `trampolines.rs`, `block_copies.rs`, `copy_encoder.rs`, `copied_place.rs`, `patches.rs`, `sleds.rs` | blocks that record themselves |
 //! | `released_copies.rs` | copies of code that the program changes |
 //! | `lookups.rs`, `unknown_targets.rs` | indirect jumps in such blocks |
 //! | `rings.rs`, `ring_layout.rs` | the buffers that such blocks write to |
@@ -46,6 +46,7 @@ mod collect;
 mod collectors;
 pub mod command;
 mod copied_place;
+mod copy_encoder;
 mod displaced;
 mod error;
 mod folder;
