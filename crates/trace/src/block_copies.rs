@@ -37,7 +37,7 @@
 //! sorting.
 
 use crate::CollectError;
-use crate::copied_place::CopiedPlace;
+use crate::copied_place::{CopiedPlace, CopiedPlaces};
 use crate::copy_encoder::{CopyEncoder, HEAD_TAG, PIECE_LENGTH, PatchKind, has_target};
 use crate::displaced::{DisplaceError, call_as_jump, is_software_interrupt};
 use crate::lookups::{self, push_constant};
@@ -94,8 +94,8 @@ pub enum Patch {
 #[derive(Debug)]
 pub struct Copies {
     pub code: Vec<u8>,
-    /// Address and purpose of each instruction in the copies, by ascending address.
-    pub places: Vec<(u64, CopiedPlace)>,
+    /// Address and purpose of each instruction in the copies.
+    pub places: CopiedPlaces,
     /// The patches to write into the image, each with its address.
     pub patches: Vec<(u64, Patch)>,
 }

@@ -66,11 +66,11 @@ const CODE_WITH_ROOM_FOR_A_RELAY: [u8; 20] = [0xb8, 1, 0, 0, 0, 0xbb, 2, 0, 0, 0
 fn a_short_site_has_a_relay_in_another_block() {
     let copies = copies_of(&CODE_WITH_ROOM_FOR_A_RELAY, &[0, 12, 14]);
     let Some(Patch::ShortJump { to, relay: 0x40_0005, host: 0x40_0000 }) = patch(&copies, 12) else { panic!("{:?}", copies.patches) };
-    assert!(copies.places.contains(&(to, CopiedPlace::Head { site: 1, saved: false })));
+    assert_eq!(copies.places.get(to), Some(CopiedPlace::Head { site: 1, saved: false }));
     // The relay has overwritten the instruction at offset 5, but not the next one, at offset 10.
     let is_intact = |original| {
         copies.places.iter().find_map(|(_, place)| match place {
-            CopiedPlace::Body { original: found, intact } if *found == original => Some(*intact),
+            CopiedPlace::Body { original: found, intact } if found == original => Some(intact),
             _ => None,
         })
     };
@@ -147,14 +147,13 @@ fn copies_in_pieces(piece_length: usize) -> Copies {
 fn branches_between_copies(copies: &Copies) -> Vec<(CopiedPlace, Mnemonic, Option<CopiedPlace>)> {
     const AT: u64 = 0x100_0000;
     let decode = |address: u64| Decoder::with_ip(64, &copies.code[(address - AT) as usize..], address, DecoderOptions::NONE).decode();
-    let place_at = |address: u64| copies.places.iter().find(|place| place.0 == address).map(|place| place.1);
     let target = |instruction: &Instruction| {
         let to = instruction.near_branch_target();
         let is_copy = has_target(instruction) && (AT..AT + copies.code.len() as u64).contains(&to);
         // The target may be a stub, whose jump leads on, or a breakpoint, which has no place.
-        is_copy.then(|| place_at(to).or_else(|| place_at(decode(to).near_branch_target()))).flatten()
+        is_copy.then(|| copies.places.get(to).or_else(|| copies.places.get(decode(to).near_branch_target()))).flatten()
     };
-    copies.places.iter().map(|(address, place)| (*place, decode(*address).mnemonic(), target(&decode(*address)))).collect()
+    copies.places.iter().map(|(address, place)| (place, decode(address).mnemonic(), target(&decode(address)))).collect()
 }
 
 #[test]
@@ -169,7 +168,7 @@ fn copies_do_not_depend_on_the_length_of_pieces() {
         let patched = |copies: &Copies| copies.patches.iter().map(|(at, patch)| (*at, std::mem::discriminant(patch))).collect::<Vec<_>>();
         assert_eq!(patched(&copies), patched(&whole));
         let leads_to_head = |(_, patch): &(u64, Patch)| match patch {
-            Patch::Jump(to) | Patch::ShortJump { to, .. } | Patch::Breakpoint(to) => copies.places.iter().any(|place| place.0 == *to),
+            Patch::Jump(to) | Patch::ShortJump { to, .. } | Patch::Breakpoint(to) => copies.places.get(*to).is_some(),
         };
         assert!(copies.patches.iter().all(leads_to_head));
     }

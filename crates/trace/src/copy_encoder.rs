@@ -7,7 +7,7 @@
 
 use crate::CollectError;
 use crate::block_copies::{Copies, Patch};
-use crate::copied_place::CopiedPlace;
+use crate::copied_place::{CopiedPlace, CopiedPlaces};
 use iced_x86::{BlockEncoder, BlockEncoderOptions, Code, IcedError, Instruction, InstructionBlock, OpKind};
 use std::collections::BTreeSet;
 
@@ -52,7 +52,7 @@ pub struct CopyEncoder {
 impl CopyEncoder {
     /// Creates an encoder of copies that begin at address `start`.
     pub fn new(start: u64, piece_length: usize) -> Self {
-        let encoded = Copies { code: Vec::new(), places: Vec::new(), patches: Vec::new() };
+        let encoded = Copies { code: Vec::new(), places: CopiedPlaces::new(start), patches: Vec::new() };
         let (instructions, places, entries) = (Vec::new(), Vec::new(), Vec::new());
         Self { start, piece_length, instructions, places, entries, encoded, heads: Vec::new(), stubs: Vec::new() }
     }
@@ -110,7 +110,9 @@ impl CopyEncoder {
         for (index, instruction) in self.instructions.iter().enumerate() {
             let Some(address) = address_of(index) else { continue };
             self.heads.extend(head_of(instruction.ip()).map(|site| (site, address)));
-            self.encoded.places.extend(self.places[index].map(|place| (address, place)));
+            if let Some(place) = self.places[index] {
+                self.encoded.places.push(address, place);
+            }
         }
         for (address, index, kind) in self.entries.drain(..) {
             let Some(to) = address_of(index) else { continue };

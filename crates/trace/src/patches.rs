@@ -9,11 +9,11 @@ pub struct InstalledPatch {
     pub address: u64,
     pub original_bytes: [u8; 5],
     pub new_bytes: [u8; 5],
-    pub length: usize,
+    pub length: u8,
     /// The address in a copy that the patch leads to.
     pub target: u64,
     /// The relay, if this patch is a short jump to a relay or the relay itself.
-    pub relay: Option<Relay>,
+    pub relay: Option<Box<Relay>>,
 }
 
 /// A five-byte jump in another site's block, to which the two-byte jump of a site leads.
@@ -27,7 +27,7 @@ pub struct Relay {
 
 impl InstalledPatch {
     pub fn is_relay(&self) -> bool {
-        self.relay.is_some_and(|relay| relay.address == self.address)
+        self.relay.as_ref().is_some_and(|relay| relay.address == self.address)
     }
 }
 
@@ -55,6 +55,6 @@ pub fn encode_short_jump(at: u64, to: u64) -> [u8; 2] {
 
 /// Writes, at the address of each patch, the bytes that `bytes` selects.
 pub fn write_patches(patches: &[InstalledPatch], memory: &Memory, bytes: impl Fn(&InstalledPatch) -> &[u8; 5]) -> io::Result<()> {
-    let pieces: Vec<(u64, &[u8])> = patches.iter().map(|patch| (patch.address, &bytes(patch)[..patch.length])).collect();
+    let pieces: Vec<(u64, &[u8])> = patches.iter().map(|patch| (patch.address, &bytes(patch)[..usize::from(patch.length)])).collect();
     memory.patch(&pieces)
 }

@@ -26,22 +26,24 @@ impl Trampolines {
         ends.sort_unstable();
         let copy = |patch: &InstalledPatch| patch.target..ends[ends.partition_point(|end| *end <= patch.target)];
         let is_touched = |patch: &InstalledPatch| {
-            let written = patch.address..patch.address + patch.length as u64;
-            let mut originals = self.places_in(&copy(patch)).iter().filter_map(|(_, place)| self.image_address(place));
+            let written = patch.address..patch.address + u64::from(patch.length);
+            let mut originals = self.places_in(copy(patch)).filter_map(|(_, place)| self.image_address(&place));
             overlap(&written, range) || originals.any(|at| is_instruction_in(at, range, subject))
         };
         let touched: HashSet<u64> = self.patches.iter().filter(|patch| is_touched(patch)).map(|patch| patch.address).collect();
         // A site that loses its relay gets a breakpoint instead.
-        let is_broken = |relay: Relay| [relay.site, relay.address, relay.host].iter().any(|address| touched.contains(address));
-        let is_gone = |patch: &InstalledPatch| touched.contains(&patch.address) || (patch.is_relay() && patch.relay.is_some_and(is_broken));
-        let loses_relay = |patch: &InstalledPatch| !is_gone(patch) && patch.relay.is_some_and(is_broken);
-        let is_head = |patch: &InstalledPatch| matches!(self.places_in(&copy(patch)).first(), Some((_, CopiedPlace::Head { .. })));
+        let is_broken = |relay: &Relay| [relay.site, relay.address, relay.host].iter().any(|address| touched.contains(address));
+        let is_gone = |patch: &InstalledPatch| {
+            touched.contains(&patch.address) || (patch.is_relay() && patch.relay.as_deref().is_some_and(is_broken))
+        };
+        let loses_relay = |patch: &InstalledPatch| !is_gone(patch) && patch.relay.as_deref().is_some_and(is_broken);
+        let is_head = |patch: &InstalledPatch| matches!(self.places_in(copy(patch)).next(), Some((_, CopiedPlace::Head { .. })));
         let (mut original, mut heads, mut copies) = (Vec::new(), Vec::new(), Vec::new());
         for patch in &self.patches {
             if loses_relay(patch) {
                 original.push((patch.address, [INT3, patch.original_bytes[1]].to_vec()));
             } else if is_gone(patch) {
-                original.push((patch.address, patch.original_bytes[..patch.length].to_vec()));
+                original.push((patch.address, patch.original_bytes[..usize::from(patch.length)].to_vec()));
                 if !patch.is_relay() {
                     heads.extend(is_head(patch).then(|| (patch.target, encode_jump(patch.target, patch.address))));
                     copies.push(copy(patch));
@@ -75,7 +77,7 @@ impl Trampolines {
         for patch in &gone {
             self.traps.remove(&patch.address);
             self.relays.remove(&patch.address);
-            if let Some(relay) = patch.relay.filter(|_| patch.is_relay()) {
+            if let Some(relay) = patch.relay.as_deref().filter(|_| patch.is_relay()) {
                 relay.move_threads_to_site(self.threads.keys())?;
             }
         }
@@ -119,9 +121,8 @@ impl Trampolines {
     }
 
     /// Returns address and purpose of each instruction in one copy.
-    fn places_in(&self, copy: &Range<u64>) -> &[(u64, CopiedPlace)] {
-        let places = self.places_around(copy.start).unwrap_or_default();
-        &places[places.partition_point(|place| place.0 < copy.start)..places.partition_point(|place| place.0 < copy.end)]
+    fn places_in(&self, copy: Range<u64>) -> impl Iterator<Item = (u64, CopiedPlace)> {
+        self.places_around(copy.start).into_iter().flat_map(move |places| places.within(&copy))
     }
 
     /// Returns the image address of the instruction that is executed at a place; `None` in a head, which has no counterpart in the image.

@@ -11,8 +11,8 @@
 //! whether a copy or the tracer recorded them; a `fork` child leaves the copies and writes to no ring.
 
 use crate::CollectError;
-use crate::block_copies::{CopyRequest, Patch, copy_blocks};
-use crate::copied_place::CopiedPlace;
+use crate::block_copies::{Copies, CopyRequest, Patch, copy_blocks};
+use crate::copied_place::{CopiedPlace, CopiedPlaces};
 use crate::images::{Image, Images, sites_of};
 use crate::lookups::{TABLE_SIZE, TargetTable};
 use crate::memory::Memory;
@@ -41,9 +41,6 @@ const SI_KERNEL: i32 = 0x80;
 /// Maximum number of single steps that take a thread out of a copy. At most 25 bytes of a block are replaced.
 const MAX_STEPS: usize = 32;
 pub const INT3: u8 = 0xcc;
-
-/// Address and purpose of each instruction in copies, sorted by address.
-type CopiedPlaces = Vec<(u64, CopiedPlace)>;
 
 /// The copies of one image.
 #[derive(Debug)]
@@ -159,19 +156,23 @@ impl Trampolines {
             table,
         };
         let first = subject.area + FIRST_COPY_OFFSET;
-        let copies = copy_blocks(&request, first)?;
-        if first + copies.code.len() as u64 > table {
-            let max = sites.len() * (table - first) as usize / copies.code.len();
+        let Copies { code, places, patches } = copy_blocks(&request, first)?;
+        let range = first..first + code.len() as u64;
+        if range.end > table {
+            let max = sites.len() * (table - first) as usize / code.len();
             return Err(CollectError::TooManySites { sites: sites.len(), max });
         }
-        subject.memory.write(first, &copies.code)?;
+        subject.memory.write(first, &code)?;
+        drop(code);
         by_address.iter().for_each(|(address, number)| self.sites[*number as usize] = *address);
-        let patches = self.prepare_patches(&copies.patches, &by_address, subject);
+        let patches = self.prepare_patches(&patches, &by_address, subject);
         write_patches(&patches, &subject.memory, |patch| &patch.new_bytes)?;
         let targets = TargetTable::new(table, &subject.memory)?;
-        let range = first..first + copies.code.len() as u64;
-        self.areas.push(CopyArea { range, end: table, places: copies.places, targets });
-        self.patches.extend(patches);
+        self.areas.push(CopyArea { range, end: table, places, targets });
+        match self.patches.is_empty() {
+            true => self.patches = patches,
+            false => self.patches.extend(patches),
+        }
         self.patches.sort_unstable_by_key(|patch| patch.address);
         Ok(())
     }
@@ -201,7 +202,7 @@ impl Trampolines {
             original_bytes[..read.len()].copy_from_slice(&read);
             let mut new_bytes = original_bytes;
             new_bytes[..new.len()].copy_from_slice(new);
-            all.push(InstalledPatch { address, original_bytes, new_bytes, length: new.len(), target, relay });
+            all.push(InstalledPatch { address, original_bytes, new_bytes, length: new.len() as u8, target, relay: relay.map(Box::new) });
         };
         for (address, patch) in patches {
             let address = *address;
@@ -377,9 +378,9 @@ impl Trampolines {
         let at = ptrace::instruction_pointer(thread)?;
         let is_there =
             |place: &CopiedPlace| matches!(place, CopiedPlace::Recorded { site, saved: false } if self.sites[*site as usize] == at);
-        let places = self.areas.iter().flat_map(|area| &area.places);
+        let places = self.areas.iter().flat_map(|area| area.places.iter());
         match places.filter(|(_, place)| is_there(place)).find(|(copied, _)| !self.is_released(*copied)) {
-            Some((copied, _)) => ptrace::set_instruction_pointer(thread, *copied),
+            Some((copied, _)) => ptrace::set_instruction_pointer(thread, copied),
             None => Ok(()),
         }
     }
@@ -407,8 +408,8 @@ impl Trampolines {
     }
 
     /// Returns the places in the copy area that contains an address.
-    pub fn places_around(&self, address: u64) -> Option<&[(u64, CopiedPlace)]> {
-        self.areas.iter().find(|area| area.range.contains(&address)).map(|area| area.places.as_slice())
+    pub fn places_around(&self, address: u64) -> Option<&CopiedPlaces> {
+        self.areas.iter().find(|area| area.range.contains(&address)).map(|area| &area.places)
     }
 
     /// Removes the patches from a memory: this process's, or that of a child with a copy of it.
@@ -438,9 +439,6 @@ impl Trampolines {
             let site = self.relays.get(&address);
             return site.map_or(CodePlace::Outside, |site| CodePlace::At(CopiedPlace::Head { site: *site, saved: false }));
         };
-        match places.binary_search_by_key(&address, |place| place.0) {
-            Ok(at) => CodePlace::At(places[at].1),
-            Err(_) => CodePlace::Inside,
-        }
+        places.get(address).map_or(CodePlace::Inside, CodePlace::At)
     }
 }

@@ -95,7 +95,7 @@ impl Trampolines {
     fn find_destination(&mut self, target: u64, subject: &TracedProcess, images: &Images) -> Result<u64, CollectError> {
         let before = self.patches.partition_point(|patch| patch.address <= target);
         let Some(patch) = self.patches[..before].last() else { return Ok(target) };
-        let end = patch.address + patch.length as u64;
+        let end = patch.address + u64::from(patch.length);
         if patch.address == target {
             return Ok(if !patch.is_relay() && self.is_head(patch.target) { patch.target } else { target });
         }
@@ -117,7 +117,7 @@ impl Trampolines {
         subject.memory.write(area.range.end, &code)?;
         let piece = area.range.end..area.range.end + code.len() as u64;
         area.range.end = piece.end;
-        area.places.extend(places);
+        places.iter().for_each(|(address, place)| area.places.push(address, place));
         self.pieces.insert(target, piece.clone());
         Ok(piece.start)
     }

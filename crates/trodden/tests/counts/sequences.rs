@@ -194,7 +194,7 @@ __attribute__((noinline)) static int step(int a, int b) {
 int main(int argc, char **argv) {
     int extra = argc > 1 ? atoi(argv[1]) : 0, sum = 0;
     for (int phase = 0; phase < 4; phase++) {
-        for (int i = 0; i < 5000 + (phase == 2) * extra; i++) {
+        for (int i = 0; i < 2000 + (phase == 2) * extra; i++) {
             state = state * 1103515245 + 12345;
             int side = state >> 16 & 1;
             sum += step(side, phase & 1 ? !side : side);
