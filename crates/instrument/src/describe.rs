@@ -1,12 +1,12 @@
 //! Describes an LLVM function as a graph, with the condition under which each edge is taken.
 //!
-//! Nodes are the blocks in the order given by [`crate::shape::prepare`], then a dispatch block if the function has indirect branches, then
-//! the exit. Parallel edges between two blocks are merged, since a path is a sequence of blocks. Every block that ends the function has an
-//! edge to the exit, and so has every block with a call that may not return ([`EdgeKind::Reach`]).
+//! Nodes are the blocks in the order given by [`crate::shape::prepare_function_blocks`], then a dispatch block if the function has indirect
+//! branches, then the exit. Parallel edges between two blocks are merged, since a path is a sequence of blocks. Every block that ends the
+//! function has an edge to the exit, and so has every block with a call that may not return ([`EdgeKind::Reach`]).
 
 use crate::calls;
 use crate::code;
-use crate::debug::Positions;
+use crate::debug::SourcePositionCollector;
 use crate::handle_map::HandleMap;
 use crate::host;
 use crate::llvm::{Block, Value};
@@ -64,13 +64,13 @@ impl FunctionCfg {
 
     /// Returns the edges from calls that may not return to the exit. A path that ends with such an edge is a prefix of the paths that
     /// continue after the call.
-    pub fn reach_edges(&self) -> EdgeSet {
+    pub fn edges_from_calls_to_exit(&self) -> EdgeSet {
         self.graph.edges_where(|kind| kind == EdgeKind::Reach)
     }
 
     /// Returns this graph's edges that are missing from `fewer`, each with the node it starts from. `fewer` describes the same function,
     /// but assumes that more of its calls return.
-    pub fn extra_edges(&self, fewer: &FunctionCfg) -> Vec<(Edge, Node)> {
+    pub fn edges_missing_from(&self, fewer: &FunctionCfg) -> Vec<(Edge, Node)> {
         let mut own = fewer.graph.flow_edges().peekable();
         let extra_edges = self.graph.edges().zip(self.graph.flow_edges()).filter(|(_, edge)| own.next_if(|own| own == edge).is_none());
         let extra_edges = extra_edges.map(|(number, edge)| (number, edge.from)).collect();
@@ -78,8 +78,13 @@ impl FunctionCfg {
         extra_edges
     }
 
-    /// Describes a function whose blocks were prepared by [`crate::shape::prepare`].
-    pub fn new(function: Value, prepared: &[(Block, BlockKind)], no_return: &NoReturnAnalysis, positions: &mut Positions) -> FunctionCfg {
+    /// Describes a function whose blocks were prepared by [`crate::shape::prepare_function_blocks`].
+    pub fn new(
+        function: Value,
+        prepared: &[(Block, BlockKind)],
+        no_return: &NoReturnAnalysis,
+        positions: &mut SourcePositionCollector,
+    ) -> FunctionCfg {
         let number: HandleMap<Block, u32> = prepared.iter().enumerate().map(|(i, (b, _))| (*b, i as u32)).collect();
         let jumps = function.blocks().any(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr));
         let described = prepared.iter().map(|&(b, kind)| describe_block(b, kind, no_return, positions));
@@ -96,7 +101,7 @@ impl FunctionCfg {
             let from = Node(i as u32);
             match block.terminator().opcode() {
                 LLVMOpcode::LLVMIndirectBr if dispatch.is_some() => described.add_jump_to_dispatch(from, dispatch.expect("checked"), block),
-                _ if next_continues => described.add_return_twice(from, block),
+                _ if next_continues => described.add_return_twice_edge(from, block),
                 _ => described.add_successor_edges(from, block, &number),
             }
             described.add_exit_edges(from, exit, block, no_return);
@@ -111,7 +116,7 @@ impl FunctionCfg {
             nodes,
             blocks,
             reached,
-            code: code::digest(&prepared.iter().map(|(b, _)| *b).collect::<Vec<_>>()),
+            code: code::hash_function_code(&prepared.iter().map(|(b, _)| *b).collect::<Vec<_>>()),
             calls: prepared.iter().zip(0..).flat_map(|((block, _), number)| calls::callees_of_block(*block, Node(number))).collect(),
             sites,
             hints,
@@ -154,7 +159,7 @@ impl DescribedEdges {
     }
 
     /// Adds the edge after a call that returns twice, such as `setjmp`. A new path starts each time the call returns.
-    fn add_return_twice(&mut self, from: Node, block: Block) {
+    fn add_return_twice_edge(&mut self, from: Node, block: Block) {
         let call = block.instructions().filter(|i| i.is_call() && returns_twice(*i)).last().expect("the block was split after it");
         let edge = FlowEdge::new(from, Node(from.0 + 1), EdgeKind::ReturnsTwice);
         let edge = self.add(edge, EdgeSite::BeforeThenHead(call), Hint::None);
@@ -165,7 +170,7 @@ impl DescribedEdges {
     fn add_successor_edges(&mut self, from: Node, block: Block, number: &HandleMap<Block, u32>) {
         let terminator = block.terminator();
         let successors = terminator.successors();
-        let weights = weights::read_weights(terminator).or_else(|| weights_by_trip_count(block, &successors));
+        let weights = weights::read_branch_weights(terminator).or_else(|| weights_by_trip_count(block, &successors));
         let mut merged: Vec<(u32, Vec<usize>)> = Vec::new();
         for (index, to) in successors.iter().enumerate() {
             match merged.iter_mut().find(|(t, _)| *t == number[to]) {
@@ -199,7 +204,7 @@ impl DescribedEdges {
         if let Some(&call) = reached_calls(block, no_return).first() {
             self.add(FlowEdge::new(from, exit, EdgeKind::Reach), EdgeSite::Before(call), Hint::Never);
         }
-        if let Some((kind, at)) = ending_of_block(block) {
+        if let Some((kind, at)) = find_function_ending(block) {
             let hint = if kind == EdgeKind::NoReturn { Hint::Cold } else { Hint::None };
             self.add(FlowEdge::new(from, exit, kind), EdgeSite::Before(at), hint);
         }
@@ -224,10 +229,10 @@ fn weights_by_trip_count(block: Block, successors: &[Block]) -> Option<Vec<f64>>
 }
 
 /// Returns how a block ends the function and the instruction before which the path ends; `None` if the block does not end the function.
-fn ending_of_block(block: Block) -> Option<(EdgeKind, Value)> {
+fn find_function_ending(block: Block) -> Option<(EdgeKind, Value)> {
     let terminator = block.terminator();
     match terminator.opcode() {
-        LLVMOpcode::LLVMRet => Some(ending_of_return(terminator)),
+        LLVMOpcode::LLVMRet => Some(find_return_ending(terminator)),
         LLVMOpcode::LLVMResume => Some((EdgeKind::Resume, terminator)),
         LLVMOpcode::LLVMUnreachable => Some((EdgeKind::NoReturn, noreturn_call_before(terminator))),
         _ => None,
@@ -235,8 +240,8 @@ fn ending_of_block(block: Block) -> Option<(EdgeKind, Value)> {
 }
 
 /// Returns the call or terminator with which a block ends the function. Paths are counted before it.
-pub fn ending_call(block: Block) -> Option<Value> {
-    ending_of_block(block).map(|(_, at)| at).or_else(|| tail_call_before_return(block))
+pub fn find_function_ending_instruction(block: Block) -> Option<Value> {
+    find_function_ending(block).map(|(_, at)| at).or_else(|| tail_call_before_return(block))
 }
 
 pub fn calls_that_may_not_return(block: Block, no_return: &NoReturnAnalysis) -> Vec<Value> {
@@ -249,7 +254,7 @@ fn has_return_twice_edge(call: Value) -> bool {
     call.is(LLVMOpcode::LLVMCall) && returns_twice(call)
 }
 
-pub fn only_returns(block: Block) -> bool {
+pub fn contains_only_return(block: Block) -> bool {
     block.instructions().all(|i| match i.opcode() {
         LLVMOpcode::LLVMPHI | LLVMOpcode::LLVMRet => true,
         LLVMOpcode::LLVMCall => emits_no_code(i),
@@ -261,7 +266,7 @@ pub fn only_returns(block: Block) -> bool {
 pub fn tail_call_before_return(block: Block) -> Option<Value> {
     let jump = block.terminator();
     let [to] = jump.successors().try_into().ok()?;
-    if !jump.is(LLVMOpcode::LLVMBr) || !only_returns(to) {
+    if !jump.is(LLVMOpcode::LLVMBr) || !contains_only_return(to) {
         return None;
     }
     let real = block.instructions().filter(|i| *i != jump && !(i.is(LLVMOpcode::LLVMCall) && emits_no_code(*i)));
@@ -274,7 +279,7 @@ pub fn tail_call_before_return(block: Block) -> Option<Value> {
 
 /// Returns how a returning block ends, and the instruction before which the path is counted. For a tail call, that is the call, so that it
 /// remains the last instruction and can become a jump.
-fn ending_of_return(terminator: Value) -> (EdgeKind, Value) {
+fn find_return_ending(terminator: Value) -> (EdgeKind, Value) {
     let mut last = None;
     for instruction in terminator.block().instructions() {
         match instruction.opcode() {
@@ -326,11 +331,16 @@ fn noreturn_call_before(terminator: Value) -> Value {
 
 /// Returns the block's calls that may not return, except the one that ends the function.
 fn reached_calls(block: Block, no_return: &NoReturnAnalysis) -> Vec<Value> {
-    let ending = ending_call(block);
+    let ending = find_function_ending_instruction(block);
     calls_that_may_not_return(block, no_return).into_iter().filter(|call| Some(*call) != ending).collect()
 }
 
-fn describe_block(block: Block, kind: BlockKind, no_return: &NoReturnAnalysis, positions: &mut Positions) -> (BlockMap, Vec<(Value, u32)>) {
+fn describe_block(
+    block: Block,
+    kind: BlockKind,
+    no_return: &NoReturnAnalysis,
+    positions: &mut SourcePositionCollector,
+) -> (BlockMap, Vec<(Value, u32)>) {
     let calls = reached_calls(block, no_return);
     let (mut at, mut reached) = (Vec::new(), Vec::new());
     let mut instructions = 0;

@@ -22,7 +22,7 @@ use trodden_unit::{InterestingWords, StorageAliases};
 
 /// How many random orders of out-edges preferential numbering tries in order to get a small range of numbers. With 0 or 128 instead, the
 /// time of three programs changes by at most 0.4 % (docs/benchmarks/constants.md).
-pub const RESTARTS: u32 = 16;
+pub const PREFERENTIAL_NUMBERING_RESTARTS: u32 = 16;
 
 /// A function's interesting paths, and the options for counting them.
 pub struct InterestingRequest<'a> {
@@ -38,13 +38,13 @@ pub struct InterestingRequest<'a> {
 ///
 /// # Errors
 /// Fails if the verifier rejects the numbering, or if counting all paths is cheaper.
-pub fn plan(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Result<ProbeProgram, InterestingPlanError> {
+pub fn plan_interesting_paths(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Result<ProbeProgram, InterestingPlanError> {
     let InterestingRequest { graph, frequencies, input, options, .. } = request;
     let began = Instant::now();
     let limit = Duration::from_secs(request.time_limit_s);
     let stop = || began.elapsed() >= limit;
     let placement = if options.chords { RegisterPlacement::Cheaper } else { RegisterPlacement::Direct };
-    let number = NumberOptions { restarts: RESTARTS, placement, budget: Budget { steps: u64::MAX, stop: &stop } };
+    let number = NumberOptions { restarts: PREFERENTIAL_NUMBERING_RESTARTS, placement, budget: Budget { steps: u64::MAX, stop: &stop } };
     let planned = plan_interesting(graph, (dag, numbering), input, frequencies, &number, &VerifyBudget::default())?;
     Ok(ProbeProgram::from_interesting(graph, planned))
 }
@@ -54,10 +54,10 @@ pub fn plan(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Res
 ///
 /// # Errors
 /// Fails if the verifier rejects the numbering, or if its numbers do not fit.
-pub fn plan_unknown(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Result<ProbeProgram, InterestingPlanError> {
+pub fn plan_unknown_paths(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Result<ProbeProgram, InterestingPlanError> {
     let InterestingRequest { graph, frequencies, input, options, .. } = request;
     let placement = if options.chords { RegisterPlacement::Cheaper } else { RegisterPlacement::Direct };
-    let number = NumberOptions { restarts: RESTARTS, placement, ..NumberOptions::default() };
+    let number = NumberOptions { restarts: PREFERENTIAL_NUMBERING_RESTARTS, placement, ..NumberOptions::default() };
     let paths: Vec<_> = input.ids.iter().filter_map(|id| numbering.path(&dag, *id)).collect();
     let weights = probe_costs(&dag, graph, frequencies);
     let budget = VerifyBudget::default();
@@ -70,7 +70,7 @@ pub fn program_for_all_paths(request: &InterestingRequest, dag: Dag, numbering: 
     ProbeProgram::from_plan(request.graph, &Plan::from_numbering(dag, numbering, request.graph, request.frequencies, request.options))
 }
 
-pub fn describe_words(cells: &InterestingCells, first_word: u64) -> InterestingWords {
+pub fn describe_interesting_words(cells: &InterestingCells, first_word: u64) -> InterestingWords {
     let number = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
     let aliases = match cells.aliases {
         NumberAliases::Exact(aliases) => StorageAliases::Exact(number(aliases)),
@@ -92,12 +92,12 @@ impl<'a> InterestingPathCode<'a> {
     pub fn declare(module: Module, function: &str, ending: &'a PathEnding) -> InterestingPathCode<'a> {
         InterestingPathCode {
             ending,
-            table: InterestingPathCode::entries(ending).map(|entries| constant_table(module, function, &entries)),
+            table: InterestingPathCode::lookup_table_entries(ending).map(|entries| add_constant_table(module, function, &entries)),
         }
     }
 
     /// Returns the entries of the lookup table; `None` if the path ending needs no table.
-    pub fn entries(ending: &PathEnding) -> Option<Vec<u64>> {
+    pub fn lookup_table_entries(ending: &PathEnding) -> Option<Vec<u64>> {
         match ending {
             PathEnding::Direct { .. } => None,
             // The extra entry 0 belongs to the last word: the code reads it, but ignores the result.
@@ -106,7 +106,7 @@ impl<'a> InterestingPathCode<'a> {
         }
     }
 
-    /// Uses an existing lookup table, whose entries are those that [`InterestingPathCode::entries`] returns.
+    /// Uses an existing lookup table, whose entries are those that [`InterestingPathCode::lookup_table_entries`] returns.
     pub fn with_table(ending: &'a PathEnding, table: (Value, Type)) -> InterestingPathCode<'a> {
         InterestingPathCode { ending, table: Some(table) }
     }
@@ -132,22 +132,22 @@ impl<'a> InterestingPathCode<'a> {
             PathEnding::Checked { bias, shift, .. } => {
                 let biased = add_constant(builder, register, *bias);
                 let word = below(right(biased, *shift));
-                choose(self.is_in_table(builder, word, biased), word)
+                choose(self.emit_is_in_table(builder, word, biased), word)
             }
             PathEnding::Hashed { multiplier, shift, .. } => {
                 let word = right(builder.multiply(register, constant(*multiplier)), *shift);
-                choose(self.is_in_table(builder, word, register), word)
+                choose(self.emit_is_in_table(builder, word, register), word)
             }
         }
     }
 
     /// Emits a condition that is true for paths without a word of their own.
-    pub fn has_no_own_word(&self, builder: &Builder, register: Value) -> Value {
+    pub fn emit_has_no_own_word(&self, builder: &Builder, register: Value) -> Value {
         builder.equal(self.emit_index(builder, register), builder.constant(self.ending.counter_count() - 1))
     }
 
     /// Emits a condition that is true if the entry of the lookup table for `word` equals `number`.
-    fn is_in_table(&self, builder: &Builder, word: Value, number: Value) -> Value {
+    fn emit_is_in_table(&self, builder: &Builder, word: Value, number: Value) -> Value {
         let (table, entry) = self.table.expect("such an ending has a table");
         builder.equal(builder.zero_extend(builder.load(entry, builder.offset(entry, table, word))), number)
     }
@@ -159,7 +159,7 @@ fn add_constant(builder: &Builder, register: Value, by: i64) -> Value {
 
 /// Adds a constant array of numbers with as few bytes each as possible. `u64::MAX` means "none", and becomes the maximum of the chosen
 /// width.
-pub fn constant_table(module: Module, function: &str, entries: &[u64]) -> (Value, Type) {
+pub fn add_constant_table(module: Module, function: &str, entries: &[u64]) -> (Value, Type) {
     const NONE: u64 = u64::MAX;
     let max = entries.iter().copied().filter(|e| *e != NONE).max().unwrap_or(0);
     let bytes = [1usize, 2, 4].into_iter().find(|b| max < (1 << (8 * b)) - 1).unwrap_or(8);

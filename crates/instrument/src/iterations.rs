@@ -7,7 +7,7 @@
 use crate::llvm::{Builder, DebugLocation, Module, Value};
 use crate::planned_function::PlannedFunction;
 use crate::program_passes;
-use crate::segments::places::WordPlaces;
+use crate::segments::places::CounterWordMapping;
 use std::collections::BTreeSet;
 use trodden_flow::part::Ends;
 use trodden_flow::plan::probe_costs;
@@ -21,7 +21,7 @@ pub struct IterationPlan {
     /// What the unit's map says about these counters.
     pub words: IterationWords,
     numbering: IterationNumbering,
-    places: WordPlaces,
+    places: CounterWordMapping,
     counted: BTreeSet<Edge>,
     /// Edges on which a path ends and after which the activation may start another path: cut edges and, if control may come back by
     /// `longjmp`, edges to calls that do not return.
@@ -65,7 +65,7 @@ impl IterationPlan {
             (*key, (*path as u32, 0), end)
         };
         let keys: Vec<_> = numbered.keys.iter().map(key).collect();
-        let places = WordPlaces::minimal(&keys).ok_or(IterationPlanError::NoHash)?;
+        let places = CounterWordMapping::with_consecutive_words(&keys).ok_or(IterationPlanError::NoHash)?;
         let counted: BTreeSet<Edge> = known.ends.iter().filter(|end| ends.contains(**end)).filter_map(|end| on_edge(*end)).collect();
         let (graph, frequencies) = (&planned.cfg.graph, &planned.frequencies);
         let probes = match chords {
@@ -84,13 +84,13 @@ impl IterationPlan {
         let words = IterationWords {
             first_word,
             iterations,
-            paths: places.pairs(|(path, _)| u64::from(*path)).into_iter().map(|path| paths[path as usize].clone()).collect(),
+            paths: places.encoded_pairs(|(path, _)| u64::from(*path)).into_iter().map(|path| paths[path as usize].clone()).collect(),
         };
         planned.program.count_only_on(|edge| counted.contains(&edge), |edge| continued.contains(&edge));
         Ok(IterationPlan { words, numbering: numbered, places, counted, continued })
     }
 
-    pub fn begin(&self, module: Module, function: Value, location: Option<DebugLocation>) -> IterationCode<'_> {
+    pub fn declare_iteration_code(&self, module: Module, function: Value, location: Option<DebugLocation>) -> IterationCode<'_> {
         let context = (!self.continued.is_empty()).then(|| {
             let builder = Builder::before(module, function.entry().after_allocas(), location);
             let context = builder.allocate(module.i64());

@@ -30,5 +30,5 @@ pub use handles::{
     Block, CodeAttribute, DebugFile, DebugLocation, LocalScope, Metadata, Module, OwnedPassError, PassOptionsHandle, TargetMachine,
     Terminated, Type, Value,
 };
-pub use module::OwnModule;
+pub use module::OwnedModule;
 pub use passes::PassOptions;

@@ -68,7 +68,7 @@ impl Builder {
     }
 
     /// Inserts an empty phi node with the type, location and fast-math flags of `phi`.
-    pub fn phi_like(module: Module, phi: Value, before: Value) -> Value {
+    pub fn insert_phi_like(module: Module, phi: Value, before: Value) -> Value {
         let new = Builder::phi_before(module, before, phi.kind(), phi.location());
         new.copy_fast_math(phi);
         new
@@ -295,7 +295,7 @@ impl Builder {
     }
 
     /// Builds a copy of a value about which LLVM can infer nothing.
-    pub fn opaque_copy(&self, value: Value) -> Value {
+    pub fn build_opaque_copy(&self, value: Value) -> Value {
         self.assembly_with(false, value.kind(), "", "=r,0", &[value])
     }
 

@@ -15,7 +15,7 @@ pub fn insert(module: Module, functions: Vec<Value>) {
     for function in functions {
         let line = location_without_line(module, function);
         for block in function.blocks().collect::<Vec<Block>>() {
-            let first = block.after_head();
+            let first = block.first_instruction_after_allocas();
             if !first.is(LLVMOpcode::LLVMUnreachable) {
                 Builder::before(module, first, line).assembly(module.void(), &text, "~{memory}", &[]);
             }
