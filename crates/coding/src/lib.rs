@@ -127,7 +127,7 @@ impl CodingModel {
     /// context is only the node. A path has probability 0 and no number if one of its edges was never executed in its context. If `order`
     /// is at least the length of the longest path, only executed paths therefore have numbers. Fails if no path was executed.
     pub fn from_executed_paths(dag: &Dag, order: usize, paths: &[(Vec<DagEdgeId>, u64)]) -> Result<CodingModel, CodingError> {
-        let place = dag.positions();
+        let place = dag.topological_positions();
         // Keys start with the node's topological position, so contexts are in topological order. The exit has one context only.
         let context = |node: trodden_flow::graph::Node, before: &[DagEdgeId]| {
             let kept = if node == dag.exit() { 0 } else { order.min(before.len()) };
@@ -221,7 +221,7 @@ impl CodingModel {
 
     /// Returns a model whose contexts are the nodes. `share` returns the probability of each edge.
     fn from_nodes(dag: &Dag, size: BigInt, share: impl Fn(DagEdgeId) -> BigRational) -> CodingModel {
-        let place = dag.positions();
+        let place = dag.topological_positions();
         let context = |node: &trodden_flow::graph::Node| {
             let mut low = BigRational::zero();
             let choice = |edge: &DagEdgeId| {

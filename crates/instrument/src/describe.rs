@@ -15,7 +15,7 @@ use crate::trip_count::constant_trip_count;
 use crate::weights;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::LLVMTailCallKind;
-use trodden_flow::frequency::Hint;
+use trodden_flow::frequency::BranchHint;
 use trodden_flow::{CutReason, Edge, EdgeSet, Node, NodeSet};
 use trodden_unit::{BlockCall, BlockKind, EdgeKind, FlowEdge, FlowGraph, UnitBlock as BlockMap};
 
@@ -34,7 +34,7 @@ pub struct FunctionCfg {
     pub code: u64,
     pub calls: Vec<BlockCall>,
     pub sites: Vec<EdgeSite>,
-    pub hints: Vec<Hint>,
+    pub hints: Vec<BranchHint>,
     /// Edges on which one path must end and the next one start, with the reasons.
     pub forced: Vec<(Edge, CutReason)>,
 }
@@ -130,12 +130,12 @@ impl FunctionCfg {
 struct DescribedEdges {
     edges: Vec<FlowEdge<'static>>,
     sites: Vec<EdgeSite>,
-    hints: Vec<Hint>,
+    hints: Vec<BranchHint>,
     forced: Vec<(Edge, CutReason)>,
 }
 
 impl DescribedEdges {
-    fn add(&mut self, edge: FlowEdge<'static>, site: EdgeSite, hint: Hint) -> Edge {
+    fn add(&mut self, edge: FlowEdge<'static>, site: EdgeSite, hint: BranchHint) -> Edge {
         self.edges.push(edge);
         self.sites.push(site);
         self.hints.push(hint);
@@ -144,7 +144,7 @@ impl DescribedEdges {
 
     fn add_jump_to_dispatch(&mut self, from: Node, dispatch: Node, block: Block) {
         let edge = FlowEdge::new(from, dispatch, EdgeKind::Indirect(0));
-        let edge = self.add(edge, EdgeSite::Before(block.terminator()), Hint::None);
+        let edge = self.add(edge, EdgeSite::Before(block.terminator()), BranchHint::None);
         self.forced.push((edge, CutReason::Unsplittable));
     }
 
@@ -154,7 +154,7 @@ impl DescribedEdges {
         targets.sort();
         targets.dedup();
         for (i, to) in targets.into_iter().enumerate() {
-            self.add(FlowEdge::new(dispatch, Node(to), EdgeKind::Indirect(i as u32)), EdgeSite::Head, Hint::None);
+            self.add(FlowEdge::new(dispatch, Node(to), EdgeKind::Indirect(i as u32)), EdgeSite::Head, BranchHint::None);
         }
     }
 
@@ -162,7 +162,7 @@ impl DescribedEdges {
     fn add_return_twice_edge(&mut self, from: Node, block: Block) {
         let call = block.instructions().filter(|i| i.is_call() && returns_twice(*i)).last().expect("the block was split after it");
         let edge = FlowEdge::new(from, Node(from.0 + 1), EdgeKind::ReturnsTwice);
-        let edge = self.add(edge, EdgeSite::BeforeThenHead(call), Hint::None);
+        let edge = self.add(edge, EdgeSite::BeforeThenHead(call), BranchHint::None);
         self.forced.push((edge, CutReason::ReturnsTwice));
     }
 
@@ -186,9 +186,9 @@ impl DescribedEdges {
             };
             let cases: Vec<i64> = indices.iter().filter_map(|i| case_value(terminator, *i)).collect();
             let hint = match (&weights, kind) {
-                (_, EdgeKind::Unwind) => Hint::Cold,
-                (Some(w), _) => Hint::Weight(indices.iter().map(|i| w.get(*i).copied().unwrap_or(0.0)).sum()),
-                _ => Hint::None,
+                (_, EdgeKind::Unwind) => BranchHint::Cold,
+                (Some(w), _) => BranchHint::Weight(indices.iter().map(|i| w.get(*i).copied().unwrap_or(0.0)).sum()),
+                _ => BranchHint::None,
             };
             let site = match (terminator.opcode(), kind) {
                 (LLVMOpcode::LLVMIndirectBr, _) => EdgeSite::Head,
@@ -202,10 +202,10 @@ impl DescribedEdges {
     /// Adds the block's edges to the exit: one if a call may not return, and one if the block ends the function.
     fn add_exit_edges(&mut self, from: Node, exit: Node, block: Block, no_return: &NoReturnAnalysis) {
         if let Some(&call) = reached_calls(block, no_return).first() {
-            self.add(FlowEdge::new(from, exit, EdgeKind::Reach), EdgeSite::Before(call), Hint::Never);
+            self.add(FlowEdge::new(from, exit, EdgeKind::Reach), EdgeSite::Before(call), BranchHint::Never);
         }
         if let Some((kind, at)) = find_function_ending(block) {
-            let hint = if kind == EdgeKind::NoReturn { Hint::Cold } else { Hint::None };
+            let hint = if kind == EdgeKind::NoReturn { BranchHint::Cold } else { BranchHint::None };
             self.add(FlowEdge::new(from, exit, kind), EdgeSite::Before(at), hint);
         }
     }
@@ -215,8 +215,8 @@ impl DescribedEdges {
         let never_return = self.edges.iter().filter(|e| matches!(e.kind, EdgeKind::NoReturn | EdgeKind::Resume));
         let cold = NodeSet::from_members(blocks + 1, never_return.map(|edge| edge.from));
         for (edge, hint) in self.edges.iter().zip(&mut self.hints) {
-            if *hint == Hint::None && cold.contains(edge.to) {
-                *hint = Hint::Cold;
+            if *hint == BranchHint::None && cold.contains(edge.to) {
+                *hint = BranchHint::Cold;
             }
         }
     }

@@ -9,11 +9,11 @@ use crate::llvm::{Builder, Module, Type, Value};
 use llvm_sys::LLVMIntPredicate;
 use std::time::{Duration, Instant};
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::interesting::NumberAliases;
-use trodden_flow::interesting::PathEnding;
+use trodden_flow::interesting::PathEndCounterMapping;
+use trodden_flow::interesting::UninterestingPathAliases;
 use trodden_flow::placement::Probes;
 use trodden_flow::plan::probe_costs;
-use trodden_flow::program::InterestingCells;
+use trodden_flow::program::InterestingPathCells;
 use trodden_flow::{Dag, Graph, Numbering, Plan, PlanOptions, ProbeProgram};
 use trodden_selective::plan::{InterestingInput, InterestingPlanError, listed_register, plan_interesting};
 use trodden_selective::verify::VerifyBudget;
@@ -70,11 +70,11 @@ pub fn program_for_all_paths(request: &InterestingRequest, dag: Dag, numbering: 
     ProbeProgram::from_plan(request.graph, &Plan::from_numbering(dag, numbering, request.graph, request.frequencies, request.options))
 }
 
-pub fn describe_interesting_words(cells: &InterestingCells, first_word: u64) -> InterestingWords {
+pub fn describe_interesting_words(cells: &InterestingPathCells, first_word: u64) -> InterestingWords {
     let number = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
     let aliases = match cells.aliases {
-        NumberAliases::Exact(aliases) => StorageAliases::Exact(number(aliases)),
-        NumberAliases::Sampled { aliases, of } => StorageAliases::Sampled { aliases, of },
+        UninterestingPathAliases::Exact(aliases) => StorageAliases::Exact(number(aliases)),
+        UninterestingPathAliases::Sampled { aliases, of } => StorageAliases::Sampled { aliases, of },
     };
     InterestingWords { first_word, words: cells.ending.counter_count(), paths: cells.paths.clone(), aliases, proven: cells.proven }
 }
@@ -82,14 +82,14 @@ pub fn describe_interesting_words(cells: &InterestingCells, first_word: u64) -> 
 /// Emits the computation of the counter word in which a path is counted.
 #[derive(Clone, Copy)]
 pub struct InterestingPathCode<'a> {
-    ending: &'a PathEnding,
+    ending: &'a PathEndCounterMapping,
     /// The lookup table and the type of its entries; `None` if the path ending needs no table.
     table: Option<(Value, Type)>,
 }
 
 impl<'a> InterestingPathCode<'a> {
     /// Adds the lookup table to the module, if the path ending needs one.
-    pub fn declare(module: Module, function: &str, ending: &'a PathEnding) -> InterestingPathCode<'a> {
+    pub fn declare(module: Module, function: &str, ending: &'a PathEndCounterMapping) -> InterestingPathCode<'a> {
         InterestingPathCode {
             ending,
             table: InterestingPathCode::lookup_table_entries(ending).map(|entries| add_constant_table(module, function, &entries)),
@@ -97,17 +97,17 @@ impl<'a> InterestingPathCode<'a> {
     }
 
     /// Returns the entries of the lookup table; `None` if the path ending needs no table.
-    pub fn lookup_table_entries(ending: &PathEnding) -> Option<Vec<u64>> {
+    pub fn lookup_table_entries(ending: &PathEndCounterMapping) -> Option<Vec<u64>> {
         match ending {
-            PathEnding::Direct { .. } => None,
+            PathEndCounterMapping::Direct { .. } => None,
             // The extra entry 0 belongs to the last word: the code reads it, but ignores the result.
-            PathEnding::Checked { expected, .. } => Some(expected.iter().copied().chain([0]).collect()),
-            PathEnding::Hashed { keys, .. } => Some(keys.clone()),
+            PathEndCounterMapping::Checked { expected, .. } => Some(expected.iter().copied().chain([0]).collect()),
+            PathEndCounterMapping::Hashed { keys, .. } => Some(keys.clone()),
         }
     }
 
     /// Uses an existing lookup table, whose entries are those that [`InterestingPathCode::lookup_table_entries`] returns.
-    pub fn with_table(ending: &'a PathEnding, table: (Value, Type)) -> InterestingPathCode<'a> {
+    pub fn with_table(ending: &'a PathEndCounterMapping, table: (Value, Type)) -> InterestingPathCode<'a> {
         InterestingPathCode { ending, table: Some(table) }
     }
 
@@ -125,16 +125,16 @@ impl<'a> InterestingPathCode<'a> {
         let choose = |condition: Value, value: Value| builder.select(condition, value, last);
         let below = |value: Value| choose(builder.compare(LLVMIntPredicate::LLVMIntULT, value, last), value);
         match self.ending {
-            PathEnding::Direct { bias, checked, .. } => {
+            PathEndCounterMapping::Direct { bias, checked, .. } => {
                 let word = add_constant(builder, register, *bias);
                 if *checked { below(word) } else { word }
             }
-            PathEnding::Checked { bias, shift, .. } => {
+            PathEndCounterMapping::Checked { bias, shift, .. } => {
                 let biased = add_constant(builder, register, *bias);
                 let word = below(right(biased, *shift));
                 choose(self.emit_is_in_table(builder, word, biased), word)
             }
-            PathEnding::Hashed { multiplier, shift, .. } => {
+            PathEndCounterMapping::Hashed { multiplier, shift, .. } => {
                 let word = right(builder.multiply(register, constant(*multiplier)), *shift);
                 choose(self.emit_is_in_table(builder, word, register), word)
             }

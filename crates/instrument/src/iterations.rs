@@ -9,7 +9,7 @@ use crate::planned_function::PlannedFunction;
 use crate::program_passes;
 use crate::segments::places::CounterWordMapping;
 use std::collections::BTreeSet;
-use trodden_flow::part::Ends;
+use trodden_flow::part::PathEnds;
 use trodden_flow::plan::probe_costs;
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Numbering, Origin, Plan, ProbeProgram, Probes};
 use trodden_selective::iterations::{IterationNumbering, IterationNumberingError};
@@ -41,7 +41,7 @@ pub enum IterationPlanError {
     #[error(transparent)]
     Numbering(#[from] IterationNumberingError),
     #[error("cannot find a hash function for its paths over iterations. Count paths over fewer iterations")]
-    NoHash,
+    NoPerfectHashError,
 }
 
 impl IterationPlan {
@@ -55,7 +55,7 @@ impl IterationPlan {
     ) -> Result<IterationPlan, IterationPlanError> {
         let paths: Vec<IterationPath> = known.counted.keys().cloned().collect();
         let numbered = IterationNumbering::new((&dag, &numbering), iterations, &paths)?;
-        let ends = Ends::within_paths(&dag);
+        let ends = PathEnds::without_dummy_entry_edges(&dag);
         let on_edge = |end: DagEdgeId| match dag.edge(end).origin {
             Origin::Real(edge) | Origin::Leave(edge) => Some(edge),
             Origin::Enter(_) | Origin::Stop(_) => None,
@@ -65,7 +65,7 @@ impl IterationPlan {
             (*key, (*path as u32, 0), end)
         };
         let keys: Vec<_> = numbered.keys.iter().map(key).collect();
-        let places = CounterWordMapping::with_consecutive_words(&keys).ok_or(IterationPlanError::NoHash)?;
+        let places = CounterWordMapping::with_consecutive_words(&keys).ok_or(IterationPlanError::NoPerfectHashError)?;
         let counted: BTreeSet<Edge> = known.ends.iter().filter(|end| ends.contains(**end)).filter_map(|end| on_edge(*end)).collect();
         let (graph, frequencies) = (&planned.cfg.graph, &planned.frequencies);
         let probes = match chords {
@@ -79,14 +79,14 @@ impl IterationPlan {
         let continued: BTreeSet<Edge> = graph.edges().filter(continues).collect();
         let plan = Plan { dag, numbering, probes, partial: None, part: None };
         planned.program = ProbeProgram::from_labels(graph, &plan, numbered.interesting.clone());
-        planned.program.count_at(&ends);
+        planned.program.move_counts_to_ends(&ends);
         program_passes::verify(&planned.program);
         let words = IterationWords {
             first_word,
             iterations,
             paths: places.encoded_pairs(|(path, _)| u64::from(*path)).into_iter().map(|path| paths[path as usize].clone()).collect(),
         };
-        planned.program.count_only_on(|edge| counted.contains(&edge), |edge| continued.contains(&edge));
+        planned.program.keep_counts_only_on(|edge| counted.contains(&edge), |edge| continued.contains(&edge));
         Ok(IterationPlan { words, numbering: numbered, places, counted, continued })
     }
 

@@ -117,7 +117,7 @@ impl EdgeInsertionPoints {
         for edge in coded {
             let to = graph.to(edge);
             places.code[edge.index()] = Some(match &cfg.sites[edge.index()] {
-                EdgeSite::Before(instruction) if program.counts_early(edge) => {
+                EdgeSite::Before(instruction) if program.counts_before_path_end(edge) => {
                     InsertionPoint::Before(find_tail_call_on_edge(cfg, edge).unwrap_or(*instruction))
                 }
                 EdgeSite::Before(instruction) | EdgeSite::BeforeThenHead(instruction) => InsertionPoint::Before(*instruction),

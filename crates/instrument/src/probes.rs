@@ -19,9 +19,9 @@ use crate::shape::predecessors;
 use indexmap::IndexMap;
 use loops::{IterationCount, TripCountFlush};
 use std::cell::RefCell;
-use trodden_flow::part::Hits;
+use trodden_flow::part::ProbeHits;
 use trodden_flow::program::DominantIterationCode;
-use trodden_flow::program::operation::{DominantId, LoopId, Operation, value_set};
+use trodden_flow::program::operation::{DominantId, LoopId, Operation, constant_register_value};
 use trodden_flow::{Edge, Graph, Node, ProbeProgram};
 use trodden_unit::EdgeKind;
 
@@ -90,7 +90,7 @@ fn register_values_after_cuts(program: &ProbeProgram) -> Vec<RegisterValue> {
     let graph = program.graph();
     let mut leaving = vec![RegisterValue::Constant(0); graph.edge_count()];
     for edge in graph.edges().filter(|e| program.cut(*e).is_some()) {
-        if let Some(start) = value_set(program.operations(edge)) {
+        if let Some(start) = constant_register_value(program.operations(edge)) {
             leaving[edge.index()] = RegisterValue::Constant(start);
         }
     }
@@ -258,7 +258,7 @@ impl ProbeCode<'_> {
         }
     }
 
-    fn count_hits(&self, builder: &Builder, hits: Hits) {
+    fn count_hits(&self, builder: &Builder, hits: ProbeHits) {
         let (PathEndAction::Part(Some(first)), module) = (self.counters.at_end, self.context.module) else { return };
         for (word, by) in [(first, hits.labels), (first + 1, hits.all)].into_iter().filter(|(_, by)| *by > 0) {
             let address = builder.offset(module.i64(), self.counters.base, module.constant(word as i64));

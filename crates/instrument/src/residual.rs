@@ -28,7 +28,7 @@ use crate::weights;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 use std::collections::{BTreeMap, BTreeSet};
-use trodden_flow::program::{Cells, CodeVersion, NodePlace, PassChoices};
+use trodden_flow::program::{CodeVersion, CounterCells, NodePlace, PassChoices};
 use trodden_flow::{CutReason, Dag, Edge, Graph, Node, ProbeProgram};
 use trodden_unit::{BlockKind, FlowEdge, FlowGraph};
 
@@ -149,7 +149,7 @@ fn set_known_path_weights(module: Module, function: Value, cfg: &FunctionCfg, pr
 /// Returns how the code recognises known paths; `None` if no path of the function is known.
 fn known_path_test(module: Module, planned: &PlannedFunction) -> Option<KnownTest<'_>> {
     let known = planned.program.known()?;
-    if let Cells::Preferential(ending) = planned.program.cells() {
+    if let CounterCells::Preferential(ending) = planned.program.cells() {
         let words = InterestingPathCode::declare(module, &planned.function.name(), ending);
         return Some(KnownTest::Words(words, ending.identity_mask().unwrap_or(u64::MAX)));
     }

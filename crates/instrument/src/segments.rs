@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use transition::{ContextTransition, ContextTransitionTables};
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::program::Cells;
+use trodden_flow::program::CounterCells;
 use trodden_flow::program::operation::Operation;
 use trodden_flow::{Edge, Graph, Node, Origin, ProbeProgram};
 use trodden_selective::contexts::ContextNumbering;
@@ -339,7 +339,7 @@ impl PlannedFunctionOnSegments<'_> {
     fn final_register(&self, path: u64) -> u64 {
         let paths = self.program.paths();
         match self.program.cells() {
-            Cells::Labels { part, .. } => paths.numbering.path(&paths.dag, path).map_or(path, |edges| part.id(&edges) as u64),
+            CounterCells::Labels { part, .. } => paths.numbering.path(&paths.dag, path).map_or(path, |edges| part.id(&edges) as u64),
             _ => path,
         }
     }

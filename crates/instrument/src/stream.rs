@@ -4,7 +4,7 @@
 //! latest call, in case of a crash, and is cleared at exit. Landing pads and returns of `setjmp` write an event that says which frame
 //! continues. Everything is inline assembly, so that no block is split and the cursor advances in one instruction. Cold code is reached by
 //! jumps instead of calls, which would overwrite a leaf function's red zone. A path's event precedes the clearing of its slot, and events
-//! stay at path ends ([`PassChoices::AT_PATH_ENDS`](trodden_flow::program::PassChoices::AT_PATH_ENDS)).
+//! stay at path ends ([`PassChoices::COUNTING_AT_PATH_ENDS`](trodden_flow::program::PassChoices::COUNTING_AT_PATH_ENDS)).
 
 use crate::describe::FunctionCfg;
 use crate::emit::{self, declare_runtime_function};

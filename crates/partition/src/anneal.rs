@@ -7,7 +7,7 @@
 //! the result is deterministic.
 
 use super::weighing::{EndPartition, EndSet, Weigher};
-use trodden_flow::numbering::sequence::Shuffle;
+use trodden_flow::numbering::sequence::ShuffleRng;
 
 // docs/benchmarks/constants.md reports the effect of other values for the constants below, except for the two that limit the time.
 
@@ -52,7 +52,7 @@ struct AnnealingState<'a> {
     /// Indices of the procedures whose ends may move to another copy.
     movable: Vec<usize>,
     mean: f64,
-    random: Shuffle,
+    random: ShuffleRng,
 }
 
 impl AnnealingState<'_> {
@@ -64,7 +64,7 @@ impl AnnealingState<'_> {
         let mean = (loads.iter().sum::<u64>() as f64 / copies.max(1) as f64).max(1.0);
         let expensive = |at: &usize| costs[*at].iter().sum::<u64>() as f64 >= MIN_SHARE * mean;
         let movable = (0..costs.len()).filter(expensive).collect();
-        AnnealingState { weighers, partition, costs, loads, movable, mean, random: Shuffle::from_seed(1) }
+        AnnealingState { weighers, partition, costs, loads, movable, mean, random: ShuffleRng::from_seed(1) }
     }
 
     fn work(&self) -> u64 {

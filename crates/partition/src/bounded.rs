@@ -3,15 +3,15 @@
 //!
 //! Source: M. Diep, M. Cohen and S. Elbaum, "Probe distribution techniques to profile events in deployed software" (ISSRE 2006), as
 //! described by Afraz, Saha and Kanade (2015, section 5): each variant of a program has a bounded subset of the probes. Their events are
-//! independent of each other. Paths are not, because the paths with one [end](trodden_flow::part::Ends) need labels that distinguish them.
-//! So ends are distributed, and the probes of a copy include the labels that its ends need ([`Part::probes`]).
+//! independent of each other. Paths are not, because the paths with one [end](trodden_flow::part::PathEnds) need labels that distinguish
+//! them. So ends are distributed, and the probes of a copy include the labels that its ends need ([`Part::probes`]).
 //!
 //! A procedure whose probes fit into one copy is not split. All other procedures are split into pieces of consecutive ends. Pieces go to
 //! copies by first fit, the largest first.
 
 use super::{CopyPlan, PartitionPlan, Procedure};
 use trodden_flow::DagEdgeId;
-use trodden_flow::part::{Ends, Measure, Part};
+use trodden_flow::part::{Measure, Part, PathEnds};
 
 /// The maximum number of probes per copy is lower than the number that the paths with a single end need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,8 +69,8 @@ fn split_procedure(number: usize, procedure: &Procedure, max_probes: usize, meas
     if let Some(whole) = Part::whole(dag, frequencies, measure).map(piece).filter(|whole| whole.probes <= max_probes) {
         return Ok(vec![whole]);
     }
-    let of = |ends: &[DagEdgeId]| piece(Part::by_ends(dag, ends, frequencies, measure));
-    let (all, mut pieces) = (Ends::from_dag(dag).edges().to_vec(), Vec::new());
+    let of = |ends: &[DagEdgeId]| piece(Part::counting_paths_with_ends(dag, ends, frequencies, measure));
+    let (all, mut pieces) = (PathEnds::from_dag(dag).edges().to_vec(), Vec::new());
     let mut rest = &all[..];
     while !rest.is_empty() {
         let one = of(&rest[..1]);

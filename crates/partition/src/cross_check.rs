@@ -1,7 +1,7 @@
 //! Cross-checks: paths that all copies of a program count, so that a difference between the executions of the copies is detected.
 //!
 //! Copies that count different paths cannot be compared. So all copies count some procedures that otherwise a single copy would count, if
-//! the cost is small. Of such a procedure, they count only paths with rarely executed [ends](trodden_flow::part::Ends), such as a hash
+//! the cost is small. Of such a procedure, they count only paths with rarely executed [ends](trodden_flow::part::PathEnds), such as a hash
 //! table collision or a slow path, because executions usually diverge there first.
 //!
 //! Invariants: existing parts are not changed. The cross-checks of a copy cost at most [`BUDGET_PERCENT`] of the hits (executions of
@@ -9,7 +9,7 @@
 
 use super::{CopyPlan, PartitionPlan, Procedure, hits};
 use trodden_flow::dag::DagEdgeId;
-use trodden_flow::part::{Ends, Measure, Part};
+use trodden_flow::part::{Measure, Part, PathEnds};
 
 /// The hottest procedure may use two thirds of the budget, and each further procedure 1/8 of what remains. With 1/2, half as many
 /// procedures of two of four programs are checked; with 1/32, 4 to 14% fewer of three programs (docs/benchmarks/constants.md).
@@ -44,19 +44,19 @@ fn is_counted_by_one_copy(copies: &[CopyPlan], at: usize) -> bool {
 }
 
 fn executions(procedure: &Procedure) -> u64 {
-    let ends = Ends::from_dag(&procedure.dag);
+    let ends = PathEnds::from_dag(&procedure.dag);
     ends.edges().iter().fold(0, |sum: u64, end| sum.saturating_add(procedure.frequencies[end.index()]))
 }
 
 /// Returns a part of a procedure that costs at most `max_cost` hits, and its cost. Starts with all executed ends of paths, and drops the
 /// more frequent half until the rest fits. Returns `None` if not even one end fits.
 fn affordable_part(procedure: &Procedure, max_cost: u64, measure: Measure) -> Option<(Part, u64)> {
-    let mut ends: Vec<DagEdgeId> = Ends::from_dag(&procedure.dag).edges().to_vec();
+    let mut ends: Vec<DagEdgeId> = PathEnds::from_dag(&procedure.dag).edges().to_vec();
     let executed = |end: &DagEdgeId| procedure.frequencies[end.index()];
     ends.retain(|end| executed(end) > 0);
     ends.sort_by_key(|end| (executed(end), *end));
     while !ends.is_empty() {
-        let part = Part::by_ends(&procedure.dag, &ends, &procedure.frequencies, measure);
+        let part = Part::counting_paths_with_ends(&procedure.dag, &ends, &procedure.frequencies, measure);
         let cost = hits::part_hits(procedure, &part).of(measure);
         if cost <= max_cost {
             return Some((part, cost));

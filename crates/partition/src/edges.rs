@@ -12,7 +12,7 @@
 use super::{CopyPlan, PartitionPlan, Procedure};
 use trodden_flow::dag::{CutReason, Dag, DagEdgeId, Entries, Origin};
 use trodden_flow::graph::{Edge, Graph, Node};
-use trodden_flow::part::{Ends, Measure, Part};
+use trodden_flow::part::{Measure, Part, PathEnds};
 use trodden_flow::placement::DisjointSets;
 
 /// Cuts paths at every edge, so that each path is a single edge. Returns the given cuts, and a cut of every other edge that does not lead
@@ -147,13 +147,13 @@ pub fn plan(procedures: &[Procedure], networks: &[Network], copies: usize) -> Pa
     }
     let part = |(at, events): (usize, &Vec<usize>)| {
         let dag = &procedures[at].dag;
-        let ends = Ends::from_dag(dag);
+        let ends = PathEnds::from_dag(dag);
         let end = |event: &usize| networks[at].events[*event].path.iter().copied().find(|e| ends.edges().contains(e));
         let ends: Vec<DagEdgeId> = events.iter().filter_map(end).collect();
         // Labels on ends cost nothing, and no other labels are needed. Edges that were never executed also get a weight, so that they get
         // no labels.
         let frequencies: Vec<u64> = procedures[at].frequencies.iter().map(|n| n.saturating_add(1)).collect();
-        (!ends.is_empty()).then(|| Part::by_ends(dag, &ends, &frequencies, Measure::All))
+        (!ends.is_empty()).then(|| Part::counting_paths_with_ends(dag, &ends, &frequencies, Measure::All))
     };
     let copies = groups.iter().map(|own| CopyPlan { parts: own.iter().enumerate().map(part).collect() }).collect();
     PartitionPlan { copies, profitable: 0 }

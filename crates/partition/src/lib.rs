@@ -47,7 +47,7 @@ pub struct Procedure {
 /// A measured path, identified by the first edge after which only one path to the exit remains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecutedPath {
-    /// The path's [end](trodden_flow::part::Ends), which is this edge.
+    /// The path's [end](trodden_flow::part::PathEnds), which is this edge.
     pub end: DagEdgeId,
     /// Number of executions.
     pub count: u64,

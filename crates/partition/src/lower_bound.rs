@@ -1,4 +1,4 @@
-//! Lower bounds on the cost of every plan, including plans that divide the paths of one [end](trodden_flow::part::Ends) among copies.
+//! Lower bounds on the cost of every plan, including plans that divide the paths of one [end](trodden_flow::part::PathEnds) among copies.
 //!
 //! - A path is counted at its end or later, in each execution of the end. So a copy that profiles any path of an end counts as often as
 //!   the end is executed ([`LowerBound::path`]).
@@ -24,7 +24,7 @@ use super::single_path_bound::least_labels_of_one;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use trodden_flow::dag::DagEdgeId;
-use trodden_flow::part::{Ends, Measure, Part};
+use trodden_flow::part::{Measure, Part, PathEnds};
 
 /// Bounds on the hits of the slowest copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,7 +86,7 @@ pub fn bound(procedures: &[Procedure], copies: usize, measure: Measure) -> Lower
 
 struct KnownCosts<'a> {
     procedure: &'a Procedure,
-    ends: Ends,
+    ends: PathEnds,
     /// Edges that end a path, and how often each is executed.
     counts: Vec<(DagEdgeId, u64)>,
     labels: u64,
@@ -95,7 +95,7 @@ struct KnownCosts<'a> {
 
 impl KnownCosts<'_> {
     fn new(procedure: &Procedure, measure: Measure) -> KnownCosts<'_> {
-        let ends = Ends::from_dag(&procedure.dag);
+        let ends = PathEnds::from_dag(&procedure.dag);
         let counts = ends.edges().iter().map(|e| (*e, procedure.frequencies[e.index()])).collect();
         let separated = least_labels(&procedure.dag, &ends, &procedure.frequencies, ends.edges());
         let whole = Part::whole(&procedure.dag, &procedure.frequencies, measure);

@@ -79,7 +79,7 @@ fn distribute(procedures: &[Procedure], mut all: Vec<PathTask>, options: &Partit
     }
     let part = |(procedure, edges): (&Procedure, Option<DagEdgeSet>)| {
         let edges = edges?;
-        match procedure.dag.on_marked_paths(|e| edges.contains(e)).is_full() {
+        match procedure.dag.edges_on_marked_paths(|e| edges.contains(e)).is_full() {
             true => part_of_all_paths(procedure, options.measure),
             false => Some(Part::selective(&procedure.dag, &edges, &procedure.frequencies, options.measure)),
         }

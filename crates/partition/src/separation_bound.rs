@@ -1,7 +1,7 @@
 //! A lower bound on the cost of distinguishing paths with any labels.
 //!
-//! Two paths with the same [end](trodden_flow::part::Ends) have different sums only if an edge on which they differ has a label. So labels
-//! must
+//! Two paths with the same [end](trodden_flow::part::PathEnds) have different sums only if an edge on which they differ has a label. So
+//! labels must
 //! *hit* every bubble: a pair of edge-disjoint paths between two nodes. The executions of a cheapest hitting set bound every labelling from
 //! below, and [`least_labels`] bounds them.
 //!
@@ -24,11 +24,11 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use trodden_flow::dag::{Dag, DagEdgeId};
 use trodden_flow::graph::NodeSet;
-use trodden_flow::part::Ends;
+use trodden_flow::part::PathEnds;
 
 /// Returns a lower bound on the number of label executions in a copy that profiles all paths of the interesting ends. `frequencies` are the
 /// numbers of executions of the edges.
-pub fn least_labels(dag: &Dag, ends: &Ends, frequencies: &[u64], interesting: &[DagEdgeId]) -> u64 {
+pub fn least_labels(dag: &Dag, ends: &PathEnds, frequencies: &[u64], interesting: &[DagEdgeId]) -> u64 {
     let mut net = Net::new(dag, ends, frequencies, interesting);
     loop {
         net.reduce();
@@ -64,14 +64,14 @@ struct Net {
 
 impl Net {
     /// Builds the net of the edges from which an interesting end is reachable.
-    fn new(dag: &Dag, ends: &Ends, frequencies: &[u64], interesting: &[DagEdgeId]) -> Net {
+    fn new(dag: &Dag, ends: &PathEnds, frequencies: &[u64], interesting: &[DagEdgeId]) -> Net {
         let nodes = dag.node_count();
         let mut net = Net { edges: Vec::new(), out: vec![Vec::new(); nodes], into: vec![Vec::new(); nodes], bound: 0, work: Vec::new() };
         let mut leads = NodeSet::from_members(nodes, interesting.iter().map(|e| dag.edge(*e).from));
-        for &node in dag.order().iter().rev().filter(|n| !ends.is_decided(**n)) {
+        for &node in dag.order().iter().rev().filter(|n| !ends.is_after_path_end(**n)) {
             for &edge in dag.out(node) {
                 let to = dag.edge(edge).to;
-                if !ends.is_decided(to) && leads.contains(to) {
+                if !ends.is_after_path_end(to) && leads.contains(to) {
                     leads.insert(node);
                     net.add_edge(NetEdge { from: node.index(), to: to.index(), open: 0, closed: frequencies[edge.index()] });
                 }

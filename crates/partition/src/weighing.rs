@@ -1,14 +1,15 @@
 //! The cost of profiling the paths of some ends of a procedure, computed fast enough for a search.
 //!
-//! [`Part::by_ends`](trodden_flow::part::Part::by_ends) places labels on the chords of a maximum spanning tree over the nodes that lead to
-//! the interesting ends, so they cost the weight of the edges outside the tree; counters add the weight of the ends. This is exact except
-//! for chords whose increment happens to be zero. The cost never falls when ends are added. O(edges) for each new set.
+//! [`Part::counting_paths_with_ends`](trodden_flow::part::Part::counting_paths_with_ends) places labels on the chords of a maximum spanning
+//! tree over the nodes that lead to the interesting ends, so they cost the weight of the edges outside the tree; counters add the weight of
+//! the ends. This is exact except for chords whose increment happens to be zero. The cost never falls when ends are added. O(edges) for
+//! each new set.
 
 use super::Procedure;
 use std::collections::{BTreeSet, HashMap};
 use trodden_flow::dag::{DagEdge, DagEdgeId};
 use trodden_flow::graph::Node;
-use trodden_flow::part::{Ends, Measure};
+use trodden_flow::part::{Measure, PathEnds};
 use trodden_flow::placement::DisjointSets;
 
 const MAX_CLUSTERS: usize = 64;
@@ -94,11 +95,11 @@ pub struct Weigher {
 impl Weigher {
     /// Creates a weigher for a procedure.
     pub fn new(procedure: &Procedure, measure: Measure) -> Weigher {
-        let (dag, found) = (&procedure.dag, Ends::from_dag(&procedure.dag));
+        let (dag, found) = (&procedure.dag, PathEnds::from_dag(&procedure.dag));
         let ends = found.edges().to_vec();
         let place: HashMap<DagEdgeId, usize> = ends.iter().enumerate().map(|(at, e)| (*e, at)).collect();
         let weights: Vec<u64> = ends.iter().map(|e| procedure.frequencies[e.index()]).collect();
-        let undecided = || dag.order().iter().copied().filter(|n| !found.is_decided(*n));
+        let undecided = || dag.order().iter().copied().filter(|n| !found.is_after_path_end(*n));
         let edges = |n: Node| dag.out(n).iter().map(|e| (dag.edge(*e).to, place.get(e).copied())).collect();
         let order: Vec<(Node, Vec<EdgeHead>)> = undecided().map(|n| (n, edges(n))).collect();
         let mut sorted: Vec<_> =

@@ -1,4 +1,4 @@
-//! Partitions by measured frequencies: distributes the [ends](trodden_flow::part::Ends) of paths over copies.
+//! Partitions by measured frequencies: distributes the [ends](trodden_flow::part::PathEnds) of paths over copies.
 //!
 //! If a procedure is divided, each copy that has a part of it needs labels, so procedures are divided only if this is profitable. First,
 //! complete procedures go to the copy with the least load. Then sets of ends move away from the slowest copy while this makes it faster.
@@ -39,7 +39,7 @@ pub fn plan(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPl
         plan.profitable += usize::from(sets.iter().filter(|s| !s.is_empty()).count() > 1);
         for (copy, set) in plan.copies.iter_mut().zip(sets).filter(|(_, set)| !set.is_empty()) {
             let ends: Vec<DagEdgeId> = set.iter().map(|e| weigher.ends[e]).collect();
-            copy.parts[at] = Some(Part::by_ends(&procedures[at].dag, &ends, &procedures[at].frequencies, options.measure));
+            copy.parts[at] = Some(Part::counting_paths_with_ends(&procedures[at].dag, &ends, &procedures[at].frequencies, options.measure));
         }
     }
     plan

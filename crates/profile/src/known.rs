@@ -62,6 +62,6 @@ pub fn has_standard_numbering(function: &FunctionMap) -> Result<bool, MapError> 
     if function.is_partial() && function.interesting().is_none() {
         return Ok(false);
     }
-    let standard = Plan::cut_at(&function.graph, &function.cuts, Entries::Shared);
+    let standard = Plan::cut_and_number(&function.graph, &function.cuts, Entries::Shared);
     Ok(standard.is_ok_and(|(dag, numbering)| dag.origins() == function.dag && numbering.values() == function.values))
 }

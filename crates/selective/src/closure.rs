@@ -11,7 +11,9 @@
 use super::NumberingError;
 use super::set::InterestingSet;
 use std::collections::HashMap;
-use trodden_flow::numbering::{Numbering, TooManyPaths, number_marked, number_marked_last, push_down, zero_unmarked};
+use trodden_flow::numbering::{
+    Numbering, TooManyPaths, number_marked_paths, number_with_marked_edges_last, push_values_down, zero_unmarked_values,
+};
 use trodden_flow::{Dag, DagEdgeId, Node};
 
 /// Maximum number of paths for which SPP is repaired, because the repair tries every path for every edge.
@@ -29,10 +31,10 @@ pub fn pspp_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, Numberin
 }
 
 fn values_after_push(dag: &Dag, set: &InterestingSet, sorted: bool) -> Result<Vec<i64>, NumberingError> {
-    let mut values = number_marked_last(dag, set.edges(), sorted)?;
+    let mut values = number_with_marked_edges_last(dag, set.edges(), sorted)?;
     if !set.edges().is_full() {
-        push_down(dag, &mut values);
-        zero_unmarked(set.edges(), &mut values);
+        push_values_down(dag, &mut values);
+        zero_unmarked_values(set.edges(), &mut values);
     }
     Ok(values)
 }
@@ -45,9 +47,9 @@ pub fn mspp_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, Numberin
         return Err(NumberingError::TooLargeForRepair { paths: all.paths(), limit: MAX_REPAIRED_PATHS });
     }
     let paths: Vec<Vec<DagEdgeId>> = (0..all.paths()).filter_map(|id| all.path(dag, id)).collect();
-    let mut values = number_marked_last(dag, set.edges(), false)?;
+    let mut values = number_with_marked_edges_last(dag, set.edges(), false)?;
     if !set.edges().is_full() {
-        push_down(dag, &mut values);
+        push_values_down(dag, &mut values);
     }
     for edge in dag.edge_ids().filter(|e| !set.has(*e)) {
         let kept = std::mem::take(&mut values[edge.index()]);
@@ -63,7 +65,7 @@ pub fn mspp_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, Numberin
 /// interesting ones.
 pub fn pertinent_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
     let total = i64::try_from(set.closure()).ok().filter(|t| *t <= i64::MAX / 2).ok_or(TooManyPaths(dag.entry().0))?;
-    let (mut values, marked_paths) = number_marked(dag, set.edges());
+    let (mut values, marked_paths) = number_marked_paths(dag, set.edges());
     // A path may leave the graph of interesting edges several times. Only the first time matters, but the sum must fit into a word.
     let region = |node: Node| node == dag.entry() || marked_paths[node.index()] > 0;
     let leaves = |e: DagEdgeId| !set.has(e) && region(dag.edge(e).from);

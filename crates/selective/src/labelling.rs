@@ -318,7 +318,7 @@ fn find_span(paths: &[Vec<DagEdgeId>], values: &[i64]) -> NumberSpan {
 
 impl ClosureMembership {
     fn new(dag: &Dag, interesting: &DagEdgeSet, values: Vec<i64>) -> ClosureMembership {
-        let sums_to_exit = dag.sums_to_exit(|e| interesting.contains(e).then_some(values[e.index()]));
+        let sums_to_exit = dag.min_and_max_sums_to_exit(|e| interesting.contains(e).then_some(values[e.index()]));
         ClosureMembership { interesting: interesting.clone(), values, sums_to_exit }
     }
 

@@ -31,7 +31,7 @@ pub use preferential::{MAX_RESTARTS, PreferentialIds, preferential};
 pub use set::{InterestingSet, MAX_LISTED};
 
 use trodden_flow::Dag;
-use trodden_flow::numbering::{NoHash, Numbering, NumberingScheme, PerfectHash, TooManyPaths};
+use trodden_flow::numbering::{NoPerfectHashError, Numbering, NumberingScheme, PerfectHash, TooManyPaths};
 
 /// Options for the search for a numbering, and for the placement of its probes.
 #[derive(Clone, Copy)]
@@ -111,9 +111,9 @@ pub enum NumberingError {
         /// Maximum span.
         limit: u128,
     },
-    /// See [`NoHash`].
+    /// See [`NoPerfectHashError`].
     #[error(transparent)]
-    NoHash(#[from] NoHash),
+    NoPerfectHashError(#[from] NoPerfectHashError),
 }
 
 impl NumberingError {

@@ -8,7 +8,7 @@
 //! integers exist. Mirrored numbers (`span - 1 - number`) are tried only once.
 
 use super::lattice::{Lattice, NumberSearch};
-use trodden_flow::numbering::sequence::Shuffle;
+use trodden_flow::numbering::sequence::ShuffleRng;
 
 /// Maximum number of paths. A set of choices is a word of 64 bits, one of which represents the constant 1.
 pub const MAX_PATHS: usize = 63;
@@ -20,7 +20,7 @@ pub type CountStep<'a> = &'a mut dyn FnMut() -> bool;
 
 /// Finds different numbers from 0 to `span - 1` for all paths of a lattice with at most [`MAX_PATHS`] paths. `shuffle` decides which value
 /// of each bit is tried first.
-pub fn find_numbers(lattice: &Lattice, span: u64, count_step: CountStep, shuffle: &mut Shuffle) -> NumberSearch {
+pub fn find_numbers(lattice: &Lattice, span: u64, count_step: CountStep, shuffle: &mut ShuffleRng) -> NumberSearch {
     let coefficients = vec![0i64; lattice.rank()];
     let parities = lattice.rows.iter().map(|row| row.iter().enumerate().fold(0u64, |p, (at, v)| p | ((*v as u64 & 1) << at))).collect();
     let mut search = Lifting { lattice, span, parities, count_step, shuffle };
@@ -34,7 +34,7 @@ struct Lifting<'a> {
     /// For each row, the set of its odd entries.
     parities: Vec<u64>,
     count_step: CountStep<'a>,
-    shuffle: &'a mut Shuffle,
+    shuffle: &'a mut ShuffleRng,
 }
 
 /// Paths whose numbers have the same lower bits. From `min_set` to `max_set` of them may have the next bit set.

@@ -12,7 +12,7 @@ use super::lifting;
 use super::preferential::PreferentialIds;
 use std::collections::BTreeSet;
 use trodden_flow::dag::{Dag, DagEdgeId};
-use trodden_flow::numbering::sequence::Shuffle;
+use trodden_flow::numbering::sequence::ShuffleRng;
 
 /// Limits of a search.
 #[derive(Clone, Copy)]
@@ -95,7 +95,7 @@ pub(super) fn find_compact_numbers(
     let mut search = OptimalSearch { lattice: &lattice, budget, steps: 0, stopped: false };
     let mut best = (first.span, first.values);
     let mut bound = count;
-    let mut shuffle = Shuffle::default();
+    let mut shuffle = ShuffleRng::default();
     let mut max_steps = FIRST_STEPS;
     while bound < best.0 && !search.stopped {
         // Try the least span that may be possible, the middle, and the span below the best, with more steps in each round.
@@ -145,7 +145,7 @@ struct OptimalSearch<'a> {
 
 impl OptimalSearch<'_> {
     /// Searches bit by bit. The lattice must have at most [`lifting::MAX_PATHS`] paths.
-    fn search_bit_by_bit(&mut self, span: u64, max_steps: u64, shuffle: &mut Shuffle) -> NumberSearch {
+    fn search_bit_by_bit(&mut self, span: u64, max_steps: u64, shuffle: &mut ShuffleRng) -> NumberSearch {
         let (lattice, last) = (self.lattice, self.last_step(max_steps));
         lifting::find_numbers(lattice, span, &mut || self.count_step(last), shuffle)
     }
@@ -165,7 +165,7 @@ impl OptimalSearch<'_> {
     }
 
     /// Finds different numbers from 0 to `span - 1` for all paths, path by path. With a shuffle, numbers are tried in random order.
-    fn search_path_by_path(&mut self, span: u64, max_steps: u64, mut shuffle: Option<&mut Shuffle>) -> NumberSearch {
+    fn search_path_by_path(&mut self, span: u64, max_steps: u64, mut shuffle: Option<&mut ShuffleRng>) -> NumberSearch {
         let last = self.last_step(max_steps);
         let Some(width) = usize::try_from(span).ok().filter(|width| *width <= MAX_SPAN) else { return NumberSearch::Unfinished };
         let mut candidates: Vec<i64> = (0..width as i64).collect();
@@ -276,7 +276,7 @@ mod tests {
     use trodden_flow::graph::{Graph, Node};
 
     /// Returns the lattice of nearly all paths through four consecutive branches and up to two additional edges.
-    fn random_lattice(shuffle: &mut Shuffle) -> Lattice {
+    fn random_lattice(shuffle: &mut ShuffleRng) -> Lattice {
         let mut edges: Vec<(Node, Node)> = (0..4).flat_map(|n| [(Node(n), Node(n + 1)); 2]).collect();
         for _ in 0..shuffle.below(3) {
             let from = shuffle.below(4) as u32;
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn bit_by_bit_and_path_by_path_agree_on_every_span() {
-        let mut shuffle = Shuffle::default();
+        let mut shuffle = ShuffleRng::default();
         let (mut impossible, mut wide) = (0, 0);
         for graph in 0..250 {
             let lattice = random_lattice(&mut shuffle);

@@ -11,7 +11,7 @@ use super::NumberingError;
 use std::collections::BTreeMap;
 use trodden_flow::dag::{Dag, DagEdgeId};
 use trodden_flow::graph::Node;
-use trodden_flow::numbering::sequence::Shuffle;
+use trodden_flow::numbering::sequence::ShuffleRng;
 
 /// Maximum number of restarts. More restarts hardly reduce the span.
 pub const MAX_RESTARTS: u32 = 1 << 16;
@@ -29,7 +29,7 @@ pub struct PreferentialIds {
 pub fn preferential(dag: &Dag, paths: &[Vec<DagEdgeId>], restarts: u32) -> Result<PreferentialIds, NumberingError> {
     let trie = PathTrie::new(dag, paths);
     let mut best = trie.number_paths(dag, |_| {}, &mut |_, _, _| {});
-    let mut shuffle = Shuffle::default();
+    let mut shuffle = ShuffleRng::default();
     for _ in 0..restarts.min(MAX_RESTARTS) {
         if best.as_ref().is_ok_and(|b| b.span == paths.len() as u64) {
             break;

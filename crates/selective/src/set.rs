@@ -53,7 +53,7 @@ impl InterestingSet {
 
     /// Creates the set of all paths that consist of marked edges. Fails if there is no such path.
     pub fn from_edges(dag: &Dag, marked: &DagEdgeSet) -> Result<InterestingSet, NumberingError> {
-        let edges = dag.on_marked_paths(|e| marked.contains(e));
+        let edges = dag.edges_on_marked_paths(|e| marked.contains(e));
         match count_paths(dag, &edges) {
             0 => Err(NumberingError::NothingInteresting),
             closure => Ok(InterestingSet { edges, closure, listed: None }),
@@ -65,7 +65,8 @@ impl InterestingSet {
     pub fn through(dag: &Dag, nodes: &[Node]) -> Result<InterestingSet, NumberingError> {
         let mut marked = DagEdgeSet::full(dag.edges().len());
         for &node in nodes {
-            let (after, before) = (dag.reached_from(node, |e| marked.contains(e)), dag.leading_to(node, |e| marked.contains(e)));
+            let (after, before) =
+                (dag.nodes_reached_from(node, |e| marked.contains(e)), dag.nodes_leading_to(node, |e| marked.contains(e)));
             let is_passed = |id: DagEdgeId| after.contains(dag.edge(id).from) || before.contains(dag.edge(id).to);
             marked = DagEdgeSet::from_fn(marked.universe(), |id| marked.contains(id) && is_passed(id));
         }

@@ -7,7 +7,7 @@
 use super::program::{StartPoint, Witness, WitnessFunction, WitnessFunctionId, WitnessKind, WitnessProgram};
 use super::sets::{Adjacency, components};
 use std::collections::HashMap;
-use trodden_flow::frequency::{Frequencies, Hint, branch_weights, innermost_loops};
+use trodden_flow::frequency::{BranchHint, Frequencies, branch_weights, innermost_loops};
 use trodden_flow::graph::{Edge, Node};
 
 /// Assumed number of calls to a function in a recursive component for each call from outside. If this is 2, the slowest of four runs of
@@ -125,9 +125,9 @@ fn isolated_entry_frequency(function: &WitnessFunction, node: Node) -> f64 {
 fn frequencies(function: &WitnessFunction, known: &EdgeWeights) -> Frequencies {
     let graph = &function.graph;
     match known {
-        EdgeWeights::PerRun(weights) if weights.len() == graph.edge_count() => Frequencies::measured(graph, weights.clone()),
+        EdgeWeights::PerRun(weights) if weights.len() == graph.edge_count() => Frequencies::from_measured_counts(graph, weights.clone()),
         EdgeWeights::PerBranch(weights) if weights.len() == graph.edge_count() => Frequencies::estimate(graph, weights),
-        _ => Frequencies::estimate(graph, &branch_weights(graph, &vec![Hint::None; graph.edge_count()])),
+        _ => Frequencies::estimate(graph, &branch_weights(graph, &vec![BranchHint::None; graph.edge_count()])),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::options::ExperimentScheme;
 use crate::path_end::PathEndAction;
 use crate::planned_function::PlannedFunction;
 use crate::unit::Unit;
-use trodden_flow::program::{Cells, EarlyCounting, PassChoices};
+use trodden_flow::program::{CounterCells, EarlyCounting, PassChoices};
 use trodden_flow::{NumberingScheme, Plan};
 use trodden_selective::plan::{InterestingInput, InterestingPlanError};
 use trodden_unit::{BlockKind, KnownFunction, NameVersion, Skipped, graph_hash};
@@ -20,7 +20,7 @@ const NOT_INTERESTING_REASON: &str = "none of its paths is interesting (--intere
 
 /// Passes for functions with interesting paths. Two passes of `PassChoices` are left out: counting on a loop's exit edge would look up
 /// paths that were not taken, and the dominant iteration is recognised by the register, which does not hold a path number here.
-const INTERESTING_PATH_PASSES: PassChoices = PassChoices { early: EarlyCounting::IfProfitable, ..PassChoices::AT_PATH_ENDS };
+const INTERESTING_PATH_PASSES: PassChoices = PassChoices { early: EarlyCounting::IfProfitable, ..PassChoices::COUNTING_AT_PATH_ENDS };
 
 pub struct InterestingPaths;
 
@@ -45,7 +45,7 @@ impl Observer for InterestingPaths {
 
     fn choose_passes(&self, unit: &Unit, planned: &PlannedFunction) -> PassChoices {
         match planned.program.cells() {
-            Cells::Interesting(_) => unit.options.choices.limited_to(INTERESTING_PATH_PASSES),
+            CounterCells::Interesting(_) => unit.options.choices.limited_to(INTERESTING_PATH_PASSES),
             _ => unit.choose_passes(planned),
         }
     }
@@ -85,8 +85,8 @@ pub fn find_interesting_paths<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg)
 /// Returns the emitter of counter indices for a function's interesting paths; `None` if the function counts in a different way.
 pub fn declare_path_code<'p>(unit: &Unit, planned: &'p PlannedFunction) -> Option<InterestingPathCode<'p>> {
     match planned.program.cells() {
-        Cells::Interesting(cells) => Some(InterestingPathCode::declare(unit.module, &planned.function.name(), &cells.ending)),
-        Cells::Paths | Cells::Labels { .. } | Cells::Preferential(_) => None,
+        CounterCells::Interesting(cells) => Some(InterestingPathCode::declare(unit.module, &planned.function.name(), &cells.ending)),
+        CounterCells::Paths | CounterCells::Labels { .. } | CounterCells::Preferential(_) => None,
     }
 }
 
@@ -104,7 +104,7 @@ pub fn count_only_interesting_paths(unit: &mut Unit, planned: &mut PlannedFuncti
     };
     let ids: Vec<u64> = known.known.iter().map(|(id, _)| *id).collect();
     let entries = unit.options.plan.entries;
-    let (dag, numbering) = Plan::cut_at_if_same_count(&planned.cfg.graph, &known.cuts, entries, known.paths)
+    let (dag, numbering) = Plan::cut_and_number_if_same_count(&planned.cfg.graph, &known.cuts, entries, known.paths)
         .ok_or_else(|| InstrumentError::KnownPathsMismatch(name.clone()))?;
     let excluded = planned.cfg.edges_from_calls_to_exit();
     let scheme = match unit.options.experiment.scheme() {

@@ -22,7 +22,7 @@ struct CopyPart {
 
 pub fn create_part_observer(module: Module, part: observe::CopyPart) -> Box<dyn Observer> {
     match part.known {
-        Some(_) => Box::new(UnknownPaths::new(module, PassChoices::in_registers, reason_to_skip)),
+        Some(_) => Box::new(UnknownPaths::new(module, PassChoices::accumulating_in_registers, reason_to_skip)),
         None => Box::new(CopyPart { count_hits: part.count_hits }),
     }
 }
@@ -44,7 +44,8 @@ impl Observer for CopyPart {
     fn plan(&self, unit: &Unit, name: &str, cfg: &FunctionCfg, _: &Frequencies) -> Result<Plan, InstrumentError> {
         let other = || InstrumentError::PartMismatch(name.to_owned());
         let known = find_function_part(unit, name).filter(|k| k.shape == graph_hash(&cfg.blocks, &cfg.graph)).ok_or_else(other)?;
-        let (dag, _) = Plan::cut_at_if_same_count(&cfg.graph, &known.cuts, unit.options.plan.entries, known.paths).ok_or_else(other)?;
+        let (dag, _) =
+            Plan::cut_and_number_if_same_count(&cfg.graph, &known.cuts, unit.options.plan.entries, known.paths).ok_or_else(other)?;
         Plan::from_part(dag, known.part.clone()).ok_or_else(other)
     }
 

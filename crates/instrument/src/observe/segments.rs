@@ -115,7 +115,7 @@ impl SegmentCounts {
             return Ok(None);
         };
         let known = &set.functions()[number as usize];
-        let numbered = Plan::cut_at_if_same_count(&planned.cfg.graph, &known.cuts, unit.options.plan.entries, known.paths);
+        let numbered = Plan::cut_and_number_if_same_count(&planned.cfg.graph, &known.cuts, unit.options.plan.entries, known.paths);
         let (dag, numbering) = numbered.ok_or_else(|| InstrumentError::KnownPathsMismatch(function.name()))?;
         let preferential = preferential_numbering(unit, &function.name(), known, set, (&dag, &numbering));
         let (graph, frequencies, options) = (&planned.cfg.graph, &planned.frequencies, &unit.options.plan);
@@ -135,7 +135,7 @@ impl SegmentCounts {
         };
         verify_plan(&planned)?;
         let PlannedFunction { cfg, program, frequencies, .. } = &mut planned;
-        program_passes::run_passes(program, frequencies, &places::block_properties(cfg), PassChoices::AT_PATH_ENDS);
+        program_passes::run_passes(program, frequencies, &places::block_properties(cfg), PassChoices::COUNTING_AT_PATH_ENDS);
         Ok(Some((planned, number, preferential)))
     }
 
@@ -195,7 +195,7 @@ fn selective_label_program(
 ) -> ProbeProgram {
     let edges = paths.iter().filter_map(|path| numbering.path(&dag, *path)).flatten();
     let marked = DagEdgeSet::from_members(dag.edges().len(), edges);
-    let interesting = dag.on_marked_paths(|edge| marked.contains(edge));
+    let interesting = dag.edges_on_marked_paths(|edge| marked.contains(edge));
     let labels = precise_selective_labels(&dag, &interesting);
     let (graph, frequencies) = (&planned.cfg.graph, &planned.frequencies);
     let probes = match unit.options.plan.chords {

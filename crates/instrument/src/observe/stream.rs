@@ -56,7 +56,7 @@ impl Observer for PathStream {
     }
 
     fn choose_passes(&self, _: &Unit, _: &PlannedFunction) -> PassChoices {
-        PassChoices::AT_PATH_ENDS
+        PassChoices::COUNTING_AT_PATH_ENDS
     }
 
     fn rewrite_program(&self, program: &mut ProbeProgram, cfg: &FunctionCfg) {
@@ -69,7 +69,7 @@ impl Observer for PathStream {
         planned: &'p PlannedFunction,
         location: Option<DebugLocation>,
     ) -> (Value, PathEndAction<'p>) {
-        match planned.program.at_entry().contains(&Operation::EnterCall) {
+        match planned.program.operations_at_entry().contains(&Operation::EnterCall) {
             true => {
                 let counters = unit.context.counters;
                 let stream = self.streams.emit_function_entry(planned.function, unit.map.counters, counters, location);
@@ -109,7 +109,8 @@ fn plan_events(unit: &Unit, own: PlannedFunction, cfg: FunctionCfg) -> Result<Pl
     let edges: Vec<Edge> = graph.edges().filter(|edge| extra_edges.binary_search_by_key(edge, |call| call.0).is_err()).collect();
     let cuts: Vec<_> = own.program.dag().cuts().iter().map(|cut| (edges[cut.edge.index()], cut.reason)).collect();
     let options = &unit.options.plan;
-    let (dag, numbering) = Plan::cut_at(graph, &cuts, options.entries).map_err(|_| InstrumentError::TooManyEvents(own.function.name()))?;
+    let (dag, numbering) =
+        Plan::cut_and_number(graph, &cuts, options.entries).map_err(|_| InstrumentError::TooManyEvents(own.function.name()))?;
     let plan = Plan::from_numbering(dag, numbering, graph, &frequencies, options);
     let program = ProbeProgram::from_plan(graph, &plan);
     let counted = Some(Box::new(CountedPaths { blocks: own.cfg.blocks, graph: own.cfg.graph, program: own.program, extra_edges }));

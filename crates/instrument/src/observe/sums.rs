@@ -47,7 +47,7 @@ impl Observer for EventSums {
 
     /// Applies no pass that moves counts, because events must be read exactly where paths end.
     fn choose_passes(&self, _: &Unit, _: &PlannedFunction) -> PassChoices {
-        PassChoices::AT_PATH_ENDS
+        PassChoices::COUNTING_AT_PATH_ENDS
     }
 
     fn emit_function_entry<'p>(

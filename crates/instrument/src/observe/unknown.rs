@@ -33,7 +33,7 @@ impl UnknownPaths {
     /// Creates the observer. Counting an unknown path takes an additional comparison, so loop iterations are first accumulated in
     /// registers.
     pub fn with_accumulated_iterations(module: Module) -> UnknownPaths {
-        UnknownPaths::new(module, PassChoices::in_registers, |_, _| None)
+        UnknownPaths::new(module, PassChoices::accumulating_in_registers, |_, _| None)
     }
 
     /// Creates the observer for another kind of observation that counts in the same way but differs in passes or in the functions it skips.
@@ -85,7 +85,7 @@ impl Observer for UnknownPaths {
             // The versions of the code in which paths are counted do so as usual, but only at path ends, since unknown paths are rare.
             (Some(_), Some(_)) => PassChoices { early: EarlyCounting::IfNecessary, ..chosen },
             // Every path is looked up at its end.
-            (Some(_), None) => PassChoices::AT_PATH_ENDS,
+            (Some(_), None) => PassChoices::COUNTING_AT_PATH_ENDS,
         }
     }
 
@@ -127,7 +127,7 @@ fn program_recognising_by_number(
     };
     let Some(scheme) = requested.filter(|_| !known.known.is_empty()) else { return Ok(None) };
     let name = planned.function.name();
-    let numbered = Plan::cut_at_if_same_count(&planned.cfg.graph, &known.cuts, unit.options.plan.entries, known.paths);
+    let numbered = Plan::cut_and_number_if_same_count(&planned.cfg.graph, &known.cuts, unit.options.plan.entries, known.paths);
     let (dag, numbering) = numbered.ok_or_else(|| InstrumentError::KnownPathsMismatch(name.clone()))?;
     let (ids, none): (Vec<u64>, _) = (known.known.iter().map(|(id, _)| *id).collect(), EdgeSet::empty(planned.cfg.graph.edge_count()));
     let request = InterestingRequest {
@@ -157,7 +157,7 @@ fn program_recognising_by_code_version(
     versions: bool,
 ) -> Option<ProbeProgram> {
     let (graph, frequencies) = (&planned.cfg.graph, &planned.frequencies);
-    let (dag, numbering) = Plan::cut_at_if_same_count(graph, &known.cuts, unit.options.plan.entries, known.paths)?;
+    let (dag, numbering) = Plan::cut_and_number_if_same_count(graph, &known.cuts, unit.options.plan.entries, known.paths)?;
     let excluded = planned.cfg.edges_from_calls_to_exit();
     let (paths, single) = (&known.known, &residual::dispatch_blocks(&planned.cfg));
     let residual = ResidualPlan::new(&dag, &numbering, ResidualInput { paths, uncopied: single, marks_call: &excluded });

@@ -92,7 +92,7 @@ impl SampleTier {
             program,
             frequencies,
             &blocks,
-            PassChoices { trip_counts: self.iterations, ..PassChoices::AT_PATH_ENDS },
+            PassChoices { trip_counts: self.iterations, ..PassChoices::COUNTING_AT_PATH_ENDS },
         );
     }
 

@@ -29,7 +29,7 @@ impl Unit {
             Some(counts) => {
                 let edges =
                     counts.iter().zip(estimate.edges()).map(|(count, guess)| *count as f64 + guess * UNEXECUTED_EDGE_SHARE).collect();
-                (Frequencies::measured(graph, edges), true)
+                (Frequencies::from_measured_counts(graph, edges), true)
             }
         }
     }
@@ -52,7 +52,7 @@ impl Unit {
             ThreadCounters::Atomic => PassChoices { dominant: DominantCounting::Shared, ..choices },
             ThreadCounters::Own => choices,
         };
-        if *is_measured { choices.in_registers() } else { choices }
+        if *is_measured { choices.accumulating_in_registers() } else { choices }
     }
 
     /// Returns true if a thread may enter this function before it has counters of its own. This is impossible for a local function that is

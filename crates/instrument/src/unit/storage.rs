@@ -12,7 +12,7 @@ use crate::planned_function::{CountedPaths, PlannedFunction};
 use crate::unoptimised;
 use trodden_flow::Node;
 use trodden_flow::numbering::NumberedPaths;
-use trodden_flow::program::Cells;
+use trodden_flow::program::CounterCells;
 use trodden_unit::{CountTable, EventWords, FunctionMap, LabelWords, Storage, graph_hash};
 
 impl Unit {
@@ -63,15 +63,15 @@ impl Unit {
 
     pub fn choose_storage(&self, planned: &PlannedFunction) -> Storage {
         match planned.program.cells() {
-            Cells::Interesting(cells) => Storage::Interesting(interesting::describe_interesting_words(cells, self.map.counters)),
-            Cells::Labels { labels, cells, .. } => Storage::Labels(LabelWords {
+            CounterCells::Interesting(cells) => Storage::Interesting(interesting::describe_interesting_words(cells, self.map.counters)),
+            CounterCells::Labels { labels, cells, .. } => Storage::Labels(LabelWords {
                 first_word: self.map.counters,
                 words: *cells,
                 has_hits: self.options.count_hits,
                 labels: labels.clone(),
             }),
-            Cells::Paths if self.is_in_table(planned) => Storage::Table(self.table()),
-            Cells::Paths | Cells::Preferential(_) => match &planned.counted {
+            CounterCells::Paths if self.is_in_table(planned) => Storage::Table(self.table()),
+            CounterCells::Paths | CounterCells::Preferential(_) => match &planned.counted {
                 Some(counted) => Storage::Events(event_words(planned, counted, self.map.counters)),
                 None => Storage::Array,
             },

@@ -114,7 +114,7 @@ fn edges_json(named: &NamedGraph, dag: &Dag, part: &Part) -> Vec<Value> {
     let one = |id: DagEdgeId| {
         let (edge, increment) = (dag.edge(id), part.increments[id.index()]);
         let mut row = json!({
-            "edge": dag.underlying(id).map(|e| e.0),
+            "edge": dag.underlying_graph_edge(id).map(|e| e.0),
             "from": named.names[edge.from.index()],
             "to": named.names[edge.to.index()],
             "interesting": part.interesting.contains(id),

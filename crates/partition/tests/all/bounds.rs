@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use trodden_flow::dag::Entries;
-use trodden_flow::part::{Ends, Measure};
+use trodden_flow::part::{Measure, PathEnds};
 use trodden_flow::{Dag, DagEdgeId};
 use trodden_partition::lower_bound::bound;
 use trodden_partition::separation_bound::least_labels;
@@ -19,7 +19,7 @@ const MAX_INNER_EDGES: usize = 11;
 
 struct BoundedProcedure {
     procedure: Procedure,
-    ends: Ends,
+    ends: PathEnds,
     /// For each path, the edges before its end, as a bit set of indices into `labels`, and the end.
     paths: Vec<(u32, DagEdgeId)>,
     /// Number of executions of each edge on which a label can distinguish paths.
@@ -29,8 +29,8 @@ struct BoundedProcedure {
 fn random_procedure(random: &mut Random, most_paths: usize) -> Option<BoundedProcedure> {
     let (nodes, edges) = random.pick(&[(5, 8), (6, 10), (7, 12)]);
     let dag = Dag::new(&graph(random, nodes, edges, Cycles::None), &[], Entries::PerEdge);
-    let ends = Ends::from_dag(&dag);
-    let inner: Vec<DagEdgeId> = dag.edge_ids().filter(|e| !ends.is_decided(dag.edge(*e).to)).collect();
+    let ends = PathEnds::from_dag(&dag);
+    let inner: Vec<DagEdgeId> = dag.edge_ids().filter(|e| !ends.is_after_path_end(dag.edge(*e).to)).collect();
     let found = all_paths(&dag, most_paths).filter(|p| p.len() > 1 && inner.len() <= MAX_INNER_EDGES)?;
     let place: HashMap<DagEdgeId, usize> = inner.iter().enumerate().map(|(at, e)| (*e, at)).collect();
     let (mut frequencies, mut executed, mut paths) = (vec![0; dag.edges().len()], Vec::new(), Vec::new());

@@ -12,7 +12,7 @@ use super::{CopiesRecorded, CopyContext, CopyJob};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use trodden_flow::part::Ends;
+use trodden_flow::part::PathEnds;
 use trodden_flow::{DagEdgeId, Origin};
 use trodden_partition::setup::{DivisibleTask, distribute};
 use trodden_profile::iterations::{CountedIterations, add_counted_iterations, counts_iterations};
@@ -95,7 +95,7 @@ impl IterationPathPartition {
 /// Returns the cost of counting at each end of a function's paths over iterations. The setup cost is that of updating contexts.
 fn divisible_task(key: &FunctionKey, function: &IterationFunction) -> Result<DivisibleTask> {
     let (dag, numbering) = function.numbered_paths().with_context(|| format!("the path data of function `{}` is corrupt", key.1))?;
-    let ends = Ends::within_paths(&dag);
+    let ends = PathEnds::without_dummy_entry_edges(&dag);
     let mut parts: BTreeMap<DagEdgeId, u64> = function.ends.iter().map(|end| (*end, 0)).collect();
     let mut setup = 0u64;
     for (path, count) in &function.counted {

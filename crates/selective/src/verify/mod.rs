@@ -13,7 +13,7 @@ use crate::{Classification, InterestingSet, Labelling, PathClass};
 use paths::MarkedPaths;
 use std::collections::HashMap;
 use trodden_flow::dag::{Dag, DagEdgeId, DagEdgeSet};
-use trodden_flow::interesting::NumberAliases;
+use trodden_flow::interesting::UninterestingPathAliases;
 
 /// Limits of a verification.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +67,7 @@ pub struct Verdict {
     /// Whether the claimed span is that of the interesting paths' numbers.
     pub compactness: VerifyFinding,
     /// Number of other paths that are recognised as interesting ones.
-    pub aliases: NumberAliases,
+    pub aliases: UninterestingPathAliases,
 }
 
 impl Verdict {
@@ -119,14 +119,14 @@ fn searched_verdict(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, bud
     let validity = if surplus { VerifyFinding::Fails(Vec::new(), None) } else { finding(found.other) };
     let valid = validity == VerifyFinding::Holds;
     let aliases = match valid {
-        true => NumberAliases::Exact(0),
+        true => UninterestingPathAliases::Exact(0),
         false => pairs::count_aliases(dag, members, labelling, budget.states).map_or_else(
             || {
                 let mut drawn = PathTally::default();
                 paths::for_each_random_path(dag, members, budget.samples, |path| drawn.add(dag, labelling, members, path));
-                NumberAliases::Sampled { aliases: drawn.aliases, of: drawn.others }
+                UninterestingPathAliases::Sampled { aliases: drawn.aliases, of: drawn.others }
             },
-            NumberAliases::Exact,
+            UninterestingPathAliases::Exact,
         ),
     };
     Verdict { method: VerifyMethod::Searched, uniqueness, validity, compactness: tally.compactness(labelling, false), aliases }
@@ -188,8 +188,8 @@ impl PathTally {
         let sampled = matches!(method, VerifyMethod::Sampled(_));
         let or = |f: &Option<VerifyFinding>| f.clone().unwrap_or(if sampled { VerifyFinding::NotRefuted } else { VerifyFinding::Holds });
         let aliases = match sampled {
-            true => NumberAliases::Sampled { aliases: self.aliases, of: self.others },
-            false => NumberAliases::Exact(self.aliases.into()),
+            true => UninterestingPathAliases::Sampled { aliases: self.aliases, of: self.others },
+            false => UninterestingPathAliases::Exact(self.aliases.into()),
         };
         let (uniqueness, validity) = (or(&self.not_unique), or(&self.not_valid));
         Verdict { method, uniqueness, validity, compactness: self.compactness(labelling, sampled), aliases }

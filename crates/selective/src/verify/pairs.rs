@@ -49,7 +49,7 @@ pub fn search_pairs(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max
     if !outside[dag.entry().index()].as_ref().is_some_and(fits) {
         return None;
     }
-    let place = dag.positions();
+    let place = dag.topological_positions();
     let start = PairState { first: (dag.entry(), 0), second: (dag.entry(), Some(0)), differ: false, difference: [0, 0] };
     let mut visits = vec![Visit { state: start, before: 0, edges: (None, None) }];
     let mut seen = HashSet::from([start]);

@@ -2,7 +2,7 @@
 //! range.
 
 use trodden_flow::dag::Entries;
-use trodden_flow::interesting::NumberAliases;
+use trodden_flow::interesting::UninterestingPathAliases;
 use trodden_flow::{Dag, DagEdgeId, Graph, Node, Numbering, NumberingScheme};
 use trodden_selective::separation::{Separation, decide_separation};
 use trodden_selective::verify::{VerifyBudget, verify};
@@ -23,7 +23,7 @@ fn count_approximate_aliases(dag: &Dag, set: &InterestingSet, weights: &[f64]) -
     let labelling = number(NumberingScheme::Approximate, dag, weights, set, &NumberOptions::default()).unwrap();
     let verdict = verify(dag, set, &labelling, &VerifyBudget::default());
     assert!(verdict.is_not_refuted(false));
-    let NumberAliases::Exact(aliases) = verdict.aliases else { panic!("small graphs are enumerated") };
+    let UninterestingPathAliases::Exact(aliases) = verdict.aliases else { panic!("small graphs are enumerated") };
     aliases
 }
 

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::interesting::PathEnding;
+use trodden_flow::interesting::PathEndCounterMapping;
 use trodden_flow::placement::Probes;
 use trodden_flow::plan::{Plan, RegisterAction, probe_costs};
-use trodden_flow::program::machine::Machine;
+use trodden_flow::program::machine::ProbeMachine;
 use trodden_flow::program::verify::{WalkBudget, verify_counts};
 use trodden_flow::residual::ResidualInput;
 use trodden_flow::{Edge, EdgeSet, Graph, NumberingScheme, ProbeProgram, ResidualPlan};
@@ -51,7 +51,7 @@ fn count_with_full_plan(graph: &Graph, plan: &Plan, walks: &[Vec<Edge>]) -> Coun
 /// Returns the counts of a program. A path's number is in the bits of `mask`.
 fn count_with_program(program: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>], mask: u64) -> Counts {
     let mut counts = Counts::new();
-    let mut machine = Machine::with_known(known.iter().map(|id| *id as i64));
+    let mut machine = ProbeMachine::with_known_paths(known.iter().map(|id| *id as i64));
     for walk in walks {
         machine.enter(program);
         let mut at = program.graph().entry();
@@ -75,8 +75,8 @@ struct RecognitionCounts {
 }
 
 impl RecognitionCounts {
-    fn add<'a>(&mut self, plan: &Plan, ending: &PathEnding, untested: impl Iterator<Item = &'a u64>) {
-        let PathEnding::Checked { bias, shift, expected } = ending else { panic!("listed paths are checked") };
+    fn add<'a>(&mut self, plan: &Plan, ending: &PathEndCounterMapping, untested: impl Iterator<Item = &'a u64>) {
+        let PathEndCounterMapping::Checked { bias, shift, expected } = ending else { panic!("listed paths are checked") };
         for id in untested {
             let path = plan.numbering.path(&plan.dag, *id).unwrap();
             let sum = path.iter().map(|edge| plan.probes.increment(*edge)).fold(0i64, i64::wrapping_add);

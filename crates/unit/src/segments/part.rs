@@ -16,7 +16,7 @@ impl SegmentFunction {
     /// Returns the function's acyclic graph and the numbering of its paths; `None` if the data is corrupt.
     pub fn numbered_paths(&self) -> Option<(Dag, Numbering)> {
         let entries = [Entries::Shared, Entries::PerEdge];
-        entries.into_iter().find_map(|entries| Plan::cut_at_if_same_count(&self.graph, &self.cuts, entries, self.paths))
+        entries.into_iter().find_map(|entries| Plan::cut_and_number_if_same_count(&self.graph, &self.cuts, entries, self.paths))
     }
 
     /// Returns the number of paths that begin at the entry, which are those with the lowest IDs. `None` if the data is corrupt.
