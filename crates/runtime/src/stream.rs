@@ -24,11 +24,11 @@ pub const WORD_SIZE: usize = 4;
 const SHADOW_SIZE: usize = SHADOW_BYTES as usize;
 
 /// Number of chunks that a flight recorder uses; 0 if a whole program is recorded.
-pub static RECORDER_SLOTS: AtomicU32 = AtomicU32::new(0);
+pub static FLIGHT_RECORDER_SLOT_COUNT: AtomicU32 = AtomicU32::new(0);
 /// Limits for recording whole programs: the maximum number of regions per thread, and the longest time in milliseconds for which a thread
 /// waits for a chunk.
-pub static REGION_LIMIT: AtomicU32 = AtomicU32::new(DEFAULT_REGIONS as u32);
-pub static MAX_WAIT_MS: AtomicU32 = AtomicU32::new(DEFAULT_MAX_WAIT_MS as u32);
+pub static MAX_STREAM_REGIONS: AtomicU32 = AtomicU32::new(DEFAULT_REGIONS as u32);
+pub static MAX_RECORDER_WAIT_MS: AtomicU32 = AtomicU32::new(DEFAULT_MAX_WAIT_MS as u32);
 
 /// Returns the calling thread's position in its stream and its shadow stack; `None` if the image writes no streams.
 pub fn thread_stream() -> Option<&'static mut ThreadStream> {
@@ -42,13 +42,13 @@ pub fn thread_stream() -> Option<&'static mut ThreadStream> {
 }
 
 /// Reads the stream settings when the image starts. Overwrites both buffers.
-pub fn prepare(value: &mut Text, scratch: &mut Text) {
+pub fn prepare_stream_settings(value: &mut Text, scratch: &mut Text) {
     if !is_stream() {
         return;
     }
-    let is_set = output::find_variable(STREAM_VARIABLE, value, scratch);
+    let is_set = output::find_environment_variable(STREAM_VARIABLE, value, scratch);
     let last = match value.bytes() {
-        whole if is_set && whole.strip_prefix(b"whole").is_some_and(apply_limits) => return,
+        whole if is_set && whole.strip_prefix(b"whole").is_some_and(parse_and_apply_stream_limits) => return,
         digits if is_set && !digits.is_empty() => parse_number(digits),
         _ => Some(DEFAULT_LAST_EVENTS),
     };
@@ -60,16 +60,16 @@ pub fn prepare(value: &mut Text, scratch: &mut Text) {
         DEFAULT_LAST_EVENTS
     });
     // Two more chunks are needed: the one that is being filled, and a free one after it.
-    RECORDER_SLOTS.store((last.div_ceil(CHUNK_EVENTS) + 2) as u32, Relaxed);
+    FLIGHT_RECORDER_SLOT_COUNT.store((last.div_ceil(CHUNK_EVENTS) + 2) as u32, Relaxed);
 }
 
 /// Parses and applies the limits for recording whole programs. `text` is empty or `,REGIONS,MILLISECONDS`. Returns false if it is invalid.
-fn apply_limits(text: &[u8]) -> bool {
+fn parse_and_apply_stream_limits(text: &[u8]) -> bool {
     let Some((comma, text)) = text.split_first() else { return true };
     let mut numbers = text.split(|byte| *byte == b',').map(parse_number);
     let (Some(Some(regions)), Some(Some(max_wait_ms)), None) = (numbers.next(), numbers.next(), numbers.next()) else { return false };
-    REGION_LIMIT.store(regions.clamp(1, MAX_REGIONS) as u32, Relaxed);
-    MAX_WAIT_MS.store(max_wait_ms.min(MAX_WAIT_LIMIT_MS) as u32, Relaxed);
+    MAX_STREAM_REGIONS.store(regions.clamp(1, MAX_REGIONS) as u32, Relaxed);
+    MAX_RECORDER_WAIT_MS.store(max_wait_ms.min(MAX_WAIT_LIMIT_MS) as u32, Relaxed);
     *comma == b','
 }
 
@@ -81,7 +81,7 @@ fn parse_number(digits: &[u8]) -> Option<u64> {
 }
 
 /// Ends the calling thread's stream. The thread's next event will start another one.
-pub fn end_thread() {
+pub fn end_thread_stream() {
     if let Some(thread) = thread_stream() {
         *thread = ThreadStream::default();
     }

@@ -73,7 +73,7 @@ fn event(sequence: u64, at: usize) -> u32 {
 fn write_stream(region: &Region) -> u64 {
     let mut thread = ThreadStream::default();
     stream::STREAM.store(&raw mut thread, SeqCst);
-    chunks::begin(region.0);
+    chunks::begin_stream_at_region(region.0);
     for sequence in 0..WRITTEN_CHUNKS {
         for at in 0..CHECKED_EVENTS {
             let_scheduler_switch();
@@ -177,9 +177,9 @@ fn run_flight_recorder() {
 #[test]
 fn recorder_gets_events_in_order() {
     let _alone = serialise_tests();
-    stream::RECORDER_SLOTS.0.store(0, Relaxed);
+    stream::FLIGHT_RECORDER_SLOT_COUNT.0.store(0, Relaxed);
     for max_wait_ms in [0, 50] {
-        stream::MAX_WAIT_MS.0.store(max_wait_ms, Relaxed);
+        stream::MAX_RECORDER_WAIT_MS.0.store(max_wait_ms, Relaxed);
         explore(150, run_whole_program);
     }
 }
@@ -189,7 +189,7 @@ fn reader_of_flight_recorder_sees_only_written_events() {
     let _alone = serialise_tests();
     state::SPARE_REGIONS.lock().unwrap().clear();
     for slots in [3, 4] {
-        stream::RECORDER_SLOTS.0.store(slots, Relaxed);
+        stream::FLIGHT_RECORDER_SLOT_COUNT.0.store(slots, Relaxed);
         explore(1500, run_flight_recorder);
     }
 }
