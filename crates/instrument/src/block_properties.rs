@@ -265,20 +265,20 @@ fn shorten_predicate_name(name: &str) -> String {
 /// Memory classes by source type, from LLVM's metadata `!tbaa`, in which the node of a scalar type has the type's name and its parent.
 #[derive(Default)]
 struct MemoryClasses {
-    parents: Vec<Option<ClassId>>,
-    numbers: IndexMap<Value, ClassId>,
+    parents: Vec<Option<MemoryClassId>>,
+    numbers: IndexMap<Value, MemoryClassId>,
 }
 
 impl MemoryClasses {
     /// Returns the memory class of the type in a `!tbaa` access tag. The tag's operands are the base type, the accessed type and the
     /// offset; the class is that of the accessed type.
-    fn class_of_tag(&mut self, tag: Value) -> Option<ClassId> {
+    fn class_of_tag(&mut self, tag: Value) -> Option<MemoryClassId> {
         let accessed = tag.metadata_operands().get(1).copied().flatten()?;
         self.class_of_type(accessed)
     }
 
     /// Returns the class of a scalar type; `None` for other types.
-    fn class_of_type(&mut self, node: Value) -> Option<ClassId> {
+    fn class_of_type(&mut self, node: Value) -> Option<MemoryClassId> {
         if let Some(&known) = self.numbers.get(&node) {
             return Some(known);
         }
@@ -289,7 +289,7 @@ impl MemoryClasses {
             Some([Some(parent), ..]) if operands.len() <= 3 => Some(self.class_of_type(*parent)?),
             _ => return None,
         };
-        let number = ClassId(self.parents.len() as u32);
+        let number = MemoryClassId(self.parents.len() as u32);
         self.parents.push(parent);
         self.numbers.insert(node, number);
         Some(number)

@@ -10,7 +10,7 @@ use crate::emit::{declare_register_preserving, define_thread_local, symbol_defin
 use crate::llvm::{Block, Builder, DebugLocation, Module, Type, Value};
 use std::mem::offset_of;
 use trodden_unit::EventSource;
-use trodden_unit::events::CELLS_PER_COUNTER;
+use trodden_unit::events::EVENT_CELLS_PER_COUNTER;
 use trodden_unit::experiment::Spelling;
 use trodden_wire::{EVENT_SYMBOL, EventCost, EventThread};
 
@@ -48,7 +48,7 @@ impl EventSymbols {
         let now = self.emit_counter_read(&builder);
         let start = builder.subtract(now, builder.load(module.i64(), self.thread));
         self.emit_add_to_spent_events(&builder, builder.load(module.i64(), self.emit_cost_address(&builder, offset_of!(EventCost, begin))));
-        let cells = module.i64().array(CELLS_PER_COUNTER);
+        let cells = module.i64().array(EVENT_CELLS_PER_COUNTER);
         EventActivation { cells, events: self, start }
     }
 

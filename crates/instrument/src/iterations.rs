@@ -14,7 +14,7 @@ use trodden_flow::plan::probe_costs;
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Numbering, Origin, Plan, ProbeProgram, Probes};
 use trodden_selective::iterations::{IterationNumbering, IterationNumberingError};
 use trodden_unit::EdgeKind;
-use trodden_unit::iterations::{IterationFunction, IterationPath, end_of};
+use trodden_unit::iterations::{IterationFunction, IterationPath, end_of_iteration_path};
 use trodden_unit::observe::IterationWords;
 
 pub struct IterationPlan {
@@ -61,7 +61,7 @@ impl IterationPlan {
             Origin::Enter(_) | Origin::Stop(_) => None,
         };
         let key = |(key, path): (&u64, &usize)| {
-            let end = end_of(&paths[*path], &ends, (&dag, &numbering)).and_then(on_edge);
+            let end = end_of_iteration_path(&paths[*path], &ends, (&dag, &numbering)).and_then(on_edge);
             (*key, (*path as u32, 0), end)
         };
         let keys: Vec<_> = numbered.keys.iter().map(key).collect();

@@ -3,7 +3,7 @@
 //! Emitting line tables would make unoptimised code generation up to 50 % slower.
 
 use crate::llvm::{Module, Value};
-use trodden_unit::MAP_ONLY_FLAG;
+use trodden_unit::MAP_ONLY_DEBUG_INFO_FLAG;
 
 /// Index of the flags among the operands of LLVM's `DICompileUnit` (file, producer, flags, ...).
 const FLAGS_OPERAND_INDEX: usize = 2;
@@ -24,5 +24,5 @@ fn has_debug_info_only_for_maps(unit: Value) -> bool {
         .copied()
         .flatten()
         .and_then(Value::metadata_bytes)
-        .is_some_and(|flags| flags == MAP_ONLY_FLAG.as_bytes())
+        .is_some_and(|flags| flags == MAP_ONLY_DEBUG_INFO_FLAG.as_bytes())
 }

@@ -24,8 +24,8 @@ use llvm_sys::LLVMOpcode;
 use std::collections::BTreeMap;
 use trodden_flow::{Edge, Node};
 use trodden_unit::{
-    CounterPlaceholder, EdgeCounter, EdgeProfile, ForkCall, OwnCounters, PlaceholderPosition, ProfiledFunction, ProfiledValueKind,
-    ReachedCall, ValueCounters,
+    CounterPlaceholder, EdgeCounter, EdgeProfile, ForkCall, PlaceholderPosition, ProfiledFunction, ProfiledValueKind, ReachedCall,
+    UnitCountersForLlvm, ValueCounters,
 };
 
 const COUNTER_BYTES: i64 = 8;
@@ -236,7 +236,7 @@ impl Placeholders {
             }
             if computed {
                 let counter = EdgeCounter { function, index: before };
-                self.profile.own.push(OwnCounters { counter, first: first + 8 * bytes, count: bits });
+                self.profile.own.push(UnitCountersForLlvm { counter, first: first + 8 * bytes, count: bits });
                 let moved = self.module.i8().constant_address(counters, self.module.constant(bytes as i64));
                 // SAFETY: only handles to instructions and globals are used after this. Addresses are read from the instructions' operands
                 // again.
@@ -287,7 +287,7 @@ impl Placeholders {
         let first = *next;
         let count = self.profile.functions[function as usize].counters;
         *next += u64::from(count);
-        self.profile.own.push(OwnCounters { counter: EdgeCounter { function, index: 0 }, first, count });
+        self.profile.own.push(UnitCountersForLlvm { counter: EdgeCounter { function, index: 0 }, first, count });
         self.own.extend((0..count).map(|index| (EdgeCounter { function, index }, first + u64::from(index))));
         self.module.i64().constant_address(counters, self.module.constant(first as i64))
     }
@@ -400,7 +400,7 @@ impl Placeholders {
 
     fn emit_unit_count(&mut self, function: Value, before: Value, counter: EdgeCounter, amount: i64, next: &mut u64) {
         let index = *self.own.entry(counter).or_insert_with(|| {
-            self.profile.own.push(OwnCounters { counter, first: *next, count: 1 });
+            self.profile.own.push(UnitCountersForLlvm { counter, first: *next, count: 1 });
             *next += 1;
             *next - 1
         });

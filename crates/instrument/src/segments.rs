@@ -121,7 +121,7 @@ impl SegmentPlan {
         let preferential = on.preferential.take();
         let on = &*on;
         let function = &on.set.functions()[on.number as usize];
-        let bits = SegmentWords::path_bits(function.paths);
+        let bits = SegmentWords::bits_for_path(function.paths);
         let rows = (function.contexts.len() as u64 + 1) << bits;
         let interesting: Vec<(u32, u64)> = function.interesting.iter().copied().collect();
         let places = match preferential {

@@ -51,7 +51,7 @@ impl Supergraph {
     /// Chooses the versions of all functions and creates them, without probes.
     pub fn new(module: Module, source: &str, set: &SegmentSet, functions: &[FunctionWithSegments]) -> Supergraph {
         let sites = RedirectableCalls::from_functions(functions);
-        let budget = u128::from(module_size(module)) * u128::from(set.growth()) / 100;
+        let budget = u128::from(module_size(module)) * u128::from(set.max_growth_percent()) / 100;
         let choice = choose_versions(&sites.candidates, set.depth(), u64::try_from(budget).unwrap_or(u64::MAX));
         let mut codes: Vec<Value> = functions.iter().map(|f| f.function).collect();
         for (at, version) in choice.versions.iter().enumerate().skip(functions.len()) {

@@ -11,7 +11,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use trodden_unit::tasks::{
-    CallSummary, RETURNS_ATTRIBUTE, UnitTask, UnitTasks, UnitWork, find_returning_functions, tasks_from_bytes, to_bytes,
+    CallSummary, RETURNS_ATTRIBUTE, UnitTask, UnitTaskOutput, UnitTasks, find_returning_functions, tasks_from_bytes, to_bytes,
 };
 
 /// Executes the tasks listed in a file. The module that clang passed to the plugin is not compiled.
@@ -25,19 +25,19 @@ pub fn run_tasks(file: &OsStr, machine: TargetMachine) -> Result<UnitOutcome, In
     let mut summarized = Vec::new();
     for task in &tasks {
         match &task.work {
-            UnitWork::Summarize => _ = summarize_calls(parse_unit(task)?.module, &task.output)?,
-            UnitWork::Compile { returning } => compile_unit(task, &parse_unit(task)?, returning, machine)?,
-            UnitWork::SummarizeAndCompile { summary } => {
+            UnitTaskOutput::Summarize => _ = summarize_calls(parse_unit(task)?.module, &task.output)?,
+            UnitTaskOutput::Compile { returning } => compile_unit(task, &parse_unit(task)?, returning, machine)?,
+            UnitTaskOutput::SummarizeAndCompile { summary } => {
                 let unit = parse_unit(task)?;
                 let summary = summarize_calls(unit.module, summary)?;
                 summarized.push((task, unit, summary));
             }
-            UnitWork::CompilePlain => write_object(task, parse_unit(task)?.module, machine)?,
+            UnitTaskOutput::CompilePlain => write_object(task, parse_unit(task)?.module, machine)?,
         }
     }
     let summaries: Vec<&CallSummary> = summarized.iter().map(|(.., summary)| summary).chain(&others).collect();
     let known = find_returning_functions(&summaries);
-    summarized.iter().try_for_each(|(task, unit, summary)| compile_unit(task, unit, &summary.called_functions_in(&known), machine))?;
+    summarized.iter().try_for_each(|(task, unit, summary)| compile_unit(task, unit, &summary.called_functions_among(&known), machine))?;
     Ok(UnitOutcome::NoCode)
 }
 

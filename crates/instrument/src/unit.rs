@@ -67,7 +67,7 @@ impl Unit {
     /// Stores the unit's map and bitcode in the unit cache, and emits the sections of the object file, which include them.
     pub fn emit_map(self, edge_profile: Option<EdgeProfile>, unit: Identity, bitcode: Vec<u8>) -> Result<(), InstrumentError> {
         let module = self.module;
-        let each = self.options.experiment.observation().observed().words().words_per_counter();
+        let each = self.options.experiment.observation().observation_properties().counter_words().words_per_counter();
         let words = self.map.counters.checked_mul(each).expect("a unit has fewer counters than memory has bytes");
         let (map, frame) = self.finish(edge_profile, unit, bitcode)?;
         emit::emit_sections(module, unit, words, map.events().is_some(), &frame);
@@ -111,7 +111,7 @@ impl Unit {
         self.map.scopes = self.positions.scopes;
         self.map.edge_profile = edge_profile;
         let bitcode = if self.options.keep_bitcode { bitcode } else { Vec::new() };
-        let frame = store_frame(&Frame::pack(unit, &self.map, &bitcode))?;
+        let frame = store_frame(&Frame::compress(unit, &self.map, &bitcode))?;
         Ok((self.map, frame))
     }
 }

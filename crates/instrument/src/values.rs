@@ -8,7 +8,7 @@ use indexmap::IndexSet;
 use llvm_sys::LLVMIntPredicate::{LLVMIntNE, LLVMIntUGT, LLVMIntULT};
 use llvm_sys::LLVMLinkage;
 use trodden_unit::ProfiledValueKind;
-use trodden_unit::edge_profile::{SIZE_CLASSES, TARGET_BUCKETS, TARGET_HASH, size_of_class};
+use trodden_unit::edge_profile::{SIZE_CLASS_COUNT, TARGET_BUCKET_COUNT, TARGET_HASH_MULTIPLIER, size_of_class};
 
 /// Symbol that linkers define at the start of an image.
 const IMAGE_START_SYMBOL: &str = "__ehdr_start";
@@ -62,8 +62,8 @@ fn emit_target_increments(builder: &Builder, address: Value) -> Vec<(Value, Valu
     let distance = builder.subtract(address, builder.pointer_to_int(declare_image_start(builder.module)));
     let near = builder.compare(LLVMIntULT, distance, builder.constant(MAX_TARGET_DISTANCE_BYTES));
     let distance = builder.select(near, distance, builder.constant(0));
-    let product = builder.multiply(distance, builder.constant(TARGET_HASH));
-    let bucket = builder.shift_right(product, builder.constant((u64::BITS - TARGET_BUCKETS.ilog2()).into()));
+    let product = builder.multiply(distance, builder.constant(TARGET_HASH_MULTIPLIER));
+    let bucket = builder.shift_right(product, builder.constant((u64::BITS - TARGET_BUCKET_COUNT.ilog2()).into()));
     let calls = builder.add(bucket, bucket);
     vec![(calls, builder.constant(1)), (builder.add(calls, builder.constant(1)), distance)]
 }
@@ -72,7 +72,7 @@ fn emit_target_increments(builder: &Builder, address: Value) -> Vec<(Value, Valu
 /// set.
 fn emit_size_class(builder: &Builder, size: Value) -> Value {
     let constant = |value: u64| builder.constant(value);
-    let max = constant(size_of_class(SIZE_CLASSES - 1));
+    let max = constant(size_of_class(SIZE_CLASS_COUNT - 1));
     let size = builder.select(builder.compare(LLVMIntUGT, size, max), max, size);
     let highest = builder.subtract(constant(63), builder.count_zeros("llvm.ctlz", size));
     let lower = builder.and(size, builder.subtract(size, constant(1)));

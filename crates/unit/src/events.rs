@@ -1,13 +1,13 @@
 //! Hardware and software events that can be summed for each path.
 //!
-//! A unit that sums an event has [`CELLS_PER_COUNTER`] words per counter, called cells: the count, the sum, and the low and high half of
-//! the 128-bit sum of squares. Counters are numbered as in other builds, so `n` counters have `CELLS_PER_COUNTER * n` cells.
+//! A unit that sums an event has [`EVENT_CELLS_PER_COUNTER`] words per counter, called cells: the count, the sum, and the low and high half
+//! of the 128-bit sum of squares. Counters are numbered as in other builds, so `n` counters have `EVENT_CELLS_PER_COUNTER * n` cells.
 
 use serde::{Deserialize, Serialize};
 use trodden_wire::EVENT_TSC;
 
 /// Number of cells (words) per counter.
-pub const CELLS_PER_COUNTER: u64 = 4;
+pub const EVENT_CELLS_PER_COUNTER: u64 = 4;
 
 /// An event that occurs while a program runs. Its [name](crate::experiment::Spelling::name) is that of `perf list`, if the event is listed
 /// there. Its description is a plural noun, which reports use as the unit of measurement.

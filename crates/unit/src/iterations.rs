@@ -137,7 +137,9 @@ impl IterationSet {
                 continue;
             };
             let (all, ends) = (PathEnds::without_dummy_entry_edges(&dag), &function.ends);
-            function.counted.retain(|path, _| end_of(path, &all, (&dag, &numbering)).is_some_and(|end| ends.binary_search(&end).is_ok()));
+            function.counted.retain(|path, _| {
+                end_of_iteration_path(path, &all, (&dag, &numbering)).is_some_and(|end| ends.binary_search(&end).is_ok())
+            });
         }
         part.functions.retain(|_, function| !function.ends.is_empty());
         part
@@ -159,7 +161,7 @@ impl IterationSet {
 
 /// Returns the edge ([`PathEnds::without_dummy_entry_edges`]) at which the last path of a path over iterations is counted. `None` if that
 /// path does not exist.
-pub fn end_of(path: &[u64], ends: &PathEnds, (dag, numbering): (&Dag, &Numbering)) -> Option<DagEdgeId> {
+pub fn end_of_iteration_path(path: &[u64], ends: &PathEnds, (dag, numbering): (&Dag, &Numbering)) -> Option<DagEdgeId> {
     numbering.path(dag, *path.last()?)?.into_iter().find(|edge| ends.contains(*edge))
 }
 
@@ -203,9 +205,9 @@ mod tests {
         assert_eq!(counted, [36, 36]);
         let own = parts[0].functions.values().next().unwrap();
         assert!(
-            own.counted
-                .keys()
-                .all(|path| end_of(path, &PathEnds::without_dummy_entry_edges(&dag), (&dag, &numbering)) == Some(own.ends[0]))
+            own.counted.keys().all(
+                |path| end_of_iteration_path(path, &PathEnds::without_dummy_entry_edges(&dag), (&dag, &numbering)) == Some(own.ends[0])
+            )
         );
         assert!(set.part(|_, _| false).functions.is_empty());
     }

@@ -68,7 +68,7 @@ impl Observer for CopyPart {
         planned: &'p PlannedFunction,
         location: Option<DebugLocation>,
     ) -> (Value, PathEndAction<'p>) {
-        let hits = if let Storage::Labels(labels) = unit.choose_storage(planned) { labels.hits() } else { None };
+        let hits = if let Storage::Labels(labels) = unit.choose_storage(planned) { labels.hit_counter_index() } else { None };
         (unit.emit_thread_counters(planned, location), PathEndAction::Part(hits))
     }
 

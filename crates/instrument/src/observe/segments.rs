@@ -166,7 +166,7 @@ fn preferential_numbering(
 ) -> Option<ContextNumbering> {
     let observation = unit.options.experiment.observation();
     let is_asked = matches!(observation, Observation::SegmentCounts(c) if c.numbering == SegmentNumbering::Preferential);
-    let (contexts, bits) = (known.contexts.len() as u32, SegmentWords::path_bits(known.paths));
+    let (contexts, bits) = (known.contexts.len() as u32, SegmentWords::bits_for_path(known.paths));
     let rows = (u64::from(contexts) + 1) << bits;
     let pairs: Vec<(u32, u64)> = known.interesting.iter().copied().collect();
     if !is_asked || set.counts_all_pairs() || !known.counts || contexts == 0 || pairs.is_empty() || rows <= pairs.len() as u64 + 1 {

@@ -13,7 +13,7 @@ use crate::versions::ssa::{VersionDefinitions, VersionSsaRepair};
 use crate::weights::set_target_weights;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
-use trodden_unit::transformations::{PathCopy, SplitWeights};
+use trodden_unit::transformations::{CopyEdgeWeights, PathCopy};
 
 /// Copies the blocks if possible. Returns true if they were copied.
 pub fn copy_blocks(place: TransformTarget, copy: &PathCopy) -> bool {
@@ -130,8 +130,8 @@ fn merge_copied_values(place: TransformTarget, blocks: &[Block], copies: &CopyMa
 }
 
 /// Sets the branch weights of originals and copies from the counts of the paths that go through each.
-fn set_split_weights(place: TransformTarget, copies: &CopyMapping, weights: &[SplitWeights]) {
-    let mut by_block: IndexMap<Block, Vec<(Block, SplitWeights)>> = IndexMap::new();
+fn set_split_weights(place: TransformTarget, copies: &CopyMapping, weights: &[CopyEdgeWeights]) {
+    let mut by_block: IndexMap<Block, Vec<(Block, CopyEdgeWeights)>> = IndexMap::new();
     for split in weights {
         let Some(edge) = place.cfg.graph.get_edge(split.edge) else { continue };
         if let (Some(from), Some(to)) = (place.cfg.block(edge.from), place.cfg.block(edge.to)) {
@@ -143,7 +143,7 @@ fn set_split_weights(place: TransformTarget, copies: &CopyMapping, weights: &[Sp
         if copy == block {
             continue;
         }
-        let of = |to: Block, count: fn(&SplitWeights) -> u64| {
+        let of = |to: Block, count: fn(&CopyEdgeWeights) -> u64| {
             successors.iter().find(|(t, _)| *t == to || copies.block(*t) == to).map(|(_, split)| count(split))
         };
         set_target_weights(place.module, block.terminator(), |to| of(to, |p| p.kept));

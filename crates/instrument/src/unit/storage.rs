@@ -31,12 +31,12 @@ impl Unit {
         let counters = numbering.paths();
         let words = match &storage {
             Storage::Array => counters,
-            Storage::Table(table) => CountTable::words(table.slots),
+            Storage::Table(table) => CountTable::word_count_of_slots(table.slots),
             Storage::Interesting(interesting) => interesting.words,
             Storage::Labels(labels) => labels.range().end - labels.range().start,
             Storage::Segments(segments) => segments.words,
             Storage::Events(events) => events.words,
-            Storage::Iterations(iterations) => iterations.words(),
+            Storage::Iterations(iterations) => iterations.word_count(),
         };
         if let Storage::Table(_) = &storage {
             self.paths_in_tables += counters;

@@ -19,7 +19,7 @@ use trodden_profile::iterations::{CountedIterations, add_counted_iterations, cou
 use trodden_profile::{ImageProfile, Profile};
 use trodden_text::words::plural;
 use trodden_unit::experiment::SettingsFile;
-use trodden_unit::iterations::{NO_COUNTED_ITERATION_PATHS, end_of};
+use trodden_unit::iterations::{NO_COUNTED_ITERATION_PATHS, end_of_iteration_path};
 use trodden_unit::{FunctionKey, IterationFunction, IterationSet, Settings};
 
 pub fn run(job: &CopyJob, set: &IterationSet, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
@@ -99,7 +99,7 @@ fn divisible_task(key: &FunctionKey, function: &IterationFunction) -> Result<Div
     let mut parts: BTreeMap<DagEdgeId, u64> = function.ends.iter().map(|end| (*end, 0)).collect();
     let mut setup = 0u64;
     for (path, count) in &function.counted {
-        if let Some(end) = end_of(path, &ends, (&dag, &numbering))
+        if let Some(end) = end_of_iteration_path(path, &ends, (&dag, &numbering))
             && let Some(sum) = parts.get_mut(&end)
         {
             *sum = sum.saturating_add(*count);

@@ -17,7 +17,7 @@ use trodden_partition::{CopyPlan, PartitionOptions, PartitionPlan, PartitionStra
 use trodden_profile::copies::{PartitionedProgram, edges};
 use trodden_profile::procedures::{self, add_call_sites, add_estimates, edge_procedures};
 use trodden_profile::{Profile, has_standard_numbering};
-use trodden_unit::experiment::{Keep, Timing};
+use trodden_unit::experiment::{Keep, ObservationTiming};
 use trodden_unit::{Frame, FunctionParts, Identity, InstrumentedImage, Observation, Settings, UnitCache, UnitMap};
 
 /// Prefix of the name of a copy's folder. The copy's number follows.
@@ -151,7 +151,7 @@ impl CopiedProgram {
     /// Returns settings for a variant of the program that is sampled, and counts all paths under the same numbers.
     pub fn sampled_settings(&self) -> Settings {
         Settings {
-            when: Some(Timing::Bursts),
+            when: Some(ObservationTiming::Bursts),
             threads: None,
             keep: Some(Keep::Map),
             max_paths: self.units.first().map(|(_, map)| map.experiment.placement().max_paths),
@@ -321,7 +321,7 @@ fn shared_settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
             _ => Some("Build it with default parameters"),
         };
         if let Some(advice) = advice {
-            let (source, what) = (&map.source, observation.observed().kind().option);
+            let (source, what) = (&map.source, observation.observation_properties().kind().option);
             bail!("copies cannot divide the unit of {source}, because it was built with {what}. {advice}");
         }
         for function in &map.functions {

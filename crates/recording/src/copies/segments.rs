@@ -30,7 +30,7 @@ const MAX_LISTED_SEGMENTS: u64 = 1 << 20;
 type NamedSegmentCounts = BTreeMap<Vec<(String, String, u64)>, u64>;
 
 pub fn run(job: &CopyJob, set: &SegmentSet, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
-    shared::record_with_partition(job, context, input, |_| SegmentPartition::new(set.with_explicit_segments(MAX_LISTED_SEGMENTS), job))
+    shared::record_with_partition(job, context, input, |_| SegmentPartition::new(set.with_all_pairs_as_segments(MAX_LISTED_SEGMENTS), job))
 }
 
 /// Assigns each segment to a copy, by the last path of the segment.

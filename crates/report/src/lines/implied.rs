@@ -41,7 +41,7 @@ pub fn correct_zero_counts(counts: &mut LineCounts, functions: &[&Function]) {
     let graphs = Graphs::from_functions(functions);
     let mut corrected: BTreeMap<(&str, u32), Option<u64>> = BTreeMap::new();
     for &(file, line) in &graphs.find_functions_called_without_code(counts) {
-        let lines = graphs.by_place[&(file, line)].iter().flat_map(|blocks| blocks.iter()).flat_map(LineBlock::all_lines);
+        let lines = graphs.by_place[&(file, line)].iter().flat_map(|blocks| blocks.iter()).flat_map(LineBlock::block_and_jump_lines);
         corrected.extend(lines.chain([&line]).filter(|l| counts.line(file, **l) == Some(0)).map(|l| ((file, *l), None)));
         if let Some(of_file) = counts.files.get_mut(file) {
             of_file.functions.retain(|(at, _), _| *at != line);
@@ -202,7 +202,7 @@ impl<'a> Graphs<'a> {
             }
         }
         for (&(file, _), blocks) in &graphs.by_place {
-            for &line in blocks.iter().flat_map(|blocks| blocks.iter()).flat_map(LineBlock::all_lines) {
+            for &line in blocks.iter().flat_map(|blocks| blocks.iter()).flat_map(LineBlock::block_and_jump_lines) {
                 *graphs.blocks_of.entry((file, line)).or_default() += 1;
             }
         }
@@ -266,7 +266,8 @@ impl<'a> Graphs<'a> {
         });
         let graph = Graph::new(exit + 1, Node(0), Node(exit), edges.collect()).ok()?;
         let is_own = |l: &&u32| self.blocks_of.get(&(file, **l)) == Some(&1);
-        let count = |b: &LineBlock| b.all_lines().filter(is_own).filter_map(|l| of_file.lines.get(l).copied()).max().filter(|n| *n > 0);
+        let count =
+            |b: &LineBlock| b.block_and_jump_lines().filter(is_own).filter_map(|l| of_file.lines.get(l).copied()).max().filter(|n| *n > 0);
         let mut known: Vec<Option<u64>> = blocks.iter().map(count).collect();
         known[0] = Some(entries).filter(|_| graph.incoming(Node(0)).is_empty()).or(known[0]);
         let may_end: Vec<bool> = blocks.iter().map(|b| b.may_end && self.unfinished.contains(&(file, line))).collect();
