@@ -15,7 +15,7 @@ use trodden_flow::placement::Probes;
 use trodden_flow::plan::probe_costs;
 use trodden_flow::program::InterestingPathCells;
 use trodden_flow::{Dag, Graph, Numbering, Plan, PlanOptions, ProbeProgram};
-use trodden_selective::plan::{InterestingInput, InterestingPlanError, listed_register, plan_interesting};
+use trodden_selective::plan::{InterestingInput, InterestingPlanError, map_register_to_listed_counters, plan_interesting};
 use trodden_selective::verify::VerifyBudget;
 use trodden_selective::{Budget, NumberOptions, RegisterPlacement};
 use trodden_unit::{InterestingWords, StorageAliases};
@@ -61,7 +61,7 @@ pub fn plan_unknown_paths(request: &InterestingRequest, dag: Dag, numbering: Num
     let paths: Vec<_> = input.ids.iter().filter_map(|id| numbering.path(&dag, *id)).collect();
     let weights = probe_costs(&dag, graph, frequencies);
     let budget = VerifyBudget::default();
-    let (ending, increments) = listed_register(input.scheme, (&dag, &numbering), &paths, &weights, &number, &budget)?;
+    let (ending, increments) = map_register_to_listed_counters(input.scheme, (&dag, &numbering), &paths, &weights, &number, &budget)?;
     let plan = Plan { probes: Probes::from_increments(increments), dag, numbering, partial: None, part: None };
     Ok(ProbeProgram::from_preferential(graph, &plan, ending, input.ids.to_vec()))
 }

@@ -26,7 +26,7 @@ pub struct TooFewProbes {
     pub probes: usize,
 }
 
-struct BoundedPiece {
+struct BoundedProcedurePiece {
     procedure: usize,
     part: Part,
     probes: usize,
@@ -36,7 +36,7 @@ struct BoundedPiece {
 ///
 /// # Errors
 /// Fails if the paths with a single end need more probes.
-pub fn plan(procedures: &[Procedure], max_probes: usize, measure: Measure) -> Result<PartitionPlan, TooFewProbes> {
+pub fn plan_with_max_probes(procedures: &[Procedure], max_probes: usize, measure: Measure) -> Result<PartitionPlan, TooFewProbes> {
     let mut pieces = Vec::new();
     let mut profitable = 0;
     for (number, procedure) in procedures.iter().enumerate() {
@@ -46,7 +46,7 @@ pub fn plan(procedures: &[Procedure], max_probes: usize, measure: Measure) -> Re
     }
     pieces.sort_by_key(|piece| std::cmp::Reverse(piece.probes));
     let mut copies: Vec<(usize, CopyPlan)> = Vec::new();
-    for BoundedPiece { procedure, part, probes } in pieces {
+    for BoundedProcedurePiece { procedure, part, probes } in pieces {
         // If two pieces of a procedure were in one copy, they would need common labels, which differ from their own. So each piece goes to
         // a different copy.
         let fits = |(used, copy): &(usize, CopyPlan)| used + probes <= max_probes && copy.parts[procedure].is_none();
@@ -63,9 +63,14 @@ pub fn plan(procedures: &[Procedure], max_probes: usize, measure: Measure) -> Re
     Ok(PartitionPlan { copies: copies.into_iter().map(|(_, copy)| copy).collect(), profitable })
 }
 
-fn split_procedure(number: usize, procedure: &Procedure, max_probes: usize, measure: Measure) -> Result<Vec<BoundedPiece>, TooFewProbes> {
+fn split_procedure(
+    number: usize,
+    procedure: &Procedure,
+    max_probes: usize,
+    measure: Measure,
+) -> Result<Vec<BoundedProcedurePiece>, TooFewProbes> {
     let Procedure { dag, frequencies, .. } = procedure;
-    let piece = |part: Part| BoundedPiece { procedure: number, probes: part.probes(), part };
+    let piece = |part: Part| BoundedProcedurePiece { procedure: number, probes: part.probes(), part };
     if let Some(whole) = Part::whole(dag, frequencies, measure).map(piece).filter(|whole| whole.probes <= max_probes) {
         return Ok(vec![whole]);
     }

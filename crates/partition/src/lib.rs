@@ -139,9 +139,9 @@ pub struct CopyPlan {
 /// Distributes the paths of the procedures over copies.
 pub fn plan(procedures: &[Procedure], strategy: PartitionStrategy, options: &PartitionOptions) -> PartitionPlan {
     match strategy {
-        PartitionStrategy::Sbl => published::sbl(procedures, options),
-        PartitionStrategy::Pbl => published::pbl(procedures, options),
-        PartitionStrategy::P3 => published::p3(procedures, options),
+        PartitionStrategy::Sbl => published::plan_by_sequential_ball_larus(procedures, options),
+        PartitionStrategy::Pbl => published::plan_by_parallel_ball_larus(procedures, options),
+        PartitionStrategy::P3 => published::plan_by_partitioned_profiling(procedures, options),
         PartitionStrategy::Weighted => weighted::plan(procedures, options),
     }
 }

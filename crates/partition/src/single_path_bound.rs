@@ -13,15 +13,15 @@ use trodden_flow::graph::{Node, NodeSet};
 use trodden_flow::part::PathEnds;
 
 /// Maximum number of edges of examined paths. Ignoring longer paths lowers the bound.
-const MAX_LENGTH: usize = 120;
+const MAX_PATH_EDGES: usize = 120;
 /// Number of edges, starting with the most frequent one, for which the widest path through the edge is tried.
 const MAX_TRIED_EDGES: usize = 24;
 
 /// Returns a lower bound on the executions of labels in a copy that profiles the most expensive one of several paths with an end. Labels on
 /// the end itself do not count.
-pub fn least_labels_of_one(dag: &Dag, ends: &PathEnds, frequencies: &[u64], end: DagEdgeId) -> u64 {
+pub fn min_label_executions_for_one_path(dag: &Dag, ends: &PathEnds, frequencies: &[u64], end: DagEdgeId) -> u64 {
     let piece = ExecutedPiece::new(dag, ends, frequencies, end);
-    piece.widest_paths().iter().filter(|p| p.len() <= MAX_LENGTH).map(|p| piece.min_label_executions(p)).max().unwrap_or(0)
+    piece.widest_paths().iter().filter(|p| p.len() <= MAX_PATH_EDGES).map(|p| piece.min_label_executions(p)).max().unwrap_or(0)
 }
 
 /// The executed edges that lead to an end. Edges that are not executed are omitted, because labels on them cost nothing.

@@ -53,7 +53,7 @@ pub fn mspp_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, Numberin
     }
     for edge in dag.edge_ids().filter(|e| !set.has(*e)) {
         let kept = std::mem::take(&mut values[edge.index()]);
-        if kept != 0 && !is_valid(&paths, set, &values) {
+        if kept != 0 && !has_no_other_path_with_interesting_number(&paths, set, &values) {
             values[edge.index()] = kept;
         }
     }
@@ -63,7 +63,7 @@ pub fn mspp_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, Numberin
 /// Numbers the paths of interesting edges compactly from 0, by the Ball-Larus numbers of the graph without its uninteresting edges. An edge
 /// that leaves this graph adds the number of interesting paths, and no value is negative, so all other paths have higher numbers than the
 /// interesting ones.
-pub fn pertinent_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
+pub fn pertinent_path_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
     let total = i64::try_from(set.closure()).ok().filter(|t| *t <= i64::MAX / 2).ok_or(TooManyPaths(dag.entry().0))?;
     let (mut values, marked_paths) = number_marked_paths(dag, set.edges());
     // A path may leave the graph of interesting edges several times. Only the first time matters, but the sum must fit into a word.
@@ -87,7 +87,7 @@ fn find_greatest_sum(dag: &Dag, values: &[i64]) -> Option<i64> {
     Some(greatest_sum[dag.entry().index()])
 }
 
-fn is_valid(paths: &[Vec<DagEdgeId>], set: &InterestingSet, values: &[i64]) -> bool {
+fn has_no_other_path_with_interesting_number(paths: &[Vec<DagEdgeId>], set: &InterestingSet, values: &[i64]) -> bool {
     let mut seen: HashMap<i64, bool> = HashMap::new();
     paths.iter().all(|path| {
         let sum = path.iter().map(|e| values[e.index()]).sum();

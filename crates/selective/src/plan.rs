@@ -98,8 +98,8 @@ pub fn plan_interesting(
     if !verdict.is_not_refuted(input.scheme.is_exact()) {
         return Err(InterestingPlanError::Wrong(format!("{verdict:?}")));
     }
-    let register = SingleRegister { dag: &trimmed, all: &all, labelling: &labelling };
-    let (ending, registers) = register.derive_ending()?;
+    let register = SingleRegisterMapping { dag: &trimmed, all: &all, labelling: &labelling };
+    let (ending, registers) = register.derive_path_end_mapping()?;
     let back: Vec<DagEdgeId> = dag.edge_ids().filter(|e| kept[e.index()].is_some()).collect();
     let interesting = if input.scheme.selects_edges() { set.closed() } else { set };
     let whole = |path: &[DagEdgeId]| numbering.id(&path.iter().map(|e| back[e.index()]).collect::<Vec<_>>());
@@ -118,7 +118,7 @@ pub fn plan_interesting(
 /// Returns the [`PathEndCounterMapping`] that maps a path's sum to its counter, and the increment of each edge of the acyclic graph.
 /// `scheme` determines the numbers by which a program recognises the listed paths. The lower bits of a sum are the path's Ball-Larus
 /// number, whether or not the path is listed.
-pub fn listed_register(
+pub fn map_register_to_listed_counters(
     scheme: NumberingScheme,
     (dag, all): (&Dag, &Numbering),
     paths: &[Vec<DagEdgeId>],
@@ -132,21 +132,21 @@ pub fn listed_register(
     if !verdict.is_not_refuted(scheme.is_exact()) {
         return Err(InterestingPlanError::Wrong(format!("{verdict:?}")));
     }
-    SingleRegister { dag, all, labelling: &labelling }.derive_ending()
+    SingleRegisterMapping { dag, all, labelling: &labelling }.derive_path_end_mapping()
 }
 
 fn sum_increments(path: &[DagEdgeId], increments: &[i64]) -> i64 {
     path.iter().fold(0i64, |sum, e| sum.wrapping_add(increments[e.index()]))
 }
 
-struct SingleRegister<'a> {
+struct SingleRegisterMapping<'a> {
     dag: &'a Dag,
     all: &'a Numbering,
     labelling: &'a Labelling,
 }
 
-impl SingleRegister<'_> {
-    fn derive_ending(&self) -> Result<(PathEndCounterMapping, Vec<i64>), InterestingPlanError> {
+impl SingleRegisterMapping<'_> {
+    fn derive_path_end_mapping(&self) -> Result<(PathEndCounterMapping, Vec<i64>), InterestingPlanError> {
         let span = self.labelling.span();
         let first = || self.labelling.registers()[0].probes.increments().to_vec();
         match self.labelling.classification() {

@@ -14,7 +14,7 @@ use trodden_flow::graph::Node;
 use trodden_flow::numbering::sequence::ShuffleRng;
 
 /// Maximum number of restarts. More restarts hardly reduce the span.
-pub const MAX_RESTARTS: u32 = 1 << 16;
+pub const MAX_PREFERENTIAL_RESTARTS: u32 = 1 << 16;
 
 /// The result of preferential numbering.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub fn preferential(dag: &Dag, paths: &[Vec<DagEdgeId>], restarts: u32) -> Resul
     let trie = PathTrie::new(dag, paths);
     let mut best = trie.number_paths(dag, |_| {}, &mut |_, _, _| {});
     let mut shuffle = ShuffleRng::default();
-    for _ in 0..restarts.min(MAX_RESTARTS) {
+    for _ in 0..restarts.min(MAX_PREFERENTIAL_RESTARTS) {
         if best.as_ref().is_ok_and(|b| b.span == paths.len() as u64) {
             break;
         }
@@ -84,7 +84,7 @@ impl PathTrie {
     }
 
     /// Returns the nodes at which interesting paths with the same prefix diverge.
-    pub(super) fn critical_nodes(&self, dag: &Dag) -> Vec<Node> {
+    pub(super) fn nodes_where_prefixes_diverge(&self, dag: &Dag) -> Vec<Node> {
         let parts = |node: &Node| self.at[node.index()].iter().any(|prefix| self.next[*prefix].len() > 1);
         dag.order().iter().copied().filter(parts).collect()
     }

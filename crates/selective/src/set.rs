@@ -12,7 +12,7 @@ use trodden_flow::dag::{Dag, DagEdgeId, DagEdgeSet};
 use trodden_flow::graph::Node;
 
 /// Maximum number of interesting paths in a list.
-pub const MAX_LISTED: u64 = 1 << 20;
+pub const MAX_LISTED_PATHS: u64 = 1 << 20;
 
 /// A set of interesting paths of a [`Dag`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,13 +103,13 @@ impl InterestingSet {
         InterestingSet { listed: None, ..self.clone() }
     }
 
-    /// Returns the interesting paths, sorted by Ball-Larus number. Fails if there are more than [`MAX_LISTED`].
+    /// Returns the interesting paths, sorted by Ball-Larus number. Fails if there are more than [`MAX_LISTED_PATHS`].
     pub fn paths(&self, dag: &Dag) -> Result<Vec<Vec<DagEdgeId>>, NumberingError> {
         if let Some(listed) = &self.listed {
             return Ok(listed.clone());
         }
-        if self.closure > u128::from(MAX_LISTED) {
-            return Err(NumberingError::TooManyInteresting { paths: self.closure, limit: MAX_LISTED });
+        if self.closure > u128::from(MAX_LISTED_PATHS) {
+            return Err(NumberingError::TooManyInteresting { paths: self.closure, limit: MAX_LISTED_PATHS });
         }
         // Out-edges are visited in the order of the numbering, so paths are in the order of their numbers.
         let mut paths = Vec::new();

@@ -69,5 +69,5 @@ pub fn preferential_steps(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> Result<(Vec<Pr
         steps.push(PreferentialStep { edge, prefix, interval, cumulative, weight, value });
     };
     trie.number_paths(dag, |_| {}, &mut observe)?;
-    Ok((steps, trie.critical_nodes(dag)))
+    Ok((steps, trie.nodes_where_prefixes_diverge(dag)))
 }

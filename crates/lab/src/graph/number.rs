@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 use trodden_flow::interesting::UninterestingPathAliases;
 use trodden_flow::{DagEdgeId, Edge, NumberingScheme, Origin};
-use trodden_selective::verify::{Verdict, VerifyBudget, VerifyMethod, verify};
-use trodden_selective::{Budget, Classification, NumberOptions, PathClass, RegisterPlacement, SearchEnd, number as flow_number};
+use trodden_selective::verify::{VerifierVerdict, VerifyBudget, VerifyMethod, verify};
+use trodden_selective::{Budget, Classification, NumberOptions, PathClass, RegisterPlacement, SpanSearchEnd, number as flow_number};
 use trodden_selective::{InterestingSet, Labelling};
 
 /// Default time limit of a search, in seconds.
@@ -76,7 +76,7 @@ fn summary_json(
     set: &InterestingSet,
     given: bool,
     labelling: &Labelling,
-    verdict: &Verdict,
+    verdict: &VerifierVerdict,
     marks: &PathsToMark,
 ) -> Result<Value> {
     let dag = &acyclic.dag;
@@ -108,8 +108,8 @@ fn summary_json(
     });
     if let Some(proof) = labelling.proof() {
         answer["bound"] = number_json(proof.bound.into());
-        answer["optimal"] = json!(proof.end != SearchEnd::BudgetSpent);
-        answer["search"] = json!({"closed_form": proof.end == SearchEnd::ClosedForm, "rank": proof.rank, "steps": proof.steps});
+        answer["optimal"] = json!(proof.end != SpanSearchEnd::BudgetSpent);
+        answer["search"] = json!({"closed_form": proof.end == SpanSearchEnd::ClosedForm, "rank": proof.rank, "steps": proof.steps});
     }
     if let Classification::Hashed(table) = labelling.classification() {
         let (multiplier, shift) = table.parameters();

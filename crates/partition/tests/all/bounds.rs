@@ -9,8 +9,8 @@ use trodden_flow::dag::Entries;
 use trodden_flow::part::{Measure, PathEnds};
 use trodden_flow::{Dag, DagEdgeId};
 use trodden_partition::lower_bound::bound;
-use trodden_partition::separation_bound::least_labels;
-use trodden_partition::single_path_bound::least_labels_of_one;
+use trodden_partition::separation_bound::min_label_executions_for_ends;
+use trodden_partition::single_path_bound::min_label_executions_for_one_path;
 use trodden_partition::{ExecutedPath, Procedure};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, all_paths, graph};
@@ -77,7 +77,7 @@ fn labels_that_distinguish_paths_cost_at_least_the_bound() {
         let mut sets = vec![ends.edges().to_vec()];
         sets.extend(ends.edges().iter().map(|e| vec![*e]));
         for interesting in sets {
-            let found = least_labels(dag, ends, frequencies, &interesting);
+            let found = min_label_executions_for_ends(dag, ends, frequencies, &interesting);
             let least = subject.min_label_executions(|at| interesting.contains(&paths[at].1));
             assert!(found <= least, "seed {seed} {interesting:?}: {found}, but {least} are enough");
             (tight, all) = (tight + u32::from(found == least), all + 1);
@@ -93,7 +93,7 @@ fn labels_that_distinguish_one_path_cost_at_least_the_bound() {
         let Some(subject) = random_procedure(&mut Random::new(seed), 40) else { continue };
         let BoundedProcedure { procedure: Procedure { dag, frequencies, .. }, ends, paths, .. } = &subject;
         for end in ends.edges() {
-            let found = least_labels_of_one(dag, ends, frequencies, *end);
+            let found = min_label_executions_for_one_path(dag, ends, frequencies, *end);
             let of_end = (0..paths.len()).filter(|at| paths[*at].1 == *end);
             let least = of_end.map(|at| subject.min_label_executions(|other| other == at)).max().unwrap_or(0);
             assert!(found <= least, "seed {seed} {end:?}: {found}, but {least} are enough");

@@ -127,7 +127,7 @@ fn copies_have_no_more_probes_than_the_bound() {
         let subjects = random_procedures(&mut random);
         let procedures: Vec<Procedure> = subjects.iter().map(|s| s.procedure.clone()).collect();
         let (most, measure) = (random.pick(&[1, 2, 4, 8, 16, 64]), random.pick(&[Measure::Labels, Measure::All]));
-        match bounded::plan(&procedures, most, measure) {
+        match bounded::plan_with_max_probes(&procedures, most, measure) {
             Ok(plan) => {
                 check_plan(seed, "bounded", &subjects, &plan);
                 let probes = |copy: &CopyPlan| copy.parts.iter().flatten().map(Part::probes).sum::<usize>();

@@ -12,7 +12,7 @@ use trodden_driver::experiment;
 use trodden_driver::variant::LinkInputs;
 use trodden_flow::part::Measure;
 use trodden_launch::StopFlag;
-use trodden_partition::tasks::are_too_many;
+use trodden_partition::tasks::are_too_many_tasks;
 use trodden_partition::{CopyPlan, PartitionOptions, PartitionPlan, PartitionStrategy, Procedure, bounded, cross_check, hits, weighted};
 use trodden_profile::copies::{PartitionedProgram, edges};
 use trodden_profile::procedures::{self, add_call_sites, add_estimates, edge_procedures};
@@ -102,7 +102,7 @@ impl CopiedProgram {
             "--max-probes does not apply to {}, which counts only unknown paths. Omit --max-probes",
             self.original.path
         );
-        bounded::plan(procedures, max_probes, measure).map_err(|few| {
+        bounded::plan_with_max_probes(procedures, max_probes, measure).map_err(|few| {
             let name =
                 self.units.iter().flat_map(|(_, map)| &map.functions).nth(few.procedure).map_or("", |function| function.plain_name());
             anyhow!(
@@ -132,7 +132,8 @@ impl CopiedProgram {
         let functions = self.units.iter().flat_map(|(_, map)| &map.functions);
         let profitable = &options.profitable;
         let threshold = |procedure: &Procedure| profitable.threshold(&procedure.dag, options.copies);
-        let is_left = |procedure: &Procedure| profitable.has_few_callers(procedure) && are_too_many(&procedure.dag, threshold(procedure));
+        let is_left =
+            |procedure: &Procedure| profitable.has_few_callers(procedure) && are_too_many_tasks(&procedure.dag, threshold(procedure));
         let left: Vec<&str> = procedures.iter().zip(functions).filter(|(p, _)| is_left(p)).map(|(_, f)| f.name.as_str()).collect();
         if let Some(first) = left.first() {
             let more = if left.len() > 1 { format!(" and {} more", left.len() - 1) } else { String::new() };
@@ -205,7 +206,7 @@ impl PathPartition {
         };
         let is_whole = !program.is_residual();
         if is_whole && options.max_probes.is_none() {
-            cross_check::add(&procedures, &mut plan, choices.measure);
+            cross_check::add_cross_checks(&procedures, &mut plan, choices.measure);
         }
         // A single copy that counts all paths is the baseline for the cost of the copies, so its labels (increments on edges) must be
         // placed with the same frequencies as theirs.

@@ -11,7 +11,7 @@ use trodden_flow::program::verify::{WalkBudget, verify_counts};
 use trodden_flow::residual::ResidualInput;
 use trodden_flow::{Edge, EdgeSet, Graph, NumberingScheme, ProbeProgram, ResidualPlan};
 use trodden_selective::NumberOptions;
-use trodden_selective::plan::listed_register;
+use trodden_selective::plan::map_register_to_listed_counters;
 use trodden_selective::verify::VerifyBudget;
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced_cuts, graph, plan_options};
@@ -123,7 +123,8 @@ fn regions_and_numbers_count_the_same_untested_paths() {
         let weights = probe_costs(&plan.dag, &graph, &frequencies);
         for (scheme, ways) in [(NumberingScheme::Ppp, &mut preferential), (NumberingScheme::Pspp, &mut selective)] {
             let (numbered, options) = ((&plan.dag, &plan.numbering), NumberOptions::default());
-            let (ending, increments) = listed_register(scheme, numbered, &paths, &weights, &options, &VerifyBudget::default()).unwrap();
+            let (ending, increments) =
+                map_register_to_listed_counters(scheme, numbered, &paths, &weights, &options, &VerifyBudget::default()).unwrap();
             let own = Plan { probes: Probes::from_increments(increments), ..plan.clone() };
             let program = ProbeProgram::from_preferential(&graph, &own, ending.clone(), ids.iter().copied().collect());
             let mask = ending.identity_mask().unwrap();
