@@ -11,8 +11,8 @@ use crate::stream::{
 };
 use crate::system;
 use crate::wire::stream::{
-    CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENTS, CHUNK_FREE, CHUNK_FULL, RING_OFFSET, RegionStream, SLOTS, StreamChunkHeader, TAG_INHERITED,
-    TAG_MASK,
+    CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENT_COUNT, CHUNK_FREE, CHUNK_FULL, CHUNK_RING_OFFSET_BYTES, RegionStream, STREAM_CHUNKS_PER_REGION,
+    StreamChunkHeader, TAG_INHERITED, TAG_MASK,
 };
 
 const CHUNK_SIZE: usize = CHUNK_BYTES as usize;
@@ -171,7 +171,7 @@ fn reuse_oldest_chunk(stream: &RegionStream, slots: usize) -> usize {
     let base = stream.region as usize;
     let index = match stream.end {
         0 => 0,
-        end => (end as usize - base - RING_OFFSET as usize) / CHUNK_SIZE % slots,
+        end => (end as usize - base - CHUNK_RING_OFFSET_BYTES as usize) / CHUNK_SIZE % slots,
     };
     chunk_state(chunk_at(base, (index + 1) % slots)).store(CHUNK_FREE, Release);
     chunk_state(chunk_at(base, index + 1)).store(CHUNK_FREE, Release);
@@ -211,7 +211,7 @@ fn find_free_chunk_in_ring(stream: &mut RegionStream) -> Option<usize> {
         end => (end as usize).wrapping_sub(chunk_at(base, 0)) / CHUNK_SIZE,
     };
     let free = |base: usize, from: usize| {
-        (from..SLOTS as usize).find(|index| are_chunk_and_next_free(base, *index)).map(|index| chunk_at(base, index))
+        (from..STREAM_CHUNKS_PER_REGION as usize).find(|index| are_chunk_and_next_free(base, *index)).map(|index| chunk_at(base, index))
     };
     if let Some(chunk) = free(base, from) {
         return Some(chunk);
@@ -238,7 +238,8 @@ fn append_region(stream: &mut RegionStream) -> Option<usize> {
         // SAFETY: the region is mapped and belongs to this thread, and `stream` refers to a different region.
         unsafe { (&raw mut (*(base as *mut RegionStream)).next).write_volatile(new as u64) };
     }
-    let chunk = (0..SLOTS as usize).find(|index| are_chunk_and_next_free(new, *index)).map(|index| chunk_at(new, index))?;
+    let chunk =
+        (0..STREAM_CHUNKS_PER_REGION as usize).find(|index| are_chunk_and_next_free(new, *index)).map(|index| chunk_at(new, index))?;
     // From here on, the current chunk is in the new region. If it has no free chunk, `end` and `region` must stay the same.
     stream.region = new as u64;
     Some(chunk)
@@ -262,7 +263,7 @@ fn next_region_in_ring(stream: &RegionStream, base: usize) -> u64 {
 /// Returns true if a chunk and the one after it are free. Signal handlers may write into the latter.
 fn are_chunk_and_next_free(base: usize, index: usize) -> bool {
     let is_free = |index: usize| chunk_state(chunk_at(base, index)).load(Acquire) == CHUNK_FREE;
-    is_free(index) && (index + 1 == SLOTS as usize || is_free(index + 1))
+    is_free(index) && (index + 1 == STREAM_CHUNKS_PER_REGION as usize || is_free(index + 1))
 }
 
 /// Discards the events in the current chunk, and returns the chunk for reuse.
@@ -270,7 +271,7 @@ fn discard_events_of_current_chunk(stream: &mut RegionStream) -> Option<usize> {
     if stream.end == 0 {
         return None;
     }
-    stream.lost += CHUNK_EVENTS;
+    stream.lost += CHUNK_EVENT_COUNT;
     // The chunk that replaces it gets the same sequence number.
     stream.sequence -= 1;
     Some(stream.end as usize - CHUNK_SIZE)
@@ -278,13 +279,13 @@ fn discard_events_of_current_chunk(stream: &mut RegionStream) -> Option<usize> {
 
 /// Marks the chunks of a region that were not finished, because their thread has ended, as full.
 fn mark_current_chunk_full(base: usize) {
-    for index in 0..SLOTS as usize {
+    for index in 0..STREAM_CHUNKS_PER_REGION as usize {
         let _ = chunk_state(chunk_at(base, index)).compare_exchange(CHUNK_CURRENT, CHUNK_FULL, Release, Relaxed);
     }
 }
 
 fn chunk_at(base: usize, index: usize) -> usize {
-    base + RING_OFFSET as usize + index * CHUNK_SIZE
+    base + CHUNK_RING_OFFSET_BYTES as usize + index * CHUNK_SIZE
 }
 
 fn chunk_state(chunk: usize) -> &'static AtomicU32 {

@@ -11,7 +11,7 @@ use crate::image::address_of;
 use crate::stub;
 use crate::system::{self, Descriptor, Errno};
 use crate::text::{self, OutputFailure};
-use crate::wire::{EVENT_TSC, EventCost, EventRecord, EventThread};
+use crate::wire::{EVENT_KIND_TIME_STAMP_COUNTER, EventCost, EventRecord, EventThread};
 use core::arch::global_asm;
 use core::arch::x86_64::_rdtsc;
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -162,7 +162,7 @@ impl CountedImageEvent {
     /// Opens a counter for the calling thread. Its readings continue from those of the thread's previous counter. The first call also
     /// measures the cost of a reading. Returns the argument for [`close_counter`].
     pub fn begin_counting(self) -> Result<u64, OutputFailure> {
-        let source = if self.kind == EVENT_TSC { 0 } else { self.open_counter()? };
+        let source = if self.kind == EVENT_KIND_TIME_STAMP_COUNTER { 0 } else { self.open_counter()? };
         thread_event_state().source = source;
         if !IS_READING_COST_MEASURED.swap(true, SeqCst) {
             self.measure_reading_cost();
@@ -171,11 +171,11 @@ impl CountedImageEvent {
     }
 
     pub fn is_read_inline(self) -> bool {
-        self.kind == EVENT_TSC
+        self.kind == EVENT_KIND_TIME_STAMP_COUNTER
     }
 
     pub fn check(self) -> Result<(), OutputFailure> {
-        if self.kind != EVENT_TSC {
+        if self.kind != EVENT_KIND_TIME_STAMP_COUNTER {
             close_counter(self.open_counter()?);
         }
         Ok(())
@@ -202,7 +202,7 @@ impl CountedImageEvent {
 
     fn read_counter(self) -> i64 {
         // SAFETY: every x86-64 processor has the time-stamp counter, and reading it has no side effects.
-        if self.kind == EVENT_TSC { unsafe { _rdtsc() as i64 } } else { __trodden_event_now() }
+        if self.kind == EVENT_KIND_TIME_STAMP_COUNTER { unsafe { _rdtsc() as i64 } } else { __trodden_event_now() }
     }
 
     /// Measures the cost of a reading as the minimum over several trials, because subtracting too little is better than subtracting too
@@ -215,7 +215,7 @@ impl CountedImageEvent {
         const MIN_TICKS: i64 = 5_000_000;
         let mut least = EventCost { begin: i64::MAX, end: i64::MAX };
         let first = self.read_counter();
-        let lasts_long_enough = || self.kind != EVENT_TSC || self.read_counter().wrapping_sub(first) >= MIN_TICKS;
+        let lasts_long_enough = || self.kind != EVENT_KIND_TIME_STAMP_COUNTER || self.read_counter().wrapping_sub(first) >= MIN_TICKS;
         let mut trials = 0;
         while trials < TRIAL_COUNT || !lasts_long_enough() {
             least.begin = least.begin.min(self.measure_cost(simulate_entry));
@@ -301,7 +301,7 @@ pub fn close_counter(source: u64) {
 
 /// Removes the calling thread's counter. From then on, all readings of this thread are equal.
 pub fn close_thread_counter() {
-    if event_counted_by_image().is_some_and(|e| e.kind != EVENT_TSC) {
+    if event_counted_by_image().is_some_and(|e| e.kind != EVENT_KIND_TIME_STAMP_COUNTER) {
         save_reading_before_fork();
         let thread = thread_event_state();
         (thread.source, thread.base) = (0, thread.reading_at_fork);
@@ -310,7 +310,7 @@ pub fn close_thread_counter() {
 
 /// Stores the thread's reading before `fork`, so that the child's readings can continue from it.
 pub fn save_reading_before_fork() {
-    if event_counted_by_image().is_some_and(|e| e.kind != EVENT_TSC) {
+    if event_counted_by_image().is_some_and(|e| e.kind != EVENT_KIND_TIME_STAMP_COUNTER) {
         let now = __trodden_event_now();
         thread_event_state().reading_at_fork = now;
     }
@@ -318,7 +318,7 @@ pub fn save_reading_before_fork() {
 
 /// Opens a new counter in a child of `fork`, because the old one counts the parent's events. Returns the argument for [`close_counter`].
 pub fn reopen_counter_after_fork() -> Result<u64, OutputFailure> {
-    let Some(events) = event_counted_by_image().filter(|e| e.kind != EVENT_TSC) else { return Ok(0) };
+    let Some(events) = event_counted_by_image().filter(|e| e.kind != EVENT_KIND_TIME_STAMP_COUNTER) else { return Ok(0) };
     let thread = thread_event_state();
     (thread.source, thread.base) = (0, thread.reading_at_fork);
     events.begin_counting()

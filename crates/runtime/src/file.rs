@@ -7,10 +7,10 @@ use crate::image::OwnImage;
 use crate::output;
 use crate::system::{self, Descriptor, Errno};
 use crate::text::{OutputFailure, Text};
-use crate::wire::file_header::{FILE_HEADER_BYTES, FILE_HEADER_CHECKSUM, FileHeader, HeaderError};
+use crate::wire::file_header::{FILE_HEADER_BYTES, FILE_HEADER_CHECKSUM_OFFSET, FileHeader, HeaderError};
 use crate::wire::{
-    Checksum, HEADER_LOCK_BYTE, IdentityBytes, LostReason, LostThreads, RAW_NO_SPACE_LENGTH, RawHeader, RawUnit, SWITCH_ON_VALUE,
-    SWITCH_VARIABLE, region_stride,
+    Checksum, HEADER_LOCK_BYTE, IdentityBytes, LostReason, LostThreads, RAW_FILE_LENGTH_IF_NO_SPACE, RawHeader, RawUnit,
+    SWITCH_ENVIRONMENT_VARIABLE, SWITCH_ON_VALUE, region_stride,
 };
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -57,7 +57,7 @@ pub fn open_raw_file(
         read_header(&descriptor, &mut header)?;
         if !is_header_complete(&header, image) {
             let size = check_is_own_file(&descriptor).unwrap_or(size);
-            let given_up = size == RAW_NO_SPACE_LENGTH && header.file_header == [0; FILE_HEADER_BYTES];
+            let given_up = size == RAW_FILE_LENGTH_IF_NO_SPACE && header.file_header == [0; FILE_HEADER_BYTES];
             if size != 0 && !FileHeader::is_unfinished(&header.file_header, image.file_kind()) && !given_up {
                 return Err(explain_rejection(&header));
             }
@@ -226,11 +226,11 @@ fn write_header(
     write(scratch.bytes(), header.path_offset)?;
     // This also reserves the page of the sampling switch, which other processes write.
     reserve_space(file, 0, header.regions_offset)?;
-    if header.switch_offset != 0 && output::is_variable_set_to(SWITCH_VARIABLE, SWITCH_ON_VALUE, scratch) {
+    if header.switch_offset != 0 && output::is_variable_set_to(SWITCH_ENVIRONMENT_VARIABLE, SWITCH_ON_VALUE, scratch) {
         write(&[1], header.switch_offset)?;
     }
     header.file_header = *image.file_header();
-    write(header.file_header.get(FILE_HEADER_CHECKSUM..).unwrap_or(&[]), FILE_HEADER_CHECKSUM as u64)
+    write(header.file_header.get(FILE_HEADER_CHECKSUM_OFFSET..).unwrap_or(&[]), FILE_HEADER_CHECKSUM_OFFSET as u64)
 }
 
 /// Fills in the header of a new raw file, but leaves the checksum of its file header zero.
@@ -242,7 +242,7 @@ fn fill_new_header(header: &mut RawHeader, image: &OwnImage, identity: IdentityB
     let has_switch = image.switch != 0;
     let mut file_header = *image.file_header();
     if let Some(checksum) = file_header.last_chunk_mut() {
-        *checksum = [0; FILE_HEADER_BYTES - FILE_HEADER_CHECKSUM];
+        *checksum = [0; FILE_HEADER_BYTES - FILE_HEADER_CHECKSUM_OFFSET];
     }
     *header = RawHeader {
         file_header,
@@ -264,7 +264,7 @@ fn fill_new_header(header: &mut RawHeader, image: &OwnImage, identity: IdentityB
 }
 
 fn header_checksum(header: &RawHeader, image: &OwnImage, path: &[u8]) -> u64 {
-    let fields = Checksum::new().add_bytes(bytes_of(header).get(RawHeader::CHECKED_RANGE).unwrap_or(&[]));
+    let fields = Checksum::new().add_bytes(bytes_of(header).get(RawHeader::CHECKSUMMED_BYTE_RANGE).unwrap_or(&[]));
     image.units().fold(fields, |sum, unit| sum.add_bytes(bytes_of(&unit))).add_bytes(path).value()
 }
 
@@ -309,9 +309,9 @@ pub fn reserve_space(file: &Descriptor, start: u64, length: u64) -> Result<(), O
 
 /// Marks the file as one for whose header the disk had no space; the mark itself needs none. The caller must hold the header's lock.
 fn mark_file_without_space(file: &Descriptor) {
-    if system::file_size_limit() >= RAW_NO_SPACE_LENGTH {
+    if system::file_size_limit() >= RAW_FILE_LENGTH_IF_NO_SPACE {
         let _ = system::resize(file, 0);
-        let _ = system::resize(file, RAW_NO_SPACE_LENGTH);
+        let _ = system::resize(file, RAW_FILE_LENGTH_IF_NO_SPACE);
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::image;
 use crate::system::{self, Descriptor, O_CLOEXEC, O_RDONLY};
 use crate::text::{OutputFailure, Text, TextFull};
-use crate::wire::{IdentityBytes, OUTPUT_VARIABLE};
+use crate::wire::{IdentityBytes, OUTPUT_ENVIRONMENT_VARIABLE};
 
 const TOO_LONG_FAILURE: OutputFailure = OutputFailure::new(b"the path is too long", b"set TRODDEN_OUTPUT to at most 4095 bytes");
 
@@ -14,7 +14,7 @@ const TOO_LONG_FAILURE: OutputFailure = OutputFailure::new(b"the path is too lon
 /// the image, provided that its folder exists. Returns false if no file is to be written. Overwrites the two buffers.
 pub fn find_output_pattern(pattern: &mut Text, buffer: &mut Text, scratch: &mut Text) -> Result<bool, OutputFailure> {
     pattern.clear();
-    let is_set = read_environment_variable(OUTPUT_VARIABLE, pattern, scratch)?;
+    let is_set = read_environment_variable(OUTPUT_ENVIRONMENT_VARIABLE, pattern, scratch)?;
     if !is_set && (!read_default_pattern(pattern)? || !does_pattern_folder_exist(pattern, buffer)) {
         return Ok(false);
     }

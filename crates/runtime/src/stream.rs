@@ -12,13 +12,13 @@ use crate::output;
 use crate::system;
 use crate::text::{self, Text};
 use crate::wire::stream::{
-    CHUNK_EVENTS, DEFAULT_LAST_EVENTS, DEFAULT_MAX_WAIT_MS, DEFAULT_REGIONS, HEADER_BYTES, MAX_LAST_EVENTS, MAX_REGIONS, MAX_WAIT_LIMIT_MS,
-    SHADOW_BYTES, STREAM_VARIABLE, ThreadStream,
+    CHUNK_EVENT_COUNT, DEFAULT_LAST_EVENTS, DEFAULT_MAX_WAIT_MS, DEFAULT_REGIONS, MAX_LAST_EVENT_COUNT, MAX_STREAM_REGION_COUNT,
+    MAX_WAIT_LIMIT_MS, SHADOW_BYTES, STREAM_ENVIRONMENT_VARIABLE, STREAM_HEADER_BYTES, ThreadStream,
 };
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Size in bytes of the header of a chunk, and of the state at the start of a region, before its shadow stack.
-pub const HEADER_SIZE: usize = HEADER_BYTES as usize;
+pub const HEADER_SIZE: usize = STREAM_HEADER_BYTES as usize;
 /// Size in bytes of an event, and of a slot of the shadow stack.
 pub const WORD_SIZE: usize = 4;
 const SHADOW_SIZE: usize = SHADOW_BYTES as usize;
@@ -46,13 +46,13 @@ pub fn prepare_stream_settings(value: &mut Text, scratch: &mut Text) {
     if !is_stream() {
         return;
     }
-    let is_set = output::find_environment_variable(STREAM_VARIABLE, value, scratch);
+    let is_set = output::find_environment_variable(STREAM_ENVIRONMENT_VARIABLE, value, scratch);
     let last = match value.bytes() {
         whole if is_set && whole.strip_prefix(b"whole").is_some_and(parse_and_apply_stream_limits) => return,
         digits if is_set && !digits.is_empty() => parse_number(digits),
         _ => Some(DEFAULT_LAST_EVENTS),
     };
-    let last = last.filter(|n| (1..=MAX_LAST_EVENTS).contains(n)).unwrap_or_else(|| {
+    let last = last.filter(|n| (1..=MAX_LAST_EVENT_COUNT).contains(n)).unwrap_or_else(|| {
         text::print_line(
             b"trodden: TRODDEN_STREAM must be whole, whole,REGIONS,MILLISECONDS or a number from 1 to 175440: keeping the last 1000 events \
               of each thread\n",
@@ -60,7 +60,7 @@ pub fn prepare_stream_settings(value: &mut Text, scratch: &mut Text) {
         DEFAULT_LAST_EVENTS
     });
     // Two more chunks are needed: the one that is being filled, and a free one after it.
-    FLIGHT_RECORDER_SLOT_COUNT.store((last.div_ceil(CHUNK_EVENTS) + 2) as u32, Relaxed);
+    FLIGHT_RECORDER_SLOT_COUNT.store((last.div_ceil(CHUNK_EVENT_COUNT) + 2) as u32, Relaxed);
 }
 
 /// Parses and applies the limits for recording whole programs. `text` is empty or `,REGIONS,MILLISECONDS`. Returns false if it is invalid.
@@ -68,7 +68,7 @@ fn parse_and_apply_stream_limits(text: &[u8]) -> bool {
     let Some((comma, text)) = text.split_first() else { return true };
     let mut numbers = text.split(|byte| *byte == b',').map(parse_number);
     let (Some(Some(regions)), Some(Some(max_wait_ms)), None) = (numbers.next(), numbers.next(), numbers.next()) else { return false };
-    MAX_STREAM_REGIONS.store(regions.clamp(1, MAX_REGIONS) as u32, Relaxed);
+    MAX_STREAM_REGIONS.store(regions.clamp(1, MAX_STREAM_REGION_COUNT) as u32, Relaxed);
     MAX_RECORDER_WAIT_MS.store(max_wait_ms.min(MAX_WAIT_LIMIT_MS) as u32, Relaxed);
     *comma == b','
 }

@@ -16,7 +16,7 @@ use crate::system::{self, Descriptor, O_CLOEXEC, O_RDONLY};
 use crate::text::{self, OutputFailure, Text};
 use crate::wire::file_header::{FileHeader, FileKind, HeaderError};
 use crate::wire::layout::Layout;
-use crate::wire::{self, KNOWN_VARIABLE, KNOWN_VERSION, KnownHeader, ON_UNTESTED_VARIABLE};
+use crate::wire::{self, KNOWN_PATHS_ENVIRONMENT_VARIABLE, KNOWN_VERSION, KnownHeader, ON_UNTESTED_VARIABLE};
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
@@ -57,7 +57,7 @@ pub fn prepare_untested_settings(text: &mut Text, scratch: &mut Text) {
     }
     clock::prepare_clock();
     let mut acting = find_action(text, scratch);
-    if output::find_environment_variable(KNOWN_VARIABLE, text, scratch) && !text.bytes().is_empty() {
+    if output::find_environment_variable(KNOWN_PATHS_ENVIRONMENT_VARIABLE, text, scratch) && !text.bytes().is_empty() {
         match load_known_paths(text, &OwnImage::from_linker()) {
             Ok(address) => {
                 KNOWN_BITMAP.store(address, Relaxed);

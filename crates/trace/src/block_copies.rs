@@ -47,7 +47,7 @@ use iced_x86::{
 };
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use trodden_wire::SLED;
+use trodden_wire::WITNESS_SLED_INSTRUCTION;
 
 /// Length in bytes of a jump with a 32-bit displacement.
 const JUMP_LENGTH: u64 = 5;
@@ -258,7 +258,9 @@ impl<'a> Copier<'a> {
     fn copy_sled(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
         let copies = self.emit_head(address, site);
         self.entries.push((address, self.instructions.len() - HEAD_LENGTH, Entry::Jump));
-        let copies = copies.and_then(|()| self.emit_jump(address + SLED.len() as u64, Some(CopiedPlace::Recorded { site, saved: false })));
+        let copies = copies.and_then(|()| {
+            self.emit_jump(address + WITNESS_SLED_INSTRUCTION.len() as u64, Some(CopiedPlace::Recorded { site, saved: false }))
+        });
         Ok(copies.map_err(|_| self.immovable(address))?)
     }
 

@@ -99,8 +99,8 @@ fn name_in_error(named: &NamedGraph, error: anyhow::Error) -> anyhow::Error {
             let nodes: Vec<String> = nodes.iter().map(name).collect();
             Some(NumberingError::no_path_through(&nodes))
         }
-        (.., Some(CodingError::NoWeight(node))) => Some(CodingError::no_weight(&name(node))),
-        (.., Some(CodingError::Overlap(node))) => Some(CodingError::overlap(&name(node))),
+        (.., Some(CodingError::NoWeight(node))) => Some(CodingError::no_weight_message(&name(node))),
+        (.., Some(CodingError::Overlap(node))) => Some(CodingError::overlap_message(&name(node))),
         _ => None,
     });
     known.map_or(error, anyhow::Error::msg)

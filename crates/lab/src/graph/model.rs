@@ -125,7 +125,7 @@ enum ContextHistory {
 
 fn contexts_json(named: &NamedGraph, acyclic: &AcyclicGraph, model: &CodingModel, history: ContextHistory, list: u64) -> Vec<Value> {
     let dag = &acyclic.dag;
-    let one = |context: trodden_coding::ModelContext| {
+    let one = |context: trodden_coding::CodingModelContext| {
         let edge = |(edge, (low, high)): (DagEdgeId, trodden_coding::CodingRange)| {
             json!({
                 "edge": dag.underlying_graph_edge(edge).map(|e| e.0),

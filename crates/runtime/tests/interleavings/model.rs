@@ -177,9 +177,9 @@ pub mod state {
 pub mod stream {
     use super::atomic::AtomicU32;
     use std::sync::atomic::{AtomicPtr, Ordering::SeqCst};
-    use trodden_wire::stream::{HEADER_BYTES, ThreadStream};
+    use trodden_wire::stream::{STREAM_HEADER_BYTES, ThreadStream};
 
-    pub const HEADER_SIZE: usize = HEADER_BYTES as usize;
+    pub const HEADER_SIZE: usize = STREAM_HEADER_BYTES as usize;
     pub const WORD_SIZE: usize = 4;
     pub static FLIGHT_RECORDER_SLOT_COUNT: AtomicU32 = AtomicU32::new(0);
     pub static MAX_STREAM_REGIONS: AtomicU32 = AtomicU32::new(1);
