@@ -22,7 +22,7 @@ pub fn collect(module: Module, chosen: &[Value], no_return: &NoReturnAnalysis, m
     let mut functions = Vec::new();
     for &function in chosen {
         positions.position_of_function(function);
-        let prepared = prepare(module, function);
+        let prepared = prepare_function_blocks(module, function);
         let cfg = FunctionCfg::new(function, &prepared, no_return, &mut positions);
         functions.push(PropertyCollector::describe_function(function, &cfg, &mut names, &mut positions));
     }

@@ -113,7 +113,12 @@ pub fn has_placeholders(module: Module) -> bool {
 impl Placeholders {
     /// Removes LLVM's counters from a module. Updates whose number of executions does not follow from paths get counters of the unit, from
     /// index `next` on.
-    pub fn extract(module: Module, counters: Value, next: &mut u64, options: RemovalOptions) -> Result<Placeholders, PlaceholderError> {
+    pub fn extract_llvm_counters(
+        module: Module,
+        counters: Value,
+        next: &mut u64,
+        options: RemovalOptions,
+    ) -> Result<Placeholders, PlaceholderError> {
         let tables = llvm_profile::read(module)?;
         check_counter_kind(&tables, options.kind)?;
         let notes = llvm_profile::find_value_recording_calls(module);

@@ -29,7 +29,7 @@ impl CoverageCounts {
         options: &PluginOptions,
         next: &mut u64,
     ) -> Result<CoverageCounts, PlaceholderError> {
-        let placeholders = Some(extract(module, context, options, CounterKind::Coverage, next)?);
+        let placeholders = Some(extract_llvm_counters(module, context, options, CounterKind::Coverage, next)?);
         Ok(CoverageCounts { placeholders })
     }
 }

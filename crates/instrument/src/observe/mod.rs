@@ -196,7 +196,7 @@ pub fn plan_function(unit: &mut Unit, observer: &mut dyn Observer, function: Val
     // Called before the function's blocks change, because it examines the callers.
     let may_lack_region = observer.may_lack_region(unit, function);
     observer.before_function_description(unit, function);
-    let prepared = prepare(unit.module, function);
+    let prepared = prepare_function_blocks(unit.module, function);
     let cfg = FunctionCfg::new(function, &prepared, &unit.no_return, &mut unit.positions);
     observer.after_function_description(unit, function, &cfg);
     let name = function.name();

@@ -42,7 +42,7 @@ pub fn apply_transformations(
     let no_return = NoReturnAnalysis::new(module, reach_all);
     let mut positions = SourcePositionCollector::new(module);
     for function in known {
-        let prepared = prepare(module, function);
+        let prepared = prepare_function_blocks(module, function);
         let cfg = FunctionCfg::new(function, &prepared, &no_return, &mut positions);
         let found = plan.get(&source, &function.name(), graph_hash(&cfg.blocks, &cfg.graph));
         apply_to_function(TransformTarget { module, machine, function, cfg: &cfg }, found)?;
