@@ -17,7 +17,12 @@ use trodden_flow::Node;
 use trodden_unit::properties::*;
 
 /// Returns the properties of the functions that would be instrumented.
-pub fn collect(module: Module, chosen: &[Value], no_return: &NoReturnAnalysis, mut positions: SourcePositionCollector) -> UnitProperties {
+pub fn collect_unit_properties(
+    module: Module,
+    chosen: &[Value],
+    no_return: &NoReturnAnalysis,
+    mut positions: SourcePositionCollector,
+) -> UnitProperties {
     let mut names = PropertyNames { module, numbers: IndexMap::new(), types: IndexMap::new(), classes: MemoryClasses::default() };
     let mut functions = Vec::new();
     for &function in chosen {

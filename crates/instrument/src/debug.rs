@@ -111,13 +111,13 @@ impl SourcePositionCollector {
 pub fn path_of_file(file: Option<DebugFile>) -> String {
     let Some(file) = file else { return String::new() };
     match file.folder_and_name() {
-        (folder, name) if name.starts_with('/') || folder.is_empty() => normalise(&name),
-        (folder, name) => normalise(&format!("{folder}/{name}")),
+        (folder, name) if name.starts_with('/') || folder.is_empty() => normalise_path(&name),
+        (folder, name) => normalise_path(&format!("{folder}/{name}")),
     }
 }
 
 /// Normalises a path: removes `.`, and `..` if the result is the same file. Different units may include a header by different paths.
-fn normalise(path: &str) -> String {
+fn normalise_path(path: &str) -> String {
     let (mut short, mut goes_up) = (PathBuf::new(), false);
     for component in Path::new(path).components() {
         match component {

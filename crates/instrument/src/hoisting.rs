@@ -18,7 +18,7 @@ const MIN_JUMP_TABLE_CASES: usize = 5;
 const DISABLE_LICM_OPTION: &CStr = c"-disable-machine-licm";
 
 /// Disables hoisting of constants for this process if one of the functions would make it too slow.
-pub fn disable_if_too_costly(functions: &[Value]) {
+pub fn disable_hoisting_if_too_costly(functions: &[Value]) {
     static COST_CHECK_ONCE: Once = Once::new();
     let large = functions.iter().find_map(|f| Some((*f, find_excessive_hoisting_cost(*f)?)));
     if let Some((function, (switches, blocks))) = large {

@@ -80,7 +80,7 @@ impl IterationPlan {
         let plan = Plan { dag, numbering, probes, partial: None, part: None };
         planned.program = ProbeProgram::from_labels(graph, &plan, numbered.interesting.clone());
         planned.program.move_counts_to_ends(&ends);
-        program_passes::verify(&planned.program);
+        program_passes::verify_probe_program(&planned.program);
         let words = IterationWords {
             first_word,
             iterations,

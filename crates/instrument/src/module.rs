@@ -46,7 +46,7 @@ pub fn instrument(module: Module, machine: TargetMachine) -> Result<UnitOutcome,
     // Programs to be traced (here and for block addresses below) keep their debug information, by which addresses are later mapped to
     // lines.
     if let Observation::TraceSleds(_) = options.experiment.observation() {
-        sleds::insert(module, choose_instrumentable(module).0);
+        sleds::insert_sleds(module, choose_instrumentable(module).0);
         return Ok(UnitOutcome::Code);
     }
     let bitcode = module.bitcode();
@@ -57,7 +57,7 @@ pub fn instrument(module: Module, machine: TargetMachine) -> Result<UnitOutcome,
     let (mut work, mut observer) = begin_unit(module, options)?;
     let (chosen, skipped) = choose_functions(&mut work, &*observer);
     if let Some(file) = work.options.properties.clone() {
-        let properties = block_properties::collect(module, &chosen, &work.no_return, work.positions);
+        let properties = block_properties::collect_unit_properties(module, &chosen, &work.no_return, work.positions);
         std::fs::write(&file, properties.to_bytes()).map_err(|source| InstrumentError::PropertiesWrite { file, source })?;
         return Ok(UnitOutcome::NoCode);
     }
@@ -97,7 +97,7 @@ fn instrument_functions(
     }
     observer.observe_functions(work, chosen, machine)?;
     unoptimised::define_helpers(work.context, work.options.experiment.threads());
-    hoisting::disable_if_too_costly(chosen);
+    hoisting::disable_hoisting_if_too_costly(chosen);
     observer.define_referenced_symbols(work);
     Ok(())
 }
@@ -124,7 +124,7 @@ fn mark_block_addresses(
     work.map.skipped = skipped;
     chosen.iter().try_for_each(|function| observer.observe_function(&mut work, *function))?;
     observer.insert_pseudo_probes_into(module, unit);
-    let (_, frame) = work.finish(None, unit, bitcode)?;
+    let (_, frame) = work.finish_unit_map(None, unit, bitcode)?;
     emit::emit_sections(module, unit, 0, false, &frame);
     Ok(())
 }

@@ -298,7 +298,7 @@ impl Placeholders {
     }
 
     /// Emits code that counts a function's computed updates and recorded values. The address of the thread's counters is not known yet;
-    /// [`Placeholders::resolve`] supplies it.
+    /// [`Placeholders::resolve_counter_base`] supplies it.
     pub fn emit_computed_counts(&mut self, function: Value, counters: Value) {
         let (updates, notes) =
             (self.computed.swap_remove(&function).unwrap_or_default(), self.notes.swap_remove(&function).unwrap_or_default());
@@ -419,7 +419,8 @@ impl Placeholders {
         add_to_word_inline(builder, address, amount, self.shared);
     }
 
-    /// Returns the dummy instruction that stands for the address of the thread's counters; [`Placeholders::resolve`] replaces it.
+    /// Returns the dummy instruction that stands for the address of the thread's counters; [`Placeholders::resolve_counter_base`] replaces
+    /// it.
     fn base_placeholder(&mut self, function: Value) -> Value {
         let module = self.module;
         *self.base.get_or_insert_with(|| {
@@ -430,7 +431,7 @@ impl Placeholders {
     }
 
     /// Replaces the dummy instruction in the current function with the address of the thread's counters.
-    pub fn resolve(&mut self, base: Value) {
+    pub fn resolve_counter_base(&mut self, base: Value) {
         if let Some(placeholder) = self.base.take() {
             placeholder.replace_uses(base);
             // SAFETY: `base` held the only handle to the dummy instruction, and nothing uses its result any more.
@@ -439,7 +440,7 @@ impl Placeholders {
     }
 
     /// Deletes the remaining updates, in functions that were not instrumented. Returns the recorded profile.
-    pub fn finish(self) -> EdgeProfile {
+    pub fn finish_edge_profile(self) -> EdgeProfile {
         let (computed, notes) = (self.computed.into_values().flatten(), self.notes.into_values().flatten());
         for instruction in computed.chain(notes.map(|note| note.call)) {
             // SAFETY: `self` is consumed, and nothing else keeps handles to these instructions.

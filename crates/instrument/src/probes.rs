@@ -33,7 +33,7 @@ enum RegisterValue {
 }
 
 /// Inserts a function's probes. Returns the deleted values, each with its replacement.
-pub fn insert(
+pub fn insert_function_probes(
     context: ModuleContext,
     function: Value,
     cfg: &FunctionCfg,

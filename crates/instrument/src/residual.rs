@@ -34,7 +34,7 @@ use trodden_unit::{BlockKind, FlowEdge, FlowGraph};
 
 mod gates;
 
-pub fn insert(context: ModuleContext, count: Value, planned: &PlannedFunction, first_counter: u64, choices: PassChoices) {
+pub fn insert_residual_code(context: ModuleContext, count: Value, planned: &PlannedFunction, first_counter: u64, choices: PassChoices) {
     match planned.program.places() {
         Some(places) => insert_known_path_versions(context, count, planned, places, first_counter, choices),
         None => insert_single_code_version(context, count, planned, first_counter, choices),
@@ -65,14 +65,14 @@ fn insert_known_path_versions(
         PathEndAction::Unknown(UnknownPathCode { count, bias: emit::declare_direct_bias(context.module), thread_base: None, known });
     let counters =
         CounterAccess { at_end, flushing: LoopFlushStrategy::Branch, ..CounterAccess::private_to_thread(context.counters, first_counter) };
-    probes::insert(context, *function, &cfg, &program, counters);
+    probes::insert_function_probes(context, *function, &cfg, &program, counters);
     let blocks = |chosen: &dyn Fn(NodePlace) -> bool| -> Vec<Block> {
         cfg.nodes.iter().zip(places).filter(|(_, place)| chosen(**place)).filter_map(|(block, _)| *block).collect()
     };
     let outer_headers: IndexSet<Node> = headers_of_outer_loops(&planned.cfg.graph, program.dag()).into_iter().collect();
     let first = |p: NodePlace| p.version != CodeVersion::Instrumented;
     let counted = blocks(&|p| !first(p)).into_iter().collect();
-    gates::insert(
+    gates::insert_gates(
         context.module,
         *function,
         &blocks(&first),
@@ -103,7 +103,7 @@ fn insert_single_code_version(context: ModuleContext, count: Value, planned: &Pl
     let at_end = PathEndAction::Unknown(UnknownPathCode { count, bias, thread_base, known });
     let counters =
         CounterAccess { at_end, flushing: LoopFlushStrategy::Branch, ..CounterAccess::private_to_thread(context.counters, first_counter) };
-    probes::insert(context, *function, cfg, &program, counters);
+    probes::insert_function_probes(context, *function, cfg, &program, counters);
 }
 
 /// Returns the headers of loops that contain other loops.

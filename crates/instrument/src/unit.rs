@@ -69,7 +69,7 @@ impl Unit {
         let module = self.module;
         let each = self.options.experiment.observation().observation_properties().counter_words().words_per_counter();
         let words = self.map.counters.checked_mul(each).expect("a unit has fewer counters than memory has bytes");
-        let (map, frame) = self.finish(edge_profile, unit, bitcode)?;
+        let (map, frame) = self.finish_unit_map(edge_profile, unit, bitcode)?;
         emit::emit_sections(module, unit, words, map.events().is_some(), &frame);
         if map.has_times() {
             emit::emit_function_records(module, &map);
@@ -96,7 +96,7 @@ impl Unit {
     ///
     /// # Errors
     /// Fails if no folder is configured for the unit cache, or if it cannot be written.
-    pub fn finish(
+    pub fn finish_unit_map(
         mut self,
         edge_profile: Option<EdgeProfile>,
         unit: Identity,
@@ -132,8 +132,8 @@ pub fn empty_map(module: Module, experiment: &Experiment) -> UnitMap {
         fully_counted: Vec::new(),
         counters: 0,
         edge_profile: None,
-        calls: calls::callees(module),
-        aliases: calls::aliases(module),
+        calls: calls::callees_of_module(module),
+        aliases: calls::aliases_of_module(module),
         line_graphs: line_graphs::read_line_graphs(module),
     }
 }

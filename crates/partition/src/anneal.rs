@@ -98,7 +98,7 @@ impl AnnealingState<'_> {
         let loads = [(from, self.loads[from] - costs[from] + left), (to, self.loads[to] - costs[to] + joined)];
         let now = [(from, self.loads[from]), (to, self.loads[to])];
         let worse = self.load_norm(loads) - self.load_norm(now);
-        if worse > 0.0 && self.random.fraction() >= (-worse / temperature).exp() {
+        if worse > 0.0 && self.random.random_fraction() >= (-worse / temperature).exp() {
             return false;
         }
         loads.iter().for_each(|(copy, load)| self.loads[*copy] = *load);

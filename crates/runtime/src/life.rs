@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering::SeqCst;
 
 /// Gives the calling thread a region of counters. Returns the thread's bias, the distance to that region; 0 if out of memory.
 pub extern "C" fn enter() -> i64 {
-    let bias = match Guard::take(is_forked) {
+    let bias = match Guard::take_lock(is_forked) {
         Some(mut guard) => state(&mut guard).enter_thread(),
         None => enter_without_state(),
     };
@@ -33,7 +33,7 @@ fn begin_stream(bias: i64) {
 /// Acquires the region that all threads share, unless there is one. Returns its bias; 0 if out of memory or if the lock cannot be acquired.
 /// With bias 0, the code counts in the image's own counters, which are never read.
 pub extern "C" fn enter_shared() -> i64 {
-    Guard::take(is_forked).map_or(0, |mut guard| state(&mut guard).enter_shared_region())
+    Guard::take_lock(is_forked).map_or(0, |mut guard| state(&mut guard).enter_shared_region())
 }
 
 /// Makes the calling thread count in memory that is discarded, because the lock could not be acquired.
@@ -59,7 +59,7 @@ pub fn start() -> bool {
 }
 
 fn start_image_and_enter() -> bool {
-    let Some(mut guard) = Guard::take(is_forked) else { return false };
+    let Some(mut guard) = Guard::take_lock(is_forked) else { return false };
     let state = state(&mut guard);
     state.start_image();
     if state.source == RegionSource::File && OwnImage::from_linker().shared != 0 {
@@ -78,7 +78,7 @@ pub fn finish() {
     if image::is_stream() && image::is_program() {
         return;
     }
-    if let Some(mut guard) = Guard::take(is_forked) {
+    if let Some(mut guard) = Guard::take_lock(is_forked) {
         state(&mut guard).finish_image();
     }
 }
@@ -88,10 +88,10 @@ pub fn finish() {
 pub extern "C" fn before_fork() {
     events::save_reading_before_fork();
     let mask = system::set_signal_mask(u64::MAX);
-    let acquired = lock::acquire(is_forked);
+    let acquired = lock::acquire_lock(is_forked);
     if image::is_stream()
         && !matches!(acquired, LockAcquisition::TimedOut)
-        && let Some(mut guard) = Guard::take(is_forked)
+        && let Some(mut guard) = Guard::take_lock(is_forked)
     {
         state(&mut guard).save_stream_frames();
     }
@@ -100,17 +100,17 @@ pub extern "C" fn before_fork() {
 
 pub extern "C" fn after_fork_in_parent() {
     if image::is_stream()
-        && let Some(mut guard) = Guard::take(is_forked)
+        && let Some(mut guard) = Guard::take_lock(is_forked)
     {
         state(&mut guard).discard_saved_stream_frames();
     }
-    lock::release();
+    lock::release_lock();
 }
 
 pub fn restart_in_fork_child() {
     let mask = system::set_signal_mask(u64::MAX);
     lock::release_lock_of_any_thread();
-    let frames = Guard::take(is_forked).and_then(|mut guard| state(&mut guard).restart_in_child());
+    let frames = Guard::take_lock(is_forked).and_then(|mut guard| state(&mut guard).restart_in_child());
     if let Some((frames, region)) = frames {
         chunks::begin_stream_in_child(region, frames);
     }

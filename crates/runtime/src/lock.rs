@@ -26,9 +26,9 @@ pub struct Guard {
 impl Guard {
     /// Blocks signals and takes the lock. Returns `None` if the holder does not release the lock in time. `forked` must return true in a
     /// child of `fork`, to which the holder's ID may mean nothing.
-    pub fn take(forked: impl Fn() -> bool) -> Option<Guard> {
+    pub fn take_lock(forked: impl Fn() -> bool) -> Option<Guard> {
         let mask = system::set_signal_mask(u64::MAX);
-        match acquire(forked) {
+        match acquire_lock(forked) {
             LockAcquisition::Newly => Some(Guard { mask, is_nested: false }),
             LockAcquisition::Already => Some(Guard { mask, is_nested: true }),
             LockAcquisition::TimedOut => {
@@ -42,7 +42,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if !self.is_nested {
-            release();
+            release_lock();
         }
         system::set_signal_mask(self.mask);
     }
@@ -55,7 +55,7 @@ pub enum LockAcquisition {
     TimedOut,
 }
 
-pub fn acquire(forked: impl Fn() -> bool) -> LockAcquisition {
+pub fn acquire_lock(forked: impl Fn() -> bool) -> LockAcquisition {
     let own_id = system::thread_id();
     let mut new_holder = own_id;
     let mut waits = 0;
@@ -80,7 +80,7 @@ pub fn acquire(forked: impl Fn() -> bool) -> LockAcquisition {
     LockAcquisition::TimedOut
 }
 
-pub fn release() {
+pub fn release_lock() {
     if LOCK_HOLDER.load(SeqCst) & !HAS_WAITERS_BIT == system::thread_id() {
         release_lock_of_any_thread();
     }

@@ -78,7 +78,7 @@ pub fn state(_: &mut Guard) -> &mut RuntimeState {
 
 /// Acquires another region for the calling thread's stream. Returns its address; `None` if there is no raw file or an error occurs.
 pub fn add_region() -> Option<usize> {
-    let mut guard = Guard::take(is_forked)?;
+    let mut guard = Guard::take_lock(is_forked)?;
     state(&mut guard).add_region()
 }
 

@@ -35,7 +35,7 @@ impl ShuffleRng {
     }
 
     /// Returns a number in [0, 1).
-    pub fn fraction(&mut self) -> f64 {
+    pub fn random_fraction(&mut self) -> f64 {
         (self.number() >> 11) as f64 / (1u64 << 53) as f64
     }
 

@@ -80,13 +80,13 @@ impl ProbeMachine {
     }
 
     /// Enters a call of the program's function: the path register is 0, and no path is noted.
-    pub fn enter(&mut self, program: &ProbeProgram) {
+    pub fn enter_function(&mut self, program: &ProbeProgram) {
         (self.register, self.noted) = (Some(0), None);
         self.stream.extend(program.operations_at_entry().iter().filter(|o| **o == Operation::EnterCall).map(|_| StreamItem::EnterCall));
     }
 
     /// Executes the operations on an edge.
-    pub fn take(&mut self, program: &ProbeProgram, edge: Edge) -> Result<(), MachineFault> {
+    pub fn take_edge(&mut self, program: &ProbeProgram, edge: Edge) -> Result<(), MachineFault> {
         for operation in program.operations(edge) {
             self.execute(program, edge, *operation)?;
         }

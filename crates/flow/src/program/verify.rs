@@ -176,9 +176,9 @@ impl<'a> ExpectedCounters<'a> {
 
     fn verify_walk(&self, walk: Vec<Edge>) -> Result<(), ProgramFault> {
         let mut machine = ProbeMachine::with_known_paths(self.known.iter().map(|path| *path as i64));
-        machine.enter(self.program);
+        machine.enter_function(self.program);
         for (at, edge) in walk.iter().enumerate() {
-            machine.take(self.program, *edge).map_err(|fault| ProgramFault::ProbeMachine { walk: walk[..=at].to_vec(), fault })?;
+            machine.take_edge(self.program, *edge).map_err(|fault| ProgramFault::ProbeMachine { walk: walk[..=at].to_vec(), fault })?;
             self.verify_note(&walk[..=at], &machine)?;
         }
         self.verify_stream(&walk, &machine)?;

@@ -192,7 +192,7 @@ fn programs_count_what_plans_count() {
             let (mut planned, mut scheduled) = (PlanMachine::default(), ProbeMachine::default());
             for edge in walk {
                 planned.apply(plan.action(&graph, edge));
-                scheduled.take(&program, edge).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
+                scheduled.take_edge(&program, edge).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
             }
             many += planned.counts.values().filter(|c| **c > 1).count();
             assert_eq!(scheduled.counts, planned.counts, "seed {seed}: {program:?}");
@@ -291,7 +291,7 @@ impl Walks {
         let mut machine = ProbeMachine::default();
         for (again, walk) in &self.0 {
             machine.register = Some(again.map_or(0, |e| constant_register_value(program.operations(e)).expect("a path begins there")));
-            walk.iter().for_each(|e| machine.take(program, *e).expect("no fault"));
+            walk.iter().for_each(|e| machine.take_edge(program, *e).expect("no fault"));
         }
         machine.counts
     }

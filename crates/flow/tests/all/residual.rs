@@ -92,9 +92,9 @@ fn run_residual_plan(versions: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Ve
 fn count_with_program(versions: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> Counts {
     let mut machine = ProbeMachine::with_known_paths(known.iter().map(|id| *id as i64));
     for walk in walks {
-        machine.enter(versions);
+        machine.enter_function(versions);
         for edge in edges_taken_in(versions, walk) {
-            machine.take(versions, edge).expect("no fault");
+            machine.take_edge(versions, edge).expect("no fault");
         }
     }
     machine.counts.into_iter().map(|(id, count)| (id as u64, count)).collect()
@@ -288,8 +288,8 @@ fn paths_are_looked_up_before_a_tail_call_that_ends_them() {
     assert_eq!(count_with_program(&versions, &BTreeSet::from([0]), &walks), BTreeMap::from([(1, 1)]));
     let mut machine = ProbeMachine::with_known_paths([0]);
     for walk in &walks {
-        machine.enter(&one);
-        walk.iter().for_each(|e| machine.take(&one, *e).expect("no fault"));
+        machine.enter_function(&one);
+        walk.iter().for_each(|e| machine.take_edge(&one, *e).expect("no fault"));
     }
     assert_eq!(machine.counts, BTreeMap::from([(1, 1)]));
 }

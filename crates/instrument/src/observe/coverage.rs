@@ -47,11 +47,11 @@ impl Observer for CoverageCounts {
     }
 
     fn after_probe_insertion(&mut self, _: &PlannedFunction, base: Value, _: PathEndAction, _: Option<DebugLocation>) {
-        self.placeholders.iter_mut().for_each(|placeholders| placeholders.resolve(base));
+        self.placeholders.iter_mut().for_each(|placeholders| placeholders.resolve_counter_base(base));
     }
 
     fn edge_profile(&mut self) -> Option<EdgeProfile> {
-        self.placeholders.take().map(Placeholders::finish)
+        self.placeholders.take().map(Placeholders::finish_edge_profile)
     }
 
     fn as_dyn_observer(&mut self) -> &mut dyn Observer {

@@ -47,7 +47,7 @@ pub fn extract_llvm_counters(
 pub fn discard_llvm_counters(module: Module, counters: Value) -> Result<(), PlaceholderError> {
     if placeholders::has_placeholders(module) {
         Placeholders::extract_llvm_counters(module, counters, &mut 0, RemovalOptions { kind: CounterKind::Discarded, shared: false })?
-            .finish();
+            .finish_edge_profile();
     }
     Ok(())
 }
@@ -63,11 +63,11 @@ impl Observer for EdgeProfileCounts {
     }
 
     fn after_probe_insertion(&mut self, _: &PlannedFunction, base: Value, _: PathEndAction, _: Option<DebugLocation>) {
-        self.placeholders.iter_mut().for_each(|placeholders| placeholders.resolve(base));
+        self.placeholders.iter_mut().for_each(|placeholders| placeholders.resolve_counter_base(base));
     }
 
     fn edge_profile(&mut self) -> Option<EdgeProfile> {
-        self.placeholders.take().map(Placeholders::finish)
+        self.placeholders.take().map(Placeholders::finish_edge_profile)
     }
 
     fn as_dyn_observer(&mut self) -> &mut dyn Observer {

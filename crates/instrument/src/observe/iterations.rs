@@ -40,7 +40,13 @@ impl Observer for IterationCounts {
         let location = crate::debug::location_without_line(unit.module, function);
         let base = unit.emit_thread_counters(&planned, location);
         let code = plan.declare_iteration_code(unit.module, function, location);
-        probes::insert(unit.context, function, &planned.cfg, &planned.program, unit.counters(base, PathEndAction::Iterations(code)));
+        probes::insert_function_probes(
+            unit.context,
+            function,
+            &planned.cfg,
+            &planned.program,
+            unit.counters(base, PathEndAction::Iterations(code)),
+        );
         unit.protect_instrumented_code(&[function]);
         unit.add_function_with_storage(planned, Storage::Iterations(plan.words));
         Ok(())

@@ -184,7 +184,7 @@ fn insert_probes(observer: &mut dyn Observer, unit: &Unit, planned: &mut Planned
     observer.rewrite_program(program, cfg);
     let location = crate::debug::location_without_line(unit.module, function);
     let (base, at_end) = observer.emit_function_entry(unit, planned, location);
-    probes::insert(unit.context, function, &planned.cfg, &planned.program, unit.counters(base, at_end));
+    probes::insert_function_probes(unit.context, function, &planned.cfg, &planned.program, unit.counters(base, at_end));
     observer.after_probe_insertion(planned, base, at_end, location);
 }
 

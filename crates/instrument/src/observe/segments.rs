@@ -151,7 +151,7 @@ impl SegmentCounts {
             _ => entry::emit_thread_counters(unit.context, version.code, location, true),
         };
         let counters = unit.counters(base, PathEndAction::Segment(code));
-        probes::insert(unit.context, version.code, &version.cfg, &planned.program, counters);
+        probes::insert_function_probes(unit.context, version.code, &version.cfg, &planned.program, counters);
     }
 }
 

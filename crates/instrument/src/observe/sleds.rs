@@ -10,7 +10,7 @@ use crate::llvm::{Block, Builder, Module, Value};
 use llvm_sys::LLVMOpcode;
 use trodden_wire::WITNESS_SLED_INSTRUCTION;
 
-pub fn insert(module: Module, functions: Vec<Value>) {
+pub fn insert_sleds(module: Module, functions: Vec<Value>) {
     let text = format!(".byte {}", WITNESS_SLED_INSTRUCTION.map(|byte| format!("{byte:#04x}")).join(","));
     for function in functions {
         let line = location_without_line(module, function);

@@ -91,7 +91,7 @@ impl Observer for UnknownPaths {
 
     fn insert(&mut self, unit: &Unit, planned: &mut PlannedFunction) {
         let passes = self.choose_passes(unit, planned);
-        residual::insert(unit.context, self.count, planned, unit.map.counters, passes);
+        residual::insert_residual_code(unit.context, self.count, planned, unit.map.counters, passes);
     }
 
     fn define_referenced_symbols(&self, unit: &Unit) {

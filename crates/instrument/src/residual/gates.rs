@@ -13,7 +13,7 @@ use llvm_sys::LLVMOpcode;
 
 /// Inserts gates before the loops of the checking code to which the instrumented code (`counted`) returns. `outer_headers` are the headers
 /// of loops that contained other loops in the original function.
-pub fn insert(module: Module, function: Value, heads: &[Block], counted: &IndexSet<Block>, outer_headers: &IndexSet<Block>) {
+pub fn insert_gates(module: Module, function: Value, heads: &[Block], counted: &IndexSet<Block>, outer_headers: &IndexSet<Block>) {
     let flow = ControlFlow::new(function, heads, counted);
     for &head in heads {
         if let Some(outer) = flow.outer_predecessors(head) {

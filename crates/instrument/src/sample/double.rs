@@ -69,7 +69,7 @@ impl DoubledFunction<'_> {
         tier.insert_check(entry.0, acquire, entry.1, location);
         let counted = cfg_of_copies(&cfg, &copies);
         let counters = CounterAccess::private_to_thread(work.bases[0], first_counter);
-        let replaced = probes::insert(tier.context, function, &counted, &planned.program, counters);
+        let replaced = probes::insert_function_probes(tier.context, function, &counted, &planned.program, counters);
         copies.replace(&replaced);
         let is_interpreter = work.split_latches(&crossings, &mut copies);
         let unrolled: Vec<UnrolledCopies> =

@@ -111,7 +111,7 @@ impl SampleTier {
         let is_left = self.left_to_callers.contains_key(&planned.function);
         let base = entry::emit_thread_counters(self.context, counted, None, !is_left);
         let counters = CounterAccess::private_to_thread(base, first_counter);
-        probes::insert(self.context, counted, &cfg, &planned.program, counters);
+        probes::insert_function_probes(self.context, counted, &cfg, &planned.program, counters);
         if !is_left {
             self.insert_check_at_entry(planned.function, counted);
         }

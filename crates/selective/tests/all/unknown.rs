@@ -53,11 +53,11 @@ fn count_with_program(program: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Ve
     let mut counts = Counts::new();
     let mut machine = ProbeMachine::with_known_paths(known.iter().map(|id| *id as i64));
     for walk in walks {
-        machine.enter(program);
+        machine.enter_function(program);
         let mut at = program.graph().entry();
         for edge in walk {
             let taken = program.graph().out(at).iter().copied().find(|e| program.origin(*e) == *edge).expect("all edges are there");
-            machine.take(program, taken).expect("no fault");
+            machine.take_edge(program, taken).expect("no fault");
             at = program.graph().to(taken);
         }
     }
