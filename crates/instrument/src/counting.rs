@@ -84,12 +84,12 @@ pub struct DeferredCount {
     path: Value,
     by: Value,
     lookup: KnownPathLookup,
-    dominant: Option<DominantPath>,
+    dominant: Option<UsuallyCountedPath>,
 }
 
 /// The path that a deferred count is expected to count most often.
 #[derive(Clone, Copy)]
-struct DominantPath {
+struct UsuallyCountedPath {
     /// A comparison in the emitted code, true if the path being counted is this one.
     holds: Value,
     number: i64,
@@ -117,7 +117,7 @@ impl DeferredCount {
     /// Sets the path that is usually counted, and the comparison that is true for it. The path gets its own increment, unless its
     /// executions are accumulated in a register: `in_register` is the `select` between the register plus one and its old value.
     pub fn with_dominant_path(self, holds: Value, number: i64, in_register: Option<Value>) -> DeferredCount {
-        DeferredCount { dominant: Some(DominantPath { holds, number, in_register }), ..self }
+        DeferredCount { dominant: Some(UsuallyCountedPath { holds, number, in_register }), ..self }
     }
 }
 
@@ -162,7 +162,7 @@ impl CountEmitter<'_> {
     /// in a register.
     fn split_block_by_path(&self, block: Block) -> Vec<(Block, Value)> {
         let path = self.count.path;
-        let Some(DominantPath { holds, number, in_register }) = self.count.dominant else { return vec![(block, path)] };
+        let Some(UsuallyCountedPath { holds, number, in_register }) = self.count.dominant else { return vec![(block, path)] };
         let [same, other] = [(); 2].map(|()| new_block_after(self.module, self.rest));
         let branch = self.builder_at_end(block).branch(holds, same, other);
         set_edge_weights(self.module, branch, &DOMINANT_PATH_BRANCH_WEIGHTS);

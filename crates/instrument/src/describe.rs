@@ -33,7 +33,7 @@ pub struct FunctionCfg {
     /// Digest of the function's code.
     pub code: u64,
     pub calls: Vec<BlockCall>,
-    pub sites: Vec<EdgeSite>,
+    pub sites: Vec<EdgeInsertionSite>,
     pub hints: Vec<BranchHint>,
     /// Edges on which one path must end and the next one start, with the reasons.
     pub forced: Vec<(Edge, CutReason)>,
@@ -41,7 +41,7 @@ pub struct FunctionCfg {
 
 /// The point at which code for an edge can be inserted.
 #[derive(Clone, Debug)]
-pub enum EdgeSite {
+pub enum EdgeInsertionSite {
     /// Before this instruction of the edge's source block, which is only executed if the edge is taken.
     Before(Value),
     /// Before this instruction of the edge's source block for code that ends a path, and at the target block for code that starts one.
@@ -129,13 +129,13 @@ impl FunctionCfg {
 #[derive(Default)]
 struct DescribedEdges {
     edges: Vec<FlowEdge<'static>>,
-    sites: Vec<EdgeSite>,
+    sites: Vec<EdgeInsertionSite>,
     hints: Vec<BranchHint>,
     forced: Vec<(Edge, CutReason)>,
 }
 
 impl DescribedEdges {
-    fn add(&mut self, edge: FlowEdge<'static>, site: EdgeSite, hint: BranchHint) -> Edge {
+    fn add(&mut self, edge: FlowEdge<'static>, site: EdgeInsertionSite, hint: BranchHint) -> Edge {
         self.edges.push(edge);
         self.sites.push(site);
         self.hints.push(hint);
@@ -144,7 +144,7 @@ impl DescribedEdges {
 
     fn add_jump_to_dispatch(&mut self, from: Node, dispatch: Node, block: Block) {
         let edge = FlowEdge::new(from, dispatch, EdgeKind::Indirect(0));
-        let edge = self.add(edge, EdgeSite::Before(block.terminator()), BranchHint::None);
+        let edge = self.add(edge, EdgeInsertionSite::Before(block.terminator()), BranchHint::None);
         self.forced.push((edge, CutReason::Unsplittable));
     }
 
@@ -154,7 +154,7 @@ impl DescribedEdges {
         targets.sort();
         targets.dedup();
         for (i, to) in targets.into_iter().enumerate() {
-            self.add(FlowEdge::new(dispatch, Node(to), EdgeKind::Indirect(i as u32)), EdgeSite::Head, BranchHint::None);
+            self.add(FlowEdge::new(dispatch, Node(to), EdgeKind::Indirect(i as u32)), EdgeInsertionSite::Head, BranchHint::None);
         }
     }
 
@@ -162,7 +162,7 @@ impl DescribedEdges {
     fn add_return_twice_edge(&mut self, from: Node, block: Block) {
         let call = block.instructions().filter(|i| i.is_call() && returns_twice(*i)).last().expect("the block was split after it");
         let edge = FlowEdge::new(from, Node(from.0 + 1), EdgeKind::ReturnsTwice);
-        let edge = self.add(edge, EdgeSite::BeforeThenHead(call), BranchHint::None);
+        let edge = self.add(edge, EdgeInsertionSite::BeforeThenHead(call), BranchHint::None);
         self.forced.push((edge, CutReason::ReturnsTwice));
     }
 
@@ -191,9 +191,9 @@ impl DescribedEdges {
                 _ => BranchHint::None,
             };
             let site = match (terminator.opcode(), kind) {
-                (LLVMOpcode::LLVMIndirectBr, _) => EdgeSite::Head,
-                (_, EdgeKind::Always | EdgeKind::TailCall) => EdgeSite::Before(terminator),
-                _ => EdgeSite::OnEdge(indices),
+                (LLVMOpcode::LLVMIndirectBr, _) => EdgeInsertionSite::Head,
+                (_, EdgeKind::Always | EdgeKind::TailCall) => EdgeInsertionSite::Before(terminator),
+                _ => EdgeInsertionSite::OnEdge(indices),
             };
             self.add(FlowEdge { from, to: Node(to), kind, cases: cases.into() }, site, hint);
         }
@@ -202,11 +202,11 @@ impl DescribedEdges {
     /// Adds the block's edges to the exit: one if a call may not return, and one if the block ends the function.
     fn add_exit_edges(&mut self, from: Node, exit: Node, block: Block, no_return: &NoReturnAnalysis) {
         if let Some(&call) = reached_calls(block, no_return).first() {
-            self.add(FlowEdge::new(from, exit, EdgeKind::Reach), EdgeSite::Before(call), BranchHint::Never);
+            self.add(FlowEdge::new(from, exit, EdgeKind::Reach), EdgeInsertionSite::Before(call), BranchHint::Never);
         }
         if let Some((kind, at)) = find_function_ending(block) {
             let hint = if kind == EdgeKind::NoReturn { BranchHint::Cold } else { BranchHint::None };
-            self.add(FlowEdge::new(from, exit, kind), EdgeSite::Before(at), hint);
+            self.add(FlowEdge::new(from, exit, kind), EdgeInsertionSite::Before(at), hint);
         }
     }
 

@@ -13,7 +13,7 @@ pub mod llvm_profile;
 
 use crate::additions::add_to_word_inline;
 use crate::debug::SourcePositionCollector;
-use crate::describe::{EdgeSite, FunctionCfg, calls_that_may_not_return, find_function_ending_instruction};
+use crate::describe::{EdgeInsertionSite, FunctionCfg, calls_that_may_not_return, find_function_ending_instruction};
 use crate::llvm::{Block, Builder, Module, Value};
 use crate::no_return::{NoReturnAnalysis, creates_process};
 use crate::values;
@@ -345,7 +345,7 @@ impl Placeholders {
         let order: IndexMap<Value, usize> = function.blocks().flat_map(|b| b.instructions().collect::<Vec<_>>()).zip(0..).collect();
         all.sort_by_key(|m| (order[&m.before], m.counter));
         for (edge, site) in cfg.sites.iter().enumerate() {
-            if let EdgeSite::BeforeThenHead(call) = site
+            if let EdgeInsertionSite::BeforeThenHead(call) = site
                 && creates_process(*call)
             {
                 self.profile.forks.push(ForkCall { function: number as u32, edge: Edge(edge as u32) });

@@ -6,7 +6,7 @@
 //! tail call, paths through it are counted on its incoming edges, before the call. Code in the block itself would keep LLVM from turning
 //! the call into a jump, so the stack would grow.
 
-use crate::describe::{EdgeSite, FunctionCfg, contains_only_return, tail_call_before_return};
+use crate::describe::{EdgeInsertionSite, FunctionCfg, contains_only_return, tail_call_before_return};
 use crate::handle_map::HandleMap;
 use crate::llvm::{Block, Builder, DebugLocation, Module, Value};
 use crate::no_return::returns_twice;
@@ -56,13 +56,13 @@ pub fn block_properties(cfg: &FunctionCfg) -> BlockProperties {
     let graph = &cfg.graph;
     let (node, nodes, edges) = (|n: Node| cfg.block(n), graph.node_count(), graph.edge_count());
     let can_split = |e: Edge| match &cfg.sites[e.index()] {
-        EdgeSite::Before(_) => true,
-        EdgeSite::OnEdge(_) => graph.kind(e) != EdgeKind::Unwind,
-        EdgeSite::BeforeThenHead(_) | EdgeSite::Head => false,
+        EdgeInsertionSite::Before(_) => true,
+        EdgeInsertionSite::OnEdge(_) => graph.kind(e) != EdgeKind::Unwind,
+        EdgeInsertionSite::BeforeThenHead(_) | EdgeInsertionSite::Head => false,
     };
     let trip_count = |e: Edge| trip_count::constant_trip_count(node(graph.from(e))?, node(graph.to(e))?);
     let counts = |e: Edge| trip_count::existing_counter(node(graph.from(e))?, node(graph.to(e))?);
-    let is_free = |e: Edge| matches!(cfg.sites[e.index()], EdgeSite::Before(_)) || graph.incoming(graph.to(e)).len() == 1;
+    let is_free = |e: Edge| matches!(cfg.sites[e.index()], EdgeInsertionSite::Before(_)) || graph.incoming(graph.to(e)).len() == 1;
     BlockProperties {
         quiet: NodeSet::from_fn(nodes, |n| node(n).is_some_and(calls_no_other_function)),
         must_count_early: NodeSet::from_fn(nodes, |n| node(n).is_some_and(|b| n != graph.entry() && returns_after_tail_call(cfg, n, b))),
@@ -117,19 +117,21 @@ impl EdgeInsertionPoints {
         for edge in coded {
             let to = graph.to(edge);
             places.code[edge.index()] = Some(match &cfg.sites[edge.index()] {
-                EdgeSite::Before(instruction) if program.counts_before_path_end(edge) => {
+                EdgeInsertionSite::Before(instruction) if program.counts_before_path_end(edge) => {
                     InsertionPoint::Before(find_tail_call_on_edge(cfg, edge).unwrap_or(*instruction))
                 }
-                EdgeSite::Before(instruction) | EdgeSite::BeforeThenHead(instruction) => InsertionPoint::Before(*instruction),
-                EdgeSite::Head => InsertionPoint::Top(cfg.nodes[to.index()].expect("a dispatch block is not a landing block")),
-                EdgeSite::OnEdge(_) if graph.incoming(to).len() == 1 => {
+                EdgeInsertionSite::Before(instruction) | EdgeInsertionSite::BeforeThenHead(instruction) => {
+                    InsertionPoint::Before(*instruction)
+                }
+                EdgeInsertionSite::Head => InsertionPoint::Top(cfg.nodes[to.index()].expect("a dispatch block is not a landing block")),
+                EdgeInsertionSite::OnEdge(_) if graph.incoming(to).len() == 1 => {
                     InsertionPoint::Top(cfg.nodes[to.index()].expect("only indirect edges lead to a dispatch block"))
                 }
-                EdgeSite::OnEdge(_) if cfg.graph.kind(edge) == EdgeKind::Unwind => {
+                EdgeInsertionSite::OnEdge(_) if cfg.graph.kind(edge) == EdgeKind::Unwind => {
                     pads.insert(to);
                     continue;
                 }
-                EdgeSite::OnEdge(successors) => places.split_edge(module, cfg, edge, successors, location, &mut renames),
+                EdgeInsertionSite::OnEdge(successors) => places.split_edge(module, cfg, edge, successors, location, &mut renames),
             });
         }
         // Rebuild the phi nodes once per block rather than once per split edge: a switch may have thousands of edges to one block.
@@ -164,7 +166,7 @@ impl EdgeInsertionPoints {
         let flow = cfg.graph.edge(edge);
         // Describing the function may have split the source block: control arrives from the part with the edge's insertion point.
         let own = match &cfg.sites[edge.index()] {
-            EdgeSite::Before(instruction) => Some(instruction.block()),
+            EdgeInsertionSite::Before(instruction) => Some(instruction.block()),
             _ => None,
         };
         if let (Some(from), Some(to)) = (own.or(cfg.block(flow.from)), cfg.block(flow.to)) {
@@ -213,7 +215,9 @@ impl EdgeInsertionPoints {
             Builder::at_end(module, new, location).jump(old);
             for &edge in edges {
                 let from = cfg.nodes[graph.from(edge).index()].expect("a block");
-                let EdgeSite::OnEdge(successors) = &cfg.sites[edge.index()] else { unreachable!("unwind edges are split on the edge") };
+                let EdgeInsertionSite::OnEdge(successors) = &cfg.sites[edge.index()] else {
+                    unreachable!("unwind edges are split on the edge")
+                };
                 successors.iter().for_each(|&i| from.terminator().set_successor(i, new));
                 self.arrivals.swap_remove(&(from, old));
             }

@@ -9,7 +9,7 @@
 
 use crate::bounds;
 use crate::counting::{CounterAccess, LoopFlushStrategy};
-use crate::describe::{EdgeSite, FunctionCfg, is_must_tail};
+use crate::describe::{EdgeInsertionSite, FunctionCfg, is_must_tail};
 use crate::emit;
 use crate::entry;
 use crate::interesting::InterestingPathCode;
@@ -137,7 +137,7 @@ fn set_known_path_weights(module: Module, function: Value, cfg: &FunctionCfg, pr
         let Some(block) = cfg.nodes[node.index()] else { continue };
         let mut taken = vec![0; block.terminator().successors().len()];
         for edge in graph.out(node) {
-            if let EdgeSite::OnEdge(successors) = &cfg.sites[edge.index()] {
+            if let EdgeInsertionSite::OnEdge(successors) = &cfg.sites[edge.index()] {
                 let each = program.executions(*edge).div_ceil(successors.len().max(1) as u64);
                 successors.iter().for_each(|at| taken[*at] = each);
             }
@@ -288,7 +288,7 @@ impl VersionBuilder<'_> {
         let replace = |value: &mut Value| *value = placeholders.get(value).copied().unwrap_or(*value);
         arriving.iter_mut().flat_map(|a| &mut a.entries).for_each(|(value, _)| replace(value));
         for site in &mut self.cfg.sites {
-            if let EdgeSite::Before(at) | EdgeSite::BeforeThenHead(at) = site {
+            if let EdgeInsertionSite::Before(at) | EdgeInsertionSite::BeforeThenHead(at) = site {
                 replace(at);
             }
         }

@@ -14,7 +14,7 @@ pub mod places;
 mod transition;
 
 use crate::calls;
-use crate::describe::{EdgeSite, FunctionCfg, find_function_ending_instruction};
+use crate::describe::{EdgeInsertionSite, FunctionCfg, find_function_ending_instruction};
 use crate::emit;
 use crate::llvm::{Builder, DebugLocation, Module, Value};
 use crate::supergraph::version::{ContextSource, SegmentVersion};
@@ -415,7 +415,7 @@ fn find_calls_after_path(on: &PlannedFunctionOnSegments, edge: Edge) -> Vec<Valu
     let Some(block) = on.cfg.block(on.graph.from(edge)) else { return Vec::new() };
     let ending = find_function_ending_instruction(block).filter(|call| call.is_call());
     match (on.cfg.graph.kind(edge), &on.cfg.sites[edge.index()]) {
-        (EdgeKind::Reach, EdgeSite::Before(first)) => {
+        (EdgeKind::Reach, EdgeInsertionSite::Before(first)) => {
             block.instructions().skip_while(|i| i != first).filter(|i| i.is_call() && Some(*i) != ending).collect()
         }
         (EdgeKind::TailCall | EdgeKind::NoReturn, _) => ending.into_iter().collect(),

@@ -136,7 +136,7 @@ impl StreamCode {
     }
 
     /// Emits the code of [`StreamCode::append_resume`] at the function's landing pads and after its calls that return twice.
-    pub fn append_resumes(self, function: Value, cfg: &FunctionCfg, location: Option<DebugLocation>) {
+    pub fn append_resume_events_after_unwinding(self, function: Value, cfg: &FunctionCfg, location: Option<DebugLocation>) {
         let module = self.streams.module;
         let is_pad = |i: &Value| i.is(LLVMOpcode::LLVMLandingPad);
         let pads: Vec<Value> = function.blocks().flat_map(|b| b.instructions().filter(is_pad).collect::<Vec<_>>()).collect();

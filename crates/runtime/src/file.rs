@@ -115,7 +115,7 @@ fn check_is_own_file(file: &Descriptor) -> Result<u64, OutputFailure> {
     if !stat.is_regular() {
         return Err(OutputFailure::new(b"it is not a regular file", ADVICE_CHOOSE_OTHER_FILE));
     }
-    if stat.uid != system::effective_user() {
+    if stat.uid != system::effective_user_id() {
         return Err(OutputFailure::new(b"it belongs to a different user", ADVICE_CHOOSE_OTHER_FILE));
     }
     if stat.nlink > 1 {

@@ -17,7 +17,7 @@ pub fn is_forked() -> bool {
 
 /// Creates the page, if the kernel supports it, and marks it as belonging to this process.
 pub fn create_fork_page() {
-    if let Ok(page) = system::map_zeros(PAGE_BYTES, None) {
+    if let Ok(page) = system::map_zeroed_memory(PAGE_BYTES, None) {
         match system::wipe_on_fork(page, PAGE_BYTES) {
             Ok(()) => FORK_PAGE.store(page as *mut AtomicU32, SeqCst),
             Err(_) => system::unmap(page, PAGE_BYTES),

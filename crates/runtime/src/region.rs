@@ -70,8 +70,8 @@ pub struct FreeRegionSearch {
 pub fn map_anonymous(counters: u64, over: Option<usize>) -> Result<Region, Errno> {
     let length = region_stride(counters) as usize;
     match over.is_none() && is_stream() {
-        true => system::map_zeros_aligned(length, SHADOW_BYTES as usize),
-        false => system::map_zeros(length, over),
+        true => system::map_zeroed_memory_aligned(length, SHADOW_BYTES as usize),
+        false => system::map_zeroed_memory(length, over),
     }
     .map(|address| Region { address, index: None, event: 0 })
 }
@@ -121,7 +121,7 @@ fn map_region(raw: &ImageRawFile, index: u64, over: Option<usize>) -> Result<usi
     let (offset, length) = (raw.regions_offset + index * raw.region_stride, raw.region_stride as usize);
     // Regions of stream builds must be aligned.
     let place = match over {
-        None if is_stream() => system::map_zeros_aligned(length, SHADOW_BYTES as usize).map(Some),
+        None if is_stream() => system::map_zeroed_memory_aligned(length, SHADOW_BYTES as usize).map(Some),
         over => Ok(over),
     };
     place.and_then(|place| system::map_file(&raw.descriptor, offset, length, place)).map_err(|error| {

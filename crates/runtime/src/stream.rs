@@ -99,7 +99,7 @@ impl ShadowFrames {
         let thread = thread_stream()?;
         let slots = base + HEADER_SIZE;
         let count = (thread.shadow as usize).saturating_sub(slots).min(SHADOW_SIZE - HEADER_SIZE) / WORD_SIZE;
-        let address = system::map_zeros(SHADOW_SIZE, None).ok()?;
+        let address = system::map_zeroed_memory(SHADOW_SIZE, None).ok()?;
         // SAFETY: both ranges are mapped, and the target was just created.
         unsafe { core::ptr::copy_nonoverlapping(slots as *const u32, address as *mut u32, count) };
         Some(ShadowFrames { address, count })

@@ -340,16 +340,16 @@ pub fn open_event(attributes: *const u8) -> Result<Descriptor, Errno> {
 }
 
 /// Maps `length` zeroed bytes. `over` is as for [`map_file`].
-pub fn map_zeros(length: usize, over: Option<usize>) -> Result<usize, Errno> {
+pub fn map_zeroed_memory(length: usize, over: Option<usize>) -> Result<usize, Errno> {
     let fixed = if over.is_some() { MAP_FIXED } else { 0 };
     let place = over.unwrap_or_else(|| choose_mapping_address(length));
     system!(9, place, length, PROT_READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, -1isize, 0)
 }
 
 /// Maps `length` zeroed bytes at a multiple of `alignment`, which must be a multiple of the page size.
-pub fn map_zeros_aligned(length: usize, alignment: usize) -> Result<usize, Errno> {
+pub fn map_zeroed_memory_aligned(length: usize, alignment: usize) -> Result<usize, Errno> {
     let wide = length.next_multiple_of(4096) + alignment;
-    let start = map_zeros(wide, None)?;
+    let start = map_zeroed_memory(wide, None)?;
     let (aligned, end) = (start.next_multiple_of(alignment), start + wide);
     let aligned_end = aligned + length.next_multiple_of(4096);
     if aligned > start {
@@ -382,7 +382,7 @@ pub fn thread_id() -> u32 {
     system!(186).unwrap_or(0) as u32
 }
 
-pub fn effective_user() -> u32 {
+pub fn effective_user_id() -> u32 {
     system!(107).unwrap_or(0) as u32
 }
 

@@ -123,7 +123,7 @@ impl RegionTable {
 
     fn enlarge_table(&mut self) -> bool {
         let capacity = 4 * self.capacity.max(4 * MAX_INLINE_REGION_ENTRIES);
-        let Ok(address) = system::map_zeros(capacity * size_of::<RegionEntry>(), None) else { return false };
+        let Ok(address) = system::map_zeroed_memory(capacity * size_of::<RegionEntry>(), None) else { return false };
         // SAFETY: the memory is new, has room for that many entries, and consists of zeros, which are valid entries. No other reference to
         // it exists.
         let fresh = unsafe { core::slice::from_raw_parts_mut(address as *mut RegionEntry, capacity) };

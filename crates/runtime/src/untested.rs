@@ -107,7 +107,7 @@ fn load_known_paths(path: &Text, image: &OwnImage) -> Result<usize, &'static Out
     let have = system::read_at(&file, &mut header, 0).map_err(|_| &WRONG_IMAGE_FAILURE)?;
     let checksum = read_bitmap_checksum(header.get(..have).unwrap_or(&header), image)?;
     let length = image.counters.div_ceil(8) as usize;
-    let address = system::map_zeros(length.max(1), None).map_err(|_| &NO_MEMORY_FAILURE)?;
+    let address = system::map_zeroed_memory(length.max(1), None).map_err(|_| &NO_MEMORY_FAILURE)?;
     // SAFETY: the memory is new, has that length, and no other reference to it exists.
     let bits = unsafe { core::slice::from_raw_parts_mut(address as *mut u8, length) };
     if read_known_bitmap(bits, &file, header.len()) && wire::checksum(bits) == checksum {

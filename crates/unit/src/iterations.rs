@@ -114,7 +114,7 @@ impl IterationSet {
 
     /// Returns the entry of the function with this name and graph. If no function has the same code, returns that of one with different
     /// code, since equal graphs have the same paths.
-    pub fn find_same_shape(&self, unit: &str, name: &str, version: NameVersion) -> Option<&IterationFunction> {
+    pub fn find_function_with_same_shape(&self, unit: &str, name: &str, version: NameVersion) -> Option<&IterationFunction> {
         let key = |code| (unit.to_owned(), name.to_owned(), NameVersion { code, ..version });
         let same = self.functions.get(&key(version.code));
         same.or_else(|| self.functions.range(key(0)..=key(u64::MAX)).next().map(|(_, function)| function))
@@ -219,7 +219,7 @@ mod tests {
         let set = create_set(function);
         assert_eq!(IterationSet::from_bytes(&set.to_bytes()), Ok(set.clone()));
         assert!(set.has_function("a.c", "f") && !set.has_function("a.c", "g"));
-        let found = |shape, code| set.find_same_shape("a.c", "f", NameVersion { shape, code }).is_some();
+        let found = |shape, code| set.find_function_with_same_shape("a.c", "f", NameVersion { shape, code }).is_some();
         assert!(found(1, 2) && found(1, 3) && !found(2, 2));
         let refuses = |change: &dyn Fn(&mut IterationFunction)| {
             let mut changed = set.clone();

@@ -114,7 +114,7 @@ impl KnownPaths {
 
     /// Returns the known paths of a function. If the set does not have this version, returns those of a function with the same graph but
     /// different code, since equal graphs have the same paths.
-    pub fn find_same_shape(&self, unit: &str, name: &str, version: NameVersion) -> Option<&KnownFunction> {
+    pub fn find_function_with_same_shape(&self, unit: &str, name: &str, version: NameVersion) -> Option<&KnownFunction> {
         let key = |code| (unit.to_owned(), name.to_owned(), NameVersion { code, ..version });
         self.get(unit, name, version).or_else(|| self.functions.range(key(0)..=key(u64::MAX)).next().map(|(_, function)| function))
     }
@@ -247,8 +247,11 @@ mod tests {
         let set = KnownPaths::from_bytes(&encode_set(1, &[(0, 5)])).unwrap();
         let (code, shape) = (NameVersion { code: 4, ..VERSION }, NameVersion { shape: 8, ..VERSION });
         assert!(set.get("u.c", "f", VERSION).is_some() && set.has_function("u.c", "f"));
-        assert_eq!((set.get("u.c", "f", code), set.get("u.c", "f", shape), set.find_same_shape("u.c", "f", shape)), (None, None, None));
-        assert_eq!(set.find_same_shape("u.c", "f", code), set.get("u.c", "f", VERSION));
+        assert_eq!(
+            (set.get("u.c", "f", code), set.get("u.c", "f", shape), set.find_function_with_same_shape("u.c", "f", shape)),
+            (None, None, None)
+        );
+        assert_eq!(set.find_function_with_same_shape("u.c", "f", code), set.get("u.c", "f", VERSION));
     }
 
     #[test]

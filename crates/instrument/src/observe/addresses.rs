@@ -7,7 +7,7 @@
 //! are transferred to the module by the indices of instructions within blocks.
 
 use super::{Observer, plan_function};
-use crate::describe::{EdgeSite, FunctionCfg};
+use crate::describe::{EdgeInsertionSite, FunctionCfg};
 use crate::error::InstrumentError;
 use crate::flags::set_option;
 use crate::llvm::{Block, Builder, Module, Value};
@@ -86,7 +86,7 @@ impl InstructionPositions {
                 }
                 _ => continue,
             };
-            if let EdgeSite::Before(instruction) = site
+            if let EdgeInsertionSite::Before(instruction) = site
                 && has_call_before(*instruction)
             {
                 at.extend(self.0.get(instruction).map(|place| (*place, probe)));

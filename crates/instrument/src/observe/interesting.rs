@@ -79,7 +79,7 @@ pub fn reason_to_skip(unit: &Unit, function: Value) -> Option<&'static str> {
 pub fn find_interesting_paths<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u KnownFunction> {
     let known = unit.options.interesting.as_ref()?;
     let version = NameVersion { shape: graph_hash(&cfg.blocks, &cfg.graph), code: cfg.code };
-    known.find_same_shape(&unit.map.source, name, version).filter(|k| k.edges.len() == cfg.graph.edge_count())
+    known.find_function_with_same_shape(&unit.map.source, name, version).filter(|k| k.edges.len() == cfg.graph.edge_count())
 }
 
 /// Returns the emitter of counter indices for a function's interesting paths; `None` if the function counts in a different way.

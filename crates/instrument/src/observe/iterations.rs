@@ -71,6 +71,6 @@ fn record_skipped_function(unit: &mut Unit, name: String, reason: &str) -> Resul
 /// different version of the function.
 fn find_iteration_function<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u IterationFunction> {
     let version = NameVersion { shape: graph_hash(&cfg.blocks, &cfg.graph), code: cfg.code };
-    let known = unit.options.iterations.as_ref()?.find_same_shape(&unit.map.source, name, version);
+    let known = unit.options.iterations.as_ref()?.find_function_with_same_shape(&unit.map.source, name, version);
     known.filter(|known| known.edges.len() == cfg.graph.edge_count())
 }

@@ -81,7 +81,7 @@ impl Observer for PathStream {
 
     fn after_probe_insertion(&mut self, planned: &PlannedFunction, _: Value, at_end: PathEndAction, location: Option<DebugLocation>) {
         if let PathEndAction::Stream(stream) = at_end {
-            stream.append_resumes(planned.function, &planned.cfg, location);
+            stream.append_resume_events_after_unwinding(planned.function, &planned.cfg, location);
         }
     }
 

@@ -7,7 +7,7 @@ use super::unroll::{self, UnrolledCopies};
 use super::{SampleTier, latch};
 use crate::bounds;
 use crate::counting::CounterAccess;
-use crate::describe::{EdgeSite, FunctionCfg};
+use crate::describe::{EdgeInsertionSite, FunctionCfg};
 use crate::entry;
 use crate::llvm::{Block, Builder, DebugLocation, Module, Value};
 use crate::phis;
@@ -154,7 +154,7 @@ impl DoubledFunction<'_> {
             let block = |node: trodden_flow::Node| cfg.nodes[node.index()].expect("a block");
             let (from, to) = (block(graph.from(edge)), block(graph.to(edge)));
             let taken: Vec<usize> = match &cfg.sites[edge.index()] {
-                EdgeSite::OnEdge(successors) => successors.clone(),
+                EdgeInsertionSite::OnEdge(successors) => successors.clone(),
                 _ if new => vec![0],
                 _ => Vec::new(),
             };
@@ -165,7 +165,7 @@ impl DoubledFunction<'_> {
                 taken.iter().for_each(|i| from.terminator().set_successor(*i, check));
                 renames.entry(to).or_default().insert(from, check);
             }
-            cfg.sites[edge.index()] = EdgeSite::Before(check.terminator());
+            cfg.sites[edge.index()] = EdgeInsertionSite::Before(check.terminator());
             crossings.push((check, to));
         }
         for (to, renamed) in renames {

@@ -5,7 +5,7 @@
 pub mod copies;
 pub mod ssa;
 
-use crate::describe::{EdgeSite, FunctionCfg};
+use crate::describe::{EdgeInsertionSite, FunctionCfg};
 use crate::llvm::{Block, Module, Value};
 use crate::shape::move_to_new_block;
 use copies::CopyMapping;
@@ -29,9 +29,9 @@ pub fn reason_not_to_double(function: Value) -> Option<&'static str> {
 }
 
 pub fn cfg_of_copies(cfg: &FunctionCfg, copies: &CopyMapping) -> FunctionCfg {
-    let site = |site: &EdgeSite| match site {
-        EdgeSite::Before(i) => EdgeSite::Before(copies.value(*i)),
-        EdgeSite::BeforeThenHead(i) => EdgeSite::BeforeThenHead(copies.value(*i)),
+    let site = |site: &EdgeInsertionSite| match site {
+        EdgeInsertionSite::Before(i) => EdgeInsertionSite::Before(copies.value(*i)),
+        EdgeInsertionSite::BeforeThenHead(i) => EdgeInsertionSite::BeforeThenHead(copies.value(*i)),
         other => other.clone(),
     };
     FunctionCfg {
