@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use trodden_flow::{DagEdgeId, Node};
 use trodden_profile::paths::{path_blocks, path_end};
-use trodden_unit::{ConflictingNumberings, FunctionMap, KnownPaths, MapError, UnitBlock, UnitMap};
+use trodden_unit::{ConflictingNumberingsError, FunctionMap, KnownPaths, MapError, UnitBlock, UnitMap};
 
 /// Maximum number of paths of a function that are tested one by one.
 const MAX_TESTED_PATHS: u64 = 1 << 20;
@@ -53,7 +53,7 @@ pub enum ChoiceError {
     Map(#[from] MapError),
     /// Two sets of paths use different numberings of the same function.
     #[error(transparent)]
-    TwoNumberings(#[from] ConflictingNumberings),
+    TwoNumberings(#[from] ConflictingNumberingsError),
     /// The function has too many paths.
     #[error(
         "function `{function}` has too many paths ({paths}) to test each (limit: {MAX_TESTED_PATHS}). Build the program with \

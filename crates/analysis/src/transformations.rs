@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{CutReason, Edge, Node};
 use trodden_profile::model::Profile;
 use trodden_profile::paths::FunctionPaths;
-use trodden_unit::transformations::{BranchWeights, LastIterations, PathCopy, SplitWeights};
+use trodden_unit::transformations::{BranchWeights, CopyEdgeWeights, LastIterations, PathCopy};
 use trodden_unit::{EdgeKind, FunctionMap, MapError, Transformation, TransformationPlan};
 
 /// Thresholds for transformations.
@@ -147,7 +147,7 @@ fn copy_for_edge(walks: &Walks, found: &Correlated, given: &ConditionalOutcomes,
     let last = |edge: Edge| {
         let copied = through.get(&edge).copied().unwrap_or(0);
         let kept = walks.edges[edge.index()].saturating_sub(copied);
-        (blocks.contains(&graph.from(edge)) && graph.kind(edge) != EdgeKind::Reach).then_some(SplitWeights { edge, copied, kept })
+        (blocks.contains(&graph.from(edge)) && graph.kind(edge) != EdgeKind::Reach).then_some(CopyEdgeWeights { edge, copied, kept })
     };
     let weights = graph.edges().filter_map(last).collect();
     Some(PathCopy { entry: given.edge, blocks: topological_order(walks.map, &blocks)?, weights })

@@ -83,7 +83,7 @@ impl ProbedImage {
         let bytes = std::fs::read(path).map_err(BinaryError::read(path))?;
         let image = InstrumentedImage::read(&bytes).map_err(|e| error_of(e.to_string()))?;
         let units = read_unit_maps(&image, store).map_err(error_of)?;
-        if !units.iter().any(|(_, map)| map.experiment.marks_addresses()) {
+        if !units.iter().any(|(_, map)| map.experiment.marks_block_addresses()) {
             return Err(error_of(
                 "its blocks have no addresses. Build it with `trodden build --addresses`, or create such a variant with \
                 `trodden instrument --addresses`"

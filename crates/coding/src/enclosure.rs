@@ -2,14 +2,14 @@
 //!
 //! `log2` scales its argument into [1, 2) and obtains one bit per squaring, in fixed-point arithmetic that rounds the lower bound down and
 //! the upper bound up (Knuth, TAOCP 1, section 1.2.2, exercises 25 ff.). `exp2` multiplies the iterated square roots of 2 that belong to
-//! the set bits of its argument, rounded in the same way. Both compute [`GUARD_BITS`] extra bits. At the first bit on which the bounds
-//! disagree, `log2` stops and returns a wider interval.
+//! the set bits of its argument, rounded in the same way. Both compute [`ROUNDING_GUARD_BITS`] extra bits. At the first bit on which the
+//! bounds disagree, `log2` stops and returns a wider interval.
 
 use num_bigint::{BigInt, BigUint};
 use num_rational::BigRational;
 use num_traits::{One, Signed, ToPrimitive, Zero};
 
-const GUARD_BITS: u32 = 32;
+const ROUNDING_GUARD_BITS: u32 = 32;
 
 /// An interval with rational ends that contains a real number.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub fn log2(value: &BigRational, bits: u32) -> Enclosure {
         whole -= 1;
     }
     let mantissa = scaled(whole);
-    let places = bits + GUARD_BITS;
+    let places = bits + ROUNDING_GUARD_BITS;
     let unit = BigInt::one() << places;
     let scaled = mantissa * BigRational::from_integer(unit.clone());
     let (mut low, mut high) = (scaled.floor().to_integer(), scaled.ceil().to_integer());
@@ -97,7 +97,7 @@ fn exp2_rounded(exponent: &BigRational, bits: u32, up: bool) -> BigRational {
     debug_assert!(!exponent.is_negative());
     let whole = exponent.floor();
     let mut fraction = (exponent - &whole) * BigRational::from_integer(BigInt::one() << bits);
-    let places = bits + GUARD_BITS;
+    let places = bits + ROUNDING_GUARD_BITS;
     let unit = BigUint::one() << places;
     let mut product = unit.clone();
     let mut root = &unit << 1;

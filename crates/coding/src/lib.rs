@@ -26,7 +26,7 @@ pub type CodingRange = (Rational, Rational);
 
 /// A context of a [`CodingModel`], and the edges that can follow it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModelContext {
+pub struct CodingModelContext {
     /// The node from which the context's edges start.
     pub node: u32,
     /// A path to the node. In a preferential model, the path identifies the context; in other models, it is one of several possible paths.
@@ -39,10 +39,10 @@ pub struct ModelContext {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodingError {
     /// The weights of all edges out of this node are zero.
-    #[error("{}", CodingError::no_weight(.0))]
+    #[error("{}", CodingError::no_weight_message(.0))]
     NoWeight(u32),
     /// Interesting paths through two out-edges of this node have overlapping numbers, so the values are not a preferential numbering.
-    #[error("{}", CodingError::overlap(.0))]
+    #[error("{}", CodingError::overlap_message(.0))]
     Overlap(u32),
     /// The set of interesting paths is empty.
     #[error("cannot build a model without interesting paths. Name at least one")]
@@ -51,12 +51,12 @@ pub enum CodingError {
 
 impl CodingError {
     /// Returns the message of [`CodingError::NoWeight`], for callers that have a name for the node.
-    pub fn no_weight(node: &dyn std::fmt::Display) -> String {
+    pub fn no_weight_message(node: &dyn std::fmt::Display) -> String {
         format!("the weights of all edges out of node {node} are zero. Give at least one of them a positive weight, or omit the weights")
     }
 
     /// Returns the message of [`CodingError::Overlap`], for callers that have a name for the node.
-    pub fn overlap(node: &dyn std::fmt::Display) -> String {
+    pub fn overlap_message(node: &dyn std::fmt::Display) -> String {
         format!("the path numbers after two edges out of node {node} overlap, so there is no model for these values. Use the values of ppp")
     }
 }
@@ -127,14 +127,14 @@ impl CodingModel {
     /// context is only the node. A path has probability 0 and no number if one of its edges was never executed in its context. If `order`
     /// is at least the length of the longest path, only executed paths therefore have numbers. Fails if no path was executed.
     pub fn from_executed_paths(dag: &Dag, order: usize, paths: &[(Vec<DagEdgeId>, u64)]) -> Result<CodingModel, CodingError> {
-        let place = dag.positions();
+        let place = dag.topological_positions();
         // Keys start with the node's topological position, so contexts are in topological order. The exit has one context only.
         let context = |node: trodden_flow::graph::Node, before: &[DagEdgeId]| {
             let kept = if node == dag.exit() { 0 } else { order.min(before.len()) };
             (place[node.index()], node.0, before[before.len() - kept..].to_vec())
         };
-        type Key = (usize, u32, Vec<DagEdgeId>);
-        let mut found: BTreeMap<Key, BTreeMap<DagEdgeId, (u64, Key)>> = BTreeMap::new();
+        type ContextEdgeKey = (usize, u32, Vec<DagEdgeId>);
+        let mut found: BTreeMap<ContextEdgeKey, BTreeMap<DagEdgeId, (u64, ContextEdgeKey)>> = BTreeMap::new();
         for (path, executions) in paths.iter().filter(|(_, executions)| *executions > 0) {
             let mut at = context(dag.entry(), &[]);
             for (taken, edge) in path.iter().enumerate() {
@@ -145,7 +145,7 @@ impl CodingModel {
             }
             found.entry(at).or_default();
         }
-        let numbers: BTreeMap<Key, usize> = found.keys().cloned().zip(0..).collect();
+        let numbers: BTreeMap<ContextEdgeKey, usize> = found.keys().cloned().zip(0..).collect();
         let mut model = CodingModel { contexts: Vec::new(), nodes: Vec::new(), holes: Vec::new(), size: BigInt::zero() };
         for ((_, node, _), choices) in &found {
             let sum: BigInt = choices.values().map(|(executions, _)| BigInt::from(*executions)).sum();
@@ -221,7 +221,7 @@ impl CodingModel {
 
     /// Returns a model whose contexts are the nodes. `share` returns the probability of each edge.
     fn from_nodes(dag: &Dag, size: BigInt, share: impl Fn(DagEdgeId) -> BigRational) -> CodingModel {
-        let place = dag.positions();
+        let place = dag.topological_positions();
         let context = |node: &trodden_flow::graph::Node| {
             let mut low = BigRational::zero();
             let choice = |edge: &DagEdgeId| {
@@ -334,7 +334,7 @@ impl CodingModel {
     }
 
     /// Iterates over the contexts that have outgoing edges, in topological order.
-    pub fn contexts(&self) -> impl Iterator<Item = ModelContext> + '_ {
+    pub fn contexts(&self) -> impl Iterator<Item = CodingModelContext> + '_ {
         let mut prefixes: Vec<Option<Vec<DagEdgeId>>> = vec![None; self.contexts.len()];
         prefixes[0] = Some(Vec::new());
         (0..self.contexts.len()).filter(|at| !self.contexts[*at].is_empty()).map(move |at| {
@@ -343,7 +343,7 @@ impl CodingModel {
                 prefixes[choice.next].get_or_insert_with(|| [prefix.as_slice(), &[*edge]].concat());
             }
             let choices = self.contexts[at].iter().map(|(e, choice)| (*e, choice.range.clone())).collect();
-            ModelContext { node: self.nodes[at], prefix, choices }
+            CodingModelContext { node: self.nodes[at], prefix, choices }
         })
     }
 }

@@ -3,7 +3,7 @@
 
 // Layout of a section:
 //
-// 0   marker    8   [`MARKER`]
+// 0   marker    8   [`SECTION_MARKER`]
 // 8   tag       4   meaning of the section, which depends on the kind of file
 // 12  layout    4   version of the tag's layout
 // 16  subject   16  identity of what the section is about
@@ -22,7 +22,7 @@ use std::io::Read;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The first bytes of a section.
-pub const MARKER: [u8; 8] = *b"\x93SECTION";
+pub const SECTION_MARKER: [u8; 8] = *b"\x93SECTION";
 /// Size of a section's header in bytes.
 pub const SECTION_HEADER_BYTES: usize = 80;
 const CHECKED_HEADER_BYTES: usize = SECTION_HEADER_BYTES - 8;
@@ -32,11 +32,11 @@ const MAX_UNPACKED_BYTES: u64 = 4 << 30;
 /// Maximum ratio of decompressed to compressed size. It keeps a small file from exhausting memory.
 const MAX_COMPRESSION_RATIO: u64 = 1024;
 /// Decompressed size below which [`MAX_COMPRESSION_RATIO`] does not apply.
-const MIN_SIZE_FOR_MAX_RATIO: u64 = 16 << 20;
+const MIN_SIZE_FOR_MAX_COMPRESSION_RATIO: u64 = 16 << 20;
 
 /// Returns the maximum decompressed size that is plausible for this compressed size. If a header has a larger size, it is corrupt.
 pub fn max_unpacked_size(packed: u64) -> u64 {
-    packed.saturating_mul(MAX_COMPRESSION_RATIO).clamp(MIN_SIZE_FOR_MAX_RATIO, MAX_UNPACKED_BYTES)
+    packed.saturating_mul(MAX_COMPRESSION_RATIO).clamp(MIN_SIZE_FOR_MAX_COMPRESSION_RATIO, MAX_UNPACKED_BYTES)
 }
 
 /// A section to be written, without its content.
@@ -108,7 +108,7 @@ impl Section<'_> {
     pub fn packed_to_bytes(&self, packed: &[u8], unpacked: u64) -> Vec<u8> {
         let index = u32::try_from(self.index.len()).expect("an index has less than 4 GiB");
         let mut bytes = Vec::with_capacity(SECTION_HEADER_BYTES + self.index.len() + packed.len());
-        bytes.extend(MARKER);
+        bytes.extend(SECTION_MARKER);
         bytes.extend(self.tag.to_le_bytes());
         bytes.extend(self.layout.to_le_bytes());
         bytes.extend(self.subject);
@@ -133,7 +133,7 @@ impl SectionHeader {
     /// Reads the header at the start of `bytes`. Fails if `bytes` do not start with a header, the header is corrupt, or it has sizes that
     /// no section can have.
     pub fn read(bytes: &[u8]) -> Result<SectionHeader, SectionError> {
-        if !bytes.starts_with(&MARKER) {
+        if !bytes.starts_with(&SECTION_MARKER) {
             return Err(SectionError::Marker);
         }
         let bytes = bytes.first_chunk::<SECTION_HEADER_BYTES>().ok_or(SectionError::Truncated)?;
@@ -179,7 +179,7 @@ impl SectionHeader {
     }
 
     /// Verifies an index. Fails if the checksum does not match.
-    pub fn check_index(&self, index: &[u8]) -> Result<(), SectionError> {
+    pub fn verify_index_checksum(&self, index: &[u8]) -> Result<(), SectionError> {
         (xxh3_64(index) == self.index_checksum).then_some(()).ok_or(SectionError::Index)
     }
 
@@ -225,7 +225,7 @@ pub fn decode<T: DeserializeOwned>(content: &[u8]) -> Result<T, SectionError> {
 
 /// Returns the position of the first complete marker in `bytes`.
 pub fn find_marker(bytes: &[u8]) -> Option<usize> {
-    bytes.windows(MARKER.len()).position(|window| window == MARKER)
+    bytes.windows(SECTION_MARKER.len()).position(|window| window == SECTION_MARKER)
 }
 
 #[cfg(test)]
@@ -243,7 +243,7 @@ mod tests {
             return Err(SectionError::Truncated);
         }
         let (index, packed) = bytes[SECTION_HEADER_BYTES..].split_at(header.index_length() as usize);
-        header.check_index(index)?;
+        header.verify_index_checksum(index)?;
         assert_eq!(index, b"index");
         Ok((header, header.value(packed)?))
     }
@@ -281,7 +281,7 @@ mod tests {
         let claim = [0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0xff, 0xff, 0xff, 0xff, 0x01, 0x00, 0x00];
         let header = SectionHeader {
             packed: claim.len() as u64,
-            unpacked: MIN_SIZE_FOR_MAX_RATIO,
+            unpacked: MIN_SIZE_FOR_MAX_COMPRESSION_RATIO,
             checksum: xxh3_64(&claim),
             ..read(&example_section()).unwrap().0
         };

@@ -17,8 +17,8 @@ use trodden_binary::graph::{self, BlockEnd, CallKind, CallSite, CodeCallee, Doub
 use trodden_binary::linked::split_address;
 use trodden_flow::graph::{Graph, Node, postorder};
 use trodden_witness::{
-    CallProgram, NodeKind, Opaque, ProgramCall, StartPoint, Witness, WitnessEdgeKind, WitnessFunction, WitnessFunctionId, WitnessKind,
-    WitnessProgram,
+    CallAndReturnProgram, NodeKind, Opaque, ProgramCall, StartPoint, Witness, WitnessEdgeKind, WitnessFunction, WitnessFunctionId,
+    WitnessKind, WitnessProgram,
 };
 
 /// Machine code as a witness program, with the address of each node.
@@ -34,7 +34,7 @@ pub struct WitnessModel {
     /// Names of opaque functions, whose inside is not traced, each with the reason.
     pub opaque: Vec<(String, String)>,
     /// If the model was reduced to calls and returns: the original model, and the reduction.
-    pub reduced_from: Option<Box<(WitnessModel, CallProgram)>>,
+    pub reduced_from: Option<Box<(WitnessModel, CallAndReturnProgram)>>,
 }
 
 /// Facts about the execution, which an earlier run has shown.
@@ -146,7 +146,7 @@ impl WitnessModel {
     /// # Errors
     /// The reduced program has too many edges.
     pub fn reduce_to_calls(self) -> Result<WitnessModel> {
-        let calls = CallProgram::new(&self.program)?;
+        let calls = CallAndReturnProgram::new(&self.program)?;
         let count = calls.program.witness_count(WitnessKind::Nodes) as u32;
         let addresses: Vec<Option<u64>> = (0..count).map(|w| self.addresses[calls.origin(Witness(w)).index()]).collect();
         let witnesses = (0..).zip(&addresses).filter_map(|(w, place)| Some(((*place)?, Witness(w)))).collect();

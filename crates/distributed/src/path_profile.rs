@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use trodden_binary::linked::split_address;
 use trodden_flow::dag::{Dag, Entries};
-use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
+use trodden_flow::frequency::{BranchHint, Frequencies, branch_weights};
 use trodden_flow::graph::{Edge, Node};
 use trodden_flow::limit::cut_to_limit;
 use trodden_flow::numbering::NumberedPaths;
@@ -195,7 +195,7 @@ fn number_function(
         }
     }
     let graph = FlowGraph::new(blocks.len(), flow)?;
-    let frequencies = Frequencies::estimate(&graph, &branch_weights(&graph, &vec![Hint::None; graph.edge_count()]));
+    let frequencies = Frequencies::estimate(&graph, &branch_weights(&graph, &vec![BranchHint::None; graph.edge_count()]));
     let NumberedPaths { dag, numbering } = cut_to_limit(&graph, &[], &frequencies, MAX_PATHS, Entries::Shared);
     let map_blocks: Vec<UnitBlock> = blocks.iter().map(|b| build_unit_block(trace, *b)).collect();
     let map = FunctionMap {

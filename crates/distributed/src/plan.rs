@@ -16,10 +16,10 @@ use trodden_witness::ambiguous::{self, BlockSequence};
 use trodden_witness::condition::{BranchNode, BranchTarget, Violation, check_structure, members};
 use trodden_witness::distribution::{assign_to_machines, plan_with_entries};
 use trodden_witness::pushdown::Pushdown;
-use trodden_witness::structure::Structure;
+use trodden_witness::structure::PushdownStructure;
 use trodden_witness::{
     Distribution, DistributionOptions, DistributionStrategy, Lookahead, PlanError, Weights, Witness, WitnessFunctionId, WitnessJobOrder,
-    WitnessKind, check_paper,
+    WitnessKind, check_published_theorems,
 };
 
 /// Runs record nodes of the model, which are blocks, rather than edges.
@@ -134,7 +134,7 @@ impl Planner<'_> {
     /// The distribution file is invalid or for a different build, a limit is too small, or the distribution does not determine the
     /// execution.
     pub fn plan(&self) -> Result<DistributionPlan> {
-        let structure = Structure::new(Pushdown::new(&self.model.program, KIND));
+        let structure = PushdownStructure::new(Pushdown::new(&self.model.program, KIND));
         let (distribution, repaired) = match &self.options.distribution {
             Some(path) => (self.read_distribution(path)?, 0),
             None => self.distribute()?,
@@ -230,7 +230,7 @@ impl Planner<'_> {
         known.with_context(|| format!("no block of a traced function starts at {address:#x}. To list the blocks, pass `--plan=json`"))
     }
 
-    fn require_realizable(&self, structure: &Structure, distribution: &Distribution) -> Result<()> {
+    fn require_realizable(&self, structure: &PushdownStructure, distribution: &Distribution) -> Result<()> {
         let marked = members(&self.model.program, distribution);
         let pairwise = check_structure(structure, &marked, LOOKAHEAD);
         if !pairwise.is_realizable() {
@@ -243,7 +243,7 @@ impl Planner<'_> {
             return Err(self.describe_violations(&pairwise.violations, &found));
         }
         if self.options.checks_paper_conditions {
-            let paper = check_paper(&self.model.program, distribution)?;
+            let paper = check_published_theorems(&self.model.program, distribution)?;
             let theorem = if paper.path.is_empty() { "graph" } else { "path" };
             if let Some(violation) = paper.path.iter().chain(&paper.graph).next() {
                 bail!(

@@ -10,7 +10,7 @@ use std::path::Path;
 use trodden_binary::graph::{FunctionGraph, ProgramGraph};
 use trodden_flow::graph::{Edge, Node};
 use trodden_trace::TraceFile;
-use trodden_witness::weights::correction_points;
+use trodden_witness::weights::nodes_whose_counts_correct_weights;
 use trodden_witness::{EdgeWeights, Weights, Witness, WitnessFunctionId};
 
 /// Execution counts of blocks, by address, and of steps from one block to another in the same function call.
@@ -128,7 +128,7 @@ fn from_compiler_map(model: &WitnessModel, f: WitnessFunctionId, function: &Func
 /// Returns the addresses at which a measuring run counts executions, in ascending order: function entries and loop heads.
 pub fn measured_sites(model: &WitnessModel) -> Vec<(u64, Witness)> {
     let mut sites: Vec<(u64, Witness)> =
-        correction_points(&model.program).into_iter().filter_map(|w| Some((model.addresses[w.index()]?, w))).collect();
+        nodes_whose_counts_correct_weights(&model.program).into_iter().filter_map(|w| Some((model.addresses[w.index()]?, w))).collect();
     sites.sort_unstable();
     sites.dedup_by_key(|s| s.0);
     sites

@@ -109,9 +109,9 @@ pub fn run(job: &LinkJob) -> Result<(ExitStatus, Option<InstrumentedImage>)> {
     let listed = dependency_file(job.line, &dependencies);
     let mut added = job.added.clone();
     let dependencies = listed.as_deref().filter(|_| job.line.dependency_file.is_none());
-    added.extend(link_options(job.line, &store, dependencies, request.counts_nothing())?);
+    added.extend(link_options(job.line, &store, dependencies, request.has_no_counters())?);
     let path = job.resolve(job.line.image());
-    let status = match must_define_start(job.line) && !request.counts_nothing() {
+    let status = match must_define_start(job.line) && !request.has_no_counters() {
         true => link_with_entry(job, &added, &assets::start_object(&store)?)?,
         false => linker_command(job, &added).status().with_context(|| cannot_run_message(job))?,
     };

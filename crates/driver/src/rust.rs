@@ -158,7 +158,7 @@ pub fn run_program(context: &DriverContext, arguments: &[OsString]) -> Result<Ex
         command.env("RUSTDOC", rustdoc);
     }
     if let Some(pattern) = context.variable(OUTPUT_VARIABLE) {
-        command.env(trodden_wire::OUTPUT_VARIABLE, pattern);
+        command.env(trodden_wire::OUTPUT_ENVIRONMENT_VARIABLE, pattern);
     }
     Err(command.exec()).with_context(|| format!("cannot run {}", program.display()))
 }

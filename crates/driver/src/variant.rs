@@ -31,7 +31,7 @@ use trodden_text::words::plural;
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, PluginRequest};
 use trodden_unit::observe::CoverageCounts;
 use trodden_unit::{Frame, Identity, InstrumentedImage, Observation, UnitCache, UnitMap};
-use trodden_wire::{DEFAULT_ON_UNTESTED_SYMBOL, DEFAULT_OUTPUT_SYMBOL, WATCHED_SYMBOL};
+use trodden_wire::{DEFAULT_ON_UNTESTED_SYMBOL, DEFAULT_OUTPUT_SYMBOL, WATCHED_EXPRESSION_SYMBOL};
 
 const TEMPORARY_PREFIX: &str = ".trodden-";
 
@@ -200,7 +200,7 @@ impl Defaults {
             Some(String::from_utf8_lossy(text).into_owned())
         };
         let (output, on_untested) = (text(DEFAULT_OUTPUT_SYMBOL), text(DEFAULT_ON_UNTESTED_SYMBOL));
-        Ok(Defaults { output, on_untested, watched: text(WATCHED_SYMBOL) })
+        Ok(Defaults { output, on_untested, watched: text(WATCHED_EXPRESSION_SYMBOL) })
     }
 
     fn is_defaults_object(object: &[u8]) -> bool {
@@ -209,8 +209,11 @@ impl Defaults {
 
     /// Assembles an object that defines these defaults, in `folder`. Returns `None` if all defaults are `None`.
     fn assemble(&self, llvm: &Llvm, folder: &Path) -> Result<Option<PathBuf>> {
-        let texts =
-            [(DEFAULT_OUTPUT_SYMBOL, &self.output), (DEFAULT_ON_UNTESTED_SYMBOL, &self.on_untested), (WATCHED_SYMBOL, &self.watched)];
+        let texts = [
+            (DEFAULT_OUTPUT_SYMBOL, &self.output),
+            (DEFAULT_ON_UNTESTED_SYMBOL, &self.on_untested),
+            (WATCHED_EXPRESSION_SYMBOL, &self.watched),
+        ];
         let mut assembly = String::from(".section .note.GNU-stack,\"\",@progbits\n.section .rodata\n");
         for (symbol, text) in texts.iter().filter_map(|(symbol, text)| Some((symbol, text.as_ref()?))) {
             let bytes: String = text.bytes().map(|b| format!("\\{b:03o}")).collect();

@@ -9,34 +9,34 @@
 use crate::dominators::immediate_dominators;
 use crate::{Edge, Graph, Node};
 
-const MAX_PASSES: usize = 64;
+const MAX_NARROWING_PASSES: usize = 64;
 
 /// A closed interval of counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct CountInterval {
     /// The minimum count.
     pub low: u64,
     /// The maximum count, or `u64::MAX` if there is no upper bound.
     pub high: u64,
 }
 
-impl Bounds {
+impl CountInterval {
     /// The interval of an unknown count.
-    pub const ANY: Bounds = Bounds { low: 0, high: u64::MAX };
+    pub const ANY: CountInterval = CountInterval { low: 0, high: u64::MAX };
 
     /// Returns the interval of a known count.
-    pub fn exactly(count: u64) -> Bounds {
-        Bounds { low: count, high: count }
+    pub fn exactly(count: u64) -> CountInterval {
+        CountInterval { low: count, high: count }
     }
 
     /// Returns the interval of a count with a lower bound only.
-    pub fn at_least(count: u64) -> Bounds {
-        Bounds { low: count, high: u64::MAX }
+    pub fn at_least(count: u64) -> CountInterval {
+        CountInterval { low: count, high: u64::MAX }
     }
 
     /// Intersects with another interval, unless the intersection is empty. Returns whether the interval changed.
-    fn narrow(&mut self, low: u64, high: u64) -> bool {
-        let new = Bounds { low: self.low.max(low), high: self.high.min(high) };
+    fn narrow_to(&mut self, low: u64, high: u64) -> bool {
+        let new = CountInterval { low: self.low.max(low), high: self.high.min(high) };
         let changes = new.low <= new.high && new != *self;
         if changes {
             *self = new;
@@ -49,13 +49,13 @@ impl Bounds {
 ///
 /// If the entry has no incoming edge, its count is the number of calls to the function. `may_end` is true for nodes in which an execution
 /// may end without taking an out-edge, for example in a call that does not return.
-pub fn node_bounds(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<Bounds> {
+pub fn compute_node_bounds(graph: &Graph, nodes: Vec<CountInterval>, may_end: &[bool]) -> Vec<CountInterval> {
     narrow_bounds(graph, nodes, may_end).0
 }
 
 /// Returns the nodes whose given count is 0 although their neighbours' counts require executions. If any one of several nodes could account
 /// for the missing executions, all of them are returned.
-pub fn find_contradicted_nodes(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<Node> {
+pub fn find_contradicted_nodes(graph: &Graph, nodes: Vec<CountInterval>, may_end: &[bool]) -> Vec<Node> {
     let (nodes, edges) = narrow_bounds(graph, nodes, may_end);
     let max_executions =
         |side: &[Edge], but: Edge| side.iter().filter(|e| **e != but).fold(0u64, |sum, e| sum.saturating_add(edges[e.index()].high));
@@ -72,7 +72,7 @@ pub fn find_contradicted_nodes(graph: &Graph, nodes: Vec<Bounds>, may_end: &[boo
 }
 
 /// Returns, for each node, whether it is reachable from the entry over nodes and edges that may have been executed.
-pub fn find_reachable_nodes(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<bool> {
+pub fn find_reachable_nodes(graph: &Graph, nodes: Vec<CountInterval>, may_end: &[bool]) -> Vec<bool> {
     let (nodes, edges) = narrow_bounds(graph, nodes, may_end);
     let mut found = vec![false; graph.node_count()];
     let mut left = vec![graph.entry()];
@@ -86,7 +86,7 @@ pub fn find_reachable_nodes(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool])
 
 /// Returns, for each node, whether it must have been executed because it dominates or postdominates an executed node. The analysis ignores
 /// nodes that cannot have been executed.
-pub fn find_inevitable_nodes(graph: &Graph, nodes: &[Bounds], may_end: &[bool]) -> Vec<bool> {
+pub fn find_inevitable_nodes(graph: &Graph, nodes: &[CountInterval], may_end: &[bool]) -> Vec<bool> {
     let end = graph.node_count();
     let (mut next, mut before) = (vec![Vec::new(); end + 1], vec![Vec::new(); end + 1]);
     for node in graph.nodes().filter(|node| nodes[node.index()].high > 0) {
@@ -110,19 +110,19 @@ pub fn find_inevitable_nodes(graph: &Graph, nodes: &[Bounds], may_end: &[bool]) 
     found
 }
 
-fn narrow_bounds(graph: &Graph, mut nodes: Vec<Bounds>, may_end: &[bool]) -> (Vec<Bounds>, Vec<Bounds>) {
-    nodes.resize(graph.node_count(), Bounds::ANY);
-    let mut edges = vec![Bounds::ANY; graph.edge_count()];
-    for _ in 0..MAX_PASSES {
+fn narrow_bounds(graph: &Graph, mut nodes: Vec<CountInterval>, may_end: &[bool]) -> (Vec<CountInterval>, Vec<CountInterval>) {
+    nodes.resize(graph.node_count(), CountInterval::ANY);
+    let mut edges = vec![CountInterval::ANY; graph.edge_count()];
+    for _ in 0..MAX_NARROWING_PASSES {
         let mut changed = false;
         for node in graph.nodes() {
             let ends = may_end.get(node.index()).copied().unwrap_or(false);
             if node != graph.entry() {
-                changed |= narrow_side(&mut nodes[node.index()], &mut edges, graph.incoming(node), false);
+                changed |= narrow_node_and_edges(&mut nodes[node.index()], &mut edges, graph.incoming(node), false);
             }
             // An execution that reaches a node without successors ends there.
             if node != graph.exit() && !graph.out(node).is_empty() {
-                changed |= narrow_side(&mut nodes[node.index()], &mut edges, graph.out(node), ends);
+                changed |= narrow_node_and_edges(&mut nodes[node.index()], &mut edges, graph.out(node), ends);
             }
         }
         if !changed {
@@ -134,16 +134,16 @@ fn narrow_bounds(graph: &Graph, mut nodes: Vec<Bounds>, may_end: &[bool]) -> (Ve
 
 /// Narrows the bounds of a node and of the edges on one side of it. The edges' counts sum to the node's count, or to at most that count if
 /// `at_most` is true.
-fn narrow_side(node: &mut Bounds, edges: &mut [Bounds], side: &[Edge], at_most: bool) -> bool {
-    let mut sums = BoundSums::default();
+fn narrow_node_and_edges(node: &mut CountInterval, edges: &mut [CountInterval], side: &[Edge], at_most: bool) -> bool {
+    let mut sums = IntervalSums::default();
     side.iter().for_each(|edge| sums.add(edges[edge.index()]));
-    let mut changed = node.narrow(sums.low(), if at_most { u64::MAX } else { sums.high() });
+    let mut changed = node.narrow_to(sums.low(), if at_most { u64::MAX } else { sums.high() });
     for edge in side {
         let edge = &mut edges[edge.index()];
-        let others = sums.minus(*edge);
+        let others = sums.without_edge(*edge);
         let low = if at_most { 0 } else { node.low.saturating_sub(others.high()) };
         let high = if node.high == u64::MAX { u64::MAX } else { node.high.saturating_sub(others.low()) };
-        if edge.narrow(low, high) {
+        if edge.narrow_to(low, high) {
             changed = true;
             sums = others;
             sums.add(*edge);
@@ -153,23 +153,23 @@ fn narrow_side(node: &mut Bounds, edges: &mut [Bounds], side: &[Edge], at_most: 
 }
 
 #[derive(Clone, Copy, Default)]
-struct BoundSums {
+struct IntervalSums {
     low: u128,
     high: u128,
     /// Number of edges without an upper bound. `high` is the sum of the other edges' upper bounds.
     unbounded: usize,
 }
 
-impl BoundSums {
-    fn add(&mut self, edge: Bounds) {
+impl IntervalSums {
+    fn add(&mut self, edge: CountInterval) {
         self.low += u128::from(edge.low);
         self.high += if edge.high == u64::MAX { 0 } else { u128::from(edge.high) };
         self.unbounded += usize::from(edge.high == u64::MAX);
     }
 
-    fn minus(self, edge: Bounds) -> BoundSums {
+    fn without_edge(self, edge: CountInterval) -> IntervalSums {
         let is_unbounded = edge.high == u64::MAX;
-        BoundSums {
+        IntervalSums {
             low: self.low - u128::from(edge.low),
             high: self.high - if is_unbounded { 0 } else { u128::from(edge.high) },
             unbounded: self.unbounded - usize::from(is_unbounded),

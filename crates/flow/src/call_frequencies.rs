@@ -4,15 +4,15 @@
 //! functions is the solution of x = r + Mx, where r are the calls from outside, and M has the number of calls to each function per call of
 //! each caller. The equations are solved separately for each group of mutually recursive functions, callers first. Estimated recursions may
 //! be infinite, so a group's equations may have no solution or a negative one: if the spectral radius of its matrix exceeds 1 -
-//! 1/[`MAX_DEPTH`], all calls of the group are scaled down to that radius. A group that is never called from outside is entered once,
-//! through its first function.
+//! 1/[`MAX_RECURSIVE_CALLS_PER_CALL`], all calls of the group are scaled down to that radius. A group that is never called from outside is
+//! entered once, through its first function.
 
 /// Maximum number of calls to a self-recursive function per call from outside.
-pub const MAX_DEPTH: f64 = 64.0;
+pub const MAX_RECURSIVE_CALLS_PER_CALL: f64 = 64.0;
 /// Maximum number of iterations of a solver. At the maximum spectral radius, 64 iterations reduce the error by a factor of e.
-const MAX_ROUNDS: usize = 4096;
+const MAX_SOLVER_ITERATIONS: usize = 4096;
 /// An iterative solution has converged when its relative change is below this.
-const TOLERANCE: f64 = 1e-12;
+const SOLVER_TOLERANCE: f64 = 1e-12;
 
 /// A call site and its executions.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,7 +41,7 @@ pub fn call_frequencies(roots: &[f64], calls: &[WeightedCall]) -> Vec<f64> {
             if group.iter().all(|function| called[*function] == 0.0) {
                 called[group[0]] = 1.0;
             }
-            solve_group(group, &damp_recursion(group, &inner), &mut called);
+            solve_recursion_group(group, &damp_recursion(group, &inner), &mut called);
         }
         for call in group.iter().flat_map(|f| &out[*f]).filter(|call| !is_inner(call)) {
             called[call.callee] += called[call.caller] * call.executions;
@@ -51,11 +51,11 @@ pub fn call_frequencies(roots: &[f64], calls: &[WeightedCall]) -> Vec<f64> {
 }
 
 /// Solves the equations of one group. `called` contains the numbers of calls from outside the group, and receives the solution.
-fn solve_group(group: &[usize], inner: &[WeightedCall], called: &mut [f64]) {
+fn solve_recursion_group(group: &[usize], inner: &[WeightedCall], called: &mut [f64]) {
     let outside: Vec<f64> = called.to_vec();
-    for _ in 0..MAX_ROUNDS {
-        let next = iterate_once(group, inner, called, &outside);
-        let is_settled = group.iter().all(|f| (next[*f] - called[*f]).abs() <= TOLERANCE * next[*f]);
+    for _ in 0..MAX_SOLVER_ITERATIONS {
+        let next = compute_next_iteration(group, inner, called, &outside);
+        let is_settled = group.iter().all(|f| (next[*f] - called[*f]).abs() <= SOLVER_TOLERANCE * next[*f]);
         called.copy_from_slice(&next);
         if is_settled {
             break;
@@ -64,7 +64,7 @@ fn solve_group(group: &[usize], inner: &[WeightedCall], called: &mut [f64]) {
 }
 
 /// Computes one iteration of the solution, which is the sum of the calls from outside and those from within the group.
-fn iterate_once(group: &[usize], inner: &[WeightedCall], called: &[f64], outside: &[f64]) -> Vec<f64> {
+fn compute_next_iteration(group: &[usize], inner: &[WeightedCall], called: &[f64], outside: &[f64]) -> Vec<f64> {
     let mut next = called.to_vec();
     group.iter().for_each(|function| next[*function] = outside[*function]);
     inner.iter().for_each(|call| next[call.callee] += called[call.caller] * call.executions);
@@ -73,7 +73,7 @@ fn iterate_once(group: &[usize], inner: &[WeightedCall], called: &[f64], outside
 
 /// Returns a group's calls, scaled down if their recursion would be infinite or too deep.
 fn damp_recursion(group: &[usize], inner: &[WeightedCall]) -> Vec<WeightedCall> {
-    let (max_radius, radius) = (1.0 - 1.0 / MAX_DEPTH, spectral_radius(group, inner));
+    let (max_radius, radius) = (1.0 - 1.0 / MAX_RECURSIVE_CALLS_PER_CALL, spectral_radius(group, inner));
     let factor = if radius > max_radius { max_radius / radius } else { 1.0 };
     inner.iter().map(|call| WeightedCall { executions: call.executions * factor, ..*call }).collect()
 }
@@ -84,10 +84,10 @@ fn spectral_radius(group: &[usize], inner: &[WeightedCall]) -> f64 {
     let mut vector = vec![0.0; size];
     group.iter().for_each(|function| vector[*function] = 1.0 / group.len() as f64);
     let mut radius = 0.0;
-    for _ in 0..MAX_ROUNDS {
-        let next = iterate_once(group, inner, &vector, &vector);
+    for _ in 0..MAX_SOLVER_ITERATIONS {
+        let next = compute_next_iteration(group, inner, &vector, &vector);
         let sum: f64 = group.iter().map(|f| next[*f]).sum();
-        let is_settled = (sum - 1.0 - radius).abs() <= TOLERANCE * sum;
+        let is_settled = (sum - 1.0 - radius).abs() <= SOLVER_TOLERANCE * sum;
         radius = sum - 1.0;
         vector = next.into_iter().map(|value| value / sum).collect();
         if is_settled {
@@ -99,7 +99,7 @@ fn spectral_radius(group: &[usize], inner: &[WeightedCall]) -> f64 {
 
 /// Returns, for each function, the number of its group of mutually recursive functions. Groups only call groups with lower numbers.
 fn find_recursion_groups(out: &[Vec<WeightedCall>]) -> Vec<usize> {
-    let mut search = ComponentSearch {
+    let mut search = StronglyConnectedComponentSearch {
         out,
         order: vec![None; out.len()],
         low: vec![0; out.len()],
@@ -109,14 +109,14 @@ fn find_recursion_groups(out: &[Vec<WeightedCall>]) -> Vec<usize> {
     };
     for function in 0..out.len() {
         if search.order[function].is_none() {
-            search.visit(function);
+            search.visit_function(function);
         }
     }
     search.group.into_iter().map(|group| group.expect("each function is in a group")).collect()
 }
 
 /// Tarjan's search for strongly connected components.
-struct ComponentSearch<'a> {
+struct StronglyConnectedComponentSearch<'a> {
     out: &'a [Vec<WeightedCall>],
     order: Vec<Option<usize>>,
     low: Vec<usize>,
@@ -126,9 +126,9 @@ struct ComponentSearch<'a> {
     next: (usize, usize),
 }
 
-impl ComponentSearch<'_> {
+impl StronglyConnectedComponentSearch<'_> {
     /// Visits all functions that are reachable from `root`. Does not use recursion, because call chains may be deeper than the stack.
-    fn visit(&mut self, root: usize) {
+    fn visit_function(&mut self, root: usize) {
         let mut work = vec![(root, 0)];
         while let Some((function, at)) = work.pop() {
             if at == 0 {
@@ -235,9 +235,9 @@ mod tests {
         // Each call makes two more calls. This recursion is damped to 64 calls per call from outside; in a pair of mutually recursive
         // functions, each gets about half of them.
         let one = call_frequencies(&[1.0], &[call(0, 0, 2.0)]);
-        assert!((one[0] - MAX_DEPTH).abs() < 1e-6, "{one:?}");
+        assert!((one[0] - MAX_RECURSIVE_CALLS_PER_CALL).abs() < 1e-6, "{one:?}");
         let pair = call_frequencies(&[1.0, 0.0, 0.0], &[call(0, 1, 5.0), call(1, 0, 5.0), call(1, 2, 1.0)]);
-        assert!((pair[0] + pair[1] - MAX_DEPTH).abs() < 1.0 && pair[0] > pair[1] && pair[2] == pair[1], "{pair:?}");
+        assert!((pair[0] + pair[1] - MAX_RECURSIVE_CALLS_PER_CALL).abs() < 1.0 && pair[0] > pair[1] && pair[2] == pair[1], "{pair:?}");
         // A recursion that terminates is not damped.
         assert!((call_frequencies(&[1.0], &[call(0, 0, 0.75)])[0] - 4.0).abs() < 1e-6);
     }

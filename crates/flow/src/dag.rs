@@ -55,7 +55,8 @@ pub enum Entries {
 /// - The graph has no cycles. All nodes with edges are reachable from the entry, and the exit is reachable from them.
 /// - No edge enters the entry, and none leaves the exit.
 /// - A reachable node without out-edges (a path that ends without returning) has an edge to the exit ([`Origin::Stop`]).
-/// - Out-edges are ordered: real edges by number, then dummy edges in the order of the cuts, unless [`Dag::in_order`] reordered them.
+/// - Out-edges are ordered: real edges by number, then dummy edges in the order of the cuts, unless [`Dag::with_reordered_edges`] reordered
+/// them.
 #[derive(Clone, Debug)]
 pub struct Dag {
     entry: Node,
@@ -120,7 +121,7 @@ impl Dag {
                 bad.from.0, bad.to.0
             ));
         }
-        let mut dag = Dag::assemble(nodes as usize, entry, exit, edges, Vec::new(), 0);
+        let mut dag = Dag::assemble_dag(nodes as usize, entry, exit, edges, Vec::new(), 0);
         let mut position = vec![None; nodes as usize];
         for (i, node) in dag.order.iter().enumerate() {
             position[node.index()] = Some(i);
@@ -140,7 +141,7 @@ impl Dag {
     }
 
     /// Returns the same graph with reordered edges, and thus reordered out-edges of each node. `order` must contain each edge once.
-    pub fn in_order(&self, order: &[DagEdgeId]) -> Dag {
+    pub fn with_reordered_edges(&self, order: &[DagEdgeId]) -> Dag {
         let mut new_ids = vec![DagEdgeId(0); self.edges.len()];
         for (i, id) in order.iter().enumerate() {
             new_ids[id.index()] = DagEdgeId(i as u32);
@@ -148,7 +149,7 @@ impl Dag {
         let moved = |id: Option<DagEdgeId>| id.map(|id| new_ids[id.index()]);
         let cuts = self.cuts.iter().map(|c| Cut { enter: moved(c.enter), leave: moved(c.leave), ..*c }).collect();
         let edges = order.iter().map(|id| self.edge(*id)).collect();
-        Dag::assemble(self.nodes, self.entry, self.exit, edges, cuts, self.real.len())
+        Dag::assemble_dag(self.nodes, self.entry, self.exit, edges, cuts, self.real.len())
     }
 
     /// Returns the node where paths begin.
@@ -202,14 +203,14 @@ impl Dag {
     }
 
     /// Returns the position of each node in the topological order, or 0 for an unreachable node.
-    pub fn positions(&self) -> Vec<usize> {
+    pub fn topological_positions(&self) -> Vec<usize> {
         let mut positions = vec![0; self.node_count()];
         self.order.iter().enumerate().for_each(|(at, node)| positions[node.index()] = at);
         positions
     }
 
     /// Returns the nodes that are reachable from `node` over marked edges, including `node`.
-    pub fn reached_from(&self, node: Node, marked: impl Fn(DagEdgeId) -> bool) -> NodeSet {
+    pub fn nodes_reached_from(&self, node: Node, marked: impl Fn(DagEdgeId) -> bool) -> NodeSet {
         let mut reached = NodeSet::from_members(self.node_count(), [node]);
         for node in &self.order {
             let mut into = self.incoming(*node).iter().filter(|id| marked(**id));
@@ -221,7 +222,7 @@ impl Dag {
     }
 
     /// Returns the nodes from which `node` is reachable over marked edges, including `node`.
-    pub fn leading_to(&self, node: Node, marked: impl Fn(DagEdgeId) -> bool) -> NodeSet {
+    pub fn nodes_leading_to(&self, node: Node, marked: impl Fn(DagEdgeId) -> bool) -> NodeSet {
         let mut leads = NodeSet::from_members(self.node_count(), [node]);
         for node in self.order.iter().rev() {
             let mut out = self.out(*node).iter().filter(|id| marked(**id));
@@ -233,15 +234,15 @@ impl Dag {
     }
 
     /// Returns the edges on paths from entry to exit that consist of marked edges.
-    pub fn on_marked_paths(&self, marked: impl Fn(DagEdgeId) -> bool) -> DagEdgeSet {
-        let (reached, leads) = (self.reached_from(self.entry, &marked), self.leading_to(self.exit, &marked));
+    pub fn edges_on_marked_paths(&self, marked: impl Fn(DagEdgeId) -> bool) -> DagEdgeSet {
+        let (reached, leads) = (self.nodes_reached_from(self.entry, &marked), self.nodes_leading_to(self.exit, &marked));
         let is_on_path = |id: DagEdgeId| marked(id) && reached.contains(self.edge(id).from) && leads.contains(self.edge(id).to);
         DagEdgeSet::from_fn(self.edges.len(), is_on_path)
     }
 
     /// Returns the minimum and maximum sum of values on paths from each node to the exit, or `None` for a node without such a path. Paths
     /// consist of the edges for which `value` is not `None`.
-    pub fn sums_to_exit(&self, value: impl Fn(DagEdgeId) -> Option<i64>) -> Vec<Option<(i128, i128)>> {
+    pub fn min_and_max_sums_to_exit(&self, value: impl Fn(DagEdgeId) -> Option<i64>) -> Vec<Option<(i128, i128)>> {
         let mut sums: Vec<Option<(i128, i128)>> = vec![None; self.node_count()];
         sums[self.exit.index()] = Some((0, 0));
         for node in self.order.iter().rev().filter(|n| **n != self.exit) {
@@ -270,11 +271,11 @@ impl Dag {
     }
 
     /// Returns the edge of the graph to which a DAG's edge corresponds, or `None` for [`Origin::Stop`].
-    pub fn underlying(&self, id: DagEdgeId) -> Option<Edge> {
+    pub fn underlying_graph_edge(&self, id: DagEdgeId) -> Option<Edge> {
         self.edge(id).origin.edge()
     }
 
-    fn assemble(nodes: usize, entry: Node, exit: Node, edges: Vec<DagEdge>, cuts: Vec<Cut>, real_edges: usize) -> Dag {
+    fn assemble_dag(nodes: usize, entry: Node, exit: Node, edges: Vec<DagEdge>, cuts: Vec<Cut>, real_edges: usize) -> Dag {
         let out = Incidence::new(nodes, edges.iter().map(|edge| edge.from.index()));
         let into = Incidence::new(nodes, edges.iter().map(|edge| edge.to.index()));
         let mut real = vec![None; real_edges];
@@ -376,7 +377,7 @@ fn build_dag(graph: &Graph, cut: &[Option<CutReason>], reachable: &NodeSet, entr
     for node in graph.nodes().filter(|n| reachable.contains(*n) && *n != exit && graph.out(*n).is_empty()) {
         push(Origin::Stop(node));
     }
-    Dag::assemble(graph.node_count(), entry, exit, edges, cuts, graph.edge_count())
+    Dag::assemble_dag(graph.node_count(), entry, exit, edges, cuts, graph.edge_count())
 }
 
 fn topological_order(nodes: usize, entry: Node, edges: &[DagEdge], out: &Incidence<DagEdgeId>) -> Vec<Node> {

@@ -9,11 +9,11 @@ use std::collections::{HashMap, HashSet};
 
 /// Maximum estimated number of a loop's iterations per entry. If this is 64, three benchmark programs execute 0 to 0.1% more instructions
 /// (docs/benchmarks/constants.md).
-const MAX_ITERATIONS: f64 = 4096.0;
+const MAX_ESTIMATED_ITERATIONS: f64 = 4096.0;
 
 /// Static information about how often an edge is taken.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Hint {
+pub enum BranchHint {
     /// No information.
     None,
     /// The weight that the compiler gave to the edge, relative to the other out-edges of its tail.
@@ -29,23 +29,23 @@ pub enum Hint {
 ///
 /// With 7 instead of 31, three benchmark programs execute 0.3% fewer to 0.8% more instructions; with 127, 0 to 0.8% more. 2^-10 instead of
 /// 2^-20 makes no difference (docs/benchmarks/constants.md).
-pub fn branch_weights(graph: &Graph, hints: &[Hint]) -> Vec<f64> {
-    const STAY: f64 = 31.0;
-    const COLD: f64 = 1.0 / 1048576.0;
+pub fn branch_weights(graph: &Graph, hints: &[BranchHint]) -> Vec<f64> {
+    const STAY_IN_LOOP_WEIGHT: f64 = 31.0;
+    const COLD_EDGE_WEIGHT: f64 = 1.0 / 1048576.0;
     let order = ReversePostorder::from_graph(graph);
     let loops = GraphLoops::new(graph, &order);
     let mut weights = vec![0.0; graph.edge_count()];
     for node in graph.nodes() {
         let out = graph.out(node);
-        let hinted = out.iter().any(|e| matches!(hints[e.index()], Hint::Weight(_)));
+        let hinted = out.iter().any(|e| matches!(hints[e.index()], BranchHint::Weight(_)));
         for &edge in out {
             weights[edge.index()] = match hints[edge.index()] {
-                Hint::Weight(weight) => weight.max(COLD),
-                Hint::Never => 0.0,
-                Hint::Cold => COLD,
-                Hint::None if hinted => COLD,
-                Hint::None if loops.leaves_loop(node, graph.to(edge)) => 1.0,
-                Hint::None => STAY,
+                BranchHint::Weight(weight) => weight.max(COLD_EDGE_WEIGHT),
+                BranchHint::Never => 0.0,
+                BranchHint::Cold => COLD_EDGE_WEIGHT,
+                BranchHint::None if hinted => COLD_EDGE_WEIGHT,
+                BranchHint::None if loops.leaves_loop(node, graph.to(edge)) => 1.0,
+                BranchHint::None => STAY_IN_LOOP_WEIGHT,
             };
         }
     }
@@ -90,7 +90,7 @@ pub struct Frequencies {
 
 impl Frequencies {
     /// Creates frequencies from measured numbers of executions, one for each edge.
-    pub fn measured(graph: &Graph, edges: Vec<f64>) -> Frequencies {
+    pub fn from_measured_counts(graph: &Graph, edges: Vec<f64>) -> Frequencies {
         let into = |n: Node| graph.incoming(n).iter().map(|e| edges[e.index()]).sum::<f64>();
         let out = |n: Node| graph.out(n).iter().map(|e| edges[e.index()]).sum::<f64>();
         let nodes = graph.nodes().map(|n| into(n).max(out(n))).collect();
@@ -107,7 +107,7 @@ impl Frequencies {
             if let Some(body) = find_loop_body(graph, &order, head) {
                 let local = propagate_frequency(graph, &order, &probability, &repeat_probability, head, Some(&body));
                 let back: f64 = order.back_edges(graph, head).map(|e| local[graph.from(e).index()] * probability[e.index()]).sum();
-                repeat_probability[head.index()] = back.min(1.0 - 1.0 / MAX_ITERATIONS);
+                repeat_probability[head.index()] = back.min(1.0 - 1.0 / MAX_ESTIMATED_ITERATIONS);
             }
         }
         let nodes = propagate_frequency(graph, &order, &probability, &repeat_probability, graph.entry(), None);

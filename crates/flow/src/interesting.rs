@@ -7,7 +7,7 @@ use crate::plan::Plan;
 
 /// A plan that counts each interesting path separately.
 #[derive(Clone, Debug)]
-pub struct InterestingPlan {
+pub struct InterestingPathPlan {
     /// The acyclic graph of all paths.
     pub dag: Dag,
     /// The numbers of its paths.
@@ -15,11 +15,11 @@ pub struct InterestingPlan {
     /// The increments of the path register, and the edges on which they are placed.
     pub plan: Plan,
     /// How the path register at the end of a path determines the counter.
-    pub ending: PathEnding,
+    pub ending: PathEndCounterMapping,
     /// Pairs of a counter and the number of the interesting path that it counts, ascending. All other counters count uninteresting paths.
     pub paths: Vec<(u64, u64)>,
     /// How many uninteresting paths are counted by the counter of an interesting path.
-    pub aliases: NumberAliases,
+    pub aliases: UninterestingPathAliases,
     /// Whether the numbering was verified for all paths. If false, it was only tested on some paths.
     pub proven: bool,
 }
@@ -27,7 +27,7 @@ pub struct InterestingPlan {
 /// How the path register at the end of a path determines the path's counter. Counters are numbered from 0, and the last counter counts all
 /// uninteresting paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PathEnding {
+pub enum PathEndCounterMapping {
     /// The counter is `register + bias` if that is in range, and otherwise the last counter.
     Direct {
         /// The negated minimum number of an interesting path, so that counters start at 0.
@@ -58,21 +58,21 @@ pub enum PathEnding {
     },
 }
 
-impl PathEnding {
+impl PathEndCounterMapping {
     /// Returns the number of counters.
     pub fn counter_count(&self) -> u64 {
         1 + match self {
-            PathEnding::Direct { width, .. } => *width,
-            PathEnding::Checked { expected, .. } => expected.len() as u64,
-            PathEnding::Hashed { keys, .. } => keys.len() as u64,
+            PathEndCounterMapping::Direct { width, .. } => *width,
+            PathEndCounterMapping::Checked { expected, .. } => expected.len() as u64,
+            PathEndCounterMapping::Hashed { keys, .. } => keys.len() as u64,
         }
     }
 
     /// Returns a mask of the register bits that identify the path, or `None` if all bits do.
     pub fn identity_mask(&self) -> Option<u64> {
         match self {
-            PathEnding::Checked { shift, .. } => Some(u64::MAX.checked_shr(u64::BITS - shift).unwrap_or(0)),
-            PathEnding::Direct { .. } | PathEnding::Hashed { .. } => None,
+            PathEndCounterMapping::Checked { shift, .. } => Some(u64::MAX.checked_shr(u64::BITS - shift).unwrap_or(0)),
+            PathEndCounterMapping::Direct { .. } | PathEndCounterMapping::Hashed { .. } => None,
         }
     }
 
@@ -80,13 +80,13 @@ impl PathEnding {
     pub fn counter_of(&self, register: i64) -> u64 {
         let other = self.counter_count() - 1;
         match self {
-            PathEnding::Direct { bias, .. } => (register.wrapping_add(*bias) as u64).min(other),
-            PathEnding::Checked { bias, shift, expected } => {
+            PathEndCounterMapping::Direct { bias, .. } => (register.wrapping_add(*bias) as u64).min(other),
+            PathEndCounterMapping::Checked { bias, shift, expected } => {
                 let biased = register.wrapping_add(*bias) as u64;
                 let word = biased >> shift;
                 if word < other && expected[word as usize] == biased { word } else { other }
             }
-            PathEnding::Hashed { multiplier, shift, keys } => {
+            PathEndCounterMapping::Hashed { multiplier, shift, keys } => {
                 let word = (register as u64).wrapping_mul(*multiplier) >> shift;
                 if keys[word as usize] == register as u64 { word } else { other }
             }
@@ -96,7 +96,7 @@ impl PathEnding {
 
 /// How many uninteresting paths are counted as interesting paths.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum NumberAliases {
+pub enum UninterestingPathAliases {
     /// The number was determined for all uninteresting paths.
     Exact(u128),
     /// The number was determined for a random sample of the uninteresting paths.

@@ -63,9 +63,9 @@ pub mod verify;
 
 pub use dag::{Cut, CutReason, Dag, DagEdge, DagEdgeId, DagEdgeSet, Origin};
 pub use graph::{Edge, EdgeSet, Graph, GraphError, Node, NodeSet};
-pub use interesting::InterestingPlan;
+pub use interesting::InterestingPathPlan;
 pub use numbering::{Numbering, NumberingScheme, TooManyPaths};
 pub use placement::Probes;
-pub use plan::{Partial, Plan, PlanOptions};
+pub use plan::{Plan, PlanOptions, RestrictedPlan};
 pub use program::ProbeProgram;
 pub use residual::ResidualPlan;

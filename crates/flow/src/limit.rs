@@ -3,8 +3,8 @@
 //! Edges are cut like back edges: the path that takes a cut edge ends there and a new one begins, which costs an additional count per
 //! execution. Cuts are chosen greedily by the reduction of the logarithm of the number of paths per expected execution. A cut is a single
 //! edge or all edges into a node. Numbers of paths are logarithms here; [`crate::numbering`] counts exactly afterwards. After
-//! [`SINGLE_CUT_ROUNDS`] rounds, each round makes several cuts in different pieces of the graph, so that all rounds together take O(edges *
-//! log edges). With one cut per round, a state machine of 2,000 states with 20 jumps each took a minute.
+//! [`ROUNDS_WITH_SINGLE_CUT`] rounds, each round makes several cuts in different pieces of the graph, so that all rounds together take
+//! O(edges * log edges). With one cut per round, a state machine of 2,000 states with 20 jumps each took a minute.
 
 use crate::dag::{Cut, CutReason, Dag, Entries, Origin};
 use crate::frequency::Frequencies;
@@ -14,10 +14,10 @@ use std::collections::HashSet;
 
 /// Number of rounds that make one cut each. If this is 4, three benchmark programs that were cut to 64 paths per function execute 0.8%
 /// fewer to 0.9% more instructions; if it is 1,024, the same number (docs/benchmarks/constants.md).
-const SINGLE_CUT_ROUNDS: u32 = 64;
+const ROUNDS_WITH_SINGLE_CUT: u32 = 64;
 /// Number of further rounds after which the number of cuts per round doubles, to bound the build time. If this is 2, one of three benchmark
 /// programs executes 2.8% fewer instructions; if it is 128, the difference is within 0.1%.
-const ROUNDS_PER_DOUBLING: u32 = 16;
+const ROUNDS_PER_DOUBLING_OF_CUTS: u32 = 16;
 
 /// Cuts `graph` until it has at most `limit` paths, or until no further cut reduces their number. The limit is at most 2^63 - 1; a higher
 /// one is lowered.
@@ -46,7 +46,7 @@ pub fn cut_to_limit_avoiding_edges(
         {
             return NumberedPaths { dag, numbering };
         }
-        let chosen = Cutter::new(&dag, frequencies, entries, &spared).choose_cuts((limit as f64).log2());
+        let chosen = PathCutter::new(&dag, frequencies, entries, &spared).choose_cuts((limit as f64).log2());
         if chosen.is_empty() {
             let numbering = Numbering::ball_larus(&dag).expect("a graph without two edges in a row has few paths");
             return NumberedPaths { dag, numbering };
@@ -70,7 +70,7 @@ type CutChoice = (usize, Option<usize>);
 
 /// The graph while cuts are chosen. Numbers of paths are base-2 logarithms. The topological order remains valid when an edge is cut,
 /// because each dummy edge of a cut starts at the entry or ends at the exit.
-struct Cutter {
+struct PathCutter {
     entries: Entries,
     /// Nodes in topological order, from the entry to the exit.
     order: Vec<usize>,
@@ -84,12 +84,12 @@ struct Cutter {
     paths_from: Vec<f64>,
 }
 
-impl Cutter {
-    fn new(dag: &Dag, frequencies: &Frequencies, entries: Entries, spared: &HashSet<Edge>) -> Cutter {
+impl PathCutter {
+    fn new(dag: &Dag, frequencies: &Frequencies, entries: Entries, spared: &HashSet<Edge>) -> PathCutter {
         let nodes = dag.node_count();
         let mut order: Vec<usize> = dag.order().iter().map(|n| n.index()).filter(|n| *n != dag.exit().index()).collect();
         order.push(dag.exit().index());
-        let mut cutter = Cutter {
+        let mut cutter = PathCutter {
             entries,
             order,
             real: vec![Vec::new(); nodes],
@@ -121,9 +121,9 @@ impl Cutter {
             if self.total_paths() <= limit && !chosen.is_empty() {
                 break;
             }
-            let mut best = self.find_best_cuts(piece_count(round), false);
+            let mut best = self.find_best_cuts(piece_count_in_round(round), false);
             if best.is_empty() {
-                best = self.find_best_cuts(piece_count(round), true);
+                best = self.find_best_cuts(piece_count_in_round(round), true);
             }
             if best.is_empty() {
                 break;
@@ -229,8 +229,8 @@ impl Cutter {
 }
 
 /// Returns the number of pieces into which a round divides the graph. Each piece gets one cut.
-fn piece_count(round: u32) -> usize {
-    if round < SINGLE_CUT_ROUNDS { 1 } else { 2 << ((round - SINGLE_CUT_ROUNDS) / ROUNDS_PER_DOUBLING).min(30) }
+fn piece_count_in_round(round: u32) -> usize {
+    if round < ROUNDS_WITH_SINGLE_CUT { 1 } else { 2 << ((round - ROUNDS_WITH_SINGLE_CUT) / ROUNDS_PER_DOUBLING_OF_CUTS).min(30) }
 }
 
 /// Returns log2(2^a + 2^b).

@@ -58,7 +58,7 @@ pub struct Plan {
     /// The increments of the path register.
     pub probes: Probes,
     /// Set if the plan omits some paths. The numbering is then that of the remaining paths.
-    pub partial: Option<Partial>,
+    pub partial: Option<RestrictedPlan>,
     /// Set if this is the plan of one of several copies of a program. The numbering is then that of the paths which this copy counts, and
     /// [`crate::program`] counts these paths at their ends.
     pub part: Option<PartPlan>,
@@ -79,7 +79,7 @@ pub struct PartPlan {
 
 /// The paths that a plan counts if it treats certain edges of the function as never taken.
 #[derive(Clone, Debug)]
-pub struct Partial {
+pub struct RestrictedPlan {
     /// The acyclic graph of the paths that are counted.
     pub dag: Dag,
     /// The edges of the function's graph that are treated as never taken.
@@ -114,7 +114,7 @@ impl Plan {
         let edges = part.interesting.iter().map(|e| dag.edge(e)).collect();
         let counted = Dag::from_edges(dag.node_count() as u32, dag.entry(), dag.exit(), edges).ok()?;
         let numbering = Numbering::ball_larus(&counted).ok()?;
-        let (least, greatest) = part.counted_numbers(&dag)?;
+        let (least, greatest) = part.counted_number_range(&dag)?;
         let words = u64::try_from(greatest).ok().filter(|_| least >= 0)?.checked_add(1)?;
         let labels = part.interesting.iter().map(|e| part.values[e.index()]).collect();
         let probes = Probes::from_increments(part.increments.clone());
@@ -131,15 +131,20 @@ impl Plan {
     }
 
     /// Cuts a graph at the same edges as an earlier plan, and numbers its paths.
-    pub fn cut_at(graph: &Graph, cuts: &[(Edge, CutReason)], entries: Entries) -> Result<(Dag, Numbering), TooManyPaths> {
+    pub fn cut_and_number(graph: &Graph, cuts: &[(Edge, CutReason)], entries: Entries) -> Result<(Dag, Numbering), TooManyPaths> {
         let dag = Dag::new(graph, cuts, entries);
         let numbering = Numbering::ball_larus(&dag)?;
         Ok((dag, numbering))
     }
 
-    /// Like [`Plan::cut_at`], but returns `None` if the number of paths is not `paths`.
-    pub fn cut_at_if_same_count(graph: &Graph, cuts: &[(Edge, CutReason)], entries: Entries, paths: u64) -> Option<(Dag, Numbering)> {
-        Plan::cut_at(graph, cuts, entries).ok().filter(|(_, numbering)| numbering.paths() == paths)
+    /// Like [`Plan::cut_and_number`], but returns `None` if the number of paths is not `paths`.
+    pub fn cut_and_number_if_same_count(
+        graph: &Graph,
+        cuts: &[(Edge, CutReason)],
+        entries: Entries,
+        paths: u64,
+    ) -> Option<(Dag, Numbering)> {
+        Plan::cut_and_number(graph, cuts, entries).ok().filter(|(_, numbering)| numbering.paths() == paths)
     }
 
     /// Returns the action for an edge of the plan's graph. Not valid for a plan with a [`PartPlan`] ([`crate::program`] handles it).
@@ -168,7 +173,7 @@ fn number_hottest_first(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> 
     let costs = edge_frequencies(dag, graph, frequencies);
     let mut order: Vec<DagEdgeId> = dag.edge_ids().collect();
     order.sort_by(|a, b| costs[b.index()].total_cmp(&costs[a.index()]));
-    let dag = dag.in_order(&order);
+    let dag = dag.with_reordered_edges(&order);
     let numbering = Numbering::ball_larus(&dag).expect("the order changes no number of paths");
     (dag, numbering)
 }
@@ -191,13 +196,13 @@ pub fn edge_frequencies(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> 
 pub fn probe_costs(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> Vec<f64> {
     // Cost of an increment on an edge that begins or ends a path, relative to other edges. If this is 1, three benchmark programs execute
     // 0.3 to 7.3% more instructions; if it is 1e-6, the same number (docs/benchmarks/constants.md).
-    const FOLDED_COST: f64 = 1e-3;
+    const FOLDED_INCREMENT_COST: f64 = 1e-3;
     dag.edge_ids()
         .map(|id| match dag.edge(id).origin {
-            Origin::Real(e) if graph.to(e) == dag.exit() || graph.from(e) == dag.entry() => frequencies.edge(e) * FOLDED_COST,
+            Origin::Real(e) if graph.to(e) == dag.exit() || graph.from(e) == dag.entry() => frequencies.edge(e) * FOLDED_INCREMENT_COST,
             Origin::Real(e) => frequencies.edge(e),
-            Origin::Enter(e) | Origin::Leave(e) => frequencies.edge(e) * FOLDED_COST,
-            Origin::Stop(n) => frequencies.node(n) * FOLDED_COST,
+            Origin::Enter(e) | Origin::Leave(e) => frequencies.edge(e) * FOLDED_INCREMENT_COST,
+            Origin::Stop(n) => frequencies.node(n) * FOLDED_INCREMENT_COST,
         })
         .collect()
 }

@@ -2,10 +2,10 @@
 //!
 //! Source of the idea: Vaswani's thesis, chapter 3; Pavlopoulou and Young, "Residual test coverage monitoring" (ICSE 1999). The published
 //! method recognises known paths at their end. Here the function's original code becomes the *known-path region*, an automaton of known
-//! paths ([`Automaton`]) without checks. A path that leaves the region, over an edge without a transition, continues in the *instrumented
-//! code* and is looked up at its end. The region contains each node once ([`region`]), or copies of nodes by context ([`contexts`]),
-//! whichever costs less. Paths have the same numbers as in a full profile, and increments are the same in all versions of the code, so the
-//! register remains valid when control changes the version.
+//! paths ([`KnownPathAutomaton`]) without checks. A path that leaves the region, over an edge without a transition, continues in the
+//! *instrumented code* and is looked up at its end. The region contains each node once ([`region`]), or copies of nodes by context
+//! ([`contexts`]), whichever costs less. Paths have the same numbers as in a full profile, and increments are the same in all versions of
+//! the code, so the register remains valid when control changes the version.
 
 use crate::dag::{Dag, DagEdgeId, DagEdgeSet, Origin};
 use crate::frequency::Frequencies;
@@ -14,9 +14,9 @@ use crate::numbering::Numbering;
 use crate::placement::Probes;
 use crate::plan::{Plan, RegisterAction};
 use crate::program::operation::Operation;
-use crate::program::{CodeVersion, CodeVersions, NodePlace, ProbeProgram, ProgramFrame, operations_of_action};
-use automaton::{Automaton, RegionTransition};
-use prices::Prices;
+use crate::program::{CodeVersion, CodeVersions, NodePlace, ProbeProgram, ProgramGraphs, operations_of_action};
+use automaton::{KnownPathAutomaton, RegionTransition};
+use prices::RegionPrices;
 use region::KnownPathRegion;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -36,7 +36,7 @@ mod region;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResidualPlan {
     known: DagEdgeSet,
-    region: Automaton,
+    region: KnownPathAutomaton,
     /// The nodes that must not be copied, each with its state in the region.
     single: Vec<(Node, usize)>,
     paths: Vec<KnownPath>,
@@ -65,7 +65,7 @@ struct KnownPath {
 impl KnownPath {
     /// Returns how many executions of the path's edges, except the last one, belong to no other path. The number is 0 if the path ends at a
     /// call, because these executions are then included in the path that continues after the call.
-    fn own_executions(&self) -> u64 {
+    fn executions_of_own_edges(&self) -> u64 {
         if self.ends_at_call { 0 } else { self.executions }
     }
 }
@@ -74,25 +74,25 @@ impl ResidualPlan {
     /// Plans the known-path region of a function, which is the code for known paths.
     pub fn new(dag: &Dag, numbering: &Numbering, known: ResidualInput) -> ResidualPlan {
         let ResidualInput { uncopied, marks_call, .. } = known;
-        let ends_at_call = |edge: DagEdgeId| dag.underlying(edge).is_some_and(|e| marks_call.contains(e));
+        let ends_at_call = |edge: DagEdgeId| dag.underlying_graph_edge(edge).is_some_and(|e| marks_call.contains(e));
         let ids = known.paths.iter().map(|(id, _)| *id).collect();
         let path = |(id, executions): &(u64, u64)| {
             let edges = numbering.path(dag, *id)?;
             Some(KnownPath { ends_at_call: edges.last().is_some_and(|e| ends_at_call(*e)), executions: *executions, edges })
         };
         let paths: Vec<KnownPath> = known.paths.iter().filter_map(path).collect();
-        let prices = Prices::new(paths.iter().map(KnownPath::own_executions).fold(0, u64::saturating_add));
+        let prices = RegionPrices::new(paths.iter().map(KnownPath::executions_of_own_edges).fold(0, u64::saturating_add));
         let mut choice = KnownPathRegion::from_all_paths(dag, paths, prices);
         let known = choice.edges.clone();
-        choice.improve();
+        choice.remove_edges_while_cheaper();
         let (cost, nodes, unclear) = (choice.cost(), choice.node_count(), choice.find_unclear_ends());
-        let (edges, paths) = choice.into_parts();
+        let (edges, paths) = choice.into_edges_and_paths();
         // If some nodes must not be copied, no nodes are: this is the case in interpreters with indirect branches, whose register pressure
         // is high, and copies increase it. One interpreter executed 9% more instructions than an uninstrumented build with copies, and 5%
         // more without.
         let contexts = if uncopied.is_empty() { contexts::find_cheapest_region(dag, &paths, prices, cost, nodes) } else { None };
-        let region = contexts.unwrap_or_else(|| Automaton::from_edges(dag, &edges, &unclear));
-        let single = uncopied.iter().filter_map(|node| Some((*node, region.state_of(*node)?))).collect();
+        let region = contexts.unwrap_or_else(|| KnownPathAutomaton::from_edges(dag, &edges, &unclear));
+        let single = uncopied.iter().filter_map(|node| Some((*node, region.first_state_of_node(*node)?))).collect();
         ResidualPlan { known, region, single, paths, ids }
     }
 
@@ -102,14 +102,14 @@ impl ResidualPlan {
     }
 
     /// Returns the known-path region.
-    pub fn region(&self) -> &Automaton {
+    pub fn region(&self) -> &KnownPathAutomaton {
         &self.region
     }
 
     /// Creates a program with a single version of the code. Each path is looked up at its end, except where no known path has the same last
     /// edge.
     pub fn program_with_lookups(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
-        let operations = graph.edges().map(|e| operations_on_edge(graph, plan, self, &[], e, ControlVersion::Instrumented)).collect();
+        let operations = graph.edges().map(|e| operations_on_edge(graph, plan, self, &[], e, CodeVersionState::Instrumented)).collect();
         ProbeProgram::from_lookups(graph, plan, operations, self.ids.clone())
     }
 
@@ -130,7 +130,7 @@ impl ResidualPlan {
 
 /// The version of the code in which control is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum ControlVersion {
+enum CodeVersionState {
     /// This state of the region.
     Known(usize),
     Instrumented,
@@ -141,7 +141,7 @@ impl ResidualPlan {
     pub fn program_with_versions(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
         let needed = self.region.needs_register(&plan.dag);
         let successors = Successors { graph, plan, residual: self };
-        let mut found: Vec<(Node, ControlVersion)> = vec![(graph.entry(), ControlVersion::Known(0))];
+        let mut found: Vec<(Node, CodeVersionState)> = vec![(graph.entry(), CodeVersionState::Known(0))];
         let mut number = HashMap::from([(found[0], 0)]);
         let (mut edges, mut origins, mut code) = (Vec::new(), Vec::new(), Vec::new());
         let mut at = 0;
@@ -168,21 +168,21 @@ impl ResidualPlan {
         let executions = successors.count_executions(&number, &versions, &origins);
         let places = number_versions(&found, &versions, &executions);
         let order = topological_order(&plan.dag, &found);
-        let frame = ProgramFrame { graph: versions, order, dag: plan.dag.clone(), origins: Some(origins) };
+        let frame = ProgramGraphs { graph: versions, order, dag: plan.dag.clone(), origins: Some(origins) };
         ProbeProgram::from_versions(frame, plan, code, CodeVersions { places, executions }, self.ids.clone())
     }
 }
 
 /// Returns the nodes in topological order of the paths. The region comes first, because paths that leave it do not return.
-fn topological_order(dag: &Dag, found: &[(Node, ControlVersion)]) -> Vec<Node> {
-    let position = dag.positions();
+fn topological_order(dag: &Dag, found: &[(Node, CodeVersionState)]) -> Vec<Node> {
+    let position = dag.topological_positions();
     let mut order: Vec<usize> = (0..found.len()).collect();
-    order.sort_by_key(|at| (found[*at].1 == ControlVersion::Instrumented, position[found[*at].0.index()]));
+    order.sort_by_key(|at| (found[*at].1 == CodeVersionState::Instrumented, position[found[*at].0.index()]));
     order.into_iter().map(|at| Node(at as u32)).collect()
 }
 
 /// Returns the version of each node. Of a node's states, the one with the most executions becomes the original.
-fn number_versions(found: &[(Node, ControlVersion)], versions: &Graph, executions: &[u64]) -> Vec<NodePlace> {
+fn number_versions(found: &[(Node, CodeVersionState)], versions: &Graph, executions: &[u64]) -> Vec<NodePlace> {
     let executed = |at: usize| versions.out(Node(at as u32)).iter().map(|e| executions[e.index()]).fold(0, u64::saturating_add);
     let mut ranked: Vec<usize> = (0..found.len()).collect();
     ranked.sort_by_key(|at| (Reverse(executed(*at)), *at));
@@ -191,8 +191,8 @@ fn number_versions(found: &[(Node, ControlVersion)], versions: &Graph, execution
     for at in ranked {
         let (node, place) = found[at];
         let version = match place {
-            ControlVersion::Instrumented => CodeVersion::Instrumented,
-            ControlVersion::Known(_) => {
+            CodeVersionState::Instrumented => CodeVersion::Instrumented,
+            CodeVersionState::Known(_) => {
                 let copies = copies.entry(node).or_default();
                 *copies += 1;
                 CodeVersion::Known(*copies - 1)
@@ -211,30 +211,30 @@ struct Successors<'a> {
 }
 
 impl Successors<'_> {
-    fn version_after_edge(&self, edge: Edge, from: ControlVersion) -> ControlVersion {
+    fn version_after_edge(&self, edge: Edge, from: CodeVersionState) -> CodeVersionState {
         match (self.plan.dag.real(edge), self.plan.dag.cut(edge).map(|cut| cut.enter)) {
             (Some(id), _) => self.version_after(id, edge, from),
-            (None, Some(Some(enter))) => self.version_after(enter, edge, ControlVersion::Known(0)),
-            (None, Some(None)) => ControlVersion::Known(0),
-            (None, None) => ControlVersion::Instrumented,
+            (None, Some(Some(enter))) => self.version_after(enter, edge, CodeVersionState::Known(0)),
+            (None, Some(None)) => CodeVersionState::Known(0),
+            (None, None) => CodeVersionState::Instrumented,
         }
     }
 
     /// Returns the version of the code in which control continues after `edge` of the function. `id` is the corresponding edge of the
     /// acyclic graph.
-    fn version_after(&self, id: DagEdgeId, edge: Edge, from: ControlVersion) -> ControlVersion {
+    fn version_after(&self, id: DagEdgeId, edge: Edge, from: CodeVersionState) -> CodeVersionState {
         let transition = match from {
-            ControlVersion::Known(state) => self.residual.region.transition(state, id),
-            ControlVersion::Instrumented => None,
+            CodeVersionState::Known(state) => self.residual.region.transition(state, id),
+            CodeVersionState::Instrumented => None,
         };
         let single = self.residual.single.iter().find(|(node, _)| *node == self.graph.to(edge)).map(|(_, state)| *state);
-        single.or(transition.and_then(|transition| transition.to)).map_or(ControlVersion::Instrumented, ControlVersion::Known)
+        single.or(transition.and_then(|transition| transition.to)).map_or(CodeVersionState::Instrumented, CodeVersionState::Known)
     }
 
-    fn count_executions(&self, number: &HashMap<(Node, ControlVersion), usize>, versions: &Graph, origins: &[Edge]) -> Vec<u64> {
+    fn count_executions(&self, number: &HashMap<(Node, CodeVersionState), usize>, versions: &Graph, origins: &[Edge]) -> Vec<u64> {
         let mut executions = vec![0u64; versions.edge_count()];
         for path in &self.residual.paths {
-            let mut version = ControlVersion::Known(0);
+            let mut version = CodeVersionState::Known(0);
             for &id in &path.edges {
                 let origin = self.plan.dag.edge(id).origin;
                 if let Origin::Real(e) | Origin::Leave(e) = origin {
@@ -244,7 +244,7 @@ impl Successors<'_> {
                         .iter()
                         .find(|t| origins[t.index()] == e)
                         .expect("each version of a node has all edges of the node");
-                    executions[taken.index()] = executions[taken.index()].saturating_add(path.own_executions());
+                    executions[taken.index()] = executions[taken.index()].saturating_add(path.executions_of_own_edges());
                 }
                 if let Origin::Enter(e) | Origin::Real(e) = origin {
                     version = self.version_after(id, e, version);
@@ -261,26 +261,26 @@ fn operations_on_edge(
     residual: &ResidualPlan,
     needed: &[bool],
     edge: Edge,
-    at: ControlVersion,
+    at: CodeVersionState,
 ) -> Vec<Operation> {
     let action = plan.action(graph, edge);
     let transition = |id: Option<DagEdgeId>| match at {
-        ControlVersion::Known(state) => id.and_then(|id| residual.region.transition(state, id)),
-        ControlVersion::Instrumented => None,
+        CodeVersionState::Known(state) => id.and_then(|id| residual.region.transition(state, id)),
+        CodeVersionState::Instrumented => None,
     };
     let real = plan.dag.real(edge);
     match action {
-        RegisterAction::Count { increment } => match classify_end(residual, real, transition(real)) {
-            EndKind::Unknown => operations_of_action(action),
-            EndKind::Unclear => vec![Operation::Check { increment }],
-            EndKind::Known => vec![Operation::Discard],
+        RegisterAction::Count { increment } => match classify_path_end(residual, real, transition(real)) {
+            ResidualPathEnd::Unknown => operations_of_action(action),
+            ResidualPathEnd::Unclear => vec![Operation::Check { increment }],
+            ResidualPathEnd::Known => vec![Operation::Discard],
         },
         RegisterAction::CountAndRestart { increment, start } => {
             let leave = plan.dag.cut(edge).and_then(|c| c.leave);
-            match classify_end(residual, leave, transition(leave)) {
-                EndKind::Unknown => operations_of_action(action),
-                EndKind::Unclear => vec![Operation::Check { increment }, Operation::Set(start)],
-                EndKind::Known => vec![Operation::Set(start)],
+            match classify_path_end(residual, leave, transition(leave)) {
+                ResidualPathEnd::Unknown => operations_of_action(action),
+                ResidualPathEnd::Unclear => vec![Operation::Check { increment }, Operation::Set(start)],
+                ResidualPathEnd::Known => vec![Operation::Set(start)],
             }
         }
         // No unknown path can follow, so the register is not needed.
@@ -291,18 +291,18 @@ fn operations_on_edge(
     }
 }
 
-enum EndKind {
+enum ResidualPathEnd {
     Known,
     Unclear,
     Unknown,
 }
 
-fn classify_end(residual: &ResidualPlan, edge: Option<DagEdgeId>, transition: Option<RegionTransition>) -> EndKind {
+fn classify_path_end(residual: &ResidualPlan, edge: Option<DagEdgeId>, transition: Option<RegionTransition>) -> ResidualPathEnd {
     match (edge, transition) {
         // The path ends at the exit of the graph.
-        (None, _) => EndKind::Known,
-        (Some(_), Some(transition)) if !transition.unclear => EndKind::Known,
-        (Some(e), _) if !residual.is_known(e) => EndKind::Unknown,
-        _ => EndKind::Unclear,
+        (None, _) => ResidualPathEnd::Known,
+        (Some(_), Some(transition)) if !transition.unclear => ResidualPathEnd::Known,
+        (Some(e), _) if !residual.is_known(e) => ResidualPathEnd::Unknown,
+        _ => ResidualPathEnd::Unclear,
     }
 }

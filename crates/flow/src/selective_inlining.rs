@@ -8,11 +8,11 @@
 //! calls).
 
 /// Maximum number of steps for a unit. Each step adds a version of a function.
-const MAX_STEPS: usize = 1 << 12;
+const MAX_INLINING_STEPS: usize = 1 << 12;
 /// Approximate number of instructions saved per execution of an inlined call (docs/benchmarks/constants.md compares other values).
-const SAVED_BY_INLINING: f64 = 2.0;
+const INSTRUCTIONS_SAVED_BY_INLINING: f64 = 2.0;
 /// Approximate number of instructions saved per execution of a call that calls a copy instead of the function itself.
-const SAVED_BY_COPYING: f64 = 1.0;
+const INSTRUCTIONS_SAVED_BY_COPYING: f64 = 1.0;
 
 /// A function that may be inlined or copied.
 #[derive(Clone, Debug, Default)]
@@ -86,7 +86,7 @@ pub fn choose_versions(functions: &[InliningCandidate], depth: u32, budget: u64)
     };
     let mut choice = InliningChoice { versions: functions.iter().enumerate().map(own).collect(), duplicates: vec![None; functions.len()] };
     let mut left = budget;
-    for _ in 0..MAX_STEPS {
+    for _ in 0..MAX_INLINING_STEPS {
         let Some((step, callee)) = choice.find_best_step(functions, depth, left) else { break };
         left -= functions[callee].size;
         choice.take_step(functions, step, callee);
@@ -123,13 +123,17 @@ impl InliningChoice {
                     not_inlined[call.callee] += executions;
                 }
                 if may_nest {
-                    let saved = if has_copy { SAVED_BY_INLINING - SAVED_BY_COPYING } else { SAVED_BY_INLINING };
+                    let saved = if has_copy {
+                        INSTRUCTIONS_SAVED_BY_INLINING - INSTRUCTIONS_SAVED_BY_COPYING
+                    } else {
+                        INSTRUCTIONS_SAVED_BY_INLINING
+                    };
                     consider(executions * saved, InliningStep::Inline { version: at, call: number }, call.callee);
                 }
             }
         }
         for (function, executions) in not_inlined.into_iter().enumerate() {
-            consider(executions * SAVED_BY_COPYING, InliningStep::Duplicate { function }, function);
+            consider(executions * INSTRUCTIONS_SAVED_BY_COPYING, InliningStep::Duplicate { function }, function);
         }
         best.map(|(_, step, callee)| (step, callee))
     }

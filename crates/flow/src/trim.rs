@@ -5,14 +5,14 @@ use crate::graph::{Edge, Graph, Node, NodeSet, postorder};
 
 /// Restricts the graph to the edges for which `stays` returns true. Returns the new ID of each edge (`None` if the edge is removed) and the
 /// new graph, or `None` if no path remains.
-pub fn restrict_to(dag: &Dag, graph: &Graph, stays: &dyn Fn(Edge) -> bool) -> Option<(Vec<Option<DagEdgeId>>, Dag)> {
+pub fn restrict_to_edges(dag: &Dag, graph: &Graph, stays: &dyn Fn(Edge) -> bool) -> Option<(Vec<Option<DagEdgeId>>, Dag)> {
     let live = find_reached_nodes(graph, stays);
     let allowed = |id: DagEdgeId| match dag.edge(id).origin {
         Origin::Real(e) => stays(e),
         Origin::Enter(e) => live.contains(graph.to(e)),
         Origin::Leave(_) | Origin::Stop(_) => true,
     };
-    let order: Vec<DagEdgeId> = dag.on_marked_paths(allowed).iter().collect();
+    let order: Vec<DagEdgeId> = dag.edges_on_marked_paths(allowed).iter().collect();
     if order.is_empty() {
         return None;
     }

@@ -3,7 +3,7 @@
 //! The files are containers (files of compressed sections), raw files or stream files. In the corpus, the sections of a container are
 //! uncompressed and have arbitrary checksums, so that mutations change their content. They are compressed here.
 
-use trodden_container::{FILE_HEADER_BYTES, FileHeader, FileKind, MARKER, SECTION_HEADER_BYTES, Section, find_marker};
+use trodden_container::{FILE_HEADER_BYTES, FileHeader, FileKind, SECTION_HEADER_BYTES, SECTION_MARKER, Section, find_marker};
 use trodden_wire::RawHeader;
 use trodden_wire::layout::Layout;
 
@@ -19,7 +19,7 @@ pub fn seal_container(input: &[u8]) -> Vec<u8> {
     let mut file = FileHeader::new(kind, version).to_bytes().to_vec();
     while let Some(at) = find_marker(rest) {
         let section = &rest[at..];
-        let end = find_marker(&section[MARKER.len()..]).map_or(section.len(), |next| MARKER.len() + next);
+        let end = find_marker(&section[SECTION_MARKER.len()..]).map_or(section.len(), |next| SECTION_MARKER.len() + next);
         file.extend(seal_section(&section[..end]));
         rest = &section[end..];
     }

@@ -4,11 +4,11 @@
 //! Blocks are prepared and described as for instrumentation, so that the numbers of blocks, files and scopes are those in the unit's map.
 //! An unsupported instruction is described conservatively: as a value that equals no other, or as a write to arbitrary memory.
 
-use crate::debug::Positions;
+use crate::debug::SourcePositionCollector;
 use crate::describe::{FunctionCfg, emits_no_code};
 use crate::llvm::{Block, CodeAttribute, Module, Type, Value};
 use crate::no_return::NoReturnAnalysis;
-use crate::shape::prepare;
+use crate::shape::prepare_function_blocks;
 use indexmap::IndexMap;
 use llvm_sys::LLVMAtomicOrdering::LLVMAtomicOrderingNotAtomic;
 use llvm_sys::LLVMAttributeFunctionIndex;
@@ -17,14 +17,19 @@ use trodden_flow::Node;
 use trodden_unit::properties::*;
 
 /// Returns the properties of the functions that would be instrumented.
-pub fn collect(module: Module, chosen: &[Value], no_return: &NoReturnAnalysis, mut positions: Positions) -> UnitProperties {
+pub fn collect_unit_properties(
+    module: Module,
+    chosen: &[Value],
+    no_return: &NoReturnAnalysis,
+    mut positions: SourcePositionCollector,
+) -> UnitProperties {
     let mut names = PropertyNames { module, numbers: IndexMap::new(), types: IndexMap::new(), classes: MemoryClasses::default() };
     let mut functions = Vec::new();
     for &function in chosen {
         positions.position_of_function(function);
-        let prepared = prepare(module, function);
+        let prepared = prepare_function_blocks(module, function);
         let cfg = FunctionCfg::new(function, &prepared, no_return, &mut positions);
-        functions.push(PropertyCollector::describe(function, &cfg, &mut names, &mut positions));
+        functions.push(PropertyCollector::describe_function(function, &cfg, &mut names, &mut positions));
     }
     UnitProperties {
         version: PROPERTIES_VERSION,
@@ -43,7 +48,12 @@ struct PropertyCollector<'a> {
 }
 
 impl PropertyCollector<'_> {
-    fn describe(function: Value, cfg: &FunctionCfg, names: &mut PropertyNames, positions: &mut Positions) -> FunctionProperties {
+    fn describe_function(
+        function: Value,
+        cfg: &FunctionCfg,
+        names: &mut PropertyNames,
+        positions: &mut SourcePositionCollector,
+    ) -> FunctionProperties {
         let mut collector = PropertyCollector { values: Vec::new(), numbers: IndexMap::new(), names };
         let node: IndexMap<Block, Node> = cfg.nodes.iter().enumerate().filter_map(|(i, b)| Some(((*b)?, Node(i as u32)))).collect();
         let blocks = cfg.nodes.iter().map(|block| match block {
@@ -54,7 +64,12 @@ impl PropertyCollector<'_> {
         FunctionProperties { name: function.name(), values: collector.values, blocks }
     }
 
-    fn describe_block(&mut self, block: Block, node: &IndexMap<Block, Node>, positions: &mut Positions) -> InstructionProperties {
+    fn describe_block(
+        &mut self,
+        block: Block,
+        node: &IndexMap<Block, Node>,
+        positions: &mut SourcePositionCollector,
+    ) -> InstructionProperties {
         let mut phis = Vec::new();
         for phi in block.phis() {
             let incoming: Vec<(Node, ValueId)> = phi.incoming().into_iter().map(|(v, b)| (node[&b], self.value_id(v))).collect();
@@ -69,7 +84,7 @@ impl PropertyCollector<'_> {
     fn describe_action(&mut self, instruction: Value) -> Option<BlockAction> {
         use LLVMOpcode::*;
         match instruction.opcode() {
-            LLVMLoad | LLVMStore if !is_simple(instruction) => Some(BlockAction::Clobber),
+            LLVMLoad | LLVMStore if !is_simple_access(instruction) => Some(BlockAction::Clobber),
             LLVMLoad => Some(self.describe_load(instruction)),
             LLVMStore => Some(self.describe_store(instruction)),
             LLVMFence | LLVMAtomicCmpXchg | LLVMAtomicRMW | LLVMVAArg => Some(BlockAction::Clobber),
@@ -138,17 +153,17 @@ impl PropertyCollector<'_> {
         }
         let object = linked_object(value).map(|(object, bytes)| (self.value_id(object), bytes));
         let number = ValueId(self.values.len() as u32);
-        self.values.push(ValueProperties { kind: kind_of(value), object });
+        self.values.push(ValueProperties { kind: value_kind_of(value), object });
         self.numbers.insert(value, number);
         number
     }
 }
 
-fn is_simple(access: Value) -> bool {
+fn is_simple_access(access: Value) -> bool {
     !access.is_volatile() && access.ordering() == LLVMAtomicOrderingNotAtomic
 }
 
-fn kind_of(value: Value) -> ValueKind {
+fn value_kind_of(value: Value) -> ValueKind {
     let has = |index: u32, place: Value| place.attribute_at(index, "noalias").is_some();
     if value.is_global_variable() || value.is(LLVMOpcode::LLVMAlloca) {
         return ValueKind::Object;
@@ -230,8 +245,8 @@ impl PropertyNames {
     fn pure_operation(&mut self, instruction: Value) -> Option<OperationId> {
         use LLVMOpcode::*;
         let word = match instruction.opcode() {
-            LLVMICmp => format!("icmp {}", predicate(&format!("{:?}", instruction.integer_predicate()?))),
-            LLVMFCmp => format!("fcmp {}", predicate(&format!("{:?}", instruction.float_predicate()?))),
+            LLVMICmp => format!("icmp {}", shorten_predicate_name(&format!("{:?}", instruction.integer_predicate()?))),
+            LLVMFCmp => format!("fcmp {}", shorten_predicate_name(&format!("{:?}", instruction.float_predicate()?))),
             LLVMExtractValue => format!("extractvalue {:?}", instruction.extracted_indices()),
             LLVMAdd | LLVMFAdd | LLVMSub | LLVMFSub | LLVMMul | LLVMFMul | LLVMUDiv | LLVMSDiv | LLVMFDiv | LLVMURem | LLVMSRem
             | LLVMFRem | LLVMShl | LLVMLShr | LLVMAShr | LLVMAnd | LLVMOr | LLVMXor | LLVMFNeg | LLVMSelect | LLVMTrunc | LLVMZExt
@@ -247,7 +262,7 @@ impl PropertyNames {
 }
 
 /// Converts `LLVMIntULT` to `ult`, `LLVMRealOEQ` to `oeq`.
-fn predicate(name: &str) -> String {
+fn shorten_predicate_name(name: &str) -> String {
     let name = name.strip_prefix("LLVMInt").or(name.strip_prefix("LLVMReal")).unwrap_or(name);
     name.to_lowercase()
 }
@@ -255,20 +270,20 @@ fn predicate(name: &str) -> String {
 /// Memory classes by source type, from LLVM's metadata `!tbaa`, in which the node of a scalar type has the type's name and its parent.
 #[derive(Default)]
 struct MemoryClasses {
-    parents: Vec<Option<ClassId>>,
-    numbers: IndexMap<Value, ClassId>,
+    parents: Vec<Option<MemoryClassId>>,
+    numbers: IndexMap<Value, MemoryClassId>,
 }
 
 impl MemoryClasses {
     /// Returns the memory class of the type in a `!tbaa` access tag. The tag's operands are the base type, the accessed type and the
     /// offset; the class is that of the accessed type.
-    fn class_of_tag(&mut self, tag: Value) -> Option<ClassId> {
+    fn class_of_tag(&mut self, tag: Value) -> Option<MemoryClassId> {
         let accessed = tag.metadata_operands().get(1).copied().flatten()?;
         self.class_of_type(accessed)
     }
 
     /// Returns the class of a scalar type; `None` for other types.
-    fn class_of_type(&mut self, node: Value) -> Option<ClassId> {
+    fn class_of_type(&mut self, node: Value) -> Option<MemoryClassId> {
         if let Some(&known) = self.numbers.get(&node) {
             return Some(known);
         }
@@ -279,7 +294,7 @@ impl MemoryClasses {
             Some([Some(parent), ..]) if operands.len() <= 3 => Some(self.class_of_type(*parent)?),
             _ => return None,
         };
-        let number = ClassId(self.parents.len() as u32);
+        let number = MemoryClassId(self.parents.len() as u32);
         self.parents.push(parent);
         self.numbers.insert(node, number);
         Some(number)

@@ -10,8 +10,8 @@ use crate::flags::{code_generation_flags, set_option};
 use std::ffi::CStr;
 use std::sync::Once;
 
-/// An LLVM option that bounds the effort of an optimisation, and the higher value that [`RaisedLimit::raise`] gives it.
-pub struct RaisedLimit {
+/// An LLVM option that bounds the effort of an optimisation, and the higher value that [`RaisedOptimisationLimit::raise_limit`] gives it.
+pub struct RaisedOptimisationLimit {
     name: &'static str,
     raised: &'static CStr,
     once: Once,
@@ -19,18 +19,21 @@ pub struct RaisedLimit {
 
 /// Maximum number of predecessors into which LLVM duplicates a block that ends with an indirect branch. It is raised to the sample tier's
 /// own limit, `dispatch::MAX_COPIED_LANDINGS`. The limit only matters if values are merged at such branches.
-pub static BRANCH_DUPLICATION_LIMIT: RaisedLimit =
-    RaisedLimit { name: "tail-dup-pred-size", raised: c"-tail-dup-pred-size=128", once: Once::new() };
+pub static BRANCH_DUPLICATION_LIMIT: RaisedOptimisationLimit =
+    RaisedOptimisationLimit { name: "tail-dup-pred-size", raised: c"-tail-dup-pred-size=128", once: Once::new() };
 
 /// Maximum number of attempts to coalesce a value that has more than a hundred definitions with other values, which saves moves. With the
 /// default, each instruction of an interpreter moves its values before it jumps (8 % of all instructions in one program). The default is
 /// meant to limit compile time, but raising it had no measurable effect on that.
-pub static COALESCING_LIMIT: RaisedLimit =
-    RaisedLimit { name: "large-interval-freq-threshold", raised: c"-large-interval-freq-threshold=100000000", once: Once::new() };
+pub static COALESCING_LIMIT: RaisedOptimisationLimit = RaisedOptimisationLimit {
+    name: "large-interval-freq-threshold",
+    raised: c"-large-interval-freq-threshold=100000000",
+    once: Once::new(),
+};
 
-impl RaisedLimit {
+impl RaisedOptimisationLimit {
     /// Raises the limit, unless the user has set it.
-    pub fn raise(&self) {
+    pub fn raise_limit(&self) {
         self.once.call_once(|| {
             let given = std::env::args_os().any(|word| word.to_string_lossy().contains(self.name));
             // An option in a response file is not among the arguments, but the driver passes it on.

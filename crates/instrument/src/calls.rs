@@ -9,7 +9,7 @@ use trodden_flow::Node;
 use trodden_unit::{Alias, BlockCall, Callee};
 
 /// Returns the functions that the module calls. Must run before probes are inserted, since these call functions too.
-pub fn callees(module: Module) -> Vec<Callee> {
+pub fn callees_of_module(module: Module) -> Vec<Callee> {
     // Following use lists is faster than scanning all instructions.
     let functions = module.functions().filter(|function| function.intrinsic_id() == 0).chain(module.aliases());
     let called = functions.map(|callee| (callee, callee.calls().count() as u32)).filter(|(_, sites)| *sites > 0);
@@ -40,7 +40,7 @@ pub fn callees_of_block(block: Block, number: Node) -> Vec<BlockCall> {
     found
 }
 
-pub fn aliases(module: Module) -> Vec<Alias> {
+pub fn aliases_of_module(module: Module) -> Vec<Alias> {
     module.aliases().filter_map(|alias| Some(Alias { name: alias.name(), of: resolve_alias(alias)?.name() })).collect()
 }
 

@@ -12,20 +12,20 @@ use llvm_sys::LLVMLinkage;
 /// Maximum depth to which nested constants are hashed.
 const MAX_CONSTANT_DEPTH: u32 = 4;
 
-pub fn digest(blocks: &[Block]) -> u64 {
+pub fn hash_function_code(blocks: &[Block]) -> u64 {
     let arguments = blocks.first().map(|first| first.function().parameters()).unwrap_or_default();
     let values = arguments.into_iter().chain(blocks.iter().flat_map(|b| b.instructions()));
-    let mut code = DigestInput { numbers: values.enumerate().map(|(at, value)| (value, at as u64)).collect(), words: Vec::new() };
+    let mut code = CodeHashInput { numbers: values.enumerate().map(|(at, value)| (value, at as u64)).collect(), words: Vec::new() };
     blocks.iter().flat_map(|b| b.instructions()).for_each(|i| code.add_instruction(i));
     trodden_unit::code_hash(&code.words)
 }
 
-struct DigestInput {
+struct CodeHashInput {
     numbers: HandleMap<Value, u64>,
     words: Vec<u8>,
 }
 
-impl DigestInput {
+impl CodeHashInput {
     fn add_word(&mut self, tag: u8, word: u64) {
         self.words.push(tag);
         self.words.extend(word.to_le_bytes());
@@ -69,7 +69,7 @@ impl DigestInput {
         } else if value.is_global() {
             self.add_global(value);
         } else if value.has_only_numbers() {
-            self.add_printed(value);
+            self.add_printed_value(value);
         } else if value.is_constant() {
             self.add_word(b'c', u64::from(value.operand_count()) | (value.value_kind() as u64) << 32);
             if depth > 0 {
@@ -88,12 +88,12 @@ impl DigestInput {
             return self.add_text(b'g', global.name().as_bytes());
         }
         match global.is_global_variable().then(|| global.initializer()).flatten() {
-            Some(content) if content.has_only_numbers() => self.add_printed(content),
+            Some(content) if content.has_only_numbers() => self.add_printed_value(content),
             _ => self.add_word(b'h', 0),
         }
     }
 
-    fn add_printed(&mut self, value: Value) {
+    fn add_printed_value(&mut self, value: Value) {
         self.add_text(b's', value.printed().as_bytes());
     }
 }

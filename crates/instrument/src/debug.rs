@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use trodden_unit::{Scope, SourcePosition};
 
 /// Collects the files and scopes that positions refer to.
-pub struct Positions {
+pub struct SourcePositionCollector {
     module: Module,
     /// File names, in order of first use.
     pub files: Vec<String>,
@@ -24,9 +24,9 @@ pub struct Positions {
     scope_numbers: HandleMap<(Subprogram, Option<DebugLocation>), u32>,
 }
 
-impl Positions {
-    pub fn new(module: Module) -> Positions {
-        Positions {
+impl SourcePositionCollector {
+    pub fn new(module: Module) -> SourcePositionCollector {
+        SourcePositionCollector {
             module,
             files: Vec::new(),
             scopes: Vec::new(),
@@ -50,7 +50,7 @@ impl Positions {
     }
 
     /// Returns the compiler that produced the function's compile unit, from debug information.
-    pub fn producer(&self, function: Value) -> Option<String> {
+    pub fn compiler_name(&self, function: Value) -> Option<String> {
         let is_unit = |o: &Value| matches!(o.as_metadata().metadata_kind(), LLVMMetadataKind::LLVMDICompileUnitMetadataKind);
         let unit = self.operands(function.subprogram()?.into()).into_iter().flatten().find(is_unit)?;
         unit.metadata_operands().get(1).copied().flatten()?.metadata_text()
@@ -95,7 +95,7 @@ impl Positions {
     fn file_number(&mut self, file: Option<DebugFile>) -> u32 {
         let (files, numbers) = (&mut self.files, &mut self.file_numbers);
         *self.node_numbers.entry(file).or_insert_with(|| {
-            *numbers.entry(path_of(file)).or_insert_with_key(|path| {
+            *numbers.entry(path_of_file(file)).or_insert_with_key(|path| {
                 files.push(path.clone());
                 files.len() as u32 - 1
             })
@@ -108,16 +108,16 @@ impl Positions {
 }
 
 /// Returns a file's path; empty if there is none.
-pub fn path_of(file: Option<DebugFile>) -> String {
+pub fn path_of_file(file: Option<DebugFile>) -> String {
     let Some(file) = file else { return String::new() };
     match file.folder_and_name() {
-        (folder, name) if name.starts_with('/') || folder.is_empty() => normalise(&name),
-        (folder, name) => normalise(&format!("{folder}/{name}")),
+        (folder, name) if name.starts_with('/') || folder.is_empty() => normalise_path(&name),
+        (folder, name) => normalise_path(&format!("{folder}/{name}")),
     }
 }
 
 /// Normalises a path: removes `.`, and `..` if the result is the same file. Different units may include a header by different paths.
-fn normalise(path: &str) -> String {
+fn normalise_path(path: &str) -> String {
     let (mut short, mut goes_up) = (PathBuf::new(), false);
     for component in Path::new(path).components() {
         match component {

@@ -1,12 +1,12 @@
 //! Describes an LLVM function as a graph, with the condition under which each edge is taken.
 //!
-//! Nodes are the blocks in the order given by [`crate::shape::prepare`], then a dispatch block if the function has indirect branches, then
-//! the exit. Parallel edges between two blocks are merged, since a path is a sequence of blocks. Every block that ends the function has an
-//! edge to the exit, and so has every block with a call that may not return ([`EdgeKind::Reach`]).
+//! Nodes are the blocks in the order given by [`crate::shape::prepare_function_blocks`], then a dispatch block if the function has indirect
+//! branches, then the exit. Parallel edges between two blocks are merged, since a path is a sequence of blocks. Every block that ends the
+//! function has an edge to the exit, and so has every block with a call that may not return ([`EdgeKind::Reach`]).
 
 use crate::calls;
 use crate::code;
-use crate::debug::Positions;
+use crate::debug::SourcePositionCollector;
 use crate::handle_map::HandleMap;
 use crate::host;
 use crate::llvm::{Block, Value};
@@ -15,7 +15,7 @@ use crate::trip_count::constant_trip_count;
 use crate::weights;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::LLVMTailCallKind;
-use trodden_flow::frequency::Hint;
+use trodden_flow::frequency::BranchHint;
 use trodden_flow::{CutReason, Edge, EdgeSet, Node, NodeSet};
 use trodden_unit::{BlockCall, BlockKind, EdgeKind, FlowEdge, FlowGraph, UnitBlock as BlockMap};
 
@@ -33,15 +33,15 @@ pub struct FunctionCfg {
     /// Digest of the function's code.
     pub code: u64,
     pub calls: Vec<BlockCall>,
-    pub sites: Vec<EdgeSite>,
-    pub hints: Vec<Hint>,
+    pub sites: Vec<EdgeInsertionSite>,
+    pub hints: Vec<BranchHint>,
     /// Edges on which one path must end and the next one start, with the reasons.
     pub forced: Vec<(Edge, CutReason)>,
 }
 
 /// The point at which code for an edge can be inserted.
 #[derive(Clone, Debug)]
-pub enum EdgeSite {
+pub enum EdgeInsertionSite {
     /// Before this instruction of the edge's source block, which is only executed if the edge is taken.
     Before(Value),
     /// Before this instruction of the edge's source block for code that ends a path, and at the target block for code that starts one.
@@ -64,13 +64,13 @@ impl FunctionCfg {
 
     /// Returns the edges from calls that may not return to the exit. A path that ends with such an edge is a prefix of the paths that
     /// continue after the call.
-    pub fn reach_edges(&self) -> EdgeSet {
+    pub fn edges_from_calls_to_exit(&self) -> EdgeSet {
         self.graph.edges_where(|kind| kind == EdgeKind::Reach)
     }
 
     /// Returns this graph's edges that are missing from `fewer`, each with the node it starts from. `fewer` describes the same function,
     /// but assumes that more of its calls return.
-    pub fn extra_edges(&self, fewer: &FunctionCfg) -> Vec<(Edge, Node)> {
+    pub fn edges_missing_from(&self, fewer: &FunctionCfg) -> Vec<(Edge, Node)> {
         let mut own = fewer.graph.flow_edges().peekable();
         let extra_edges = self.graph.edges().zip(self.graph.flow_edges()).filter(|(_, edge)| own.next_if(|own| own == edge).is_none());
         let extra_edges = extra_edges.map(|(number, edge)| (number, edge.from)).collect();
@@ -78,8 +78,13 @@ impl FunctionCfg {
         extra_edges
     }
 
-    /// Describes a function whose blocks were prepared by [`crate::shape::prepare`].
-    pub fn new(function: Value, prepared: &[(Block, BlockKind)], no_return: &NoReturnAnalysis, positions: &mut Positions) -> FunctionCfg {
+    /// Describes a function whose blocks were prepared by [`crate::shape::prepare_function_blocks`].
+    pub fn new(
+        function: Value,
+        prepared: &[(Block, BlockKind)],
+        no_return: &NoReturnAnalysis,
+        positions: &mut SourcePositionCollector,
+    ) -> FunctionCfg {
         let number: HandleMap<Block, u32> = prepared.iter().enumerate().map(|(i, (b, _))| (*b, i as u32)).collect();
         let jumps = function.blocks().any(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr));
         let described = prepared.iter().map(|&(b, kind)| describe_block(b, kind, no_return, positions));
@@ -96,7 +101,7 @@ impl FunctionCfg {
             let from = Node(i as u32);
             match block.terminator().opcode() {
                 LLVMOpcode::LLVMIndirectBr if dispatch.is_some() => described.add_jump_to_dispatch(from, dispatch.expect("checked"), block),
-                _ if next_continues => described.add_return_twice(from, block),
+                _ if next_continues => described.add_return_twice_edge(from, block),
                 _ => described.add_successor_edges(from, block, &number),
             }
             described.add_exit_edges(from, exit, block, no_return);
@@ -111,7 +116,7 @@ impl FunctionCfg {
             nodes,
             blocks,
             reached,
-            code: code::digest(&prepared.iter().map(|(b, _)| *b).collect::<Vec<_>>()),
+            code: code::hash_function_code(&prepared.iter().map(|(b, _)| *b).collect::<Vec<_>>()),
             calls: prepared.iter().zip(0..).flat_map(|((block, _), number)| calls::callees_of_block(*block, Node(number))).collect(),
             sites,
             hints,
@@ -124,13 +129,13 @@ impl FunctionCfg {
 #[derive(Default)]
 struct DescribedEdges {
     edges: Vec<FlowEdge<'static>>,
-    sites: Vec<EdgeSite>,
-    hints: Vec<Hint>,
+    sites: Vec<EdgeInsertionSite>,
+    hints: Vec<BranchHint>,
     forced: Vec<(Edge, CutReason)>,
 }
 
 impl DescribedEdges {
-    fn add(&mut self, edge: FlowEdge<'static>, site: EdgeSite, hint: Hint) -> Edge {
+    fn add(&mut self, edge: FlowEdge<'static>, site: EdgeInsertionSite, hint: BranchHint) -> Edge {
         self.edges.push(edge);
         self.sites.push(site);
         self.hints.push(hint);
@@ -139,7 +144,7 @@ impl DescribedEdges {
 
     fn add_jump_to_dispatch(&mut self, from: Node, dispatch: Node, block: Block) {
         let edge = FlowEdge::new(from, dispatch, EdgeKind::Indirect(0));
-        let edge = self.add(edge, EdgeSite::Before(block.terminator()), Hint::None);
+        let edge = self.add(edge, EdgeInsertionSite::Before(block.terminator()), BranchHint::None);
         self.forced.push((edge, CutReason::Unsplittable));
     }
 
@@ -149,15 +154,15 @@ impl DescribedEdges {
         targets.sort();
         targets.dedup();
         for (i, to) in targets.into_iter().enumerate() {
-            self.add(FlowEdge::new(dispatch, Node(to), EdgeKind::Indirect(i as u32)), EdgeSite::Head, Hint::None);
+            self.add(FlowEdge::new(dispatch, Node(to), EdgeKind::Indirect(i as u32)), EdgeInsertionSite::Head, BranchHint::None);
         }
     }
 
     /// Adds the edge after a call that returns twice, such as `setjmp`. A new path starts each time the call returns.
-    fn add_return_twice(&mut self, from: Node, block: Block) {
+    fn add_return_twice_edge(&mut self, from: Node, block: Block) {
         let call = block.instructions().filter(|i| i.is_call() && returns_twice(*i)).last().expect("the block was split after it");
         let edge = FlowEdge::new(from, Node(from.0 + 1), EdgeKind::ReturnsTwice);
-        let edge = self.add(edge, EdgeSite::BeforeThenHead(call), Hint::None);
+        let edge = self.add(edge, EdgeInsertionSite::BeforeThenHead(call), BranchHint::None);
         self.forced.push((edge, CutReason::ReturnsTwice));
     }
 
@@ -165,7 +170,7 @@ impl DescribedEdges {
     fn add_successor_edges(&mut self, from: Node, block: Block, number: &HandleMap<Block, u32>) {
         let terminator = block.terminator();
         let successors = terminator.successors();
-        let weights = weights::read_weights(terminator).or_else(|| weights_by_trip_count(block, &successors));
+        let weights = weights::read_branch_weights(terminator).or_else(|| weights_by_trip_count(block, &successors));
         let mut merged: Vec<(u32, Vec<usize>)> = Vec::new();
         for (index, to) in successors.iter().enumerate() {
             match merged.iter_mut().find(|(t, _)| *t == number[to]) {
@@ -181,14 +186,14 @@ impl DescribedEdges {
             };
             let cases: Vec<i64> = indices.iter().filter_map(|i| case_value(terminator, *i)).collect();
             let hint = match (&weights, kind) {
-                (_, EdgeKind::Unwind) => Hint::Cold,
-                (Some(w), _) => Hint::Weight(indices.iter().map(|i| w.get(*i).copied().unwrap_or(0.0)).sum()),
-                _ => Hint::None,
+                (_, EdgeKind::Unwind) => BranchHint::Cold,
+                (Some(w), _) => BranchHint::Weight(indices.iter().map(|i| w.get(*i).copied().unwrap_or(0.0)).sum()),
+                _ => BranchHint::None,
             };
             let site = match (terminator.opcode(), kind) {
-                (LLVMOpcode::LLVMIndirectBr, _) => EdgeSite::Head,
-                (_, EdgeKind::Always | EdgeKind::TailCall) => EdgeSite::Before(terminator),
-                _ => EdgeSite::OnEdge(indices),
+                (LLVMOpcode::LLVMIndirectBr, _) => EdgeInsertionSite::Head,
+                (_, EdgeKind::Always | EdgeKind::TailCall) => EdgeInsertionSite::Before(terminator),
+                _ => EdgeInsertionSite::OnEdge(indices),
             };
             self.add(FlowEdge { from, to: Node(to), kind, cases: cases.into() }, site, hint);
         }
@@ -197,11 +202,11 @@ impl DescribedEdges {
     /// Adds the block's edges to the exit: one if a call may not return, and one if the block ends the function.
     fn add_exit_edges(&mut self, from: Node, exit: Node, block: Block, no_return: &NoReturnAnalysis) {
         if let Some(&call) = reached_calls(block, no_return).first() {
-            self.add(FlowEdge::new(from, exit, EdgeKind::Reach), EdgeSite::Before(call), Hint::Never);
+            self.add(FlowEdge::new(from, exit, EdgeKind::Reach), EdgeInsertionSite::Before(call), BranchHint::Never);
         }
-        if let Some((kind, at)) = ending_of_block(block) {
-            let hint = if kind == EdgeKind::NoReturn { Hint::Cold } else { Hint::None };
-            self.add(FlowEdge::new(from, exit, kind), EdgeSite::Before(at), hint);
+        if let Some((kind, at)) = find_function_ending(block) {
+            let hint = if kind == EdgeKind::NoReturn { BranchHint::Cold } else { BranchHint::None };
+            self.add(FlowEdge::new(from, exit, kind), EdgeInsertionSite::Before(at), hint);
         }
     }
 
@@ -210,8 +215,8 @@ impl DescribedEdges {
         let never_return = self.edges.iter().filter(|e| matches!(e.kind, EdgeKind::NoReturn | EdgeKind::Resume));
         let cold = NodeSet::from_members(blocks + 1, never_return.map(|edge| edge.from));
         for (edge, hint) in self.edges.iter().zip(&mut self.hints) {
-            if *hint == Hint::None && cold.contains(edge.to) {
-                *hint = Hint::Cold;
+            if *hint == BranchHint::None && cold.contains(edge.to) {
+                *hint = BranchHint::Cold;
             }
         }
     }
@@ -224,10 +229,10 @@ fn weights_by_trip_count(block: Block, successors: &[Block]) -> Option<Vec<f64>>
 }
 
 /// Returns how a block ends the function and the instruction before which the path ends; `None` if the block does not end the function.
-fn ending_of_block(block: Block) -> Option<(EdgeKind, Value)> {
+fn find_function_ending(block: Block) -> Option<(EdgeKind, Value)> {
     let terminator = block.terminator();
     match terminator.opcode() {
-        LLVMOpcode::LLVMRet => Some(ending_of_return(terminator)),
+        LLVMOpcode::LLVMRet => Some(find_return_ending(terminator)),
         LLVMOpcode::LLVMResume => Some((EdgeKind::Resume, terminator)),
         LLVMOpcode::LLVMUnreachable => Some((EdgeKind::NoReturn, noreturn_call_before(terminator))),
         _ => None,
@@ -235,8 +240,8 @@ fn ending_of_block(block: Block) -> Option<(EdgeKind, Value)> {
 }
 
 /// Returns the call or terminator with which a block ends the function. Paths are counted before it.
-pub fn ending_call(block: Block) -> Option<Value> {
-    ending_of_block(block).map(|(_, at)| at).or_else(|| tail_call_before_return(block))
+pub fn find_function_ending_instruction(block: Block) -> Option<Value> {
+    find_function_ending(block).map(|(_, at)| at).or_else(|| tail_call_before_return(block))
 }
 
 pub fn calls_that_may_not_return(block: Block, no_return: &NoReturnAnalysis) -> Vec<Value> {
@@ -249,7 +254,7 @@ fn has_return_twice_edge(call: Value) -> bool {
     call.is(LLVMOpcode::LLVMCall) && returns_twice(call)
 }
 
-pub fn only_returns(block: Block) -> bool {
+pub fn contains_only_return(block: Block) -> bool {
     block.instructions().all(|i| match i.opcode() {
         LLVMOpcode::LLVMPHI | LLVMOpcode::LLVMRet => true,
         LLVMOpcode::LLVMCall => emits_no_code(i),
@@ -261,7 +266,7 @@ pub fn only_returns(block: Block) -> bool {
 pub fn tail_call_before_return(block: Block) -> Option<Value> {
     let jump = block.terminator();
     let [to] = jump.successors().try_into().ok()?;
-    if !jump.is(LLVMOpcode::LLVMBr) || !only_returns(to) {
+    if !jump.is(LLVMOpcode::LLVMBr) || !contains_only_return(to) {
         return None;
     }
     let real = block.instructions().filter(|i| *i != jump && !(i.is(LLVMOpcode::LLVMCall) && emits_no_code(*i)));
@@ -274,7 +279,7 @@ pub fn tail_call_before_return(block: Block) -> Option<Value> {
 
 /// Returns how a returning block ends, and the instruction before which the path is counted. For a tail call, that is the call, so that it
 /// remains the last instruction and can become a jump.
-fn ending_of_return(terminator: Value) -> (EdgeKind, Value) {
+fn find_return_ending(terminator: Value) -> (EdgeKind, Value) {
     let mut last = None;
     for instruction in terminator.block().instructions() {
         match instruction.opcode() {
@@ -326,11 +331,16 @@ fn noreturn_call_before(terminator: Value) -> Value {
 
 /// Returns the block's calls that may not return, except the one that ends the function.
 fn reached_calls(block: Block, no_return: &NoReturnAnalysis) -> Vec<Value> {
-    let ending = ending_call(block);
+    let ending = find_function_ending_instruction(block);
     calls_that_may_not_return(block, no_return).into_iter().filter(|call| Some(*call) != ending).collect()
 }
 
-fn describe_block(block: Block, kind: BlockKind, no_return: &NoReturnAnalysis, positions: &mut Positions) -> (BlockMap, Vec<(Value, u32)>) {
+fn describe_block(
+    block: Block,
+    kind: BlockKind,
+    no_return: &NoReturnAnalysis,
+    positions: &mut SourcePositionCollector,
+) -> (BlockMap, Vec<(Value, u32)>) {
     let calls = reached_calls(block, no_return);
     let (mut at, mut reached) = (Vec::new(), Vec::new());
     let mut instructions = 0;

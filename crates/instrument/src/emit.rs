@@ -20,23 +20,23 @@ use trodden_wire::{
 /// Name of the unit's counters, local to the object file.
 pub const COUNTERS_SYMBOL: &str = "__trodden_counters";
 /// LLVM's calling convention in which the callee preserves all registers.
-const PRESERVE_ALL: u32 = 15;
+const PRESERVE_ALL_CONVENTION: u32 = 15;
 
 /// Declares the unit's counters, which [`emit_sections`] defines. They remain zero, because each thread counts in its own copy.
 pub fn declare_counters(module: Module) -> Value {
     module.add_hidden_global(COUNTERS_SYMBOL, module.i64())
 }
 
-pub fn declare_bias(module: Module) -> Value {
+pub fn declare_thread_bias(module: Module) -> Value {
     module.add_thread_local(BIAS_SYMBOL)
 }
 
 /// Declares a runtime function that gives the calling thread a region, its own copy of the counters in the output file.
-pub fn declare_enter(module: Module, name: &str) -> Value {
+pub fn declare_region_acquisition(module: Module, name: &str) -> Value {
     declare_runtime_function(module, name, Type::function(module.i64(), &[]))
 }
 
-pub fn declare_count(module: Module) -> Value {
+pub fn declare_count_function(module: Module) -> Value {
     declare_runtime_function(module, COUNT_SYMBOL, Type::function(module.void(), &[module.pointer()]))
 }
 
@@ -50,7 +50,7 @@ pub fn declare_runtime_function(module: Module, name: &str, kind: Type) -> Value
 pub fn declare_register_preserving(module: Module, name: &str, kind: Type) -> Value {
     let function = module.add_function(name, kind);
     function.set_visibility(LLVMVisibility::LLVMHiddenVisibility);
-    function.set_convention(PRESERVE_ALL);
+    function.set_convention(PRESERVE_ALL_CONVENTION);
     function.add_attribute(module.context(), "nounwind");
     function
 }
@@ -134,14 +134,14 @@ pub fn remove_unused_declarations(declared: &[Value]) {
     }
 }
 
-/// Declares the byte that switches counting in the sample tier on and off; [`define_switch`] defines it.
-pub fn declare_switch(module: Module) -> Value {
+/// Declares the byte that switches counting in the sample tier on and off; [`define_sampling_switch`] defines it.
+pub fn declare_sampling_switch(module: Module) -> Value {
     module.add_hidden_global(SWITCH_SYMBOL, module.i8())
 }
 
-/// Defines the byte of [`declare_switch`] at the start of its own page, over which the runtime maps a page of the output file so that other
-/// processes can change the byte. All units define it; linkers keep one definition.
-pub fn define_switch(module: Module) {
+/// Defines the byte of [`declare_sampling_switch`] at the start of its own page, over which the runtime maps a page of the output file so
+/// that other processes can change the byte. All units define it; linkers keep one definition.
+pub fn define_sampling_switch(module: Module) {
     define_zeroed_object(module, SWITCH_SYMBOL, 12);
 }
 

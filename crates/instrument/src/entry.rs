@@ -6,7 +6,7 @@
 use crate::llvm::{Block, Builder, DebugLocation, Module, Value};
 use crate::module_context::ModuleContext;
 use crate::shape::new_block_after;
-use crate::weights::mark_unlikely;
+use crate::weights::mark_branch_unlikely;
 use llvm_sys::LLVMOpcode;
 
 /// Emits, at function entry, the address of the calling thread's copy of the unit's counters. If the thread `may_lack_region`, the code
@@ -52,7 +52,7 @@ pub fn emit_region_check(context: ModuleContext, check: Block, location: Option<
     let (end, acquire) = (new_block_after(module, check), new_block_after(module, check));
     let builder = Builder::at_end(module, check, location);
     let bias = builder.load(module.i64(), context.bias);
-    mark_unlikely(module, builder.branch(builder.equal(bias, module.constant(0)), acquire, end));
+    mark_branch_unlikely(module, builder.branch(builder.equal(bias, module.constant(0)), acquire, end));
     let builder = Builder::at_end(module, acquire, location);
     let acquired = builder.call(context.enter, &[]);
     acquired.set_call_convention(context.enter.convention());

@@ -1,6 +1,6 @@
 //! Errors that prevent a unit from being instrumented.
 
-use crate::options::BadOption;
+use crate::options::PluginOptionsError;
 use crate::placeholders::PlaceholderError;
 use std::path::PathBuf;
 use trodden_unit::cache::CACHE_VARIABLE;
@@ -8,7 +8,7 @@ use trodden_unit::cache::CACHE_VARIABLE;
 #[derive(Debug, thiserror::Error)]
 pub enum InstrumentError {
     #[error(transparent)]
-    Option(#[from] BadOption),
+    Option(#[from] PluginOptionsError),
     #[error(transparent)]
     Placeholders(#[from] PlaceholderError),
     #[error("cannot determine the folder of the unit cache. Set {CACHE_VARIABLE} (or HOME) to a writable folder")]

@@ -10,7 +10,7 @@ use crate::emit::{declare_register_preserving, define_thread_local, symbol_defin
 use crate::llvm::{Block, Builder, DebugLocation, Module, Type, Value};
 use std::mem::offset_of;
 use trodden_unit::EventSource;
-use trodden_unit::events::CELLS_PER_COUNTER;
+use trodden_unit::events::EVENT_CELLS_PER_COUNTER;
 use trodden_unit::experiment::Spelling;
 use trodden_wire::{EVENT_SYMBOL, EventCost, EventThread};
 
@@ -36,42 +36,42 @@ pub struct EventActivation {
 impl EventSymbols {
     /// Declares the symbols and defines them (linkers keep one definition per image).
     pub fn declare(module: Module, source: EventSource) -> EventSymbols {
-        define(module, source);
+        define_event_symbols(module, source);
         let thread = module.add_thread_local(&format!("{EVENT_SYMBOL}_own"));
         let cost = module.add_hidden_global(&format!("{EVENT_SYMBOL}_cost"), module.i64());
         EventSymbols { thread, cost, now: declare_reading(module, source) }
     }
 
     /// Reads the counter at the start of a function. `entry` is the block that was the entry before the check for a region was inserted.
-    pub fn begin(self, module: Module, entry: Block, location: Option<DebugLocation>) -> EventActivation {
+    pub fn emit_read_at_entry(self, module: Module, entry: Block, location: Option<DebugLocation>) -> EventActivation {
         let builder = Builder::before(module, entry.after_allocas(), location);
-        let now = self.read(&builder);
+        let now = self.emit_counter_read(&builder);
         let start = builder.subtract(now, builder.load(module.i64(), self.thread));
-        self.add_spent(&builder, builder.load(module.i64(), self.cost_address(&builder, offset_of!(EventCost, begin))));
-        let cells = module.i64().array(CELLS_PER_COUNTER);
+        self.emit_add_to_spent_events(&builder, builder.load(module.i64(), self.emit_cost_address(&builder, offset_of!(EventCost, begin))));
+        let cells = module.i64().array(EVENT_CELLS_PER_COUNTER);
         EventActivation { cells, events: self, start }
     }
 
-    fn read(self, builder: &Builder) -> Value {
+    fn emit_counter_read(self, builder: &Builder) -> Value {
         let call = builder.call(self.now, &[]);
         call.set_call_convention(self.now.convention());
         call
     }
 
-    fn cost_address(self, builder: &Builder, offset: usize) -> Value {
+    fn emit_cost_address(self, builder: &Builder, offset: usize) -> Value {
         builder.offset(builder.module.i8(), self.cost, builder.constant(offset as u64))
     }
 
-    fn add_spent(self, builder: &Builder, events: Value) {
+    fn emit_add_to_spent_events(self, builder: &Builder, events: Value) {
         add_to_word_inline(builder, self.thread, events, false);
     }
 }
 
 impl EventActivation {
     /// Charges the events to the path that ends here. The caller increments its count.
-    pub fn end(self, builder: &Builder, path: Value) {
+    pub fn emit_charge_to_path(self, builder: &Builder, path: Value) {
         let (events, module) = (self.events, builder.module);
-        let now = events.read(builder);
+        let now = events.emit_counter_read(builder);
         let own = builder.subtract(builder.subtract(now, self.start), builder.load(module.i64(), events.thread));
         let cell = |number: i64| builder.offset(module.i64(), path, module.constant(number));
         add_to_word_inline(builder, cell(1), own, false);
@@ -81,8 +81,8 @@ impl EventActivation {
         let half = |value: Value| builder.truncate(value, module.i64());
         let high = half(builder.shift_right(square, wide.unsigned(64)));
         add_to_two_words(builder, cell(2), [half(square), high]);
-        let cost = builder.load(module.i64(), events.cost_address(builder, offset_of!(EventCost, end)));
-        events.add_spent(builder, builder.add(own, cost));
+        let cost = builder.load(module.i64(), events.emit_cost_address(builder, offset_of!(EventCost, end)));
+        events.emit_add_to_spent_events(builder, builder.add(own, cost));
     }
 }
 
@@ -96,7 +96,7 @@ fn declare_reading(module: Module, source: EventSource) -> Value {
 
 /// Defines the thread's state, the costs, the record, and the function by which the runtime finds the thread's state. All units of an
 /// image define them in a section group named after the event. If two units use different events, the linker reports duplicate symbols.
-fn define(module: Module, source: EventSource) {
+fn define_event_symbols(module: Module, source: EventSource) {
     let (kind, config) = source.perf_event();
     let (symbol, group) = (EVENT_SYMBOL, format!("{EVENT_SYMBOL}.{}", source.name().replace('-', "_")));
     let (thread, cost) = (size_of::<EventThread>(), size_of::<EventCost>());

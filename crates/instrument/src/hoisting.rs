@@ -18,16 +18,16 @@ const MIN_JUMP_TABLE_CASES: usize = 5;
 const DISABLE_LICM_OPTION: &CStr = c"-disable-machine-licm";
 
 /// Disables hoisting of constants for this process if one of the functions would make it too slow.
-pub fn disable_if_too_costly(functions: &[Value]) {
-    static ONCE: Once = Once::new();
-    let large = functions.iter().find_map(|f| Some((*f, excessive_cost(*f)?)));
+pub fn disable_hoisting_if_too_costly(functions: &[Value]) {
+    static COST_CHECK_ONCE: Once = Once::new();
+    let large = functions.iter().find_map(|f| Some((*f, find_excessive_hoisting_cost(*f)?)));
     if let Some((function, (switches, blocks))) = large {
-        ONCE.call_once(|| disable_hoisting(&function.name(), switches, blocks));
+        COST_CHECK_ONCE.call_once(|| disable_hoisting(&function.name(), switches, blocks));
     }
 }
 
 /// Returns the numbers of switches and blocks if their product is too large.
-fn excessive_cost(function: Value) -> Option<(usize, usize)> {
+fn find_excessive_hoisting_cost(function: Value) -> Option<(usize, usize)> {
     let is_table = |end: Value| end.is(LLVMOpcode::LLVMSwitch) && end.successors().len() >= MIN_JUMP_TABLE_CASES;
     let blocks = function.blocks().count();
     let switches = function.blocks().filter(|b| is_table(b.terminator())).count();

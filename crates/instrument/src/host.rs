@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 
 /// Major versions of LLVM that the plugin works with. The driver accepts the same versions, and tells users how to get one.
-const SUPPORTED_VERSIONS: RangeInclusive<u32> = 19..=22;
+const SUPPORTED_LLVM_VERSIONS: RangeInclusive<u32> = 19..=22;
 /// The first version that calls plugins before code generation.
 const FIRST_VERSION_WITH_ENTRY: u32 = 22;
 
@@ -51,11 +51,11 @@ pub struct PassPluginLibraryInfo {
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "LLVM's name")]
 pub unsafe extern "C" fn llvmGetPassPluginInfo(info: *mut PassPluginLibraryInfo) -> *mut PassPluginLibraryInfo {
-    if !SUPPORTED_VERSIONS.contains(&major()) {
-        let (oldest, newest) = (SUPPORTED_VERSIONS.start(), SUPPORTED_VERSIONS.end());
-        crate::fail(&format!("this clang is based on LLVM {}: use one from {oldest} to {newest}", version_text()));
+    if !SUPPORTED_LLVM_VERSIONS.contains(&llvm_major_version()) {
+        let (oldest, newest) = (SUPPORTED_LLVM_VERSIONS.start(), SUPPORTED_LLVM_VERSIONS.end());
+        crate::exit_with_error(&format!("this clang is based on LLVM {}: use one from {oldest} to {newest}", llvm_version_text()));
     }
-    let has_entry = major() >= FIRST_VERSION_WITH_ENTRY;
+    let has_entry = llvm_major_version() >= FIRST_VERSION_WITH_ENTRY;
     // SAFETY: LLVM passes memory for the structure, in which only version 2 of the interface has the last field.
     unsafe {
         (&raw mut (*info).api_version).write(if has_entry { 2 } else { 1 });
@@ -69,18 +69,18 @@ pub unsafe extern "C" fn llvmGetPassPluginInfo(info: *mut PassPluginLibraryInfo)
     info
 }
 
-fn version() -> [c_uint; 3] {
+fn llvm_version() -> [c_uint; 3] {
     let [mut major, mut minor, mut patch] = [0; 3];
     LLVMGetVersion(&mut major, &mut minor, &mut patch);
     [major, minor, patch]
 }
 
-pub fn major() -> u32 {
-    version()[0]
+pub fn llvm_major_version() -> u32 {
+    llvm_version()[0]
 }
 
-fn version_text() -> String {
-    version().map(|part| part.to_string()).join(".")
+fn llvm_version_text() -> String {
+    llvm_version().map(|part| part.to_string()).join(".")
 }
 
 /// Returns the address of a function or variable of this process; null if the process has no such symbol.
@@ -125,8 +125,8 @@ pub unsafe fn run_passes(function: Value, names: &CStr, machine: TargetMachine, 
     type RunPassesFn = unsafe extern "C" fn(Value, Terminated, TargetMachine, PassOptionsHandle) -> Option<OwnedPassError>;
     let found = find_symbol(c"LLVMRunPassesOnFunction");
     if found.is_null() {
-        // SAFETY: the caller of this function guarantees what `run_passes_on_one` requires.
-        return unsafe { run_passes_on_one(function, names, machine, options) };
+        // SAFETY: the caller of this function guarantees what `run_passes_skipping_other_functions` requires.
+        return unsafe { run_passes_skipping_other_functions(function, names, machine, options) };
     }
     // SAFETY: LLVM's function of this name has this type, and the caller uses no handles to what the passes delete.
     unsafe { std::mem::transmute::<*mut c_void, RunPassesFn>(found)(function, names.into(), machine, options.handle()) }
@@ -136,7 +136,12 @@ pub unsafe fn run_passes(function: Value, names: &CStr, machine: TargetMachine, 
 ///
 /// # Safety
 /// As for [`run_passes`].
-unsafe fn run_passes_on_one(function: Value, names: &CStr, machine: TargetMachine, options: &PassOptions) -> Option<OwnedPassError> {
+unsafe fn run_passes_skipping_other_functions(
+    function: Value,
+    names: &CStr,
+    machine: TargetMachine,
+    options: &PassOptions,
+) -> Option<OwnedPassError> {
     const SKIP_ATTRIBUTE: &str = "optnone";
     let names = CString::new(format!("function({})", names.to_string_lossy())).expect("no zero bytes");
     let module = function.module();

@@ -14,11 +14,11 @@ use llvm_sys::LLVMOpcode;
 
 /// Splits edges so that two successors of the same calls never contain identical phi nodes if one of the successors is an unwind
 /// destination or a jump target of `callbr`.
-pub fn split_edges(module: Module, function: Value) {
+pub fn split_edges_with_identical_phis(module: Module, function: Value) {
     let merging: Vec<Block> = function.blocks().filter(|b| b.phis().next().is_some()).collect();
     for block in merging {
         let from: IndexSet<Block> = predecessors(block).into_iter().collect();
-        let Some(&call) = from.iter().find(|b| is_left_early(b.terminator(), block)) else { continue };
+        let Some(&call) = from.iter().find(|b| is_left_before_terminator_ends(b.terminator(), block)) else { continue };
         for (successor, other) in call.terminator().successors().into_iter().enumerate() {
             let same_calls = || predecessors(other).into_iter().collect::<IndexSet<Block>>() == from;
             if other != block && block.phis().any(|phi| other.phis().any(|duplicate| are_identical(phi, duplicate))) && same_calls() {
@@ -29,7 +29,7 @@ pub fn split_edges(module: Module, function: Value) {
 }
 
 /// Returns true if control passes to block `to` from the middle of the terminator: by unwinding, or by a jump in inline assembly.
-fn is_left_early(terminator: Value, to: Block) -> bool {
+fn is_left_before_terminator_ends(terminator: Value, to: Block) -> bool {
     let successors = terminator.successors();
     match terminator.opcode() {
         LLVMOpcode::LLVMInvoke => successors.get(1) == Some(&to),
@@ -50,5 +50,5 @@ fn split_edge(module: Module, call: Block, successor: usize, to: Block) {
     builder.assembly(module.void(), "", "", &[]);
     builder.jump(to);
     terminator.set_successor(successor, between);
-    phis::rename(module, to, call, between);
+    phis::rename_phi_predecessor(module, to, call, between);
 }

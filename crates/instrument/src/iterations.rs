@@ -7,21 +7,21 @@
 use crate::llvm::{Builder, DebugLocation, Module, Value};
 use crate::planned_function::PlannedFunction;
 use crate::program_passes;
-use crate::segments::places::WordPlaces;
+use crate::segments::places::CounterWordMapping;
 use std::collections::BTreeSet;
-use trodden_flow::part::Ends;
+use trodden_flow::part::PathEnds;
 use trodden_flow::plan::probe_costs;
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Numbering, Origin, Plan, ProbeProgram, Probes};
 use trodden_selective::iterations::{IterationNumbering, IterationNumberingError};
 use trodden_unit::EdgeKind;
-use trodden_unit::iterations::{IterationFunction, IterationPath, end_of};
+use trodden_unit::iterations::{IterationFunction, IterationPath, end_of_iteration_path};
 use trodden_unit::observe::IterationWords;
 
 pub struct IterationPlan {
     /// What the unit's map says about these counters.
     pub words: IterationWords,
     numbering: IterationNumbering,
-    places: WordPlaces,
+    places: CounterWordMapping,
     counted: BTreeSet<Edge>,
     /// Edges on which a path ends and after which the activation may start another path: cut edges and, if control may come back by
     /// `longjmp`, edges to calls that do not return.
@@ -41,7 +41,7 @@ pub enum IterationPlanError {
     #[error(transparent)]
     Numbering(#[from] IterationNumberingError),
     #[error("cannot find a hash function for its paths over iterations. Count paths over fewer iterations")]
-    NoHash,
+    NoPerfectHashError,
 }
 
 impl IterationPlan {
@@ -55,17 +55,17 @@ impl IterationPlan {
     ) -> Result<IterationPlan, IterationPlanError> {
         let paths: Vec<IterationPath> = known.counted.keys().cloned().collect();
         let numbered = IterationNumbering::new((&dag, &numbering), iterations, &paths)?;
-        let ends = Ends::within_paths(&dag);
+        let ends = PathEnds::without_dummy_entry_edges(&dag);
         let on_edge = |end: DagEdgeId| match dag.edge(end).origin {
             Origin::Real(edge) | Origin::Leave(edge) => Some(edge),
             Origin::Enter(_) | Origin::Stop(_) => None,
         };
         let key = |(key, path): (&u64, &usize)| {
-            let end = end_of(&paths[*path], &ends, (&dag, &numbering)).and_then(on_edge);
+            let end = end_of_iteration_path(&paths[*path], &ends, (&dag, &numbering)).and_then(on_edge);
             (*key, (*path as u32, 0), end)
         };
         let keys: Vec<_> = numbered.keys.iter().map(key).collect();
-        let places = WordPlaces::minimal(&keys).ok_or(IterationPlanError::NoHash)?;
+        let places = CounterWordMapping::with_consecutive_words(&keys).ok_or(IterationPlanError::NoPerfectHashError)?;
         let counted: BTreeSet<Edge> = known.ends.iter().filter(|end| ends.contains(**end)).filter_map(|end| on_edge(*end)).collect();
         let (graph, frequencies) = (&planned.cfg.graph, &planned.frequencies);
         let probes = match chords {
@@ -79,18 +79,18 @@ impl IterationPlan {
         let continued: BTreeSet<Edge> = graph.edges().filter(continues).collect();
         let plan = Plan { dag, numbering, probes, partial: None, part: None };
         planned.program = ProbeProgram::from_labels(graph, &plan, numbered.interesting.clone());
-        planned.program.count_at(&ends);
-        program_passes::verify(&planned.program);
+        planned.program.move_counts_to_ends(&ends);
+        program_passes::verify_probe_program(&planned.program);
         let words = IterationWords {
             first_word,
             iterations,
-            paths: places.pairs(|(path, _)| u64::from(*path)).into_iter().map(|path| paths[path as usize].clone()).collect(),
+            paths: places.encoded_pairs(|(path, _)| u64::from(*path)).into_iter().map(|path| paths[path as usize].clone()).collect(),
         };
-        planned.program.count_only_on(|edge| counted.contains(&edge), |edge| continued.contains(&edge));
+        planned.program.keep_counts_only_on(|edge| counted.contains(&edge), |edge| continued.contains(&edge));
         Ok(IterationPlan { words, numbering: numbered, places, counted, continued })
     }
 
-    pub fn begin(&self, module: Module, function: Value, location: Option<DebugLocation>) -> IterationCode<'_> {
+    pub fn declare_iteration_code(&self, module: Module, function: Value, location: Option<DebugLocation>) -> IterationCode<'_> {
         let context = (!self.continued.is_empty()).then(|| {
             let builder = Builder::before(module, function.entry().after_allocas(), location);
             let context = builder.allocate(module.i64());

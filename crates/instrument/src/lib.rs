@@ -73,10 +73,10 @@ extern "C" fn before_code_generation(module: Module, machine: TargetMachine, _fi
         Ok(Err(error)) => error.to_string(),
         Err(_) => "internal error (see the message above); please report it with the source file that is being compiled".into(),
     };
-    fail(&message)
+    exit_with_error(&message)
 }
 
-fn fail(message: &str) -> ! {
+fn exit_with_error(message: &str) -> ! {
     eprintln!("trodden: error: {message}");
     std::process::exit(1);
 }

@@ -3,9 +3,9 @@
 //! The plugin only sees a module after optimisation. `clang -fembed-bitcode` embeds the front end's module as a constant, which is removed
 //! here. The line graphs of that module are stored in a metadata node, which remains in the bitcode that variants are built from.
 
-use crate::debug::path_of;
+use crate::debug::path_of_file;
 use crate::error::InstrumentError;
-use crate::llvm::{Block, Module, OwnModule, Subprogram, Value};
+use crate::llvm::{Block, Module, OwnedModule, Subprogram, Value};
 use crate::no_return::is_definition;
 use crate::placeholders::llvm_profile::remove_used_global;
 use indexmap::{IndexMap, IndexSet};
@@ -13,42 +13,42 @@ use llvm_sys::LLVMOpcode;
 use trodden_unit::line_graphs::{LineBlock, LineGraph, LineGraphs};
 
 /// The global constant in which clang embeds the front end's module.
-const EMBEDDED_MODULE_NAME: &str = "llvm.embedded.module";
+const EMBEDDED_MODULE_VARIABLE_NAME: &str = "llvm.embedded.module";
 /// Name of the metadata node that stores the line graphs.
-const METADATA_NAME: &str = "trodden.line.graphs";
+const LINE_GRAPHS_METADATA_NAME: &str = "trodden.line.graphs";
 
 /// Removes the embedded front-end module, and stores its line graphs in a metadata node.
-pub fn extract_graphs(module: Module) -> Result<(), InstrumentError> {
-    let Some(embedded) = module.global(EMBEDDED_MODULE_NAME) else { return Ok(()) };
+pub fn extract_line_graphs(module: Module) -> Result<(), InstrumentError> {
+    let Some(embedded) = module.global(EMBEDDED_MODULE_VARIABLE_NAME) else { return Ok(()) };
     let bytes = embedded.initializer().and_then(Value::bytes).unwrap_or_default();
     // With `-fembed-bitcode=marker`, clang embeds an empty constant.
     if bytes.is_empty() {
         return Ok(());
     }
-    let graphs = parse_graphs(module, &bytes).ok_or(InstrumentError::UnreadableEmbeddedModule)?;
+    let graphs = parse_line_graphs(module, &bytes).ok_or(InstrumentError::UnreadableEmbeddedModule)?;
     // SAFETY: no other code of the plugin has run, so there are no other handles.
     unsafe { remove_used_global(module, embedded) };
     let context = module.context();
-    module.add_named_metadata(METADATA_NAME, context.metadata_node(&[context.metadata_string(&graphs.to_bytes())]));
+    module.add_named_metadata(LINE_GRAPHS_METADATA_NAME, context.metadata_node(&[context.metadata_string(&graphs.to_bytes())]));
     Ok(())
 }
 
-pub fn read_graphs(module: Module) -> LineGraphs {
+pub fn read_line_graphs(module: Module) -> LineGraphs {
     let mut all = LineGraphs::default();
-    let texts = module.named_metadata(METADATA_NAME).into_iter().flat_map(Value::metadata_operands).flatten();
+    let texts = module.named_metadata(LINE_GRAPHS_METADATA_NAME).into_iter().flat_map(Value::metadata_operands).flatten();
     texts.filter_map(Value::metadata_bytes).filter_map(|bytes| LineGraphs::from_bytes(&bytes)).for_each(|graphs| all.append(graphs));
     all
 }
 
-fn parse_graphs(module: Module, bytes: &[u8]) -> Option<LineGraphs> {
+fn parse_line_graphs(module: Module, bytes: &[u8]) -> Option<LineGraphs> {
     // SAFETY: the returned graphs contain no handles to the parsed module, which is freed at the end.
-    let source = unsafe { OwnModule::parse_beside(module, bytes) }?;
+    let source = unsafe { OwnedModule::parse_in_context_of(module, bytes) }?;
     let (mut files, mut functions) = (IndexMap::<String, u32>::new(), Vec::new());
     let defined = source.module.functions().filter(|f| is_definition(*f));
     let known: IndexMap<Value, Subprogram> = defined.filter_map(|f| Some((f, f.subprogram()?))).collect();
     let numbers: IndexMap<Value, u32> = known.keys().copied().zip(0..).collect();
     for (function, subprogram) in known {
-        let path = path_of(subprogram.file());
+        let path = path_of_file(subprogram.file());
         let blocks = line_blocks(function, &path);
         let next = files.len() as u32;
         let file = *files.entry(path).or_insert(next);
@@ -70,7 +70,7 @@ fn line_blocks(function: Value, path: &str) -> Vec<LineBlock> {
     let numbers: IndexMap<Block, u32> = function.blocks().zip(0..).collect();
     let next = |block: Block| -> IndexSet<u32> { block.terminator().successors().iter().filter_map(|b| numbers.get(b).copied()).collect() };
     let mut own_files = IndexMap::new();
-    let mut is_own = |file| *own_files.entry(file).or_insert_with(|| path_of(file) == path);
+    let mut is_own = |file| *own_files.entry(file).or_insert_with(|| path_of_file(file) == path);
     let block = |block: Block| {
         let mut described = LineBlock { next: next(block).into_iter().collect(), ..LineBlock::default() };
         described.stops = block.terminator().is(LLVMOpcode::LLVMUnreachable);

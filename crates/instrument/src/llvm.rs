@@ -25,10 +25,10 @@ mod types;
 mod values;
 
 pub use builder::Builder;
-pub use classes::{Class, Subprogram, Switch};
+pub use classes::{HandleClass, Subprogram, Switch};
 pub use handles::{
     Block, CodeAttribute, DebugFile, DebugLocation, LocalScope, Metadata, Module, OwnedPassError, PassOptionsHandle, TargetMachine,
     Terminated, Type, Value,
 };
-pub use module::OwnModule;
+pub use module::OwnedModule;
 pub use passes::PassOptions;

@@ -44,7 +44,7 @@ impl NoReturnAnalysis {
     }
 
     /// If `defined`, also treats every call to a function defined in this module as one that may not return.
-    pub fn with_calls(self, defined: bool) -> NoReturnAnalysis {
+    pub fn with_calls_to_defined_functions(self, defined: bool) -> NoReturnAnalysis {
         NoReturnAnalysis { defined, ..self }
     }
 
@@ -159,11 +159,11 @@ fn assembly_transfers_control(assembly: Value) -> bool {
 pub fn returns_twice(call: Value) -> bool {
     let callee = call.callee();
     let vfork = |name: &str| matches!(name, "vfork" | "__vfork");
-    call.call_has_attribute("returns_twice") || forks(call) || (callee.is_function() && vfork(&callee.name()))
+    call.call_has_attribute("returns_twice") || creates_process(call) || (callee.is_function() && vfork(&callee.name()))
 }
 
 /// Returns true if a call creates a second process with a separate address space.
-pub fn forks(call: Value) -> bool {
+pub fn creates_process(call: Value) -> bool {
     let callee = call.callee();
     let is_fork = |name: &str| matches!(name, "fork" | "_Fork" | "__fork" | "__libc_fork" | "forkpty" | "daemon");
     callee.is_function() && is_fork(&callee.name())
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn setjmp_and_fork_return_twice() {
         let module = parse(MODULE);
-        let found: Vec<(bool, bool)> = calls(module).into_iter().map(|call| (returns_twice(call), forks(call))).collect();
+        let found: Vec<(bool, bool)> = calls(module).into_iter().map(|call| (returns_twice(call), creates_process(call))).collect();
         assert_eq!(found[..7], [(false, false); 7]);
         assert_eq!(found[7..], [(true, true), (true, false)]);
     }

@@ -70,7 +70,7 @@ pub struct PluginOptions {
 
 /// Why the plugin's options cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum BadOption {
+pub enum PluginOptionsError {
     #[error(
         "{SETTINGS_VARIABLE} has no effect on the plugin, only on trodden's drivers (trodden cc, trodden c++, cargo trodden). Compile \
          with a driver, or set {EXPERIMENT_VARIABLE} to the file of a request"
@@ -90,19 +90,19 @@ impl PluginOptions {
     /// # Errors
     /// Fails if the request, or a file to which it refers, is unreadable or invalid, or if the environment contains settings that only the
     /// drivers understand.
-    pub fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Result<PluginOptions, BadOption> {
+    pub fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Result<PluginOptions, PluginOptionsError> {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         match (set(EXPERIMENT_VARIABLE), set(SETTINGS_VARIABLE)) {
             (Some(file), _) => {
                 let (request, folder) = PluginRequest::read(Path::new(&file))?;
-                PluginOptions::load(request, &folder)
+                PluginOptions::load_request(request, &folder)
             }
-            (None, Some(settings)) if settings.to_string_lossy().trim() != "" => Err(BadOption::NotResolved),
-            (None, _) => PluginOptions::load(PluginRequest::default(), &InputFolder::new("")),
+            (None, Some(settings)) if settings.to_string_lossy().trim() != "" => Err(PluginOptionsError::NotResolved),
+            (None, _) => PluginOptions::load_request(PluginRequest::default(), &InputFolder::new("")),
         }
     }
 
-    fn load(request: PluginRequest, folder: &InputFolder) -> Result<PluginOptions, BadOption> {
+    fn load_request(request: PluginRequest, folder: &InputFolder) -> Result<PluginOptions, PluginOptionsError> {
         let PluginRequest { experiment, action, keep, recorder } = request;
         let placement = experiment.placement();
         let part = experiment.part();
@@ -193,7 +193,7 @@ fn read_input<T, E: std::error::Error + 'static>(
     kind: InputPurpose,
     identity: Identity,
     from_bytes: fn(&[u8]) -> Result<T, E>,
-) -> Result<Rc<T>, BadOption> {
+) -> Result<Rc<T>, PluginOptionsError> {
     let bytes = folder.get(kind, identity)?;
-    from_bytes(&bytes).map(Rc::new).map_err(|source| BadOption::Content { file: folder.path(identity), source: source.into() })
+    from_bytes(&bytes).map(Rc::new).map_err(|source| PluginOptionsError::Content { file: folder.path(identity), source: source.into() })
 }

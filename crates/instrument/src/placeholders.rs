@@ -12,25 +12,25 @@ mod fall_through;
 pub mod llvm_profile;
 
 use crate::additions::add_to_word_inline;
-use crate::debug::Positions;
-use crate::describe::{EdgeSite, FunctionCfg, calls_that_may_not_return, ending_call};
+use crate::debug::SourcePositionCollector;
+use crate::describe::{EdgeInsertionSite, FunctionCfg, calls_that_may_not_return, find_function_ending_instruction};
 use crate::llvm::{Block, Builder, Module, Value};
-use crate::no_return::{NoReturnAnalysis, forks};
+use crate::no_return::{NoReturnAnalysis, creates_process};
 use crate::values;
 use indexmap::{IndexMap, IndexSet};
-use llvm_profile::{CoverageTables, ProfileTables, fixed_element};
+use llvm_profile::{CoverageTables, ProfileTables, find_constant_element_index};
 use llvm_sys::LLVMAtomicRMWBinOp::{LLVMAtomicRMWBinOpAdd, LLVMAtomicRMWBinOpOr};
 use llvm_sys::LLVMOpcode;
 use std::collections::BTreeMap;
 use trodden_flow::{Edge, Node};
 use trodden_unit::{
-    CounterPlaceholder, EdgeCounter, EdgeProfile, ForkCall, OwnCounters, PlaceholderPosition, ProfiledFunction, ProfiledValueKind,
-    ReachedCall, ValueCounters,
+    CounterPlaceholder, EdgeCounter, EdgeProfile, ForkCall, PlaceholderPosition, ProfiledFunction, ProfiledValueKind, ReachedCall,
+    UnitCountersForLlvm, ValueCounters,
 };
 
 const COUNTER_BYTES: i64 = 8;
 /// Named metadata that marks modules from which trodden may remove the counters.
-const PLACEHOLDER_MARK: &str = "trodden.edge.counters";
+const PLACEHOLDER_METADATA: &str = "trodden.edge.counters";
 
 /// Reasons why LLVM's counters cannot be replaced by placeholders.
 #[derive(Debug, thiserror::Error)]
@@ -73,9 +73,9 @@ pub struct RemovalOptions {
 pub struct Placeholders {
     module: Module,
     profile: EdgeProfile,
-    fixed: IndexMap<Value, Vec<FixedUpdate>>,
+    fixed: IndexMap<Value, Vec<ConstantCounterUpdate>>,
     computed: IndexMap<Value, Vec<Value>>,
-    notes: IndexMap<Value, Vec<ValueNote>>,
+    notes: IndexMap<Value, Vec<ValueRecordingCall>>,
     own: IndexMap<EdgeCounter, u64>,
     shared: bool,
     /// Index of the first of the unit's counters for bits of bitmaps that are computed at run time.
@@ -85,7 +85,7 @@ pub struct Placeholders {
 }
 
 /// A removed update that added a constant amount. Its position is before the instruction that followed it.
-struct FixedUpdate {
+struct ConstantCounterUpdate {
     before: Value,
     counter: EdgeCounter,
     amount: i64,
@@ -93,7 +93,7 @@ struct FixedUpdate {
 
 /// A call by which LLVM records a value, and the index of the first of the unit's counters for its site; `None` if the site depends on the
 /// call's arguments.
-struct ValueNote {
+struct ValueRecordingCall {
     call: Value,
     kind: ProfiledValueKind,
     first: Option<u64>,
@@ -102,21 +102,26 @@ struct ValueNote {
 /// Marks a module as one whose counters will become placeholders.
 pub fn mark_as_placeholders(module: Module) {
     if !has_placeholders(module) {
-        module.add_named_metadata(PLACEHOLDER_MARK, module.context().metadata_node(&[]));
+        module.add_named_metadata(PLACEHOLDER_METADATA, module.context().metadata_node(&[]));
     }
 }
 
 pub fn has_placeholders(module: Module) -> bool {
-    module.has_named_metadata(PLACEHOLDER_MARK)
+    module.has_named_metadata(PLACEHOLDER_METADATA)
 }
 
 impl Placeholders {
     /// Removes LLVM's counters from a module. Updates whose number of executions does not follow from paths get counters of the unit, from
     /// index `next` on.
-    pub fn extract(module: Module, counters: Value, next: &mut u64, options: RemovalOptions) -> Result<Placeholders, PlaceholderError> {
+    pub fn extract_llvm_counters(
+        module: Module,
+        counters: Value,
+        next: &mut u64,
+        options: RemovalOptions,
+    ) -> Result<Placeholders, PlaceholderError> {
         let tables = llvm_profile::read(module)?;
-        check_kind(&tables, options.kind)?;
-        let notes = llvm_profile::find_value_calls(module);
+        check_counter_kind(&tables, options.kind)?;
+        let notes = llvm_profile::find_value_recording_calls(module);
         let functions = tables.functions.iter().map(|t| t.function).collect();
         let profile = EdgeProfile { version: tables.version, names: tables.names, functions, ..EdgeProfile::default() };
         let mut placeholders = Placeholders {
@@ -135,12 +140,12 @@ impl Placeholders {
         llvm_profile::remove_tables(module, &replacements, mapping);
         let numbers: IndexMap<Value, u32> = tables.functions.iter().enumerate().map(|(i, t)| (t.counters, i as u32)).collect();
         let bits = placeholders.remove_bitmaps(&tables.functions, counters, next)?;
-        let updates = tables.functions.iter().map(|t| updates_of(t.counters)).collect::<Result<Vec<_>, _>>()?;
-        let needs_duplicate: Vec<bool> = updates.iter().map(|u| u.iter().any(|u| is_computed(*u))).collect();
+        let updates = tables.functions.iter().map(|t| find_counter_updates(t.counters)).collect::<Result<Vec<_>, _>>()?;
+        let needs_duplicate: Vec<bool> = updates.iter().map(|u| u.iter().any(|u| adds_computed_amount(*u))).collect();
         placeholders.separate_updates(&updates.into_iter().flatten().collect(), &numbers, &bits);
         for (number, table) in tables.functions.iter().enumerate() {
             if needs_duplicate[number] {
-                let duplicate = placeholders.assign_own_counters(counters, number as u32, next);
+                let duplicate = placeholders.assign_unit_counters(counters, number as u32, next);
                 // SAFETY: only handles to instructions and globals are used after this, not to constants.
                 unsafe { table.counters.replace_constant(duplicate) };
             }
@@ -163,10 +168,10 @@ impl Placeholders {
         let mut known: IndexMap<(u32, ProfiledValueKind, u16), u64> = IndexMap::new();
         let mut whole: BTreeMap<u32, u64> = BTreeMap::new();
         for call in notes {
-            let kind = values::recorded_kind(call);
+            let kind = values::recorded_value_kind(call);
             let (table, number) = (call.operand(1), call.operand(2).as_integer());
             let first = if let (Some(&function), Some(number)) = (numbers.get(&table), number) {
-                let Some(site) = values::site_within_kind(kind, self.profile.functions[function as usize].value_sites, number) else {
+                let Some(site) = values::value_site_within_kind(kind, self.profile.functions[function as usize].value_sites, number) else {
                     // The site belongs to a virtual table.
                     // SAFETY: each call occurs in the list once, and no handle to this one is kept.
                     unsafe { call.erase() };
@@ -174,12 +179,12 @@ impl Placeholders {
                 };
                 Some(*known.entry((function, kind, site)).or_insert_with(|| self.assign_value_counters(function, kind, site, next)))
             } else {
-                for function in values::globals_pointed_to(table).into_iter().filter_map(|t| numbers.get(&t).copied()) {
+                for function in values::find_globals_pointed_to(table).into_iter().filter_map(|t| numbers.get(&t).copied()) {
                     whole.entry(function).or_insert_with(|| self.assign_all_value_counters(function, next));
                 }
                 None
             };
-            self.notes.entry(call.block().function()).or_default().push(ValueNote { call, kind, first });
+            self.notes.entry(call.block().function()).or_default().push(ValueRecordingCall { call, kind, first });
         }
         whole.into_iter().map(|(function, first)| (tables[function as usize].data, first)).collect()
     }
@@ -216,8 +221,8 @@ impl Placeholders {
         let (mut known, first, mut bytes) = (IndexMap::new(), *next, 0);
         for (function, table) in (0..).zip(tables) {
             let (Some(bitmap), ProfiledFunction { counters: before, bits, .. }) = (table.bitmap, table.function) else { continue };
-            let uses = bitmaps::find_uses(bitmap)?;
-            uses.fold_checks(self.module);
+            let uses = bitmaps::find_bitmap_uses(bitmap)?;
+            uses.fold_bitmap_checks(self.module);
             let mut computed = false;
             for update in uses.updates {
                 match bitmaps::constant_bits(update).filter(|(of, _)| *of == bitmap) {
@@ -236,7 +241,7 @@ impl Placeholders {
             }
             if computed {
                 let counter = EdgeCounter { function, index: before };
-                self.profile.own.push(OwnCounters { counter, first: first + 8 * bytes, count: bits });
+                self.profile.own.push(UnitCountersForLlvm { counter, first: first + 8 * bytes, count: bits });
                 let moved = self.module.i8().constant_address(counters, self.module.constant(bytes as i64));
                 // SAFETY: only handles to instructions and globals are used after this. Addresses are read from the instructions' operands
                 // again.
@@ -255,12 +260,12 @@ impl Placeholders {
     /// Separates updates whose amount or address is computed, which stay for now, from fixed ones, which are deleted and become
     /// placeholders. Updates that set constant bits are fixed.
     fn separate_updates(&mut self, updates: &IndexSet<Value>, numbers: &IndexMap<Value, u32>, bits: &IndexMap<Value, Vec<EdgeCounter>>) {
-        let (computed, erased): (Vec<Value>, Vec<Value>) = updates.iter().partition(|u| is_computed(**u));
+        let (computed, erased): (Vec<Value>, Vec<Value>) = updates.iter().partition(|u| adds_computed_amount(**u));
         computed.into_iter().for_each(|u| self.computed.entry(u.block().function()).or_default().push(u));
         let erased: Vec<Value> = erased.into_iter().chain(bits.keys().copied()).collect();
-        let is_erased = |i: &Value| bits.contains_key(i) || (updates.contains(i) && !is_computed(*i));
+        let is_erased = |i: &Value| bits.contains_key(i) || (updates.contains(i) && !adds_computed_amount(*i));
         let counter = |update: Value| {
-            let (array, index) = fixed_element(update.operand(0), COUNTER_BYTES)?;
+            let (array, index) = find_constant_element_index(update.operand(0), COUNTER_BYTES)?;
             Some(EdgeCounter { function: *numbers.get(&array)?, index })
         };
         for &update in &erased {
@@ -268,31 +273,32 @@ impl Placeholders {
                 Some(bits) => (bits.clone(), 1),
                 None => (counter(update).into_iter().collect(), update.operand(1).as_integer().unwrap_or(0)),
             };
-            let before = first_after(update, |i| !is_erased(i));
-            let placeholders = counters.into_iter().filter(|_| amount != 0).map(|counter| FixedUpdate { before, counter, amount });
+            let before = find_next_instruction(update, |i| !is_erased(i));
+            let placeholders =
+                counters.into_iter().filter(|_| amount != 0).map(|counter| ConstantCounterUpdate { before, counter, amount });
             self.fixed.entry(update.block().function()).or_default().extend(placeholders);
         }
         let functions: IndexSet<Value> = erased.iter().map(|update| update.block().function()).collect();
         for update in erased {
-            // SAFETY: no placeholder is positioned before a deleted instruction (`first_after`), and `computed` has only instructions that
-            // stay.
+            // SAFETY: no placeholder is positioned before a deleted instruction (`find_next_instruction`), and `computed` has only
+            // instructions that stay.
             unsafe { update.erase() };
         }
-        functions.into_iter().for_each(fall_through::restore);
+        functions.into_iter().for_each(fall_through::restore_fall_through);
     }
 
     /// Assigns a counter of the unit to each LLVM counter of a function. Returns the address of the first one.
-    fn assign_own_counters(&mut self, counters: Value, function: u32, next: &mut u64) -> Value {
+    fn assign_unit_counters(&mut self, counters: Value, function: u32, next: &mut u64) -> Value {
         let first = *next;
         let count = self.profile.functions[function as usize].counters;
         *next += u64::from(count);
-        self.profile.own.push(OwnCounters { counter: EdgeCounter { function, index: 0 }, first, count });
+        self.profile.own.push(UnitCountersForLlvm { counter: EdgeCounter { function, index: 0 }, first, count });
         self.own.extend((0..count).map(|index| (EdgeCounter { function, index }, first + u64::from(index))));
         self.module.i64().constant_address(counters, self.module.constant(first as i64))
     }
 
     /// Emits code that counts a function's computed updates and recorded values. The address of the thread's counters is not known yet;
-    /// [`Placeholders::resolve`] supplies it.
+    /// [`Placeholders::resolve_counter_base`] supplies it.
     pub fn emit_computed_counts(&mut self, function: Value, counters: Value) {
         let (updates, notes) =
             (self.computed.swap_remove(&function).unwrap_or_default(), self.notes.swap_remove(&function).unwrap_or_default());
@@ -301,7 +307,7 @@ impl Placeholders {
         }
         let all: IndexSet<Value> = updates.iter().copied().chain(notes.iter().map(|n| n.call)).collect();
         for placeholder in self.fixed.get_mut(&function).into_iter().flatten().filter(|m| all.contains(&m.before)) {
-            placeholder.before = first_after(placeholder.before, |i| !all.contains(i));
+            placeholder.before = find_next_instruction(placeholder.before, |i| !all.contains(i));
         }
         let base = self.base_placeholder(function);
         for update in updates {
@@ -319,11 +325,11 @@ impl Placeholders {
             // SAFETY: the list was removed from `computed` and has each update once, and no placeholder is positioned before one.
             unsafe { update.erase() };
         }
-        for ValueNote { call, kind, first } in notes {
+        for ValueRecordingCall { call, kind, first } in notes {
             let builder = Builder::before(self.module, call, call.location());
             let first = first.map_or_else(|| values::emit_first_counter_index(&builder, call), |f| self.module.constant(f as i64));
             let counters = builder.offset(self.module.i64(), base, first);
-            for (index, amount) in values::emit_increments(&builder, kind, call.operand(0)) {
+            for (index, amount) in values::emit_value_increments(&builder, kind, call.operand(0)) {
                 self.add(&builder, builder.offset(self.module.i64(), counters, index), amount);
             }
             // SAFETY: the list was removed from `notes` and has each call once, and no placeholder is positioned before one.
@@ -339,26 +345,33 @@ impl Placeholders {
         let order: IndexMap<Value, usize> = function.blocks().flat_map(|b| b.instructions().collect::<Vec<_>>()).zip(0..).collect();
         all.sort_by_key(|m| (order[&m.before], m.counter));
         for (edge, site) in cfg.sites.iter().enumerate() {
-            if let EdgeSite::BeforeThenHead(call) = site
-                && forks(*call)
+            if let EdgeInsertionSite::BeforeThenHead(call) = site
+                && creates_process(*call)
             {
                 self.profile.forks.push(ForkCall { function: number as u32, edge: Edge(edge as u32) });
             }
         }
-        for FixedUpdate { before, counter, amount } in all {
+        for ConstantCounterUpdate { before, counter, amount } in all {
             match position_among_calls(before, no_return) {
                 Some(place) => {
                     let placeholder = CounterPlaceholder { function: number as u32, block: nodes[&before.block()], place, counter, amount };
                     self.profile.placeholders.push(placeholder);
                 }
-                None => self.emit_own_count(function, before, counter, amount, next),
+                None => self.emit_unit_count(function, before, counter, amount, next),
             }
         }
     }
 
     /// Records a function's calls that may not return. If a second such call follows in the same block, and any other line is involved, the
     /// returns of the first call are counted as well.
-    pub fn record_calls(&mut self, function: Value, cfg: &FunctionCfg, number: usize, positions: &mut Positions, next: &mut u64) {
+    pub fn record_calls(
+        &mut self,
+        function: Value,
+        cfg: &FunctionCfg,
+        number: usize,
+        positions: &mut SourcePositionCollector,
+        next: &mut u64,
+    ) {
         for (block, calls) in cfg.reached.iter().enumerate() {
             let known = &cfg.blocks[block].positions;
             let lines = |at: std::ops::Range<u32>| known[at.start as usize..at.end as usize].iter().map(|p| (p.scope, p.file, p.line));
@@ -390,9 +403,9 @@ impl Placeholders {
         counter
     }
 
-    fn emit_own_count(&mut self, function: Value, before: Value, counter: EdgeCounter, amount: i64, next: &mut u64) {
+    fn emit_unit_count(&mut self, function: Value, before: Value, counter: EdgeCounter, amount: i64, next: &mut u64) {
         let index = *self.own.entry(counter).or_insert_with(|| {
-            self.profile.own.push(OwnCounters { counter, first: *next, count: 1 });
+            self.profile.own.push(UnitCountersForLlvm { counter, first: *next, count: 1 });
             *next += 1;
             *next - 1
         });
@@ -406,7 +419,8 @@ impl Placeholders {
         add_to_word_inline(builder, address, amount, self.shared);
     }
 
-    /// Returns the dummy instruction that stands for the address of the thread's counters; [`Placeholders::resolve`] replaces it.
+    /// Returns the dummy instruction that stands for the address of the thread's counters; [`Placeholders::resolve_counter_base`] replaces
+    /// it.
     fn base_placeholder(&mut self, function: Value) -> Value {
         let module = self.module;
         *self.base.get_or_insert_with(|| {
@@ -417,7 +431,7 @@ impl Placeholders {
     }
 
     /// Replaces the dummy instruction in the current function with the address of the thread's counters.
-    pub fn resolve(&mut self, base: Value) {
+    pub fn resolve_counter_base(&mut self, base: Value) {
         if let Some(placeholder) = self.base.take() {
             placeholder.replace_uses(base);
             // SAFETY: `base` held the only handle to the dummy instruction, and nothing uses its result any more.
@@ -426,7 +440,7 @@ impl Placeholders {
     }
 
     /// Deletes the remaining updates, in functions that were not instrumented. Returns the recorded profile.
-    pub fn finish(self) -> EdgeProfile {
+    pub fn finish_edge_profile(self) -> EdgeProfile {
         let (computed, notes) = (self.computed.into_values().flatten(), self.notes.into_values().flatten());
         for instruction in computed.chain(notes.map(|note| note.call)) {
             // SAFETY: `self` is consumed, and nothing else keeps handles to these instructions.
@@ -437,7 +451,7 @@ impl Placeholders {
 }
 
 /// Checks that a unit has the expected kind of LLVM counters. A unit without functions has no counters and always passes.
-fn check_kind(tables: &ProfileTables, expected: CounterKind) -> Result<(), PlaceholderError> {
+fn check_counter_kind(tables: &ProfileTables, expected: CounterKind) -> Result<(), PlaceholderError> {
     const EDGE_COUNTERS_FLAG: u64 = 1 << 56;
     let names = |kind| match kind {
         CounterKind::Coverage => ("coverage counters", "--coverage"),
@@ -451,13 +465,13 @@ fn check_kind(tables: &ProfileTables, expected: CounterKind) -> Result<(), Place
 }
 
 /// Returns true if the amount or the address of an update is computed at run time.
-fn is_computed(update: Value) -> bool {
+fn adds_computed_amount(update: Value) -> bool {
     let amount = update.operand(1).as_integer();
-    amount.is_none() || (amount != Some(0) && fixed_element(update.operand(0), COUNTER_BYTES).is_none())
+    amount.is_none() || (amount != Some(0) && find_constant_element_index(update.operand(0), COUNTER_BYTES).is_none())
 }
 
 /// Returns the first instruction after `instruction` for which `expected` holds. It must hold for terminators.
-fn first_after(instruction: Value, expected: impl Fn(&Value) -> bool) -> Value {
+fn find_next_instruction(instruction: Value, expected: impl Fn(&Value) -> bool) -> Value {
     std::iter::successors(instruction.next(), |i| i.next()).find(expected).expect("a block has a terminator")
 }
 
@@ -470,7 +484,7 @@ fn position_among_calls(before: Value, no_return: &NoReturnAnalysis) -> Option<P
     let earlier = calls.iter().filter(|c| passed.contains(*c)).count();
     // A path that ends with a tail call or a call that ends the function ends before the call, so it does not tell whether the call
     // returned.
-    let ended = ending_call(block).is_some_and(|e| passed.contains(&e) && calls.contains(&e));
+    let ended = find_function_ending_instruction(block).is_some_and(|e| passed.contains(&e) && calls.contains(&e));
     match (earlier, calls.len() - earlier) {
         (0, _) => Some(PlaceholderPosition::Entered),
         (_, 0) if !ended => Some(PlaceholderPosition::Left),
@@ -479,13 +493,13 @@ fn position_among_calls(before: Value, no_return: &NoReturnAnalysis) -> Option<P
 }
 
 /// Returns all updates of an array of LLVM counters, following its address through other instructions.
-fn updates_of(counters: Value) -> Result<IndexSet<Value>, PlaceholderError> {
+fn find_counter_updates(counters: Value) -> Result<IndexSet<Value>, PlaceholderError> {
     let (mut updates, mut seen, mut stack) = (IndexSet::new(), IndexSet::from([counters]), vec![counters]);
     while let Some(value) = stack.pop() {
         for user in value.users() {
-            match is_update(user, value) {
+            match is_counter_update(user, value) {
                 true => _ = updates.insert(user),
-                false if derives_address(user) => stack.extend(seen.insert(user).then_some(user)),
+                false if passes_on_address(user) => stack.extend(seen.insert(user).then_some(user)),
                 false => return Err(unsupported_use_error(user)),
             }
         }
@@ -494,7 +508,7 @@ fn updates_of(counters: Value) -> Result<IndexSet<Value>, PlaceholderError> {
 }
 
 /// Returns true if an instruction updates the counter at `address` without using the old value.
-fn is_update(user: Value, address: Value) -> bool {
+fn is_counter_update(user: Value, address: Value) -> bool {
     if !user.is(LLVMOpcode::LLVMAtomicRMW) || user.operand(0) != address || user.users().next().is_some() {
         return false;
     }
@@ -507,7 +521,7 @@ fn is_update(user: Value, address: Value) -> bool {
 }
 
 /// Returns true if the user of an address computes another address from it, or passes it on through a constant table.
-pub fn derives_address(user: Value) -> bool {
+pub fn passes_on_address(user: Value) -> bool {
     if !user.is_instruction() {
         return true;
     }

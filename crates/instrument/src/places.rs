@@ -6,7 +6,7 @@
 //! tail call, paths through it are counted on its incoming edges, before the call. Code in the block itself would keep LLVM from turning
 //! the call into a jump, so the stack would grow.
 
-use crate::describe::{EdgeSite, FunctionCfg, only_returns, tail_call_before_return};
+use crate::describe::{EdgeInsertionSite, FunctionCfg, contains_only_return, tail_call_before_return};
 use crate::handle_map::HandleMap;
 use crate::llvm::{Block, Builder, DebugLocation, Module, Value};
 use crate::no_return::returns_twice;
@@ -23,17 +23,17 @@ use trodden_unit::EdgeKind;
 /// An insertion point. For the top of a block, the instruction is only looked up when code is inserted, because other code may have been
 /// inserted in the meantime.
 #[derive(Clone, Copy, Debug)]
-pub enum InsertionPlace {
+pub enum InsertionPoint {
     Before(Value),
     /// At the beginning of this block, after the phi nodes and the landing pad.
     Top(Block),
 }
 
-impl InsertionPlace {
+impl InsertionPoint {
     pub fn instruction(&self) -> Value {
         match self {
-            InsertionPlace::Before(instruction) => *instruction,
-            InsertionPlace::Top(block) => block.first_insertion_point(),
+            InsertionPoint::Before(instruction) => *instruction,
+            InsertionPoint::Top(block) => block.first_insertion_point(),
         }
     }
 }
@@ -42,8 +42,8 @@ impl InsertionPlace {
 type PredecessorRenames = IndexMap<Block, IndexMap<Block, Block>>;
 
 /// The insertion points of a function's edges, and its control flow after edges were split.
-pub struct EdgePlaces {
-    code: Vec<Option<InsertionPlace>>,
+pub struct EdgeInsertionPoints {
+    code: Vec<Option<InsertionPoint>>,
     /// The edge that leads from one block to another, after edges were split.
     arrivals: HandleMap<(Block, Block), Edge>,
     /// The new landing pads that several edges without code share, each with these edges.
@@ -56,15 +56,15 @@ pub fn block_properties(cfg: &FunctionCfg) -> BlockProperties {
     let graph = &cfg.graph;
     let (node, nodes, edges) = (|n: Node| cfg.block(n), graph.node_count(), graph.edge_count());
     let can_split = |e: Edge| match &cfg.sites[e.index()] {
-        EdgeSite::Before(_) => true,
-        EdgeSite::OnEdge(_) => graph.kind(e) != EdgeKind::Unwind,
-        EdgeSite::BeforeThenHead(_) | EdgeSite::Head => false,
+        EdgeInsertionSite::Before(_) => true,
+        EdgeInsertionSite::OnEdge(_) => graph.kind(e) != EdgeKind::Unwind,
+        EdgeInsertionSite::BeforeThenHead(_) | EdgeInsertionSite::Head => false,
     };
     let trip_count = |e: Edge| trip_count::constant_trip_count(node(graph.from(e))?, node(graph.to(e))?);
     let counts = |e: Edge| trip_count::existing_counter(node(graph.from(e))?, node(graph.to(e))?);
-    let is_free = |e: Edge| matches!(cfg.sites[e.index()], EdgeSite::Before(_)) || graph.incoming(graph.to(e)).len() == 1;
+    let is_free = |e: Edge| matches!(cfg.sites[e.index()], EdgeInsertionSite::Before(_)) || graph.incoming(graph.to(e)).len() == 1;
     BlockProperties {
-        quiet: NodeSet::from_fn(nodes, |n| node(n).is_some_and(is_quiet)),
+        quiet: NodeSet::from_fn(nodes, |n| node(n).is_some_and(calls_no_other_function)),
         must_count_early: NodeSet::from_fn(nodes, |n| node(n).is_some_and(|b| n != graph.entry() && returns_after_tail_call(cfg, n, b))),
         can_carry_code: EdgeSet::from_fn(edges, can_split),
         carries_code_for_free: EdgeSet::from_fn(edges, is_free),
@@ -84,7 +84,7 @@ fn estimated_size(block: Block) -> u32 {
 /// Returns true if no other function can run in the middle of a block: it contains no calls except of intrinsics, and neither starts nor
 /// resumes unwinding. Blocks that end with an indirect branch never qualify: interpreters depend on tail duplication, which copies such
 /// blocks into their predecessors, and additional code would prevent that.
-fn is_quiet(block: Block) -> bool {
+fn calls_no_other_function(block: Block) -> bool {
     if block.terminator().is(LLVMOpcode::LLVMIndirectBr) {
         return false;
     }
@@ -94,22 +94,22 @@ fn is_quiet(block: Block) -> bool {
 
 /// Returns true if a block only returns and one of its incoming edges follows a tail call.
 fn returns_after_tail_call(cfg: &FunctionCfg, node: Node, block: Block) -> bool {
-    only_returns(block) && cfg.graph.incoming(node).iter().any(|e| tail_call(cfg, *e).is_some())
+    contains_only_return(block) && cfg.graph.incoming(node).iter().any(|e| find_tail_call_on_edge(cfg, *e).is_some())
 }
 
 /// Returns the tail call that an edge follows, if it leads to a block that only returns.
-fn tail_call(cfg: &FunctionCfg, edge: Edge) -> Option<Value> {
+fn find_tail_call_on_edge(cfg: &FunctionCfg, edge: Edge) -> Option<Value> {
     cfg.block(cfg.graph.from(edge)).and_then(tail_call_before_return)
 }
 
-impl EdgePlaces {
+impl EdgeInsertionPoints {
     /// Determines the insertion point of every edge that needs code, splitting edges where necessary.
-    pub fn new(module: Module, cfg: &FunctionCfg, program: &ProbeProgram, location: Option<DebugLocation>) -> EdgePlaces {
+    pub fn new(module: Module, cfg: &FunctionCfg, program: &ProbeProgram, location: Option<DebugLocation>) -> EdgeInsertionPoints {
         let graph = program.graph();
         let code = vec![None; graph.edge_count()];
-        let mut places = EdgePlaces { code, arrivals: HandleMap::default(), shared_pads: IndexMap::new(), replaced: Vec::new() };
+        let mut places = EdgeInsertionPoints { code, arrivals: HandleMap::default(), shared_pads: IndexMap::new(), replaced: Vec::new() };
         for edge in graph.edges() {
-            places.record_arrival(cfg, edge);
+            places.record_edge_arrival(cfg, edge);
         }
         let mut pads: BTreeSet<Node> = BTreeSet::new();
         let mut renames = PredecessorRenames::new();
@@ -117,24 +117,26 @@ impl EdgePlaces {
         for edge in coded {
             let to = graph.to(edge);
             places.code[edge.index()] = Some(match &cfg.sites[edge.index()] {
-                EdgeSite::Before(instruction) if program.counts_early(edge) => {
-                    InsertionPlace::Before(tail_call(cfg, edge).unwrap_or(*instruction))
+                EdgeInsertionSite::Before(instruction) if program.counts_before_path_end(edge) => {
+                    InsertionPoint::Before(find_tail_call_on_edge(cfg, edge).unwrap_or(*instruction))
                 }
-                EdgeSite::Before(instruction) | EdgeSite::BeforeThenHead(instruction) => InsertionPlace::Before(*instruction),
-                EdgeSite::Head => InsertionPlace::Top(cfg.nodes[to.index()].expect("a dispatch block is not a landing block")),
-                EdgeSite::OnEdge(_) if graph.incoming(to).len() == 1 => {
-                    InsertionPlace::Top(cfg.nodes[to.index()].expect("only indirect edges lead to a dispatch block"))
+                EdgeInsertionSite::Before(instruction) | EdgeInsertionSite::BeforeThenHead(instruction) => {
+                    InsertionPoint::Before(*instruction)
                 }
-                EdgeSite::OnEdge(_) if cfg.graph.kind(edge) == EdgeKind::Unwind => {
+                EdgeInsertionSite::Head => InsertionPoint::Top(cfg.nodes[to.index()].expect("a dispatch block is not a landing block")),
+                EdgeInsertionSite::OnEdge(_) if graph.incoming(to).len() == 1 => {
+                    InsertionPoint::Top(cfg.nodes[to.index()].expect("only indirect edges lead to a dispatch block"))
+                }
+                EdgeInsertionSite::OnEdge(_) if cfg.graph.kind(edge) == EdgeKind::Unwind => {
                     pads.insert(to);
                     continue;
                 }
-                EdgeSite::OnEdge(successors) => places.split_edge(module, cfg, edge, successors, location, &mut renames),
+                EdgeInsertionSite::OnEdge(successors) => places.split_edge(module, cfg, edge, successors, location, &mut renames),
             });
         }
         // Rebuild the phi nodes once per block rather than once per split edge: a switch may have thousands of edges to one block.
         for (to, renamed) in renames {
-            places.replaced.extend(phis::rename_all(module, to, &renamed));
+            places.replaced.extend(phis::rename_phi_predecessors(module, to, &renamed));
         }
         for pad in pads {
             places.split_landing_pad(module, cfg, program, pad, location);
@@ -143,7 +145,7 @@ impl EdgePlaces {
     }
 
     /// Returns the insertion point of an edge; `None` if it needs no code.
-    pub fn insertion_place(&self, edge: Edge) -> Option<&InsertionPlace> {
+    pub fn insertion_point(&self, edge: Edge) -> Option<&InsertionPoint> {
         self.code[edge.index()].as_ref()
     }
 
@@ -152,19 +154,19 @@ impl EdgePlaces {
     }
 
     /// Returns the edges that share a new landing pad, because they have no code; `None` for other blocks.
-    pub fn shared_pad(&self, block: Block) -> Option<&[Edge]> {
+    pub fn edges_sharing_landing_pad(&self, block: Block) -> Option<&[Edge]> {
         self.shared_pads.get(&block).map(Vec::as_slice)
     }
 
-    pub fn into_replaced(self) -> Vec<(Value, Value)> {
+    pub fn into_replaced_values(self) -> Vec<(Value, Value)> {
         self.replaced
     }
 
-    fn record_arrival(&mut self, cfg: &FunctionCfg, edge: Edge) {
+    fn record_edge_arrival(&mut self, cfg: &FunctionCfg, edge: Edge) {
         let flow = cfg.graph.edge(edge);
         // Describing the function may have split the source block: control arrives from the part with the edge's insertion point.
         let own = match &cfg.sites[edge.index()] {
-            EdgeSite::Before(instruction) => Some(instruction.block()),
+            EdgeInsertionSite::Before(instruction) => Some(instruction.block()),
             _ => None,
         };
         if let (Some(from), Some(to)) = (own.or(cfg.block(flow.from)), cfg.block(flow.to)) {
@@ -180,7 +182,7 @@ impl EdgePlaces {
         successors: &[usize],
         location: Option<DebugLocation>,
         renames: &mut PredecessorRenames,
-    ) -> InsertionPlace {
+    ) -> InsertionPoint {
         let flow = cfg.graph.edge(edge);
         let (from, to) = (cfg.nodes[flow.from.index()].expect("a block"), cfg.nodes[flow.to.index()].expect("a block"));
         let between = new_block_after(module, from);
@@ -191,7 +193,7 @@ impl EdgePlaces {
         renames.entry(to).or_default().insert(from, between);
         self.arrivals.swap_remove(&(from, to));
         self.arrivals.insert((between, to), edge);
-        InsertionPlace::Before(between.terminator())
+        InsertionPoint::Before(between.terminator())
     }
 
     /// Splits a landing pad: each incoming edge with code gets its own pad, and the edges without code share one.
@@ -213,16 +215,18 @@ impl EdgePlaces {
             Builder::at_end(module, new, location).jump(old);
             for &edge in edges {
                 let from = cfg.nodes[graph.from(edge).index()].expect("a block");
-                let EdgeSite::OnEdge(successors) = &cfg.sites[edge.index()] else { unreachable!("unwind edges are split on the edge") };
+                let EdgeInsertionSite::OnEdge(successors) = &cfg.sites[edge.index()] else {
+                    unreachable!("unwind edges are split on the edge")
+                };
                 successors.iter().for_each(|&i| from.terminator().set_successor(i, new));
                 self.arrivals.swap_remove(&(from, old));
             }
             match edges.as_slice() {
                 [edge] => {
                     self.arrivals.insert((new, old), *edge);
-                    self.code[edge.index()] = Some(InsertionPlace::Before(new.terminator()));
+                    self.code[edge.index()] = Some(InsertionPoint::Before(new.terminator()));
                 }
-                _ => self.share_pad(cfg, graph, new, edges),
+                _ => self.share_landing_pad(cfg, graph, new, edges),
             }
             values.push((copy, new));
         }
@@ -236,7 +240,7 @@ impl EdgePlaces {
         self.replaced.push((instruction, merged));
     }
 
-    fn share_pad(&mut self, cfg: &FunctionCfg, graph: &Graph, pad: Block, edges: &[Edge]) {
+    fn share_landing_pad(&mut self, cfg: &FunctionCfg, graph: &Graph, pad: Block, edges: &[Edge]) {
         for &edge in edges {
             let from = cfg.nodes[graph.from(edge).index()].expect("a block");
             self.arrivals.insert((from, pad), edge);
@@ -256,7 +260,7 @@ impl EdgePlaces {
     ) -> Vec<(Value, Value)> {
         let sources =
             |edges: &[Edge]| -> Vec<Block> { edges.iter().map(|e| cfg.nodes[graph.from(*e).index()].expect("a block")).collect() };
-        phis::rebuild(module, old, |entries| {
+        phis::rebuild_phis(module, old, |entries| {
             let mut new = Vec::new();
             for (edges, &(copy, pad)) in groups.iter().zip(pads) {
                 let from = sources(edges);

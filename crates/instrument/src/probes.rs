@@ -9,19 +9,19 @@
 mod loops;
 mod path_ends;
 
-use crate::counting::{self, Counters, DeferredCount, Lookup};
+use crate::counting::{self, CounterAccess, DeferredCount, KnownPathLookup};
 use crate::describe::FunctionCfg;
 use crate::llvm::{Block, Builder, DebugLocation, Type, Value};
 use crate::module_context::ModuleContext;
 use crate::path_end::PathEndAction;
-use crate::places::{EdgePlaces, InsertionPlace};
+use crate::places::{EdgeInsertionPoints, InsertionPoint};
 use crate::shape::predecessors;
 use indexmap::IndexMap;
 use loops::{IterationCount, TripCountFlush};
 use std::cell::RefCell;
-use trodden_flow::part::Hits;
+use trodden_flow::part::ProbeHits;
 use trodden_flow::program::DominantIterationCode;
-use trodden_flow::program::operation::{DominantId, LoopId, Operation, value_set};
+use trodden_flow::program::operation::{DominantId, LoopId, Operation, constant_register_value};
 use trodden_flow::{Edge, Graph, Node, ProbeProgram};
 use trodden_unit::EdgeKind;
 
@@ -33,15 +33,15 @@ enum RegisterValue {
 }
 
 /// Inserts a function's probes. Returns the deleted values, each with its replacement.
-pub fn insert(
+pub fn insert_function_probes(
     context: ModuleContext,
     function: Value,
     cfg: &FunctionCfg,
     program: &ProbeProgram,
-    counters: Counters,
+    counters: CounterAccess,
 ) -> Vec<(Value, Value)> {
     let (graph, location) = (program.graph(), crate::debug::location_without_line(context.module, function));
-    let places = EdgePlaces::new(context.module, cfg, program, location);
+    let places = EdgeInsertionPoints::new(context.module, cfg, program, location);
     let mut work = ProbeCode {
         context,
         cfg,
@@ -56,13 +56,13 @@ pub fn insert(
         appended: None,
         created: RefCell::new(Vec::new()),
         location,
-        leaving: starts_after_cuts(program),
+        leaving: register_values_after_cuts(program),
         trip_counts: IndexMap::new(),
         in_register: vec![None; graph.edge_count()],
         pending_phis: Vec::new(),
     };
     for &node in program.order() {
-        let arriving = work.register_at(node);
+        let arriving = work.path_register_at(node);
         let in_register = work.dominant_count_at(node);
         for &edge in graph.out(node) {
             work.in_register[edge.index()] = in_register;
@@ -79,18 +79,18 @@ pub fn insert(
         counting::emit_deferred_counts(context.module, counters, &deferred, location);
     }
     if let PathEndAction::Segment(_) | PathEndAction::Iterations(_) = counters.at_end {
-        erase_unused(&work.created.into_inner());
+        erase_unused_instructions(&work.created.into_inner());
     }
-    places.into_replaced()
+    places.into_replaced_values()
 }
 
 /// Returns the path register's value after each edge that cuts paths, with which the next path starts. For the other edges, 0 is a dummy
 /// until their code is emitted.
-fn starts_after_cuts(program: &ProbeProgram) -> Vec<RegisterValue> {
+fn register_values_after_cuts(program: &ProbeProgram) -> Vec<RegisterValue> {
     let graph = program.graph();
     let mut leaving = vec![RegisterValue::Constant(0); graph.edge_count()];
     for edge in graph.edges().filter(|e| program.cut(*e).is_some()) {
-        if let Some(start) = value_set(program.operations(edge)) {
+        if let Some(start) = constant_register_value(program.operations(edge)) {
             leaving[edge.index()] = RegisterValue::Constant(start);
         }
     }
@@ -98,7 +98,7 @@ fn starts_after_cuts(program: &ProbeProgram) -> Vec<RegisterValue> {
 }
 
 /// Deletes those of the created values that are unused. The list has values after their operands.
-fn erase_unused(created: &[Value]) {
+fn erase_unused_instructions(created: &[Value]) {
     for value in created.iter().rev().filter(|value| value.users().next().is_none()) {
         // SAFETY: nothing uses the value, and this list has the only handle to it.
         unsafe { value.erase() };
@@ -110,8 +110,8 @@ struct ProbeCode<'a> {
     cfg: &'a FunctionCfg,
     graph: &'a Graph,
     program: &'a ProbeProgram,
-    places: &'a EdgePlaces,
-    counters: Counters<'a>,
+    places: &'a EdgeInsertionPoints,
+    counters: CounterAccess<'a>,
     /// Counts of loop iterations that are emitted last, because they split blocks.
     flushes: RefCell<Vec<TripCountFlush>>,
     /// Counts that are emitted later, because they need new blocks.
@@ -138,13 +138,13 @@ struct ProbeCode<'a> {
 
 impl ProbeCode<'_> {
     /// Returns the value of the path register at the start of a node.
-    fn register_at(&mut self, node: Node) -> RegisterValue {
+    fn path_register_at(&mut self, node: Node) -> RegisterValue {
         if node == self.graph.entry() {
             let start = if let PathEndAction::Segment(segments) = self.counters.at_end { segments.start } else { None };
             return start.map_or(RegisterValue::Constant(0), RegisterValue::Computed);
         }
         if let Some(which) = self.program.loops().iter().position(|l| l.head == node) {
-            return self.enter_loop(LoopId(which));
+            return self.enter_trip_counted_loop(LoopId(which));
         }
         let live: Vec<Edge> = self.graph.incoming(node).iter().copied().filter(|e| !self.program.is_dead(*e)).collect();
         // If no outgoing edge reads the register, its value does not matter.
@@ -182,7 +182,7 @@ impl ProbeCode<'_> {
         if let Some(edge) = self.places.edge_between(from, to) {
             return self.leaving[edge.index()];
         }
-        match self.places.shared_pad(from) {
+        match self.places.edges_sharing_landing_pad(from) {
             Some(edges) => self.common_register(edges).unwrap_or_else(|| self.merge_register(from, &predecessors(from))),
             // No edge leads this way, so the block is unreachable.
             None => RegisterValue::Constant(0),
@@ -200,8 +200,8 @@ impl ProbeCode<'_> {
         if self.program.is_dead(edge) {
             return;
         }
-        let at = |place: &InsertionPlace| Builder::before(self.context.module, place.instruction(), self.location);
-        let builder = self.places.insertion_place(edge).map(at);
+        let at = |place: &InsertionPoint| Builder::before(self.context.module, place.instruction(), self.location);
+        let builder = self.places.insertion_point(edge).map(at);
         self.edge = edge;
         self.path_ends = self.cfg.graph.kind(edge) != EdgeKind::Reach;
         let (operations, mut register) = (self.program.operations(edge), arriving);
@@ -228,15 +228,15 @@ impl ProbeCode<'_> {
         let one = self.context.module.constant(1);
         match operation {
             Operation::Add(increment) => return self.add_increment(code, register, increment),
-            Operation::Flush { of, partial } => return self.flush(code, of, partial, edge),
+            Operation::Flush { of, partial } => return self.flush_trip_count(code, of, partial, edge),
             Operation::Count { increment } => self.count(code, register, increment, one),
             Operation::CountIteration { increment, dominant } if self.counters.may_count_separately() => {
                 let dominant = self.program.dominant_by_id(dominant);
-                self.in_register[edge.index()] = self.count_split(code, register, increment, dominant);
+                self.in_register[edge.index()] = self.count_dominant_iterations_apart(code, register, increment, dominant);
             }
             Operation::CountIteration { increment, .. } => self.count(code, register, increment, one),
-            Operation::Check { increment } => self.defer_count(code, register, increment, one, Lookup::Needed),
-            Operation::FlushDominant(which) => self.flush_dominant(code, which, edge),
+            Operation::Check { increment } => self.defer_count(code, register, increment, one, KnownPathLookup::Needed),
+            Operation::FlushDominant(which) => self.flush_dominant_iterations(code, which, edge),
             Operation::CountHits(hits) => self.count_hits(code, hits),
             Operation::NoteCall => {
                 let path = self.appended.expect("a path is appended before it is recorded");
@@ -249,7 +249,7 @@ impl ProbeCode<'_> {
     }
 
     /// Counts the dominant iterations that were accumulated in a register.
-    fn flush_dominant(&mut self, code: &Builder, which: DominantId, edge: Edge) {
+    fn flush_dominant_iterations(&mut self, code: &Builder, which: DominantId, edge: Edge) {
         let index = RegisterValue::Constant(self.program.dominant_by_id(which).index);
         if let Some(number) = self.in_register[edge.index()].take() {
             // Adding 0 creates a new value, because the phi node may be replaced before the count is emitted.
@@ -258,7 +258,7 @@ impl ProbeCode<'_> {
         }
     }
 
-    fn count_hits(&self, builder: &Builder, hits: Hits) {
+    fn count_hits(&self, builder: &Builder, hits: ProbeHits) {
         let (PathEndAction::Part(Some(first)), module) = (self.counters.at_end, self.context.module) else { return };
         for (word, by) in [(first, hits.labels), (first + 1, hits.all)].into_iter().filter(|(_, by)| *by > 0) {
             let address = builder.offset(module.i64(), self.counters.base, module.constant(word as i64));
@@ -278,7 +278,7 @@ impl ProbeCode<'_> {
     }
 
     /// Marks the position of a count that needs new blocks and is emitted later.
-    fn defer_count(&self, builder: &Builder, register: RegisterValue, increment: i64, by: Value, lookup: Lookup) {
+    fn defer_count(&self, builder: &Builder, register: RegisterValue, increment: i64, by: Value, lookup: KnownPathLookup) {
         let path = self.register_value(self.add_increment(builder, register, increment));
         self.deferred.borrow_mut().push(DeferredCount::new(builder, path, by, lookup));
     }
@@ -299,7 +299,13 @@ impl ProbeCode<'_> {
 
     /// Emits `count[register + increment] += 1`, with separate code for the dominant iteration. Returns the new value of the register that
     /// accumulates dominant iterations; `None` if there is no such register.
-    fn count_split(&self, builder: &Builder, register: RegisterValue, increment: i64, dominant: &DominantIterationCode) -> Option<Value> {
+    fn count_dominant_iterations_apart(
+        &self,
+        builder: &Builder,
+        register: RegisterValue,
+        increment: i64,
+        dominant: &DominantIterationCode,
+    ) -> Option<Value> {
         let (module, one) = (self.context.module, self.context.module.constant(1));
         let in_register = self.in_register[dominant.back.index()].filter(|_| dominant.in_register.is_some());
         match (register, in_register) {
@@ -315,7 +321,7 @@ impl ProbeCode<'_> {
                 // Computed here, because the operands may be replaced before the count is emitted.
                 let holds = builder.equal(value, module.constant(dominant.index.wrapping_sub(increment)));
                 let more = in_register.map(|in_register| (in_register, builder.add(in_register, one)));
-                let deferred = DeferredCount::new(builder, path, one, Lookup::NotNeeded);
+                let deferred = DeferredCount::new(builder, path, one, KnownPathLookup::NotNeeded);
                 let choice = more.map(|(in_register, more)| builder.select(holds, more, in_register));
                 self.deferred.borrow_mut().push(deferred.with_dominant_path(holds, dominant.index, choice));
                 choice

@@ -16,7 +16,7 @@ pub fn run_passes(program: &mut ProbeProgram, frequencies: &Frequencies, blocks:
 }
 
 /// Verifies a probe program, in builds with debug assertions.
-pub fn verify(program: &ProbeProgram) {
+pub fn verify_probe_program(program: &ProbeProgram) {
     if cfg!(debug_assertions) {
         verify_counts(program, &WalkBudget::default()).unwrap_or_else(|fault| panic!("{fault}"));
     }
@@ -25,5 +25,5 @@ pub fn verify(program: &ProbeProgram) {
 /// Changes a probe program so that it appends paths to a stream instead of counting them. With debug assertions, verifies the result.
 pub fn write_stream(program: &mut ProbeProgram, edges: StreamEdges) {
     program.write_stream(edges);
-    verify(program);
+    verify_probe_program(program);
 }

@@ -8,8 +8,8 @@
 //! landing block, which then selects the version.
 
 use crate::bounds;
-use crate::counting::{Counters, Flushing};
-use crate::describe::{EdgeSite, FunctionCfg, is_must_tail};
+use crate::counting::{CounterAccess, LoopFlushStrategy};
+use crate::describe::{EdgeInsertionSite, FunctionCfg, is_must_tail};
 use crate::emit;
 use crate::entry;
 use crate::interesting::InterestingPathCode;
@@ -21,27 +21,27 @@ use crate::planned_function::PlannedFunction;
 use crate::probes;
 use crate::program_passes;
 use crate::shape::predecessors;
-use crate::versions::copies::{CopyMapping, LinePolicy};
-use crate::versions::ssa::{ValueFlow, VersionDefinitions};
+use crate::versions::copies::{CopiedLinePolicy, CopyMapping};
+use crate::versions::ssa::{VersionDefinitions, VersionSsaRepair};
 use crate::versions::{cfg_of_copies, indirect_branch_targets, split_landings};
 use crate::weights;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 use std::collections::{BTreeMap, BTreeSet};
-use trodden_flow::program::{Cells, CodeVersion, NodePlace, PassChoices};
+use trodden_flow::program::{CodeVersion, CounterCells, NodePlace, PassChoices};
 use trodden_flow::{CutReason, Dag, Edge, Graph, Node, ProbeProgram};
 use trodden_unit::{BlockKind, FlowEdge, FlowGraph};
 
 mod gates;
 
-pub fn insert(context: ModuleContext, count: Value, planned: &PlannedFunction, first_counter: u64, choices: PassChoices) {
+pub fn insert_residual_code(context: ModuleContext, count: Value, planned: &PlannedFunction, first_counter: u64, choices: PassChoices) {
     match planned.program.places() {
-        Some(places) => insert_versions(context, count, planned, places, first_counter, choices),
-        None => insert_single_version(context, count, planned, first_counter, choices),
+        Some(places) => insert_known_path_versions(context, count, planned, places, first_counter, choices),
+        None => insert_single_code_version(context, count, planned, first_counter, choices),
     }
 }
 
-fn insert_versions(
+fn insert_known_path_versions(
     context: ModuleContext,
     count: Value,
     planned: &PlannedFunction,
@@ -63,15 +63,16 @@ fn insert_versions(
     let known = known_path_test(context.module, planned);
     let at_end =
         PathEndAction::Unknown(UnknownPathCode { count, bias: emit::declare_direct_bias(context.module), thread_base: None, known });
-    let counters = Counters { at_end, flushing: Flushing::Branch, ..Counters::of_thread(context.counters, first_counter) };
-    probes::insert(context, *function, &cfg, &program, counters);
+    let counters =
+        CounterAccess { at_end, flushing: LoopFlushStrategy::Branch, ..CounterAccess::private_to_thread(context.counters, first_counter) };
+    probes::insert_function_probes(context, *function, &cfg, &program, counters);
     let blocks = |chosen: &dyn Fn(NodePlace) -> bool| -> Vec<Block> {
         cfg.nodes.iter().zip(places).filter(|(_, place)| chosen(**place)).filter_map(|(block, _)| *block).collect()
     };
-    let outer_headers: IndexSet<Node> = outer_headers(&planned.cfg.graph, program.dag()).into_iter().collect();
+    let outer_headers: IndexSet<Node> = headers_of_outer_loops(&planned.cfg.graph, program.dag()).into_iter().collect();
     let first = |p: NodePlace| p.version != CodeVersion::Instrumented;
     let counted = blocks(&|p| !first(p)).into_iter().collect();
-    gates::insert(
+    gates::insert_gates(
         context.module,
         *function,
         &blocks(&first),
@@ -88,7 +89,7 @@ pub fn dispatch_blocks(cfg: &FunctionCfg) -> Vec<Node> {
 
 /// Instruments a function that keeps a single version of its code, because it cannot have two, none of its paths is known, or known paths
 /// are recognised by their numbers. Each path is looked up at its end, unless none is known.
-fn insert_single_version(context: ModuleContext, count: Value, planned: &PlannedFunction, first_counter: u64, choices: PassChoices) {
+fn insert_single_code_version(context: ModuleContext, count: Value, planned: &PlannedFunction, first_counter: u64, choices: PassChoices) {
     let PlannedFunction { function, cfg, frequencies, .. } = planned;
     let mut program = planned.program.clone();
     program_passes::run_passes(&mut program, frequencies, &places::block_properties(cfg), choices);
@@ -100,12 +101,13 @@ fn insert_single_version(context: ModuleContext, count: Value, planned: &Planned
     let location = crate::debug::location_without_line(context.module, *function);
     let thread_base = (known.is_none() && has_cuts).then(|| entry::emit_direct_thread_counters(context, *function, bias, location));
     let at_end = PathEndAction::Unknown(UnknownPathCode { count, bias, thread_base, known });
-    let counters = Counters { at_end, flushing: Flushing::Branch, ..Counters::of_thread(context.counters, first_counter) };
-    probes::insert(context, *function, cfg, &program, counters);
+    let counters =
+        CounterAccess { at_end, flushing: LoopFlushStrategy::Branch, ..CounterAccess::private_to_thread(context.counters, first_counter) };
+    probes::insert_function_probes(context, *function, cfg, &program, counters);
 }
 
 /// Returns the headers of loops that contain other loops.
-fn outer_headers(graph: &Graph, dag: &Dag) -> Vec<Node> {
+fn headers_of_outer_loops(graph: &Graph, dag: &Dag) -> Vec<Node> {
     let back: Vec<Edge> = dag.cuts().iter().filter(|c| c.reason == CutReason::Back).map(|c| c.edge).collect();
     let heads: IndexSet<Node> = back.iter().map(|e| graph.to(*e)).collect();
     let mut outer_headers = Vec::new();
@@ -135,7 +137,7 @@ fn set_known_path_weights(module: Module, function: Value, cfg: &FunctionCfg, pr
         let Some(block) = cfg.nodes[node.index()] else { continue };
         let mut taken = vec![0; block.terminator().successors().len()];
         for edge in graph.out(node) {
-            if let EdgeSite::OnEdge(successors) = &cfg.sites[edge.index()] {
+            if let EdgeInsertionSite::OnEdge(successors) = &cfg.sites[edge.index()] {
                 let each = program.executions(*edge).div_ceil(successors.len().max(1) as u64);
                 successors.iter().for_each(|at| taken[*at] = each);
             }
@@ -147,7 +149,7 @@ fn set_known_path_weights(module: Module, function: Value, cfg: &FunctionCfg, pr
 /// Returns how the code recognises known paths; `None` if no path of the function is known.
 fn known_path_test(module: Module, planned: &PlannedFunction) -> Option<KnownTest<'_>> {
     let known = planned.program.known()?;
-    if let Cells::Preferential(ending) = planned.program.cells() {
+    if let CounterCells::Preferential(ending) = planned.program.cells() {
         let words = InterestingPathCode::declare(module, &planned.function.name(), ending);
         return Some(KnownTest::Words(words, ending.identity_mask().unwrap_or(u64::MAX)));
     }
@@ -167,7 +169,7 @@ struct VersionBuilder<'a> {
 }
 
 /// The version that consists of the original blocks.
-const ORIGINAL: CodeVersion = CodeVersion::Known(0);
+const ORIGINAL_CODE_VERSION: CodeVersion = CodeVersion::Known(0);
 
 /// The copies of a phi node in all versions of the code, and the incoming values of the original.
 struct PhiVersions {
@@ -180,22 +182,23 @@ impl VersionBuilder<'_> {
     fn build_versions(&mut self, function: Value) -> FunctionCfg {
         let landings = split_landings(self.module, &indirect_branch_targets(function), &mut self.cfg);
         if !landings.is_empty() {
-            bounds::COALESCING_LIMIT.raise();
+            bounds::COALESCING_LIMIT.raise_limit();
         }
         let mut copied = BTreeMap::<CodeVersion, Vec<Block>>::new();
         for place in self.places {
-            if let (true, Some(block)) = (place.version != ORIGINAL, self.cfg.block(place.node)) {
+            if let (true, Some(block)) = (place.version != ORIGINAL_CODE_VERSION, self.cfg.block(place.node)) {
                 copied.entry(place.version).or_default().push(block);
             }
         }
-        let created =
-            copied.iter().map(|(v, blocks)| (*v, CopyMapping::new(self.module, blocks, function, &IndexMap::new(), LinePolicy::Keep)));
+        let created = copied
+            .iter()
+            .map(|(v, blocks)| (*v, CopyMapping::new(self.module, blocks, function, &IndexMap::new(), CopiedLinePolicy::Keep)));
         self.copies = created.collect();
         let mut arriving = self.phi_versions();
         self.redirect_terminators(&landings);
         self.terminate_unreachable(&mut arriving);
         let values = self.update_phis(&landings, arriving);
-        let mut flow = ValueFlow::new(self.module, function, &self.join_blocks());
+        let mut flow = VersionSsaRepair::new(self.module, function, &self.join_blocks());
         let values: Vec<Vec<Value>> = values.into_iter().filter(|v| !v[0].is_void()).collect();
         let all = values.iter().map(Vec::len).sum::<usize>();
         debug_assert_eq!(values.iter().flatten().collect::<IndexSet<_>>().len(), all, "a value is a version of only one original");
@@ -204,22 +207,22 @@ impl VersionBuilder<'_> {
     }
 
     /// Returns the block's copy in a version; `None` if the version has none.
-    fn block_in(&self, version: CodeVersion, block: Block) -> Option<Block> {
+    fn block_in_version(&self, version: CodeVersion, block: Block) -> Option<Block> {
         match self.copies.get(&version) {
             Some(copies) => Some(copies.block(block)).filter(|copy| *copy != block),
-            None => (version == ORIGINAL).then_some(block),
+            None => (version == ORIGINAL_CODE_VERSION).then_some(block),
         }
     }
 
     /// Returns the copy of a value in a version, or the value itself if the version has no copy.
-    fn value_in(&self, version: CodeVersion, value: Value) -> Value {
+    fn value_in_version(&self, version: CodeVersion, value: Value) -> Value {
         self.copies.get(&version).map_or(value, |copies| copies.value(value))
     }
 
     /// Returns a block and all its copies, each with its version.
     fn block_versions(&self, block: Block) -> Vec<(CodeVersion, Block)> {
-        let versions = std::iter::once(ORIGINAL).chain(self.copies.keys().copied());
-        versions.filter_map(|v| Some((v, self.block_in(v, block)?))).collect()
+        let versions = std::iter::once(ORIGINAL_CODE_VERSION).chain(self.copies.keys().copied());
+        versions.filter_map(|v| Some((v, self.block_in_version(v, block)?))).collect()
     }
 
     /// Returns the phi nodes of all blocks except landing blocks, each with its copies.
@@ -228,7 +231,7 @@ impl VersionBuilder<'_> {
         for &block in self.cfg.nodes.iter().flatten() {
             let places = self.block_versions(block);
             for phi in block.phis() {
-                let phis = places.iter().map(|(version, block)| (self.value_in(*version, phi), *block)).collect();
+                let phis = places.iter().map(|(version, block)| (self.value_in_version(*version, phi), *block)).collect();
                 all.push(PhiVersions { phis, entries: phi.incoming() });
             }
         }
@@ -243,10 +246,10 @@ impl VersionBuilder<'_> {
         for edge in graph.edges().filter(|e| graph.to(*e) != graph.exit()) {
             let (tail, head) = (places[graph.from(edge).index()], places[graph.to(edge).index()]);
             let Some(to) = self.cfg.block(head.node) else { continue };
-            let target = self.block_in(head.version, to).expect("reachable blocks were copied");
+            let target = self.block_in_version(head.version, to).expect("reachable blocks were copied");
             match self.cfg.block(tail.node) {
                 Some(block) => {
-                    let from = self.block_in(tail.version, block).expect("reachable blocks were copied");
+                    let from = self.block_in_version(tail.version, block).expect("reachable blocks were copied");
                     for (index, _) in before[&block].iter().enumerate().filter(|(_, s)| **s == to) {
                         from.terminator().set_successor(index, target);
                         if head.version == CodeVersion::Instrumented && tail.version != CodeVersion::Instrumented {
@@ -276,7 +279,7 @@ impl VersionBuilder<'_> {
     /// terminator defines a value (`invoke`), copies of it may reach original blocks, so a dummy value replaces it everywhere.
     fn terminate_unreachable(&mut self, arriving: &mut [PhiVersions]) {
         let places = self.places.iter();
-        let reached: IndexSet<Node> = places.filter(|p| p.version == ORIGINAL).map(|p| p.node).collect();
+        let reached: IndexSet<Node> = places.filter(|p| p.version == ORIGINAL_CODE_VERSION).map(|p| p.node).collect();
         let nodes = self.cfg.nodes.iter().enumerate();
         let unreached = nodes.filter(|(i, _)| !reached.contains(&Node(*i as u32))).filter_map(|(_, block)| *block);
         let stays = |b: &Block| b.terminator().is(LLVMOpcode::LLVMIndirectBr) || b.instructions().any(is_must_tail);
@@ -285,7 +288,7 @@ impl VersionBuilder<'_> {
         let replace = |value: &mut Value| *value = placeholders.get(value).copied().unwrap_or(*value);
         arriving.iter_mut().flat_map(|a| &mut a.entries).for_each(|(value, _)| replace(value));
         for site in &mut self.cfg.sites {
-            if let EdgeSite::Before(at) | EdgeSite::BeforeThenHead(at) = site {
+            if let EdgeInsertionSite::Before(at) | EdgeInsertionSite::BeforeThenHead(at) = site {
                 replace(at);
             }
         }
@@ -315,13 +318,14 @@ impl VersionBuilder<'_> {
         for phi in landings.iter().flat_map(|(landing, _)| landing.phis().collect::<Vec<_>>()) {
             let entries = phi.incoming();
             for &version in self.copies.keys() {
-                let copied = entries.iter().filter_map(|(v, b)| Some((self.value_in(version, *v), self.block_in(version, *b)?)));
+                let copied =
+                    entries.iter().filter_map(|(v, b)| Some((self.value_in_version(version, *v), self.block_in_version(version, *b)?)));
                 phi.add_incoming(&copied.collect::<Vec<_>>());
             }
         }
         // Delete the old phi nodes last, so that no new one gets the address of an old one.
         let olds: Vec<Value> = arriving.iter().flat_map(|a| &a.phis).map(|(phi, _)| *phi).collect();
-        let replaced: IndexMap<Value, Value> = olds.iter().map(|old| (*old, Builder::phi_like(self.module, *old, *old))).collect();
+        let replaced: IndexMap<Value, Value> = olds.iter().map(|old| (*old, Builder::insert_phi_like(self.module, *old, *old))).collect();
         let now = |v: Value| replaced.get(&v).copied().unwrap_or(v);
         // Replace the uses in a fixed order, because passes depend on the order of uses.
         olds.iter().for_each(|old| old.replace_uses(now(*old)));
@@ -333,7 +337,7 @@ impl VersionBuilder<'_> {
                 for (version, from) in self.block_versions(from) {
                     let successors = leads.entry(from).or_insert_with(|| from.terminator().successors().into_iter().collect());
                     if let Some(which) = phis.iter().position(|(_, block)| successors.contains(block)) {
-                        into[which].push((now(self.value_in(version, value)), from));
+                        into[which].push((now(self.value_in_version(version, value)), from));
                     }
                 }
             }

@@ -14,19 +14,19 @@ pub mod places;
 mod transition;
 
 use crate::calls;
-use crate::describe::{EdgeSite, FunctionCfg, ending_call};
+use crate::describe::{EdgeInsertionSite, FunctionCfg, find_function_ending_instruction};
 use crate::emit;
 use crate::llvm::{Builder, DebugLocation, Module, Value};
 use crate::supergraph::version::{ContextSource, SegmentVersion};
-use hand_over::{ContextWords, Tags};
+use hand_over::{ContextTags, ContextWords};
 use indexmap::IndexMap;
 use llvm_sys::{LLVMLinkage, LLVMVisibility};
-use places::WordPlaces;
+use places::CounterWordMapping;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use transition::{Transition, TransitionTables};
+use transition::{ContextTransition, ContextTransitionTables};
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::program::Cells;
+use trodden_flow::program::CounterCells;
 use trodden_flow::program::operation::Operation;
 use trodden_flow::{Edge, Graph, Node, Origin, ProbeProgram};
 use trodden_selective::contexts::ContextNumbering;
@@ -35,10 +35,10 @@ use trodden_unit::{CallerPath, EdgeKind, Identity, SegmentSet, SegmentWords, Unp
 use trodden_wire::{CONTEXT_ADDRESS_SYMBOL, CONTEXT_BYTES, CONTEXT_SYMBOL};
 
 /// Maximum number of counter words of a function in which every pair of context and path is counted.
-const MAX_WORDS_EVERY_PAIR: u64 = 1 << 20;
+const MAX_WORDS_TO_COUNT_EVERY_PAIR: u64 = 1 << 20;
 /// Maximum number of counter words of a function that counts only interesting pairs, if pairs are numbered as in Ball-Larus numbering and
 /// the number is the index of the word. Functions with more pairs use a hash.
-const MAX_WORDS_DIRECT: u64 = 1 << 12;
+const MAX_WORDS_INDEXED_DIRECTLY: u64 = 1 << 12;
 /// Maximum number of counter words of a unit in which the number of a pair may be the index of its word: instructions can only address data
 /// within 2 GiB.
 const MAX_WORDS_PER_UNIT: u64 = 1 << 25;
@@ -54,19 +54,19 @@ pub struct SegmentPlan {
     pub words: SegmentWords,
     /// Number of bits of a path number in the path register. The context is in the bits above.
     bits: u32,
-    places: WordPlaces,
+    places: CounterWordMapping,
     /// Edges on which the first path of a call ends, if such paths are counted.
     counted: BTreeSet<Edge>,
     /// Calls that belong to segments, by the edge on which the path before the call ends.
-    calls: BTreeMap<Edge, Vec<CallOnSegment>>,
+    calls: BTreeMap<Edge, Vec<ContextPassingCall>>,
     /// For each callee, the table from the caller's paths to the contexts that they hand over.
-    transitions: Vec<Transition>,
+    transitions: Vec<ContextTransition>,
     /// The tags by which callees recognise contexts meant for them, and the function's number.
-    tags: (Tags, u32),
+    tags: (ContextTags, u32),
 }
 
 /// A call that passes a context to its callee.
-struct CallOnSegment {
+struct ContextPassingCall {
     call: Value,
     /// The possible callees, each with the index of its transition. At an indirect call, the target is compared with them at run time.
     callees: Vec<(Value, usize)>,
@@ -77,7 +77,7 @@ struct CallOnSegment {
 
 /// One possible callee of a call that belongs to segments.
 #[derive(Clone, Copy)]
-pub struct CallOfCallee {
+pub struct CalleeOnSegments {
     pub call: Value,
     /// The callee's number in the set of segments.
     pub callee: u32,
@@ -98,7 +98,7 @@ pub struct SegmentCode<'a> {
     version: &'a SegmentVersion,
 }
 
-pub struct FunctionOnSegments<'a> {
+pub struct PlannedFunctionOnSegments<'a> {
     pub module: Module,
     pub source: &'a str,
     pub set: &'a Rc<SegmentSet>,
@@ -117,28 +117,28 @@ pub struct FunctionOnSegments<'a> {
 
 impl SegmentPlan {
     /// Plans the counters of a function, whose words start at index `first_word`.
-    pub fn new(on: &mut FunctionOnSegments, first_word: u64) -> SegmentPlan {
+    pub fn new(on: &mut PlannedFunctionOnSegments, first_word: u64) -> SegmentPlan {
         let preferential = on.preferential.take();
         let on = &*on;
         let function = &on.set.functions()[on.number as usize];
-        let bits = SegmentWords::path_bits(function.paths);
+        let bits = SegmentWords::bits_for_path(function.paths);
         let rows = (function.contexts.len() as u64 + 1) << bits;
         let interesting: Vec<(u32, u64)> = function.interesting.iter().copied().collect();
         let places = match preferential {
-            Some(numbering) => WordPlaces::Preferential { numbering, tables: TransitionTables::default() },
-            None => WordPlaces::of_function(on, (first_word, rows), &interesting),
+            Some(numbering) => CounterWordMapping::Preferential { numbering, tables: ContextTransitionTables::default() },
+            None => CounterWordMapping::of_function(on, (first_word, rows), &interesting),
         };
         let caller = |c: &trodden_unit::SegmentContext| {
             let caller = &on.set.functions()[c.caller as usize];
             CallerPath { unit: caller.unit.clone(), name: caller.name.clone(), context: c.context, path: c.path }
         };
-        let words = if function.contexts.is_empty() || !function.counts { 0 } else { places.words() };
+        let words = if function.contexts.is_empty() || !function.counts { 0 } else { places.word_count() };
         let mut plan = SegmentPlan {
             words: SegmentWords {
                 first_word,
                 words,
                 contexts: function.contexts.iter().map(caller).collect(),
-                keys: places.pairs(|(context, path)| SegmentWords::key(function.paths, *context, *path)),
+                keys: places.encoded_pairs(|(context, path)| SegmentWords::key(function.paths, *context, *path)),
                 interesting,
                 ..SegmentWords::default()
             },
@@ -147,30 +147,30 @@ impl SegmentPlan {
             counted: BTreeSet::new(),
             calls: BTreeMap::new(),
             transitions: Vec::new(),
-            tags: (Tags(on.identity), on.number),
+            tags: (ContextTags(on.identity), on.number),
         };
         if words > 0 {
             plan.count_first_paths(on);
         }
-        plan.place_calls(on, rows);
+        plan.plan_context_passing_calls(on, rows);
         plan
     }
 
     /// Returns true if segments need code on an edge at which paths end.
-    pub fn has_code(&self, edge: Edge) -> bool {
+    pub fn has_code_on_edge(&self, edge: Edge) -> bool {
         self.counted.contains(&edge) || self.calls.contains_key(&edge)
     }
 
-    fn count_first_paths(&mut self, on: &FunctionOnSegments) {
-        let reached = reached_from_entry(on.program);
+    fn count_first_paths(&mut self, on: &PlannedFunctionOnSegments) {
+        let reached = nodes_reached_from_entry(on.program);
         self.counted = match on.set.counts_all_pairs() {
-            true => on.graph.edges().filter(|e| ends_a_path(on.program, *e) && reached.contains(&on.graph.from(*e))).collect(),
-            false => self.words.interesting.iter().filter_map(|(_, path)| last_edge(on.program, *path)).collect(),
+            true => on.graph.edges().filter(|e| ends_path(on.program, *e) && reached.contains(&on.graph.from(*e))).collect(),
+            false => self.words.interesting.iter().filter_map(|(_, path)| last_edge_of_path(on.program, *path)).collect(),
         };
     }
 
     /// Finds the calls that belong to segments. If the function has no call instruction for one, records that.
-    fn place_calls(&mut self, on: &FunctionOnSegments, rows: u64) {
+    fn plan_context_passing_calls(&mut self, on: &PlannedFunctionOnSegments, rows: u64) {
         let mut by_callee: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
         for (callee, context) in on.set.contexts_with_caller(on.number) {
             by_callee.entry(callee).or_default().insert(context.path);
@@ -179,11 +179,11 @@ impl SegmentPlan {
         for (callee, paths) in by_callee {
             let transition = self.transitions.len();
             let sums: BTreeMap<u64, u64> = paths.iter().map(|path| (on.final_register(*path), *path)).collect();
-            self.transitions.push(Transition::new((on.set, on.number), callee, &sums, (self.bits, rows)));
+            self.transitions.push(ContextTransition::new((on.set, on.number), callee, &sums, (self.bits, rows)));
             for path in paths {
-                let edge = last_edge(on.program, path);
+                let edge = last_edge_of_path(on.program, path);
                 let found: Vec<(Edge, Value, Value)> =
-                    edge.iter().flat_map(|e| calls_of_callee(on, *e, callee).into_iter().map(|(call, f)| (*e, call, f))).collect();
+                    edge.iter().flat_map(|e| find_calls_of_callee(on, *e, callee).into_iter().map(|(call, f)| (*e, call, f))).collect();
                 if found.is_empty() {
                     let callee = &on.set.functions()[callee as usize];
                     self.words.unplaced.push(UnplacedCall { unit: callee.unit.clone(), name: callee.name.clone(), path });
@@ -201,24 +201,24 @@ impl SegmentPlan {
         for ((edge, call), callees) in placed {
             let is_indirect = calls::resolve_alias(call.callee()).is_none();
             let ends_function = on.cfg.graph.kind(edge) != EdgeKind::Reach;
-            let executions = on.executions(on.graph.from(edge));
-            self.calls.entry(edge).or_default().push(CallOnSegment { call, callees, is_indirect, ends_function, executions });
+            let executions = on.execution_frequency(on.graph.from(edge));
+            self.calls.entry(edge).or_default().push(ContextPassingCall { call, callees, is_indirect, ends_function, executions });
         }
     }
 
-    pub fn calls(&self) -> impl Iterator<Item = CallOfCallee> {
+    pub fn calls(&self) -> impl Iterator<Item = CalleeOnSegments> {
         self.calls.values().flatten().flat_map(move |at| {
-            let CallOnSegment { call, is_indirect, ends_function, executions, .. } = *at;
+            let ContextPassingCall { call, is_indirect, ends_function, executions, .. } = *at;
             let callees = if is_indirect { at.callees.as_slice() } else { &at.callees[..1] };
             callees.iter().map(move |(_, transition)| {
                 let callee = self.transitions[*transition].callee;
-                CallOfCallee { call, callee, is_indirect, ends_function, executions: executions / callees.len() as f64 }
+                CalleeOnSegments { call, callee, is_indirect, ends_function, executions: executions / callees.len() as f64 }
             })
         })
     }
 
     /// Emits the code at the entry of a version of the function. Returns what its probes need.
-    pub fn begin<'a>(
+    pub fn emit_version_entry<'a>(
         &'a self,
         module: Module,
         version: &'a SegmentVersion,
@@ -233,9 +233,9 @@ impl SegmentPlan {
         let builder = Builder::before(module, version.code.entry().after_allocas(), location);
         let context = match version.context_source {
             ContextSource::Argument => version.code.last_parameter(),
-            _ => words.take(&builder, self.tags.0.of(self.tags.1), self.words.contexts.len() as u64),
+            _ => words.emit_load_and_clear(&builder, self.tags.0.of(self.tags.1), self.words.contexts.len() as u64),
         };
-        SegmentCode { start: Some(self.places.emit_start(&builder, context, self.bits, version.code)), ..code }
+        SegmentCode { start: Some(self.places.emit_initial_key(&builder, context, self.bits, version.code)), ..code }
     }
 }
 
@@ -264,7 +264,13 @@ impl SegmentCode<'_> {
         Some(builder.offset(i64, first, word))
     }
 
-    fn pass_context(&self, builder: &Builder, location: Option<DebugLocation>, at: &CallOnSegment, (known, number): (Option<i64>, Value)) {
+    fn pass_context(
+        &self,
+        builder: &Builder,
+        location: Option<DebugLocation>,
+        at: &ContextPassingCall,
+        (known, number): (Option<i64>, Value),
+    ) {
         let context = |transition: usize| {
             let transition = &self.plan.transitions[transition];
             match known {
@@ -293,28 +299,28 @@ impl SegmentCode<'_> {
                 before.select(before.equal(call.callee(), *function), mark(*transition, *context), passed)
             }),
         };
-        self.words.pass(&before, call, passed);
+        self.words.emit_store_for_callee(&before, call, passed);
     }
 }
 
-impl WordPlaces {
+impl CounterWordMapping {
     /// Chooses how a function's pairs of context and path are mapped to words. An array with a word for every pair would have `rows` words.
-    fn of_function(on: &FunctionOnSegments, (first_word, rows): (u64, u64), interesting: &[(u32, u64)]) -> WordPlaces {
+    fn of_function(on: &PlannedFunctionOnSegments, (first_word, rows): (u64, u64), interesting: &[(u32, u64)]) -> CounterWordMapping {
         let function = &on.set.functions()[on.number as usize];
         let fits = |max: u64| rows <= max && first_word.saturating_add(rows) <= MAX_WORDS_PER_UNIT;
         let max_rows = match on.numbering {
             // In this numbering, the value of the path register is not a path number, so it cannot be the index of a word.
             SegmentNumbering::PreciseSelective => 0,
-            _ if on.set.counts_all_pairs() => MAX_WORDS_EVERY_PAIR,
-            SegmentNumbering::BallLarus => MAX_WORDS_DIRECT,
+            _ if on.set.counts_all_pairs() => MAX_WORDS_TO_COUNT_EVERY_PAIR,
+            SegmentNumbering::BallLarus => MAX_WORDS_INDEXED_DIRECTLY,
             SegmentNumbering::Minimal | SegmentNumbering::Preferential => interesting.len() as u64 + 1,
         };
         if fits(max_rows) {
-            return WordPlaces::Keys { words: rows, pairs: BTreeMap::new() };
+            return CounterWordMapping::Keys { words: rows, pairs: BTreeMap::new() };
         }
         let key = |pair: &(u32, u64)| {
             let key = SegmentWords::key(function.paths, pair.0, on.final_register(pair.1));
-            (key, *pair, last_edge(on.program, pair.1))
+            (key, *pair, last_edge_of_path(on.program, pair.1))
         };
         let keys: Vec<(u64, (u32, u64), Option<Edge>)> = interesting.iter().map(key).collect();
         let pairs = match on.numbering {
@@ -323,49 +329,49 @@ impl WordPlaces {
         };
         // All uninteresting pairs share the word after the keys.
         let words = rows + u64::from(!pairs.is_empty());
-        WordPlaces::minimal(&keys).unwrap_or(WordPlaces::Keys { words, pairs })
+        CounterWordMapping::with_consecutive_words(&keys).unwrap_or(CounterWordMapping::Keys { words, pairs })
     }
 }
 
-impl FunctionOnSegments<'_> {
+impl PlannedFunctionOnSegments<'_> {
     /// Returns the value of the path register at the end of a path: the path's number, or the sum of its edge labels, which differs from
     /// that of all other paths.
     fn final_register(&self, path: u64) -> u64 {
         let paths = self.program.paths();
         match self.program.cells() {
-            Cells::Labels { part, .. } => paths.numbering.path(&paths.dag, path).map_or(path, |edges| part.id(&edges) as u64),
+            CounterCells::Labels { part, .. } => paths.numbering.path(&paths.dag, path).map_or(path, |edges| part.id(&edges) as u64),
             _ => path,
         }
     }
 
-    fn executions(&self, node: Node) -> f64 {
+    fn execution_frequency(&self, node: Node) -> f64 {
         let edges = if node == self.graph.entry() { self.graph.out(node) } else { self.graph.incoming(node) };
         edges.iter().filter(|e| self.cfg.graph.kind(**e) != EdgeKind::Reach).map(|e| self.frequencies.edges()[e.index()]).sum()
     }
 
     /// Returns the estimated number of calls to this function.
-    pub fn entries(&self) -> f64 {
-        self.executions(self.graph.entry())
+    pub fn estimated_call_count(&self) -> f64 {
+        self.execution_frequency(self.graph.entry())
     }
 }
 
-fn ends_a_path(program: &ProbeProgram, edge: Edge) -> bool {
+fn ends_path(program: &ProbeProgram, edge: Edge) -> bool {
     program.operations(edge).iter().any(|o| matches!(o, Operation::Count { .. }))
 }
 
 /// Returns the edge on which a path is counted; `None` if it is never counted.
-fn last_edge(program: &ProbeProgram, path: u64) -> Option<Edge> {
+fn last_edge_of_path(program: &ProbeProgram, path: u64) -> Option<Edge> {
     let paths = program.paths();
     let edges = paths.numbering.path(&paths.dag, path)?;
     let real = edges.iter().rev().filter_map(|id| match paths.dag.edge(*id).origin {
         Origin::Real(edge) | Origin::Leave(edge) => Some(edge),
         Origin::Enter(_) | Origin::Stop(_) => None,
     });
-    real.into_iter().find(|edge| ends_a_path(program, *edge))
+    real.into_iter().find(|edge| ends_path(program, *edge))
 }
 
 /// Returns the nodes on paths that start at function entry.
-fn reached_from_entry(program: &ProbeProgram) -> BTreeSet<Node> {
+fn nodes_reached_from_entry(program: &ProbeProgram) -> BTreeSet<Node> {
     let dag = &program.paths().dag;
     let mut reached = BTreeSet::from([dag.entry()]);
     for node in dag.order() {
@@ -379,10 +385,10 @@ fn reached_from_entry(program: &ProbeProgram) -> BTreeSet<Node> {
 
 /// Returns the calls that may call function `number` of the set after a path that ends on the given edge. Each call comes with that
 /// function as a value of this module.
-fn calls_of_callee(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Value, Value)> {
+fn find_calls_of_callee(on: &PlannedFunctionOnSegments, edge: Edge, number: u32) -> Vec<(Value, Value)> {
     let callee = &on.set.functions()[number as usize];
     let is_elsewhere = callee.local && callee.unit != on.source;
-    let at = calls_after_path(on, edge);
+    let at = find_calls_after_path(on, edge);
     let direct: Vec<(Value, Value)> = at
         .iter()
         .filter_map(|call| Some((*call, calls::resolve_alias(call.callee())?)))
@@ -405,11 +411,11 @@ fn calls_of_callee(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Val
 }
 
 /// Returns the calls that directly follow a path that ends on the given edge.
-fn calls_after_path(on: &FunctionOnSegments, edge: Edge) -> Vec<Value> {
+fn find_calls_after_path(on: &PlannedFunctionOnSegments, edge: Edge) -> Vec<Value> {
     let Some(block) = on.cfg.block(on.graph.from(edge)) else { return Vec::new() };
-    let ending = ending_call(block).filter(|call| call.is_call());
+    let ending = find_function_ending_instruction(block).filter(|call| call.is_call());
     match (on.cfg.graph.kind(edge), &on.cfg.sites[edge.index()]) {
-        (EdgeKind::Reach, EdgeSite::Before(first)) => {
+        (EdgeKind::Reach, EdgeInsertionSite::Before(first)) => {
             block.instructions().skip_while(|i| i != first).filter(|i| i.is_call() && Some(*i) != ending).collect()
         }
         (EdgeKind::TailCall | EdgeKind::NoReturn, _) => ending.into_iter().collect(),

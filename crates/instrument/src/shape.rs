@@ -13,14 +13,14 @@ use llvm_sys::LLVMOpcode;
 use trodden_unit::BlockKind;
 
 /// Prepares a function. Returns its blocks in the order in which its map lists them, each with its kind.
-pub fn prepare(module: Module, function: Value) -> Vec<(Block, BlockKind)> {
+pub fn prepare_function_blocks(module: Module, function: Value) -> Vec<(Block, BlockKind)> {
     let original: Vec<Block> = function.blocks().collect();
     let mut nodes = Vec::new();
     for block in original {
         nodes.push((block, BlockKind::Code));
         let mut rest = block;
-        while let Some(call) = rest.instructions().find(|i| is_returning_twice(*i)) {
-            rest = split_after(module, call);
+        while let Some(call) = rest.instructions().find(|i| is_call_returning_twice(*i)) {
+            rest = split_block_after(module, call);
             nodes.push((rest, BlockKind::Continuation));
         }
     }
@@ -36,12 +36,12 @@ pub fn prepare(module: Module, function: Value) -> Vec<(Block, BlockKind)> {
 }
 
 /// Returns true for a call that returns twice. A `musttail` call does not return to this function at all.
-fn is_returning_twice(instruction: Value) -> bool {
+fn is_call_returning_twice(instruction: Value) -> bool {
     instruction.is(LLVMOpcode::LLVMCall) && returns_twice(instruction) && !crate::describe::is_must_tail(instruction)
 }
 
 /// Moves everything after an instruction to a new block, and inserts a jump to that block.
-fn split_after(module: Module, instruction: Value) -> Block {
+fn split_block_after(module: Module, instruction: Value) -> Block {
     let block = instruction.block();
     let rest = move_rest_to_new_block(module, instruction);
     Builder::at_end(module, block, instruction.location()).jump(rest);
@@ -73,7 +73,7 @@ fn move_to_new_block_from(module: Module, block: Block, mut instruction: Option<
     // Phi nodes of the successors must now list the new block as predecessor.
     let successors: IndexSet<Block> = rest.terminator().successors().into_iter().collect();
     for to in successors {
-        phis::rename(module, to, block, rest);
+        phis::rename_phi_predecessor(module, to, block, rest);
     }
     rest
 }
@@ -119,8 +119,8 @@ fn predecessors_by_kind(block: Block) -> (IndexSet<Block>, IndexSet<Block>) {
 fn split_phi(module: Module, phi: Value, landing: Block, body: Block, jumps: &IndexSet<Block>) {
     let (arriving, mut all): (Vec<_>, Vec<_>) = phi.incoming().into_iter().partition(|(_, b)| jumps.contains(b));
     let first = body.instructions().next().expect("it has a terminator");
-    let both = Builder::phi_like(module, phi, first);
-    let here = Builder::phi_like(module, phi, phi);
+    let both = Builder::insert_phi_like(module, phi, first);
+    let here = Builder::insert_phi_like(module, phi, phi);
     phi.replace_uses(both);
     // In a loop, an incoming value may be the phi node itself.
     let own = |(v, b): (Value, Block)| (if v == phi { both } else { v }, b);

@@ -4,7 +4,7 @@
 //! latest call, in case of a crash, and is cleared at exit. Landing pads and returns of `setjmp` write an event that says which frame
 //! continues. Everything is inline assembly, so that no block is split and the cursor advances in one instruction. Cold code is reached by
 //! jumps instead of calls, which would overwrite a leaf function's red zone. A path's event precedes the clearing of its slot, and events
-//! stay at path ends ([`PassChoices::AT_PATH_ENDS`](trodden_flow::program::PassChoices::AT_PATH_ENDS)).
+//! stay at path ends ([`PassChoices::COUNTING_AT_PATH_ENDS`](trodden_flow::program::PassChoices::COUNTING_AT_PATH_ENDS)).
 
 use crate::describe::FunctionCfg;
 use crate::emit::{self, declare_runtime_function};
@@ -20,7 +20,7 @@ use trodden_wire::stream::{
 
 /// Returns the edges on which functions are left, and those on which calls are reached; their code writes events or updates the shadow
 /// stack.
-pub fn edges(cfg: &FunctionCfg) -> StreamEdges {
+pub fn stream_edges(cfg: &FunctionCfg) -> StreamEdges {
     StreamEdges {
         leaves: cfg.graph.edges_where(|kind| matches!(kind, EdgeKind::Return | EdgeKind::TailCall | EdgeKind::Resume)),
         calls: cfg.graph.edges_where(|kind| matches!(kind, EdgeKind::Reach | EdgeKind::NoReturn | EdgeKind::ReturnsTwice)),
@@ -28,7 +28,7 @@ pub fn edges(cfg: &FunctionCfg) -> StreamEdges {
 }
 
 /// Returns true if unwinding or `longjmp` may end in a function: it catches exceptions, or calls a function that returns twice.
-pub fn catches_unwinding(function: Value) -> bool {
+pub fn may_resume_after_unwinding(function: Value) -> bool {
     // A landing pad without clauses only cleans up and continues unwinding.
     let is_handler = |i: Value| i.clause_count() > 0;
     let is_catching = |i: Value| is_handler(i) || i.is_call() && returns_twice(i);
@@ -37,7 +37,7 @@ pub fn catches_unwinding(function: Value) -> bool {
 
 /// The runtime functions that a stream build's code refers to.
 #[derive(Clone, Copy)]
-pub struct Streams {
+pub struct StreamRuntimeFunctions {
     module: Module,
     next_chunk: Value,
     next_slot: Value,
@@ -46,27 +46,27 @@ pub struct Streams {
 /// Emits the stream code of one function.
 #[derive(Clone, Copy)]
 pub struct StreamCode {
-    streams: Streams,
+    streams: StreamRuntimeFunctions,
     /// Address of the frame's slot in the shadow stack.
     slot: Value,
 }
 
-impl Streams {
+impl StreamRuntimeFunctions {
     /// Declares the runtime's functions, and defines the thread's stream state (linkers keep one definition per image).
-    pub fn declare(module: Module) -> Streams {
+    pub fn declare(module: Module) -> StreamRuntimeFunctions {
         emit::define_thread_local(module, STREAM_SYMBOL, size_of::<ThreadStream>(), STREAM_ADDRESS_SYMBOL, STREAM_SYMBOL);
         let kind = Type::function(module.void(), &[]);
         let [next_chunk, next_slot] = [NEXT_CHUNK_SYMBOL, NEXT_SLOT_SYMBOL].map(|name| declare_runtime_function(module, name, kind));
-        Streams { module, next_chunk, next_slot }
+        StreamRuntimeFunctions { module, next_chunk, next_slot }
     }
 
-    pub fn remove_unused(self) {
+    pub fn remove_unused_declarations(self) {
         emit::remove_unused_declarations(&[self.next_chunk, self.next_slot]);
     }
 
     /// Emits code at function entry that takes a slot for the function's frame and writes the event of its entry. `first` is the index of
     /// the function's first counter.
-    pub fn enter(self, function: Value, first: u64, counters: Value, location: Option<DebugLocation>) -> StreamCode {
+    pub fn emit_function_entry(self, function: Value, first: u64, counters: Value, location: Option<DebugLocation>) -> StreamCode {
         let builder = Builder::before(self.module, function.entry().after_allocas(), location);
         let word = self.event_word(&builder, builder.offset(self.module.i64(), counters, self.module.constant(first as i64)), TAG_ENTER);
         let text = format!(
@@ -136,7 +136,7 @@ impl StreamCode {
     }
 
     /// Emits the code of [`StreamCode::append_resume`] at the function's landing pads and after its calls that return twice.
-    pub fn append_resumes(self, function: Value, cfg: &FunctionCfg, location: Option<DebugLocation>) {
+    pub fn append_resume_events_after_unwinding(self, function: Value, cfg: &FunctionCfg, location: Option<DebugLocation>) {
         let module = self.streams.module;
         let is_pad = |i: &Value| i.is(LLVMOpcode::LLVMLandingPad);
         let pads: Vec<Value> = function.blocks().flat_map(|b| b.instructions().filter(is_pad).collect::<Vec<_>>()).collect();

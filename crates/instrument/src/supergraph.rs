@@ -17,7 +17,7 @@ use crate::error::InstrumentError;
 use crate::llvm::{Block, Module, TargetMachine, Type, Value};
 use crate::passes::run_on_module;
 use crate::segments::SegmentPlan;
-use crate::versions::copies::{CopyMapping, LinePolicy};
+use crate::versions::copies::{CopiedLinePolicy, CopyMapping};
 use crate::versions::{cfg_of_copies, reason_not_to_double};
 use calls::can_redirect;
 use indexmap::IndexMap;
@@ -30,7 +30,7 @@ use version::{ContextSource, SegmentVersion, VersionTarget};
 
 /// A function to which segments belong, before anything is inserted.
 #[derive(Clone, Copy)]
-pub struct OnSegments<'a> {
+pub struct FunctionWithSegments<'a> {
     pub function: Value,
     /// The function's index in the segment set.
     pub number: u32,
@@ -49,9 +49,9 @@ pub struct Supergraph {
 
 impl Supergraph {
     /// Chooses the versions of all functions and creates them, without probes.
-    pub fn new(module: Module, source: &str, set: &SegmentSet, functions: &[OnSegments]) -> Supergraph {
+    pub fn new(module: Module, source: &str, set: &SegmentSet, functions: &[FunctionWithSegments]) -> Supergraph {
         let sites = RedirectableCalls::from_functions(functions);
-        let budget = u128::from(module_size(module)) * u128::from(set.growth()) / 100;
+        let budget = u128::from(module_size(module)) * u128::from(set.max_growth_percent()) / 100;
         let choice = choose_versions(&sites.candidates, set.depth(), u64::try_from(budget).unwrap_or(u64::MAX));
         let mut codes: Vec<Value> = functions.iter().map(|f| f.function).collect();
         for (at, version) in choice.versions.iter().enumerate().skip(functions.len()) {
@@ -66,7 +66,7 @@ impl Supergraph {
                 VersionKind::Own => ContextSource::None,
                 _ => ContextSource::Argument,
             };
-            let copies = (version.kind != VersionKind::Own).then(|| copy_function(module, on.function, codes[at]));
+            let copies = (version.kind != VersionKind::Own).then(|| copy_function_body(module, on.function, codes[at]));
             let cfg = copies.as_ref().map_or_else(|| on.cfg.clone(), |copies| cfg_of_copies(on.cfg, copies));
             let target = |(call, site): (usize, &RedirectableCall)| {
                 let version = codes[choice.target(&sites.candidates, at, call)?];
@@ -87,7 +87,7 @@ impl Supergraph {
 
     /// Redirects the recorded calls, and inlines versions that are called once. Returns, for each function, the remaining copies, the
     /// number of inlined calls, and the number of calls to copies.
-    pub fn inline(self, machine: TargetMachine) -> Result<Vec<VersionSummary>, InstrumentError> {
+    pub fn inline_versions(self, machine: TargetMachine) -> Result<Vec<VersionSummary>, InstrumentError> {
         let module = self.module;
         for version in &self.versions {
             // Instrumented code writes memory. If the attribute remained, LLVM might delete calls to the version as dead.
@@ -144,7 +144,7 @@ struct RedirectableCalls {
 }
 
 impl RedirectableCalls {
-    fn from_functions(functions: &[OnSegments]) -> RedirectableCalls {
+    fn from_functions(functions: &[FunctionWithSegments]) -> RedirectableCalls {
         let by_number: HashMap<u32, usize> = functions.iter().enumerate().map(|(at, f)| (f.number, at)).collect();
         let can_be_copied: Vec<bool> = functions.iter().map(|f| reason_not_to_copy(f.function).is_none()).collect();
         let mut sites = RedirectableCalls { of_function: Vec::new(), candidates: Vec::new() };
@@ -168,10 +168,16 @@ impl RedirectableCalls {
 
     /// Returns the functions that read their context from the thread-local word, because another unit calls them, or a version whose call
     /// is not redirected to a copy.
-    fn functions_reading_word(&self, source: &str, set: &SegmentSet, functions: &[OnSegments], choice: &InliningChoice) -> BTreeSet<usize> {
+    fn functions_reading_word(
+        &self,
+        source: &str,
+        set: &SegmentSet,
+        functions: &[FunctionWithSegments],
+        choice: &InliningChoice,
+    ) -> BTreeSet<usize> {
         let by_number: HashMap<u32, usize> = functions.iter().enumerate().map(|(at, f)| (f.number, at)).collect();
         let is_elsewhere = |number: u32| set.functions()[number as usize].unit != source;
-        let from_elsewhere = |f: &OnSegments| set.functions()[f.number as usize].contexts.iter().any(|c| is_elsewhere(c.caller));
+        let from_elsewhere = |f: &FunctionWithSegments| set.functions()[f.number as usize].contexts.iter().any(|c| is_elsewhere(c.caller));
         let mut found: BTreeSet<usize> = functions.iter().enumerate().filter(|(_, f)| from_elsewhere(f)).map(|(at, _)| at).collect();
         for (at, version) in choice.versions.iter().enumerate() {
             let sites = &self.of_function[version.function];
@@ -242,8 +248,8 @@ fn declare_version(module: Module, function: Value, number: usize, kind: Version
     code
 }
 
-fn copy_function(module: Module, function: Value, code: Value) -> CopyMapping {
+fn copy_function_body(module: Module, function: Value, code: Value) -> CopyMapping {
     let known: IndexMap<Value, Value> = function.parameters().into_iter().zip(code.parameters()).collect();
     let blocks: Vec<Block> = function.blocks().collect();
-    CopyMapping::new(module, &blocks, code, &known, LinePolicy::Drop)
+    CopyMapping::new(module, &blocks, code, &known, CopiedLinePolicy::Drop)
 }

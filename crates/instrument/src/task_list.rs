@@ -4,14 +4,14 @@
 //! to all units of the process, so the driver uses task lists only for unoptimised code, where these options have no effect.
 
 use crate::error::InstrumentError;
-use crate::llvm::{Module, OwnModule, TargetMachine};
+use crate::llvm::{Module, OwnedModule, TargetMachine};
 use crate::module::{UnitOutcome, instrument};
 use crate::no_return;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use trodden_unit::tasks::{
-    CallSummary, RETURNS_ATTRIBUTE, UnitTask, UnitTasks, UnitWork, find_returning_functions, tasks_from_bytes, to_bytes,
+    CallSummary, RETURNS_ATTRIBUTE, UnitTask, UnitTaskOutput, UnitTasks, find_returning_functions, tasks_from_bytes, to_bytes,
 };
 
 /// Executes the tasks listed in a file. The module that clang passed to the plugin is not compiled.
@@ -20,58 +20,58 @@ use trodden_unit::tasks::{
 /// Fails if a file cannot be read or written, or if a unit cannot be instrumented.
 pub fn run_tasks(file: &OsStr, machine: TargetMachine) -> Result<UnitOutcome, InstrumentError> {
     let file = Path::new(file);
-    let bytes = fs::read(file).map_err(|error| task_error(file, &error))?;
-    let UnitTasks { others, tasks } = tasks_from_bytes(&bytes).map_err(|error| task_error(file, &error))?;
+    let bytes = fs::read(file).map_err(|error| task_list_error(file, &error))?;
+    let UnitTasks { others, tasks } = tasks_from_bytes(&bytes).map_err(|error| task_list_error(file, &error))?;
     let mut summarized = Vec::new();
     for task in &tasks {
         match &task.work {
-            UnitWork::Summarize => _ = summarize(parse_unit(task)?.module, &task.output)?,
-            UnitWork::Compile { returning } => compile_unit(task, &parse_unit(task)?, returning, machine)?,
-            UnitWork::SummarizeAndCompile { summary } => {
+            UnitTaskOutput::Summarize => _ = summarize_calls(parse_unit(task)?.module, &task.output)?,
+            UnitTaskOutput::Compile { returning } => compile_unit(task, &parse_unit(task)?, returning, machine)?,
+            UnitTaskOutput::SummarizeAndCompile { summary } => {
                 let unit = parse_unit(task)?;
-                let summary = summarize(unit.module, summary)?;
+                let summary = summarize_calls(unit.module, summary)?;
                 summarized.push((task, unit, summary));
             }
-            UnitWork::CompilePlain => write_object(task, parse_unit(task)?.module, machine)?,
+            UnitTaskOutput::CompilePlain => write_object(task, parse_unit(task)?.module, machine)?,
         }
     }
     let summaries: Vec<&CallSummary> = summarized.iter().map(|(.., summary)| summary).chain(&others).collect();
     let known = find_returning_functions(&summaries);
-    summarized.iter().try_for_each(|(task, unit, summary)| compile_unit(task, unit, &summary.called_functions_in(&known), machine))?;
+    summarized.iter().try_for_each(|(task, unit, summary)| compile_unit(task, unit, &summary.called_functions_among(&known), machine))?;
     Ok(UnitOutcome::NoCode)
 }
 
-fn parse_unit(task: &UnitTask) -> Result<OwnModule, InstrumentError> {
+fn parse_unit(task: &UnitTask) -> Result<OwnedModule, InstrumentError> {
     let bitcode = Path::new(&task.bitcode);
-    let bytes = fs::read(bitcode).map_err(|error| task_error(bitcode, &error))?;
+    let bytes = fs::read(bitcode).map_err(|error| task_list_error(bitcode, &error))?;
     // SAFETY: `run_tasks` drops each unit only after the functions that use handles to it have returned, and these return no handle.
-    unsafe { OwnModule::parse(&bytes) }.ok_or_else(|| task_error(bitcode, &"LLVM cannot read its bitcode"))
+    unsafe { OwnedModule::parse(&bytes) }.ok_or_else(|| task_list_error(bitcode, &"LLVM cannot read its bitcode"))
 }
 
-fn summarize(unit: Module, file: &str) -> Result<CallSummary, InstrumentError> {
+fn summarize_calls(unit: Module, file: &str) -> Result<CallSummary, InstrumentError> {
     let summary = no_return::summarise_calls(unit);
-    fs::write(file, to_bytes(&summary)).map_err(|error| task_error(Path::new(file), &error))?;
+    fs::write(file, to_bytes(&summary)).map_err(|error| task_list_error(Path::new(file), &error))?;
     Ok(summary)
 }
 
 /// Instruments a unit and writes its object file. `returning` lists the functions of other units whose calls always return.
-fn compile_unit(task: &UnitTask, unit: &OwnModule, returning: &[String], machine: TargetMachine) -> Result<(), InstrumentError> {
-    returning.iter().for_each(|name| mark_returning(unit.module, name));
+fn compile_unit(task: &UnitTask, unit: &OwnedModule, returning: &[String], machine: TargetMachine) -> Result<(), InstrumentError> {
+    returning.iter().for_each(|name| mark_as_always_returning(unit.module, name));
     instrument(unit.module, machine)?;
     write_object(task, unit.module, machine)
 }
 
 fn write_object(task: &UnitTask, unit: Module, machine: TargetMachine) -> Result<(), InstrumentError> {
-    unit.write_object(machine, &task.output).map_err(|error| task_error(Path::new(&task.output), &error))
+    unit.write_object(machine, &task.output).map_err(|error| task_list_error(Path::new(&task.output), &error))
 }
 
 /// Marks a declared function as one whose calls always return. The mark is part of the stored bitcode, so that all variants of the unit
 /// number paths alike.
-fn mark_returning(module: Module, name: &str) {
+fn mark_as_always_returning(module: Module, name: &str) {
     let Some(function) = module.function(name) else { return };
     function.add_text_attribute(module.context(), RETURNS_ATTRIBUTE);
 }
 
-fn task_error(file: &Path, what: &dyn std::fmt::Display) -> InstrumentError {
+fn task_list_error(file: &Path, what: &dyn std::fmt::Display) -> InstrumentError {
     InstrumentError::Tasks { file: file.to_owned(), what: what.to_string() }
 }

@@ -15,27 +15,27 @@ const MAX_ENUMERATED_ITERATIONS: u64 = 1 << 20;
 
 /// An integer of `bits` bits, at most 64.
 #[derive(Clone, Copy)]
-struct Integer {
+struct SizedInteger {
     bits: u32,
     value: u64,
 }
 
-impl Integer {
-    fn from_value(value: Value) -> Option<Integer> {
-        value.as_unsigned().map(|(bits, value)| Integer { bits, value })
+impl SizedInteger {
+    fn from_value(value: Value) -> Option<SizedInteger> {
+        value.as_unsigned().map(|(bits, value)| SizedInteger { bits, value })
     }
 
-    fn plus(self, other: Integer) -> Integer {
-        Integer { bits: self.bits, value: self.value.wrapping_add(other.value) & (u64::MAX >> (64 - self.bits)) }
+    fn wrapping_add(self, other: SizedInteger) -> SizedInteger {
+        SizedInteger { bits: self.bits, value: self.value.wrapping_add(other.value) & (u64::MAX >> (64 - self.bits)) }
     }
 
-    fn signed(self) -> i64 {
+    fn as_signed(self) -> i64 {
         let unused = 64 - self.bits;
         ((self.value << unused) as i64) >> unused
     }
 
-    fn satisfies(self, how: LLVMIntPredicate, other: Integer) -> bool {
-        let (a, b, c, d) = (self.value, other.value, self.signed(), other.signed());
+    fn satisfies(self, how: LLVMIntPredicate, other: SizedInteger) -> bool {
+        let (a, b, c, d) = (self.value, other.value, self.as_signed(), other.as_signed());
         match how {
             LLVMIntEQ => a == b,
             LLVMIntNE => a != b,
@@ -59,12 +59,12 @@ pub fn constant_trip_count(latch: Block, head: Block) -> Option<u64> {
     if successors.iter().filter(|s| **s == head).count() != 1 {
         return None;
     }
-    let (how, limit) = (compared.integer_predicate()?, Integer::from_value(compared.operand(1))?);
-    let (phi, first, step) = induction_of(compared.operand(0), latch, head)?;
+    let (how, limit) = (compared.integer_predicate()?, SizedInteger::from_value(compared.operand(1))?);
+    let (phi, first, step) = find_induction(compared.operand(0), latch, head)?;
     let back_if = successors[0] == head;
     let (mut value, mut times) = (first, 0);
     loop {
-        let next = value.plus(step);
+        let next = value.wrapping_add(step);
         let seen = if compared.operand(0) == phi { value } else { next };
         if seen.satisfies(how, limit) != back_if {
             return Some(times);
@@ -102,7 +102,7 @@ impl TripCounter {
 
     /// Returns the counter as it is at the end of an iteration, after the step; `None` if `latch` is not a predecessor. The counter must be
     /// a phi node of the header.
-    pub fn next(self, latch: Block) -> Option<TripCounter> {
+    pub fn counter_at_latch(self, latch: Block) -> Option<TripCounter> {
         Some(TripCounter { value: self.value.incoming_from(latch)?, first: self.first.wrapping_add(1 << self.shift), ..self })
     }
 }
@@ -111,7 +111,7 @@ impl TripCounter {
 /// starts with a constant and grows by a constant power of two. Using it saves the register of an additional counter.
 pub fn existing_counter(latch: Block, head: Block) -> Option<TripCounter> {
     head.phis().find_map(|phi| {
-        let (first, step) = progression(phi, latch)?;
+        let (first, step) = first_value_and_step(phi, latch)?;
         let shift = step.value.trailing_zeros();
         (step.bits == 64 && step.value == 1 << shift && shift <= MAX_STEP_SHIFT).then_some(TripCounter {
             value: phi,
@@ -122,28 +122,28 @@ pub fn existing_counter(latch: Block, head: Block) -> Option<TripCounter> {
 }
 
 /// If `value` is an induction variable of the loop, before or after its step, returns the phi node, its first value and its step.
-fn induction_of(value: Value, latch: Block, head: Block) -> Option<(Value, Integer, Integer)> {
+fn find_induction(value: Value, latch: Block, head: Block) -> Option<(Value, SizedInteger, SizedInteger)> {
     head.phis().find_map(|phi| {
         let next = phi.incoming_from(latch)?;
-        let (first, step) = progression(phi, latch).filter(|_| value == phi || value == next)?;
+        let (first, step) = first_value_and_step(phi, latch).filter(|_| value == phi || value == next)?;
         Some((phi, first, step))
     })
 }
 
 /// Returns a phi node's first value and its step, if both are constant.
-fn progression(phi: Value, latch: Block) -> Option<(Integer, Integer)> {
+fn first_value_and_step(phi: Value, latch: Block) -> Option<(SizedInteger, SizedInteger)> {
     let next = phi.incoming_from(latch)?;
-    if !is_sum(next) || next.operand(0) != phi {
+    if !is_addition(next) || next.operand(0) != phi {
         return None;
     }
-    let step = Integer::from_value(next.operand(1))?;
+    let step = SizedInteger::from_value(next.operand(1))?;
     let outside = phi.incoming().into_iter().filter(|(_, from)| *from != latch);
-    let mut begins = outside.map(|(value, _)| Integer::from_value(value));
+    let mut begins = outside.map(|(value, _)| SizedInteger::from_value(value));
     let first = begins.next()??;
     begins.all(|other| other.is_some_and(|o| o.value == first.value)).then_some((first, step))
 }
 
-fn is_sum(value: Value) -> bool {
+fn is_addition(value: Value) -> bool {
     value.is(LLVMOpcode::LLVMAdd)
 }
 

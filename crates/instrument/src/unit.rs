@@ -1,7 +1,7 @@
 //! A unit while it is being instrumented: plans its functions, assigns their counters, and builds its map.
 
 use crate::calls;
-use crate::debug::Positions;
+use crate::debug::SourcePositionCollector;
 use crate::emit;
 use crate::error::InstrumentError;
 use crate::flags::code_generation_flags;
@@ -26,7 +26,7 @@ pub use planning::{count_each_iteration, verify_plan};
 
 /// Returns the unit's identity: a hash of its code, its experiment, the code generation flags, and the versions of trodden and its
 /// maps.
-pub fn identity(bitcode: &[u8], options: &PluginOptions) -> Identity {
+pub fn compute_unit_identity(bitcode: &[u8], options: &PluginOptions) -> Identity {
     let mut content = Identity::from_content(bitcode).0.to_vec();
     content.extend(options.experiment.to_string().bytes());
     content.extend(code_generation_flags().concat().bytes());
@@ -45,7 +45,7 @@ pub struct Unit {
     pub module: Module,
     pub options: PluginOptions,
     pub no_return: NoReturnAnalysis,
-    pub positions: Positions,
+    pub positions: SourcePositionCollector,
     pub context: ModuleContext,
     pub chosen: IndexSet<Value>,
     /// Functions whose code was changed or generated.
@@ -59,17 +59,17 @@ impl Unit {
     /// Creates a unit whose functions are not instrumented yet.
     pub fn new(context: ModuleContext, options: PluginOptions, map: UnitMap) -> Unit {
         let module = context.module;
-        let no_return = NoReturnAnalysis::new(module, options.reach_all).with_calls(options.reach_calls);
-        let (positions, chosen, changed) = (Positions::new(module), IndexSet::new(), Vec::new());
+        let no_return = NoReturnAnalysis::new(module, options.reach_all).with_calls_to_defined_functions(options.reach_calls);
+        let (positions, chosen, changed) = (SourcePositionCollector::new(module), IndexSet::new(), Vec::new());
         Unit { module, options, no_return, positions, context, chosen, changed, map, paths_in_tables: 0 }
     }
 
     /// Stores the unit's map and bitcode in the unit cache, and emits the sections of the object file, which include them.
     pub fn emit_map(self, edge_profile: Option<EdgeProfile>, unit: Identity, bitcode: Vec<u8>) -> Result<(), InstrumentError> {
         let module = self.module;
-        let each = self.options.experiment.observation().observed().words().words_per_counter();
+        let each = self.options.experiment.observation().observation_properties().counter_words().words_per_counter();
         let words = self.map.counters.checked_mul(each).expect("a unit has fewer counters than memory has bytes");
-        let (map, frame) = self.finish(edge_profile, unit, bitcode)?;
+        let (map, frame) = self.finish_unit_map(edge_profile, unit, bitcode)?;
         emit::emit_sections(module, unit, words, map.events().is_some(), &frame);
         if map.has_times() {
             emit::emit_function_records(module, &map);
@@ -78,9 +78,9 @@ impl Unit {
     }
 
     /// Keeps LLVM from transforming a function's instrumented code in ways that would falsify its counts.
-    pub fn finish_code(&mut self, parts: &[Value]) {
+    pub fn protect_instrumented_code(&mut self, parts: &[Value]) {
         for &part in parts {
-            identical_phis::split_edges(self.module, part);
+            identical_phis::split_edges_with_identical_phis(self.module, part);
             // The function may have been known not to write memory, but its counters do.
             part.remove_attribute("memory");
         }
@@ -96,7 +96,7 @@ impl Unit {
     ///
     /// # Errors
     /// Fails if no folder is configured for the unit cache, or if it cannot be written.
-    pub fn finish(
+    pub fn finish_unit_map(
         mut self,
         edge_profile: Option<EdgeProfile>,
         unit: Identity,
@@ -111,7 +111,7 @@ impl Unit {
         self.map.scopes = self.positions.scopes;
         self.map.edge_profile = edge_profile;
         let bitcode = if self.options.keep_bitcode { bitcode } else { Vec::new() };
-        let frame = store_frame(&Frame::pack(unit, &self.map, &bitcode))?;
+        let frame = store_frame(&Frame::compress(unit, &self.map, &bitcode))?;
         Ok((self.map, frame))
     }
 }
@@ -120,7 +120,7 @@ pub fn empty_map(module: Module, experiment: &Experiment) -> UnitMap {
     UnitMap {
         source: module.source(),
         producer: String::new(),
-        llvm: host::major(),
+        llvm: host::llvm_major_version(),
         target: module.target(),
         experiment: experiment.clone(),
         counted: CountedEvent::Paths,
@@ -132,8 +132,8 @@ pub fn empty_map(module: Module, experiment: &Experiment) -> UnitMap {
         fully_counted: Vec::new(),
         counters: 0,
         edge_profile: None,
-        calls: calls::callees(module),
-        aliases: calls::aliases(module),
-        line_graphs: line_graphs::read_graphs(module),
+        calls: calls::callees_of_module(module),
+        aliases: calls::aliases_of_module(module),
+        line_graphs: line_graphs::read_line_graphs(module),
     }
 }

@@ -16,20 +16,20 @@ use std::sync::OnceLock;
 use trodden_wire::{BIAS_SYMBOL, ENTER_SHARED_SYMBOL, ENTER_SYMBOL, SHARED_BIAS_SYMBOL};
 
 /// Symbol of the helper function that returns the address of the thread's copy of the unit's counters.
-const COUNTERS_OF_THREAD: &str = "__trodden_counters_of_thread";
+const THREAD_COUNTERS_SYMBOL: &str = "__trodden_counters_of_thread";
 
 /// The helper functions that add. They are written as machine code, because the module's assembly may use AT&T or Intel syntax.
-const ADDITION_FUNCTIONS: [Addition; 4] = [
+const ADDITION_HELPERS: [AdditionHelper; 4] = [
     // incq (%rdi)
-    Addition { name: "__trodden_increment", is_atomic: false, is_one: true, code: "0x48,0xff,0x07" },
+    AdditionHelper { name: "__trodden_increment", is_atomic: false, is_one: true, code: "0x48,0xff,0x07" },
     // addq %rsi, (%rdi)
-    Addition { name: "__trodden_add", is_atomic: false, is_one: false, code: "0x48,0x01,0x37" },
-    Addition { name: "__trodden_increment_atomically", is_atomic: true, is_one: true, code: "0xf0,0x48,0xff,0x07" },
-    Addition { name: "__trodden_add_atomically", is_atomic: true, is_one: false, code: "0xf0,0x48,0x01,0x37" },
+    AdditionHelper { name: "__trodden_add", is_atomic: false, is_one: false, code: "0x48,0x01,0x37" },
+    AdditionHelper { name: "__trodden_increment_atomically", is_atomic: true, is_one: true, code: "0xf0,0x48,0xff,0x07" },
+    AdditionHelper { name: "__trodden_add_atomically", is_atomic: true, is_one: false, code: "0xf0,0x48,0x01,0x37" },
 ];
 
 /// A helper function that adds to the word at the address in its first argument.
-struct Addition {
+struct AdditionHelper {
     name: &'static str,
     /// True if other threads may add to the word at the same time.
     is_atomic: bool,
@@ -42,14 +42,14 @@ struct Addition {
 /// Returns true if a function is compiled without optimisation. In such code, LLVM does not combine a load, an addition and a store into
 /// one instruction.
 pub fn is_unoptimised(function: Value) -> bool {
-    static FLAG: OnceLock<bool> = OnceLock::new();
-    *FLAG.get_or_init(|| code_generation_flags().iter().any(|flag| flag == "-O0")) || function.has_attribute("optnone")
+    static IS_OPTIMISATION_OFF: OnceLock<bool> = OnceLock::new();
+    *IS_OPTIMISATION_OFF.get_or_init(|| code_generation_flags().iter().any(|flag| flag == "-O0")) || function.has_attribute("optnone")
 }
 
 /// Emits a call that adds to the word at an address.
 pub fn add_to_word(builder: &Builder, address: Value, by: Value, is_atomic: bool) {
     let is_one = by.as_integer() == Some(1);
-    let addition = ADDITION_FUNCTIONS.iter().find(|a| (a.is_atomic, a.is_one) == (is_atomic, is_one)).expect("there is one for each case");
+    let addition = ADDITION_HELPERS.iter().find(|a| (a.is_atomic, a.is_one) == (is_atomic, is_one)).expect("there is one for each case");
     let arguments = if is_one { vec![address] } else { vec![address, by] };
     let function = builder.module.function(addition.name).unwrap_or_else(|| {
         let kinds: Vec<_> = arguments.iter().map(|a| a.kind()).collect();
@@ -65,7 +65,7 @@ pub fn emit_thread_counters(module: Module, function: Value, location: Option<De
     let precedes = |i: &Value| i.is(LLVMOpcode::LLVMAlloca) || (i.is(LLVMOpcode::LLVMStore) && parameters.contains(&i.operand(0)));
     let at = function.entry().instructions().find(|i| !precedes(i)).expect("a block has a terminator");
     let pointer = module.pointer();
-    let called = module.function(COUNTERS_OF_THREAD).unwrap_or_else(|| declare_helper(module, COUNTERS_OF_THREAD, pointer, &[]));
+    let called = module.function(THREAD_COUNTERS_SYMBOL).unwrap_or_else(|| declare_helper(module, THREAD_COUNTERS_SYMBOL, pointer, &[]));
     Builder::before(module, at, location).call(called, &[])
 }
 
@@ -80,15 +80,15 @@ fn declare_helper(module: Module, name: &str, result: Type, parameters: &[Type])
 /// relocation.
 pub fn define_helpers(context: ModuleContext, threads: ThreadCounters) {
     let module = context.module;
-    for addition in ADDITION_FUNCTIONS.iter().filter(|a| module.function(a.name).is_some()) {
-        define_function(module, addition.name, &format!(".byte {},0xc3\n", addition.code));
+    for addition in ADDITION_HELPERS.iter().filter(|a| module.function(a.name).is_some()) {
+        define_machine_code_function(module, addition.name, &format!(".byte {},0xc3\n", addition.code));
     }
-    if module.function(COUNTERS_OF_THREAD).is_some() {
-        define_function(module, COUNTERS_OF_THREAD, &counter_address_code(threads));
+    if module.function(THREAD_COUNTERS_SYMBOL).is_some() {
+        define_machine_code_function(module, THREAD_COUNTERS_SYMBOL, &counter_address_code(threads));
     }
 }
 
-fn define_function(module: Module, name: &str, code: &str) {
+fn define_machine_code_function(module: Module, name: &str, code: &str) {
     module.append_assembly(&format!(
         ".pushsection .text\n.p2align 4\n.type {name},@function\n{name}:\n.cfi_startproc\n{code}.cfi_endproc\n.size {name},.-{name}\n\
          .popsection\n"

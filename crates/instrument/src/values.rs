@@ -8,21 +8,21 @@ use indexmap::IndexSet;
 use llvm_sys::LLVMIntPredicate::{LLVMIntNE, LLVMIntUGT, LLVMIntULT};
 use llvm_sys::LLVMLinkage;
 use trodden_unit::ProfiledValueKind;
-use trodden_unit::edge_profile::{SIZE_CLASSES, TARGET_BUCKETS, TARGET_HASH, size_of_class};
+use trodden_unit::edge_profile::{SIZE_CLASS_COUNT, TARGET_BUCKET_COUNT, TARGET_HASH_MULTIPLIER, size_of_class};
 
 /// Symbol that linkers define at the start of an image.
-const IMAGE_START: &str = "__ehdr_start";
+const IMAGE_START_SYMBOL: &str = "__ehdr_start";
 /// A call target at least this many bytes after the start of the image is assumed to be in another image.
-const MAX_TARGET_DISTANCE: u64 = 1 << 32;
+const MAX_TARGET_DISTANCE_BYTES: u64 = 1 << 32;
 
 /// Returns the kind of value that a call to a function of LLVM's instrumentation records.
-pub fn recorded_kind(call: Value) -> ProfiledValueKind {
+pub fn recorded_value_kind(call: Value) -> ProfiledValueKind {
     if call.callee().name().ends_with("_memop") { ProfiledValueKind::Size } else { ProfiledValueKind::Target }
 }
 
 /// Converts LLVM's number of a site, which runs over all kinds, to a number within `kind`. `sites` has the number of sites of each kind.
 /// Returns `None` if the site is of a different kind.
-pub fn site_within_kind(kind: ProfiledValueKind, sites: [u16; 3], number: i64) -> Option<u16> {
+pub fn value_site_within_kind(kind: ProfiledValueKind, sites: [u16; 3], number: i64) -> Option<u16> {
     let number = u16::try_from(number).ok()?;
     match kind {
         ProfiledValueKind::Target => (number < sites[0]).then_some(number),
@@ -31,7 +31,7 @@ pub fn site_within_kind(kind: ProfiledValueKind, sites: [u16; 3], number: i64) -
 }
 
 /// Returns the globals into which an address may point, following it back through phi nodes and other instructions.
-pub fn globals_pointed_to(address: Value) -> Vec<Value> {
+pub fn find_globals_pointed_to(address: Value) -> Vec<Value> {
     let (mut tables, mut seen, mut stack) = (Vec::new(), IndexSet::from([address]), vec![address]);
     while let Some(value) = stack.pop() {
         match value.is_instruction() {
@@ -51,7 +51,7 @@ pub fn emit_first_counter_index(builder: &Builder, call: Value) -> Value {
 }
 
 /// Emits which of a site's counters to increment for a value. Returns pairs: the offset from the site's first counter, and the increment.
-pub fn emit_increments(builder: &Builder, kind: ProfiledValueKind, value: Value) -> Vec<(Value, Value)> {
+pub fn emit_value_increments(builder: &Builder, kind: ProfiledValueKind, value: Value) -> Vec<(Value, Value)> {
     match kind {
         ProfiledValueKind::Target => emit_target_increments(builder, value),
         ProfiledValueKind::Size => vec![(emit_size_class(builder, value), builder.constant(1))],
@@ -59,11 +59,11 @@ pub fn emit_increments(builder: &Builder, kind: ProfiledValueKind, value: Value)
 }
 
 fn emit_target_increments(builder: &Builder, address: Value) -> Vec<(Value, Value)> {
-    let distance = builder.subtract(address, builder.pointer_to_int(image_start(builder.module)));
-    let near = builder.compare(LLVMIntULT, distance, builder.constant(MAX_TARGET_DISTANCE));
+    let distance = builder.subtract(address, builder.pointer_to_int(declare_image_start(builder.module)));
+    let near = builder.compare(LLVMIntULT, distance, builder.constant(MAX_TARGET_DISTANCE_BYTES));
     let distance = builder.select(near, distance, builder.constant(0));
-    let product = builder.multiply(distance, builder.constant(TARGET_HASH));
-    let bucket = builder.shift_right(product, builder.constant((u64::BITS - TARGET_BUCKETS.ilog2()).into()));
+    let product = builder.multiply(distance, builder.constant(TARGET_HASH_MULTIPLIER));
+    let bucket = builder.shift_right(product, builder.constant((u64::BITS - TARGET_BUCKET_COUNT.ilog2()).into()));
     let calls = builder.add(bucket, bucket);
     vec![(calls, builder.constant(1)), (builder.add(calls, builder.constant(1)), distance)]
 }
@@ -72,7 +72,7 @@ fn emit_target_increments(builder: &Builder, address: Value) -> Vec<(Value, Valu
 /// set.
 fn emit_size_class(builder: &Builder, size: Value) -> Value {
     let constant = |value: u64| builder.constant(value);
-    let max = constant(size_of_class(SIZE_CLASSES - 1));
+    let max = constant(size_of_class(SIZE_CLASS_COUNT - 1));
     let size = builder.select(builder.compare(LLVMIntUGT, size, max), max, size);
     let highest = builder.subtract(constant(63), builder.count_zeros("llvm.ctlz", size));
     let lower = builder.and(size, builder.subtract(size, constant(1)));
@@ -81,9 +81,9 @@ fn emit_size_class(builder: &Builder, size: Value) -> Value {
     builder.select(builder.compare(LLVMIntULT, size, constant(8)), size, class)
 }
 
-fn image_start(module: Module) -> Value {
-    module.global(IMAGE_START).unwrap_or_else(|| {
-        let start = module.add_hidden_global(IMAGE_START, module.i8());
+fn declare_image_start(module: Module) -> Value {
+    module.global(IMAGE_START_SYMBOL).unwrap_or_else(|| {
+        let start = module.add_hidden_global(IMAGE_START_SYMBOL, module.i8());
         // If the image's headers are not loaded, the symbol's address is 0, and all targets count as outside.
         start.set_linkage(LLVMLinkage::LLVMExternalWeakLinkage);
         start

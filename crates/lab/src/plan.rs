@@ -11,7 +11,7 @@ use trodden_console::arguments::choices::word_for;
 use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS};
 use trodden_console::notes::note;
 use trodden_console::output;
-use trodden_flow::part::{Hits, Measure, Part};
+use trodden_flow::part::{Measure, Part, ProbeHits};
 use trodden_partition::lower_bound::{LowerBound, bound};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, hits};
 use trodden_profile::procedures::{self, add_call_sites, add_estimates};
@@ -117,7 +117,7 @@ impl PlanDocument {
     ) -> PlanDocument {
         let copy = |copy: &trodden_partition::CopyPlan| {
             let parts: Vec<&Part> = copy.parts.iter().flatten().collect();
-            let Hits { labels, all } = hits::copy_hits(procedures, copy);
+            let ProbeHits { labels, all } = hits::copy_hits(procedures, copy);
             CopyCost {
                 procedures: parts.len(),
                 probes: parts.iter().map(|p| p.probes()).sum(),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use trodden_flow::{DagEdgeId, Numbering, NumberingScheme};
 use trodden_profile::{FunctionPaths, Profile};
 use trodden_selective::InterestingSet;
-use trodden_selective::{Budget, Classification, NumberOptions, SearchEnd, number, preferential};
+use trodden_selective::{Budget, Classification, NumberOptions, SpanSearchEnd, number, preferential};
 use trodden_unit::MapError;
 
 /// Number of additional edge orders that preferential numbering tries for [`Compactness::restarted`].
@@ -85,7 +85,7 @@ pub fn measure(profile: &Profile, limits: DeltaLimits) -> Result<Vec<Compactness
             {
                 row.searched = u64::try_from(labelling.span().width()).ok();
                 row.bound = proof.bound;
-                row.proven = proof.end != SearchEnd::BudgetSpent;
+                row.proven = proof.end != SpanSearchEnd::BudgetSpent;
             }
         }
         all.push(row);

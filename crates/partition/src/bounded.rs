@@ -3,15 +3,15 @@
 //!
 //! Source: M. Diep, M. Cohen and S. Elbaum, "Probe distribution techniques to profile events in deployed software" (ISSRE 2006), as
 //! described by Afraz, Saha and Kanade (2015, section 5): each variant of a program has a bounded subset of the probes. Their events are
-//! independent of each other. Paths are not, because the paths with one [end](trodden_flow::part::Ends) need labels that distinguish them.
-//! So ends are distributed, and the probes of a copy include the labels that its ends need ([`Part::probes`]).
+//! independent of each other. Paths are not, because the paths with one [end](trodden_flow::part::PathEnds) need labels that distinguish
+//! them. So ends are distributed, and the probes of a copy include the labels that its ends need ([`Part::probes`]).
 //!
 //! A procedure whose probes fit into one copy is not split. All other procedures are split into pieces of consecutive ends. Pieces go to
 //! copies by first fit, the largest first.
 
 use super::{CopyPlan, PartitionPlan, Procedure};
 use trodden_flow::DagEdgeId;
-use trodden_flow::part::{Ends, Measure, Part};
+use trodden_flow::part::{Measure, Part, PathEnds};
 
 /// The maximum number of probes per copy is lower than the number that the paths with a single end need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,7 +26,7 @@ pub struct TooFewProbes {
     pub probes: usize,
 }
 
-struct BoundedPiece {
+struct BoundedProcedurePiece {
     procedure: usize,
     part: Part,
     probes: usize,
@@ -36,7 +36,7 @@ struct BoundedPiece {
 ///
 /// # Errors
 /// Fails if the paths with a single end need more probes.
-pub fn plan(procedures: &[Procedure], max_probes: usize, measure: Measure) -> Result<PartitionPlan, TooFewProbes> {
+pub fn plan_with_max_probes(procedures: &[Procedure], max_probes: usize, measure: Measure) -> Result<PartitionPlan, TooFewProbes> {
     let mut pieces = Vec::new();
     let mut profitable = 0;
     for (number, procedure) in procedures.iter().enumerate() {
@@ -46,7 +46,7 @@ pub fn plan(procedures: &[Procedure], max_probes: usize, measure: Measure) -> Re
     }
     pieces.sort_by_key(|piece| std::cmp::Reverse(piece.probes));
     let mut copies: Vec<(usize, CopyPlan)> = Vec::new();
-    for BoundedPiece { procedure, part, probes } in pieces {
+    for BoundedProcedurePiece { procedure, part, probes } in pieces {
         // If two pieces of a procedure were in one copy, they would need common labels, which differ from their own. So each piece goes to
         // a different copy.
         let fits = |(used, copy): &(usize, CopyPlan)| used + probes <= max_probes && copy.parts[procedure].is_none();
@@ -63,14 +63,19 @@ pub fn plan(procedures: &[Procedure], max_probes: usize, measure: Measure) -> Re
     Ok(PartitionPlan { copies: copies.into_iter().map(|(_, copy)| copy).collect(), profitable })
 }
 
-fn split_procedure(number: usize, procedure: &Procedure, max_probes: usize, measure: Measure) -> Result<Vec<BoundedPiece>, TooFewProbes> {
+fn split_procedure(
+    number: usize,
+    procedure: &Procedure,
+    max_probes: usize,
+    measure: Measure,
+) -> Result<Vec<BoundedProcedurePiece>, TooFewProbes> {
     let Procedure { dag, frequencies, .. } = procedure;
-    let piece = |part: Part| BoundedPiece { procedure: number, probes: part.probes(), part };
+    let piece = |part: Part| BoundedProcedurePiece { procedure: number, probes: part.probes(), part };
     if let Some(whole) = Part::whole(dag, frequencies, measure).map(piece).filter(|whole| whole.probes <= max_probes) {
         return Ok(vec![whole]);
     }
-    let of = |ends: &[DagEdgeId]| piece(Part::by_ends(dag, ends, frequencies, measure));
-    let (all, mut pieces) = (Ends::from_dag(dag).edges().to_vec(), Vec::new());
+    let of = |ends: &[DagEdgeId]| piece(Part::counting_paths_with_ends(dag, ends, frequencies, measure));
+    let (all, mut pieces) = (PathEnds::from_dag(dag).edges().to_vec(), Vec::new());
     let mut rest = &all[..];
     while !rest.is_empty() {
         let one = of(&rest[..1]);

@@ -1,36 +1,37 @@
 //! Cross-checks: paths that all copies of a program count, so that a difference between the executions of the copies is detected.
 //!
 //! Copies that count different paths cannot be compared. So all copies count some procedures that otherwise a single copy would count, if
-//! the cost is small. Of such a procedure, they count only paths with rarely executed [ends](trodden_flow::part::Ends), such as a hash
+//! the cost is small. Of such a procedure, they count only paths with rarely executed [ends](trodden_flow::part::PathEnds), such as a hash
 //! table collision or a slow path, because executions usually diverge there first.
 //!
-//! Invariants: existing parts are not changed. The cross-checks of a copy cost at most [`BUDGET_PERCENT`] of the hits (executions of
-//! probes) of the slowest copy plus [`EXTRA_BUDGET_HITS`] hits. O(edges) for each procedure and each halving of its ends.
+//! Invariants: existing parts are not changed. The cross-checks of a copy cost at most [`CROSS_CHECK_BUDGET_PERCENT`] of the hits
+//! (executions of probes) of the slowest copy plus [`CROSS_CHECK_EXTRA_BUDGET_HITS`] hits. O(edges) for each procedure and each halving of
+//! its ends.
 
 use super::{CopyPlan, PartitionPlan, Procedure, hits};
 use trodden_flow::dag::DagEdgeId;
-use trodden_flow::part::{Ends, Measure, Part};
+use trodden_flow::part::{Measure, Part, PathEnds};
 
 /// The hottest procedure may use two thirds of the budget, and each further procedure 1/8 of what remains. With 1/2, half as many
 /// procedures of two of four programs are checked; with 1/32, 4 to 14% fewer of three programs (docs/benchmarks/constants.md).
-const REST_DIVISOR: u64 = 8;
+const REMAINING_BUDGET_DIVISOR: u64 = 8;
 /// The budget for cross-checks, in percent of the slowest copy's hits. With 1, up to 16% fewer procedures of four programs are checked;
 /// with 10, up to 13% more (docs/benchmarks/constants.md).
-const BUDGET_PERCENT: u64 = 3;
+const CROSS_CHECK_BUDGET_PERCENT: u64 = 3;
 /// Additional budget in hits, so that short runs are checked, too. With 0, the results for four programs are the same.
-const EXTRA_BUDGET_HITS: u64 = 256;
+const CROSS_CHECK_EXTRA_BUDGET_HITS: u64 = 256;
 
 /// Adds cross-checks to a plan: parts of procedures that all copies then count.
-pub fn add(procedures: &[Procedure], plan: &mut PartitionPlan, measure: Measure) {
+pub fn add_cross_checks(procedures: &[Procedure], plan: &mut PartitionPlan, measure: Measure) {
     if plan.copies.len() < 2 {
         return;
     }
-    let mut budget = hits::slowest_copy_hits(procedures, plan, measure) / 100 * BUDGET_PERCENT + EXTRA_BUDGET_HITS;
+    let mut budget = hits::slowest_copy_hits(procedures, plan, measure) / 100 * CROSS_CHECK_BUDGET_PERCENT + CROSS_CHECK_EXTRA_BUDGET_HITS;
     let mut candidates: Vec<usize> = (0..procedures.len()).filter(|at| is_counted_by_one_copy(&plan.copies, *at)).collect();
-    candidates.sort_by_key(|at| (std::cmp::Reverse(executions(&procedures[*at])), *at));
+    candidates.sort_by_key(|at| (std::cmp::Reverse(count_path_executions(&procedures[*at])), *at));
     let mut is_first = true;
-    for at in candidates.into_iter().filter(|at| executions(&procedures[*at]) > 0) {
-        let max_cost = if is_first { budget / 3 * 2 } else { budget / REST_DIVISOR };
+    for at in candidates.into_iter().filter(|at| count_path_executions(&procedures[*at]) > 0) {
+        let max_cost = if is_first { budget / 3 * 2 } else { budget / REMAINING_BUDGET_DIVISOR };
         let Some((part, cost)) = affordable_part(&procedures[at], max_cost, measure) else { continue };
         let others = plan.copies.iter_mut().map(|copy| &mut copy.parts[at]).filter(|part| part.is_none());
         others.for_each(|place| *place = Some(part.clone()));
@@ -43,20 +44,20 @@ fn is_counted_by_one_copy(copies: &[CopyPlan], at: usize) -> bool {
     copies.iter().filter(|copy| copy.parts[at].is_some()).count() == 1
 }
 
-fn executions(procedure: &Procedure) -> u64 {
-    let ends = Ends::from_dag(&procedure.dag);
+fn count_path_executions(procedure: &Procedure) -> u64 {
+    let ends = PathEnds::from_dag(&procedure.dag);
     ends.edges().iter().fold(0, |sum: u64, end| sum.saturating_add(procedure.frequencies[end.index()]))
 }
 
 /// Returns a part of a procedure that costs at most `max_cost` hits, and its cost. Starts with all executed ends of paths, and drops the
 /// more frequent half until the rest fits. Returns `None` if not even one end fits.
 fn affordable_part(procedure: &Procedure, max_cost: u64, measure: Measure) -> Option<(Part, u64)> {
-    let mut ends: Vec<DagEdgeId> = Ends::from_dag(&procedure.dag).edges().to_vec();
+    let mut ends: Vec<DagEdgeId> = PathEnds::from_dag(&procedure.dag).edges().to_vec();
     let executed = |end: &DagEdgeId| procedure.frequencies[end.index()];
     ends.retain(|end| executed(end) > 0);
     ends.sort_by_key(|end| (executed(end), *end));
     while !ends.is_empty() {
-        let part = Part::by_ends(&procedure.dag, &ends, &procedure.frequencies, measure);
+        let part = Part::counting_paths_with_ends(&procedure.dag, &ends, &procedure.frequencies, measure);
         let cost = hits::part_hits(procedure, &part).of(measure);
         if cost <= max_cost {
             return Some((part, cost));
@@ -91,7 +92,7 @@ mod tests {
         let options = PartitionOptions { copies: 3, profitable: ProfitableProcedures::default(), fold_again: false, measure: Measure::All };
         let before = plan(&procedures, PartitionStrategy::Pbl, &options);
         let mut after = before.clone();
-        add(&procedures, &mut after, options.measure);
+        add_cross_checks(&procedures, &mut after, options.measure);
         let slowest = hits::slowest_copy_hits(&procedures, &before, options.measure);
         for (copy, (old, new)) in before.copies.iter().zip(&after.copies).enumerate() {
             for at in 0..procedures.len() {
@@ -104,11 +105,11 @@ mod tests {
                 }
             }
             let cost = hits::copy_hits(&procedures, new).all - hits::copy_hits(&procedures, old).all;
-            assert!(cost <= slowest / 100 * BUDGET_PERCENT + EXTRA_BUDGET_HITS, "{cost}");
+            assert!(cost <= slowest / 100 * CROSS_CHECK_BUDGET_PERCENT + CROSS_CHECK_EXTRA_BUDGET_HITS, "{cost}");
         }
         let mut one = plan(&procedures, PartitionStrategy::Sbl, &PartitionOptions { copies: 1, ..options });
         let single = one.copies[0].parts.clone();
-        add(&procedures, &mut one, options.measure);
+        add_cross_checks(&procedures, &mut one, options.measure);
         assert_eq!(one.copies[0].parts, single);
     }
 
@@ -118,7 +119,7 @@ mod tests {
         procedures.extend((0..300).map(|at| procedure(10 + at, 10)));
         let options = PartitionOptions { copies: 2, profitable: ProfitableProcedures::default(), fold_again: false, measure: Measure::All };
         let mut plan = plan(&procedures, PartitionStrategy::Pbl, &options);
-        add(&procedures, &mut plan, options.measure);
+        add_cross_checks(&procedures, &mut plan, options.measure);
         let checked = (1..procedures.len()).filter(|at| plan.copies.iter().all(|copy| copy.parts[*at].is_some())).count();
         assert!(checked > 290, "{checked} of 300");
     }

@@ -12,12 +12,12 @@
 use super::{CopyPlan, PartitionPlan, Procedure};
 use trodden_flow::dag::{CutReason, Dag, DagEdgeId, Entries, Origin};
 use trodden_flow::graph::{Edge, Graph, Node};
-use trodden_flow::part::{Ends, Measure, Part};
+use trodden_flow::part::{Measure, Part, PathEnds};
 use trodden_flow::placement::DisjointSets;
 
 /// Cuts paths at every edge, so that each path is a single edge. Returns the given cuts, and a cut of every other edge that does not lead
 /// to the exit.
-pub fn cut_all(graph: &Graph, cuts: &[(Edge, CutReason)]) -> Vec<(Edge, CutReason)> {
+pub fn cut_at_every_edge(graph: &Graph, cuts: &[(Edge, CutReason)]) -> Vec<(Edge, CutReason)> {
     let known = |edge: Edge| cuts.iter().any(|c| c.0 == edge);
     let more = graph.edges().filter(|e| graph.to(*e) != graph.exit() && !known(*e));
     cuts.iter().copied().chain(more.map(|e| (e, CutReason::EachEdge))).collect()
@@ -42,7 +42,7 @@ pub struct EdgeEvent {
 
 /// The flow network of a function. Each event is an edge of the network.
 #[derive(Clone, Debug)]
-pub struct Network {
+pub struct EdgeFlowNetwork {
     events: Vec<EdgeEvent>,
     entry: Node,
     outside: Node,
@@ -53,10 +53,10 @@ pub struct Network {
 #[error("inconsistent counts: the node after edge {0} is left more often than it is entered")]
 pub struct Unbalanced(pub u32);
 
-impl Network {
+impl EdgeFlowNetwork {
     /// Creates the network of a graph whose edges are all cut. `reaches` returns true for an edge that counts how often a call that may not
     /// return was reached. `returning` returns true for a block that follows a call that returns twice.
-    pub fn new(graph: &Graph, dag: &Dag, reaches: impl Fn(Edge) -> bool, returning: impl Fn(Node) -> bool) -> Network {
+    pub fn new(graph: &Graph, dag: &Dag, reaches: impl Fn(Edge) -> bool, returning: impl Fn(Node) -> bool) -> EdgeFlowNetwork {
         let outside = dag.exit();
         let ends_by_call = |node: Node| graph.out(node).iter().any(|e| reaches(*e));
         let arrive = |node: Node| if returning(node) { outside } else { node };
@@ -72,7 +72,7 @@ impl Network {
             EdgeEvent { path: first.into_iter().chain([*last]).collect(), from, to }
         };
         let events = dag.incoming(dag.exit()).iter().map(event).collect();
-        Network { events, entry: arrive(dag.entry()), outside }
+        EdgeFlowNetwork { events, entry: arrive(dag.entry()), outside }
     }
 
     /// Returns the events.
@@ -81,8 +81,8 @@ impl Network {
     }
 
     /// Returns the indices of the events that need a counter, given how often each event was executed.
-    pub fn chords(&self, weights: &[u64]) -> Vec<usize> {
-        let mut sets = self.joined_by_calls();
+    pub fn chord_event_indices(&self, weights: &[u64]) -> Vec<usize> {
+        let mut sets = self.sets_of_nodes_joined_by_calls();
         let mut order: Vec<usize> = (0..self.events.len()).collect();
         order.sort_by_key(|at| (std::cmp::Reverse(weights[*at]), *at));
         let mut chords: Vec<usize> = order.into_iter().filter(|at| !sets.join(self.events[*at].from, self.events[*at].to)).collect();
@@ -92,7 +92,7 @@ impl Network {
 
     /// Returns disjoint sets of nodes. The outside and the entry are in the same set, because calls to the function have no counter of
     /// their own.
-    fn joined_by_calls(&self) -> DisjointSets {
+    fn sets_of_nodes_joined_by_calls(&self) -> DisjointSets {
         let most = self.events.iter().flat_map(|e| [e.from.0, e.to.0]).chain([self.entry.0, self.outside.0]).max().unwrap_or(0);
         let mut sets = DisjointSets::new(most as usize + 1);
         sets.join(self.outside, self.entry);
@@ -103,7 +103,7 @@ impl Network {
     ///
     /// # Errors
     /// Fails if a count would be negative, or if the chords do not determine it.
-    pub fn complete(&self, counted: &[Option<u64>]) -> Result<Vec<u64>, Unbalanced> {
+    pub fn complete_event_counts(&self, counted: &[Option<u64>]) -> Result<Vec<u64>, Unbalanced> {
         let mut counts: Vec<Option<i128>> = counted.iter().map(|c| c.map(i128::from)).collect();
         // The last entry is the number of calls to the function.
         counts.push(None);
@@ -128,13 +128,13 @@ impl Network {
 }
 
 /// Distributes the events that need counters over copies. All edges of the procedures must be cut.
-pub fn plan(procedures: &[Procedure], networks: &[Network], copies: usize) -> PartitionPlan {
+pub fn plan(procedures: &[Procedure], networks: &[EdgeFlowNetwork], copies: usize) -> PartitionPlan {
     let copies = copies.max(1);
     let weight = |at: usize, event: &EdgeEvent| procedures[at].frequencies[event.path[event.path.len() - 1].index()];
     let mut chords: Vec<(u64, usize, usize)> = Vec::new();
     for (at, network) in networks.iter().enumerate() {
         let weights: Vec<u64> = network.events.iter().map(|e| weight(at, e)).collect();
-        chords.extend(network.chords(&weights).into_iter().map(|event| (weights[event], at, event)));
+        chords.extend(network.chord_event_indices(&weights).into_iter().map(|event| (weights[event], at, event)));
     }
     chords.sort_by_key(|(weight, at, event)| (std::cmp::Reverse(*weight), *at, *event));
     let mut loads = vec![0u64; copies];
@@ -147,13 +147,13 @@ pub fn plan(procedures: &[Procedure], networks: &[Network], copies: usize) -> Pa
     }
     let part = |(at, events): (usize, &Vec<usize>)| {
         let dag = &procedures[at].dag;
-        let ends = Ends::from_dag(dag);
+        let ends = PathEnds::from_dag(dag);
         let end = |event: &usize| networks[at].events[*event].path.iter().copied().find(|e| ends.edges().contains(e));
         let ends: Vec<DagEdgeId> = events.iter().filter_map(end).collect();
         // Labels on ends cost nothing, and no other labels are needed. Edges that were never executed also get a weight, so that they get
         // no labels.
         let frequencies: Vec<u64> = procedures[at].frequencies.iter().map(|n| n.saturating_add(1)).collect();
-        (!ends.is_empty()).then(|| Part::by_ends(dag, &ends, &frequencies, Measure::All))
+        (!ends.is_empty()).then(|| Part::counting_paths_with_ends(dag, &ends, &frequencies, Measure::All))
     };
     let copies = groups.iter().map(|own| CopyPlan { parts: own.iter().enumerate().map(part).collect() }).collect();
     PartitionPlan { copies, profitable: 0 }

@@ -4,11 +4,11 @@
 //! paths is needed. O(edges) for each part.
 
 use crate::{CopyPlan, PartitionPlan, Procedure};
-use trodden_flow::part::{Hits, Measure, Part};
+use trodden_flow::part::{Measure, Part, ProbeHits};
 
 /// Returns how often the probes of a part of a procedure are executed.
-pub fn part_hits(procedure: &Procedure, part: &Part) -> Hits {
-    let mut hits = Hits::default();
+pub fn part_hits(procedure: &Procedure, part: &Part) -> ProbeHits {
+    let mut hits = ProbeHits::default();
     for (edge, &executed) in procedure.dag.edge_ids().zip(&procedure.frequencies) {
         let labelled = part.increments[edge.index()] != 0;
         hits.labels += if labelled { executed } else { 0 };
@@ -18,7 +18,7 @@ pub fn part_hits(procedure: &Procedure, part: &Part) -> Hits {
 }
 
 /// Returns how often the probes of a copy are executed.
-pub fn copy_hits(procedures: &[Procedure], copy: &CopyPlan) -> Hits {
+pub fn copy_hits(procedures: &[Procedure], copy: &CopyPlan) -> ProbeHits {
     let parts = procedures.iter().zip(&copy.parts);
     parts.filter_map(|(procedure, part)| Some(part_hits(procedure, part.as_ref()?))).sum()
 }

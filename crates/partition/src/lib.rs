@@ -47,7 +47,7 @@ pub struct Procedure {
 /// A measured path, identified by the first edge after which only one path to the exit remains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecutedPath {
-    /// The path's [end](trodden_flow::part::Ends), which is this edge.
+    /// The path's [end](trodden_flow::part::PathEnds), which is this edge.
     pub end: DagEdgeId,
     /// Number of executions.
     pub count: u64,
@@ -139,9 +139,9 @@ pub struct CopyPlan {
 /// Distributes the paths of the procedures over copies.
 pub fn plan(procedures: &[Procedure], strategy: PartitionStrategy, options: &PartitionOptions) -> PartitionPlan {
     match strategy {
-        PartitionStrategy::Sbl => published::sbl(procedures, options),
-        PartitionStrategy::Pbl => published::pbl(procedures, options),
-        PartitionStrategy::P3 => published::p3(procedures, options),
+        PartitionStrategy::Sbl => published::plan_by_sequential_ball_larus(procedures, options),
+        PartitionStrategy::Pbl => published::plan_by_parallel_ball_larus(procedures, options),
+        PartitionStrategy::P3 => published::plan_by_partitioned_profiling(procedures, options),
         PartitionStrategy::Weighted => weighted::plan(procedures, options),
     }
 }

@@ -1,9 +1,10 @@
-//! Lower bounds on the cost of every plan, including plans that divide the paths of one [end](trodden_flow::part::Ends) among copies.
+//! Lower bounds on the cost of every plan, including plans that divide the paths of one [end](trodden_flow::part::PathEnds) among copies.
 //!
 //! - A path is counted at its end or later, in each execution of the end. So a copy that profiles any path of an end counts as often as
 //!   the end is executed ([`LowerBound::path`]).
 //! - The labels of all copies together distinguish all paths of each procedure. They execute at least what
-//!   [`super::separation_bound::least_labels`] computes, and at least all executions of each end except those of its most frequent path:
+//!   [`super::separation_bound::min_label_executions_for_ends`] computes, and at least all executions of each end except those of its most
+//! frequent path:
 //!   only one path of an end can be without labels in a copy. One of `k` copies has at least a `k`-th of these labels and of one count of
 //!   each end ([`LowerBound::average`]).
 //! - If `m` copies profile paths of an end, one of them has at least an `m`-th of the labels that distinguish the end's paths, and at
@@ -19,12 +20,12 @@
 
 use super::Procedure;
 use super::hits::part_hits;
-use super::separation_bound::least_labels;
-use super::single_path_bound::least_labels_of_one;
+use super::separation_bound::min_label_executions_for_ends;
+use super::single_path_bound::min_label_executions_for_one_path;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use trodden_flow::dag::DagEdgeId;
-use trodden_flow::part::{Ends, Measure, Part};
+use trodden_flow::part::{Measure, Part, PathEnds};
 
 /// Bounds on the hits of the slowest copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,7 +68,7 @@ impl LowerBound {
 /// distinguish it from others, so only the average is bounded.
 pub fn bound(procedures: &[Procedure], copies: usize, measure: Measure) -> LowerBound {
     let copies = copies.max(1) as u64;
-    let known: Vec<KnownCosts> = procedures.iter().map(|p| KnownCosts::new(p, measure)).collect();
+    let known: Vec<KnownProcedureCosts> = procedures.iter().map(|p| KnownProcedureCosts::new(p, measure)).collect();
     let mut bound = LowerBound { sequential: known.iter().map(|k| k.sequential).sum(), ..LowerBound::default() };
     bound.ideal = bound.sequential.div_ceil(copies);
     let mut sum: u64 = known.iter().map(|k| k.labels).sum();
@@ -84,28 +85,28 @@ pub fn bound(procedures: &[Procedure], copies: usize, measure: Measure) -> Lower
     bound
 }
 
-struct KnownCosts<'a> {
+struct KnownProcedureCosts<'a> {
     procedure: &'a Procedure,
-    ends: Ends,
+    ends: PathEnds,
     /// Edges that end a path, and how often each is executed.
     counts: Vec<(DagEdgeId, u64)>,
     labels: u64,
     sequential: u64,
 }
 
-impl KnownCosts<'_> {
-    fn new(procedure: &Procedure, measure: Measure) -> KnownCosts<'_> {
-        let ends = Ends::from_dag(&procedure.dag);
+impl KnownProcedureCosts<'_> {
+    fn new(procedure: &Procedure, measure: Measure) -> KnownProcedureCosts<'_> {
+        let ends = PathEnds::from_dag(&procedure.dag);
         let counts = ends.edges().iter().map(|e| (*e, procedure.frequencies[e.index()])).collect();
-        let separated = least_labels(&procedure.dag, &ends, &procedure.frequencies, ends.edges());
+        let separated = min_label_executions_for_ends(&procedure.dag, &ends, &procedure.frequencies, ends.edges());
         let whole = Part::whole(&procedure.dag, &procedure.frequencies, measure);
         let sequential = whole.map_or(0, |part| part_hits(procedure, &part).of(measure));
-        KnownCosts { procedure, counts, labels: separated.max(executions_except_most_frequent(procedure)), sequential, ends }
+        KnownProcedureCosts { procedure, counts, labels: separated.max(executions_except_most_frequent(procedure)), sequential, ends }
     }
 
     /// Returns the minimum number of probe executions in a copy that profiles all paths with this end.
     fn whole_end_cost(&self, end: DagEdgeId, count: u64) -> u64 {
-        count.saturating_add(least_labels(&self.procedure.dag, &self.ends, &self.procedure.frequencies, &[end]))
+        count.saturating_add(min_label_executions_for_ends(&self.procedure.dag, &self.ends, &self.procedure.frequencies, &[end]))
     }
 }
 
@@ -129,7 +130,7 @@ fn executions_counted_together(counts: &[u64], copies: usize) -> u64 {
 }
 
 /// Returns the cost of the most expensive end, if one copy counts all its paths. Ends whose cost cannot exceed `uninteresting` are ignored.
-fn most_expensive_end(known: &[KnownCosts], uninteresting: u64) -> u64 {
+fn most_expensive_end(known: &[KnownProcedureCosts], uninteresting: u64) -> u64 {
     let all = known.iter().flat_map(|k| k.counts.iter().map(move |(end, count)| (count.saturating_add(k.labels), k, *end, *count)));
     let mut order: Vec<_> = all.filter(|(most, ..)| *most > uninteresting).collect();
     order.sort_by_key(|(most, ..)| Reverse(*most));
@@ -143,7 +144,7 @@ fn most_expensive_end(known: &[KnownCosts], uninteresting: u64) -> u64 {
     most_expensive
 }
 
-const MAX_EXPENSIVE: usize = 64;
+const MAX_EXPENSIVE_ENDS: usize = 64;
 
 /// An end that may be too expensive for a single copy.
 struct ExpensiveEnd {
@@ -154,14 +155,14 @@ struct ExpensiveEnd {
     single: u64,
 }
 
-fn expensive_ends(known: &[KnownCosts], share: u64) -> Vec<ExpensiveEnd> {
+fn expensive_ends(known: &[KnownProcedureCosts], share: u64) -> Vec<ExpensiveEnd> {
     let all = known.iter().flat_map(|k| k.counts.iter().map(move |(end, count)| (*count, k, *end)));
     let mut expensive: Vec<_> = all.filter(|(count, k, _)| *count > 0 && count.saturating_add(k.labels) > share).collect();
     expensive.sort_by_key(|(count, ..)| Reverse(*count));
-    let found = expensive.into_iter().take(MAX_EXPENSIVE).map(|(count, k, end)| {
+    let found = expensive.into_iter().take(MAX_EXPENSIVE_ENDS).map(|(count, k, end)| {
         let (dag, frequencies) = (&k.procedure.dag, &k.procedure.frequencies);
-        let labels = least_labels(dag, &k.ends, frequencies, &[end]);
-        ExpensiveEnd { count, labels, single: least_labels_of_one(dag, &k.ends, frequencies, end).min(labels) }
+        let labels = min_label_executions_for_ends(dag, &k.ends, frequencies, &[end]);
+        ExpensiveEnd { count, labels, single: min_label_executions_for_one_path(dag, &k.ends, frequencies, end).min(labels) }
     });
     found.collect()
 }

@@ -12,18 +12,18 @@ use trodden_flow::dense_set::DenseSet;
 use trodden_flow::graph::{Node, NodeSet};
 use trodden_flow::indices;
 
-/// An edge of a [`Reduced`] graph: its index in [`Reduced::edges`].
+/// An edge of a [`ReducedDag`] graph: its index in [`ReducedDag::edges`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReducedEdge(pub u32);
 
 indices!(ReducedEdge);
 
-/// A set of edges of a [`Reduced`] graph.
+/// A set of edges of a [`ReducedDag`] graph.
 pub type ReducedEdgeSet = DenseSet<ReducedEdge>;
 
 /// A DAG with folded conditionals. Nodes keep their numbers: a dummy has the number of the node at which it begins.
 #[derive(Clone, Debug)]
-pub struct Reduced {
+pub struct ReducedDag {
     /// Remaining edges, each with its current source and target.
     pub edges: Vec<(DagEdgeId, Node, Node)>,
     /// Remaining nodes, in topological order.
@@ -37,8 +37,8 @@ pub struct Reduced {
 }
 
 /// Folds the conditionals of a DAG: once, or repeatedly until none can be folded.
-pub fn reduce(dag: &Dag, repeatedly: bool) -> Reduced {
-    let mut folding = Folding::from_dag(dag);
+pub fn fold_conditionals(dag: &Dag, repeatedly: bool) -> ReducedDag {
+    let mut folding = ConditionalFolding::from_dag(dag);
     folding.fold_all(2);
     while repeatedly && folding.fold_all(usize::MAX) {}
     folding.finish()
@@ -46,7 +46,7 @@ pub fn reduce(dag: &Dag, repeatedly: bool) -> Reduced {
 
 /// Translates edges of the reduced graph to edges of the original one: the edges themselves, and all that are folded into their nodes.
 /// `originals` is the number of edges of the original graph.
-pub fn original_edges(reduced: &Reduced, edges: &ReducedEdgeSet, originals: usize) -> DagEdgeSet {
+pub fn original_edges(reduced: &ReducedDag, edges: &ReducedEdgeSet, originals: usize) -> DagEdgeSet {
     let mut out = DagEdgeSet::empty(originals);
     for (edge, from, to) in edges.iter().map(|kept| reduced.edges[kept.index()]) {
         out.insert(edge);
@@ -55,7 +55,7 @@ pub fn original_edges(reduced: &Reduced, edges: &ReducedEdgeSet, originals: usiz
     out
 }
 
-struct Folding<'a> {
+struct ConditionalFolding<'a> {
     dag: &'a Dag,
     from: Vec<Node>,
     to: Vec<Node>,
@@ -66,10 +66,10 @@ struct Folding<'a> {
     exit: Node,
 }
 
-impl Folding<'_> {
-    fn from_dag(dag: &Dag) -> Folding<'_> {
+impl ConditionalFolding<'_> {
+    fn from_dag(dag: &Dag) -> ConditionalFolding<'_> {
         let nodes = || (0..dag.node_count() as u32).map(Node);
-        Folding {
+        ConditionalFolding {
             dag,
             from: dag.edges().iter().map(|e| e.from).collect(),
             to: dag.edges().iter().map(|e| e.to).collect(),
@@ -138,7 +138,7 @@ impl Folding<'_> {
         self.region[begin.index()].extend(content);
     }
 
-    fn finish(self) -> Reduced {
+    fn finish(self) -> ReducedDag {
         let mut out = vec![Vec::new(); self.dag.node_count()];
         let mut edges = Vec::new();
         // A dummy keeps the position of its first node. The order remains topological, because all successors of the dummy come later.
@@ -149,6 +149,6 @@ impl Folding<'_> {
                 edges.push((*edge, self.from[edge.index()], self.to[edge.index()]));
             }
         }
-        Reduced { edges, order, region: self.region, out, exit: self.exit }
+        ReducedDag { edges, order, region: self.region, out, exit: self.exit }
     }
 }

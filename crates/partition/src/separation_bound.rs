@@ -1,9 +1,9 @@
 //! A lower bound on the cost of distinguishing paths with any labels.
 //!
-//! Two paths with the same [end](trodden_flow::part::Ends) have different sums only if an edge on which they differ has a label. So labels
-//! must
+//! Two paths with the same [end](trodden_flow::part::PathEnds) have different sums only if an edge on which they differ has a label. So
+//! labels must
 //! *hit* every bubble: a pair of edge-disjoint paths between two nodes. The executions of a cheapest hitting set bound every labelling from
-//! below, and [`least_labels`] bounds them.
+//! below, and [`min_label_executions_for_ends`] bounds them.
 //!
 //! An *edge of the net* represents a part of the graph between two nodes. It has two costs: the minimum executions of labels that hit all
 //! bubbles inside (`open`), and the minimum if, in addition, each path through it has a label (`closed`). The difference is its price. The
@@ -24,12 +24,12 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use trodden_flow::dag::{Dag, DagEdgeId};
 use trodden_flow::graph::NodeSet;
-use trodden_flow::part::Ends;
+use trodden_flow::part::PathEnds;
 
 /// Returns a lower bound on the number of label executions in a copy that profiles all paths of the interesting ends. `frequencies` are the
 /// numbers of executions of the edges.
-pub fn least_labels(dag: &Dag, ends: &Ends, frequencies: &[u64], interesting: &[DagEdgeId]) -> u64 {
-    let mut net = Net::new(dag, ends, frequencies, interesting);
+pub fn min_label_executions_for_ends(dag: &Dag, ends: &PathEnds, frequencies: &[u64], interesting: &[DagEdgeId]) -> u64 {
+    let mut net = SeparationNetwork::new(dag, ends, frequencies, interesting);
     loop {
         net.reduce();
         if !net.add_price_of_bubble() {
@@ -39,21 +39,21 @@ pub fn least_labels(dag: &Dag, ends: &Ends, frequencies: &[u64], interesting: &[
 }
 
 #[derive(Clone, Copy, Debug)]
-struct NetEdge {
+struct SeparationNetworkEdge {
     from: usize,
     to: usize,
     open: u64,
     closed: u64,
 }
 
-impl NetEdge {
+impl SeparationNetworkEdge {
     fn price(&self) -> u64 {
         self.closed - self.open
     }
 }
 
-struct Net {
-    edges: Vec<Option<NetEdge>>,
+struct SeparationNetwork {
+    edges: Vec<Option<SeparationNetworkEdge>>,
     /// Edges out of and into each node, including removed ones until the node is visited.
     out: Vec<Vec<usize>>,
     into: Vec<Vec<usize>>,
@@ -62,18 +62,24 @@ struct Net {
     work: Vec<usize>,
 }
 
-impl Net {
+impl SeparationNetwork {
     /// Builds the net of the edges from which an interesting end is reachable.
-    fn new(dag: &Dag, ends: &Ends, frequencies: &[u64], interesting: &[DagEdgeId]) -> Net {
+    fn new(dag: &Dag, ends: &PathEnds, frequencies: &[u64], interesting: &[DagEdgeId]) -> SeparationNetwork {
         let nodes = dag.node_count();
-        let mut net = Net { edges: Vec::new(), out: vec![Vec::new(); nodes], into: vec![Vec::new(); nodes], bound: 0, work: Vec::new() };
+        let mut net = SeparationNetwork {
+            edges: Vec::new(),
+            out: vec![Vec::new(); nodes],
+            into: vec![Vec::new(); nodes],
+            bound: 0,
+            work: Vec::new(),
+        };
         let mut leads = NodeSet::from_members(nodes, interesting.iter().map(|e| dag.edge(*e).from));
-        for &node in dag.order().iter().rev().filter(|n| !ends.is_decided(**n)) {
+        for &node in dag.order().iter().rev().filter(|n| !ends.is_after_path_end(**n)) {
             for &edge in dag.out(node) {
                 let to = dag.edge(edge).to;
-                if !ends.is_decided(to) && leads.contains(to) {
+                if !ends.is_after_path_end(to) && leads.contains(to) {
                     leads.insert(node);
-                    net.add_edge(NetEdge { from: node.index(), to: to.index(), open: 0, closed: frequencies[edge.index()] });
+                    net.add_edge(SeparationNetworkEdge { from: node.index(), to: to.index(), open: 0, closed: frequencies[edge.index()] });
                 }
             }
         }
@@ -81,14 +87,14 @@ impl Net {
         net
     }
 
-    fn add_edge(&mut self, edge: NetEdge) {
+    fn add_edge(&mut self, edge: SeparationNetworkEdge) {
         let id = self.edges.len();
         self.edges.push(Some(edge));
         self.out[edge.from].push(id);
         self.into[edge.to].push(id);
     }
 
-    fn take_edge(&mut self, id: usize) -> NetEdge {
+    fn take_edge(&mut self, id: usize) -> SeparationNetworkEdge {
         let edge = self.edges[id].take().expect("an edge that is left");
         self.work.extend([edge.from, edge.to]);
         edge
@@ -108,13 +114,13 @@ impl Net {
         while let Some(node) = self.work.pop() {
             self.out[node].retain(|id| self.edges[*id].is_some());
             self.into[node].retain(|id| self.edges[*id].is_some());
-            if !self.resolve_free(node) && !self.join_parallel(node) {
+            if !self.remove_free_or_only_edge(node) && !self.join_parallel(node) {
                 self.join_series(node);
             }
         }
     }
 
-    fn resolve_free(&mut self, node: usize) -> bool {
+    fn remove_free_or_only_edge(&mut self, node: usize) -> bool {
         let (into, out) = (&self.into[node], &self.out[node]);
         let free = out.iter().copied().find(|id| self.edges[*id].is_some_and(|w| w.price() == 0));
         let single = match (into.as_slice(), out.as_slice()) {
@@ -133,7 +139,7 @@ impl Net {
         let Some((one, other)) = pair else { return false };
         let (one, other) = (self.take_edge(one), self.take_edge(other));
         let closed = one.closed.saturating_add(other.closed);
-        self.add_edge(NetEdge { open: closed - one.price().max(other.price()), closed, ..one });
+        self.add_edge(SeparationNetworkEdge { open: closed - one.price().max(other.price()), closed, ..one });
         true
     }
 
@@ -143,7 +149,7 @@ impl Net {
                 let (before, after) = (self.take_edge(before), self.take_edge(after));
                 let open = before.open.saturating_add(after.open);
                 let closed = open.saturating_add(before.price().min(after.price()));
-                self.add_edge(NetEdge { from: before.from, to: after.to, open, closed });
+                self.add_edge(SeparationNetworkEdge { from: before.from, to: after.to, open, closed });
             }
             (&[before], after) if self.price(&[before]) >= self.price(after) => {
                 let after = after.to_vec();
@@ -151,7 +157,7 @@ impl Net {
                 self.bound = self.bound.saturating_add(from.open);
                 for id in after {
                     let edge = self.take_edge(id);
-                    self.add_edge(NetEdge { from: from.from, ..edge });
+                    self.add_edge(SeparationNetworkEdge { from: from.from, ..edge });
                 }
             }
             (before, &[after]) if self.price(&[after]) >= self.price(before) => {
@@ -160,7 +166,7 @@ impl Net {
                 self.bound = self.bound.saturating_add(to.open);
                 for id in before {
                     let edge = self.take_edge(id);
-                    self.add_edge(NetEdge { to: to.to, ..edge });
+                    self.add_edge(SeparationNetworkEdge { to: to.to, ..edge });
                 }
             }
             _ => {}
@@ -208,8 +214,8 @@ impl Net {
     fn search_breadth_first(
         &self,
         start: usize,
-        near: fn(&NetEdge) -> usize,
-        far: fn(&NetEdge) -> usize,
+        near: fn(&SeparationNetworkEdge) -> usize,
+        far: fn(&SeparationNetworkEdge) -> usize,
         at: &[Vec<usize>],
         may: impl Fn(usize) -> bool,
     ) -> SeparationSearch {
@@ -237,7 +243,12 @@ struct SeparationSearch {
 
 impl SeparationSearch {
     /// Returns the edges from a node back to the start of the search. `back` returns the node of an edge that is closer to the start.
-    fn edges_back_to_start(&self, node: usize, edges: &[Option<NetEdge>], back: fn(&NetEdge) -> usize) -> Vec<usize> {
+    fn edges_back_to_start(
+        &self,
+        node: usize,
+        edges: &[Option<SeparationNetworkEdge>],
+        back: fn(&SeparationNetworkEdge) -> usize,
+    ) -> Vec<usize> {
         let (mut trace, mut node) = (Vec::new(), node);
         while let Some(id) = self.by.get(&node).copied().flatten() {
             trace.push(id);

@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-const MAX_MOVES: usize = 10_000;
+const MAX_TASK_MOVES: usize = 10_000;
 
 /// A task whose parts may be done by different copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ struct TaskMove {
 /// Distributes tasks over copies, of which there must be at least one.
 pub fn distribute(tasks: &[DivisibleTask], copies: usize) -> TaskDistribution {
     let mut found = assign_whole(tasks, copies);
-    for _ in 0..MAX_MOVES {
+    for _ in 0..MAX_TASK_MOVES {
         let from = (0..copies).max_by_key(|copy| (found.loads[*copy], Reverse(*copy))).expect("there is a copy");
         let Some(best) = best_move(tasks, &found, from) else { break };
         best.parts.iter().for_each(|part| found.owners[best.task][*part] = best.to);

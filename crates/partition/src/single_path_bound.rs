@@ -1,4 +1,4 @@
-//! A lower bound on the cost of distinguishing one path from all others of its [end](trodden_flow::part::Ends), for any division of the
+//! A lower bound on the cost of distinguishing one path from all others of its [end](trodden_flow::part::PathEnds), for any division of the
 //! end's paths among copies.
 //!
 //! A copy profiles the path `p`, so no other path of the end has the sum of `p` in this copy. Hence, each *detour*, from a node of `p` to a
@@ -10,18 +10,18 @@
 use std::collections::VecDeque;
 use trodden_flow::dag::{Dag, DagEdgeId, DagEdgeSet};
 use trodden_flow::graph::{Node, NodeSet};
-use trodden_flow::part::Ends;
+use trodden_flow::part::PathEnds;
 
 /// Maximum number of edges of examined paths. Ignoring longer paths lowers the bound.
-const MAX_LENGTH: usize = 120;
+const MAX_PATH_EDGES: usize = 120;
 /// Number of edges, starting with the most frequent one, for which the widest path through the edge is tried.
 const MAX_TRIED_EDGES: usize = 24;
 
 /// Returns a lower bound on the executions of labels in a copy that profiles the most expensive one of several paths with an end. Labels on
 /// the end itself do not count.
-pub fn least_labels_of_one(dag: &Dag, ends: &Ends, frequencies: &[u64], end: DagEdgeId) -> u64 {
+pub fn min_label_executions_for_one_path(dag: &Dag, ends: &PathEnds, frequencies: &[u64], end: DagEdgeId) -> u64 {
     let piece = ExecutedPiece::new(dag, ends, frequencies, end);
-    piece.widest_paths().iter().filter(|p| p.len() <= MAX_LENGTH).map(|p| piece.min_label_executions(p)).max().unwrap_or(0)
+    piece.widest_paths().iter().filter(|p| p.len() <= MAX_PATH_EDGES).map(|p| piece.min_label_executions(p)).max().unwrap_or(0)
 }
 
 /// The executed edges that lead to an end. Edges that are not executed are omitted, because labels on them cost nothing.
@@ -35,15 +35,15 @@ struct ExecutedPiece<'a> {
 }
 
 impl ExecutedPiece<'_> {
-    fn new<'a>(dag: &'a Dag, ends: &Ends, frequencies: &'a [u64], end: DagEdgeId) -> ExecutedPiece<'a> {
+    fn new<'a>(dag: &'a Dag, ends: &PathEnds, frequencies: &'a [u64], end: DagEdgeId) -> ExecutedPiece<'a> {
         let none = || vec![Vec::new(); dag.node_count()];
         let last = dag.edge(end).from;
         let mut piece = ExecutedPiece { dag, frequencies, out: none(), into: none(), edges: Vec::new(), last };
         let mut leads = NodeSet::from_members(dag.node_count(), [last]);
-        for &node in dag.order().iter().rev().filter(|n| !ends.is_decided(**n)) {
+        for &node in dag.order().iter().rev().filter(|n| !ends.is_after_path_end(**n)) {
             for &edge in dag.out(node) {
                 let to = dag.edge(edge).to;
-                if frequencies[edge.index()] > 0 && leads.contains(to) && !ends.is_decided(to) {
+                if frequencies[edge.index()] > 0 && leads.contains(to) && !ends.is_after_path_end(to) {
                     leads.insert(node);
                     piece.out[node.index()].push(edge);
                     piece.into[to.index()].push(edge);

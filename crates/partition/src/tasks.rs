@@ -4,42 +4,42 @@
 //! node by node in topological order, until their number reaches the [threshold](super::ProfitableProcedures::threshold). Each prefix
 //! is then completed by all edges that are reachable from its last node. O(threshold x edges).
 
-use super::reduce::{Reduced, ReducedEdge, ReducedEdgeSet, original_edges, reduce};
+use super::reduce::{ReducedDag, ReducedEdge, ReducedEdgeSet, fold_conditionals, original_edges};
 use trodden_flow::dag::{Dag, DagEdgeSet};
 use trodden_flow::graph::Node;
 
 /// Maximum total number of edges in the edge sets of all tasks of a procedure.
-const MAX_EDGES: usize = 1 << 24;
+const MAX_EDGES_OF_ALL_TASKS: usize = 1 << 24;
 
 /// Returns true if `threshold` tasks would take too much memory and time. Each task is a set of edges, and the entry of a long graph with
 /// many cuts has thousands of outgoing edges.
-pub fn are_too_many(dag: &Dag, threshold: usize) -> bool {
-    threshold.saturating_mul(dag.edges().len()) > MAX_EDGES
+pub fn are_too_many_tasks(dag: &Dag, threshold: usize) -> bool {
+    threshold.saturating_mul(dag.edges().len()) > MAX_EDGES_OF_ALL_TASKS
 }
 
 /// Returns the tasks of a procedure as sets of edges of its DAG. Each path lies entirely within at least one of them. If there are no paths
 /// to divide, a single task contains all edges.
 pub fn tasks(dag: &Dag, threshold: usize, fold_again: bool) -> Vec<DagEdgeSet> {
-    let reduced = reduce(dag, fold_again);
+    let reduced = fold_conditionals(dag, fold_again);
     if reduced.edges.is_empty() {
         return vec![DagEdgeSet::full(dag.edges().len())];
     }
-    let grown = PrefixGrowth::until(&reduced, dag, threshold);
-    let mut sets: Vec<DagEdgeSet> = grown.complete().iter().map(|s| original_edges(&reduced, s, dag.edges().len())).collect();
+    let grown = PrefixGrowth::grow_until_threshold(&reduced, dag, threshold);
+    let mut sets: Vec<DagEdgeSet> = grown.complete_prefixes().iter().map(|s| original_edges(&reduced, s, dag.edges().len())).collect();
     sets.sort();
     sets.dedup();
     sets
 }
 
 struct PrefixGrowth<'a> {
-    reduced: &'a Reduced,
+    reduced: &'a ReducedDag,
     /// For each node, the edge sets of the prefixes that end there.
     sets: Vec<Vec<ReducedEdgeSet>>,
     covered: ReducedEdgeSet,
 }
 
 impl PrefixGrowth<'_> {
-    fn until<'a>(reduced: &'a Reduced, dag: &Dag, threshold: usize) -> PrefixGrowth<'a> {
+    fn grow_until_threshold<'a>(reduced: &'a ReducedDag, dag: &Dag, threshold: usize) -> PrefixGrowth<'a> {
         let none = ReducedEdgeSet::empty(reduced.edges.len());
         let mut growth = PrefixGrowth { reduced, sets: vec![Vec::new(); dag.node_count()], covered: none.clone() };
         growth.sets[dag.entry().index()].push(none);
@@ -76,7 +76,7 @@ impl PrefixGrowth<'_> {
 
     /// Completes each prefix with all edges that are reachable from its last node, beginning with edges that no prefix contains. Complete
     /// paths are not changed.
-    fn complete(self) -> Vec<ReducedEdgeSet> {
+    fn complete_prefixes(self) -> Vec<ReducedEdgeSet> {
         let mut out = Vec::new();
         for &node in &self.reduced.order {
             let open: Vec<ReducedEdge> = self.reduced.out[node.index()].iter().copied().filter(|e| !self.covered.contains(*e)).collect();

@@ -1,22 +1,23 @@
 //! The cost of profiling the paths of some ends of a procedure, computed fast enough for a search.
 //!
-//! [`Part::by_ends`](trodden_flow::part::Part::by_ends) places labels on the chords of a maximum spanning tree over the nodes that lead to
-//! the interesting ends, so they cost the weight of the edges outside the tree; counters add the weight of the ends. This is exact except
-//! for chords whose increment happens to be zero. The cost never falls when ends are added. O(edges) for each new set.
+//! [`Part::counting_paths_with_ends`](trodden_flow::part::Part::counting_paths_with_ends) places labels on the chords of a maximum spanning
+//! tree over the nodes that lead to the interesting ends, so they cost the weight of the edges outside the tree; counters add the weight of
+//! the ends. This is exact except for chords whose increment happens to be zero. The cost never falls when ends are added. O(edges) for
+//! each new set.
 
 use super::Procedure;
 use std::collections::{BTreeSet, HashMap};
 use trodden_flow::dag::{DagEdge, DagEdgeId};
 use trodden_flow::graph::Node;
-use trodden_flow::part::{Ends, Measure};
+use trodden_flow::part::{Measure, PathEnds};
 use trodden_flow::placement::DisjointSets;
 
-const MAX_CLUSTERS: usize = 64;
+const MAX_END_CLUSTERS: usize = 64;
 /// Maximum size in words of 8 bytes (32 MiB) of the sets of ends that are reachable from each node. If the sets are larger, only some nodes
 /// are considered for clusters.
 const MAX_CLUSTER_WORDS: usize = 1 << 22;
 
-/// A set of ends of a procedure, by index into [`Weigher::ends`].
+/// A set of ends of a procedure, by index into [`EndSetWeigher::ends`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndSet(Vec<u64>);
 
@@ -67,7 +68,7 @@ impl EndSet {
 type EdgeHead = (Node, Option<usize>);
 
 /// Computes the costs of sets of ends of one procedure, and caches them.
-pub struct Weigher {
+pub struct EndSetWeigher {
     /// The procedure's ends.
     pub ends: Vec<DagEdgeId>,
     /// Number of executions of each end.
@@ -91,14 +92,14 @@ pub struct Weigher {
     pub work: u64,
 }
 
-impl Weigher {
+impl EndSetWeigher {
     /// Creates a weigher for a procedure.
-    pub fn new(procedure: &Procedure, measure: Measure) -> Weigher {
-        let (dag, found) = (&procedure.dag, Ends::from_dag(&procedure.dag));
+    pub fn new(procedure: &Procedure, measure: Measure) -> EndSetWeigher {
+        let (dag, found) = (&procedure.dag, PathEnds::from_dag(&procedure.dag));
         let ends = found.edges().to_vec();
         let place: HashMap<DagEdgeId, usize> = ends.iter().enumerate().map(|(at, e)| (*e, at)).collect();
         let weights: Vec<u64> = ends.iter().map(|e| procedure.frequencies[e.index()]).collect();
-        let undecided = || dag.order().iter().copied().filter(|n| !found.is_decided(*n));
+        let undecided = || dag.order().iter().copied().filter(|n| !found.is_after_path_end(*n));
         let edges = |n: Node| dag.out(n).iter().map(|e| (dag.edge(*e).to, place.get(e).copied())).collect();
         let order: Vec<(Node, Vec<EdgeHead>)> = undecided().map(|n| (n, edges(n))).collect();
         let mut sorted: Vec<_> =
@@ -108,7 +109,7 @@ impl Weigher {
         let head = |edge: DagEdge, end: Option<usize>| if end.is_some() { dag.exit() } else { edge.to };
         let mut by_weight: Vec<usize> = (0..ends.len()).collect();
         by_weight.sort_by_key(|at| std::cmp::Reverse(weights[*at]));
-        let mut weigher = Weigher {
+        let mut weigher = EndSetWeigher {
             by_place: order.iter().flat_map(|(_, edges)| edges.iter().filter_map(|e| e.1)).collect(),
             sorted: sorted.into_iter().map(|(edge, weight, end)| (edge.from, head(edge, end), weight, end)).collect(),
             order: order.into_iter().rev().collect(),
@@ -184,7 +185,7 @@ impl Weigher {
         let distinct = if is_large { self.sampled_reachable_sets(nodes) } else { self.all_reachable_sets(nodes) };
         let mut clusters: Vec<EndSet> = distinct.into_iter().filter(|s| s.iter().nth(1).is_some()).collect();
         clusters.sort_by_cached_key(|s| std::cmp::Reverse(self.weight(s)));
-        clusters.truncate(MAX_CLUSTERS);
+        clusters.truncate(MAX_END_CLUSTERS);
         clusters
     }
 
@@ -207,8 +208,8 @@ impl Weigher {
         distinct
     }
 
-    /// Returns the distinct sets of ends that are reachable from a node, for at most [`MAX_CLUSTERS`] nodes, evenly spaced in topological
-    /// order. O(edges) each.
+    /// Returns the distinct sets of ends that are reachable from a node, for at most [`MAX_END_CLUSTERS`] nodes, evenly spaced in
+    /// topological order. O(edges) each.
     fn sampled_reachable_sets(&self, nodes: usize) -> BTreeSet<EndSet> {
         let mut place = vec![None; nodes];
         self.order.iter().enumerate().for_each(|(at, (node, _))| place[node.index()] = Some(at));
@@ -229,6 +230,6 @@ impl Weigher {
             }
             set
         };
-        (0..self.order.len()).step_by(self.order.len().div_ceil(MAX_CLUSTERS)).map(reachable_from).collect()
+        (0..self.order.len()).step_by(self.order.len().div_ceil(MAX_END_CLUSTERS)).map(reachable_from).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Partitions by measured frequencies: distributes the [ends](trodden_flow::part::Ends) of paths over copies.
+//! Partitions by measured frequencies: distributes the [ends](trodden_flow::part::PathEnds) of paths over copies.
 //!
 //! If a procedure is divided, each copy that has a part of it needs labels, so procedures are divided only if this is profitable. First,
 //! complete procedures go to the copy with the least load. Then sets of ends move away from the slowest copy while this makes it faster.
@@ -6,40 +6,40 @@
 //! result. If there are few ends, an [exact](super::exact) search is used instead. Each move lowers the larger load of two copies, one of
 //! which is the slowest, so the search ends.
 
-use super::anneal::refine;
+use super::anneal::refine_by_annealing;
 use super::exact;
-use super::weighing::{EndPartition, EndSet, Weigher};
+use super::weighing::{EndPartition, EndSet, EndSetWeigher};
 use super::{CopyPlan, PartitionOptions, PartitionPlan, Procedure};
 use std::collections::{BTreeSet, HashMap};
 use trodden_flow::dag::DagEdgeId;
 use trodden_flow::part::Part;
 
 /// A procedure is cheap if it costs less than a copy's equal share of the total cost, divided by this number.
-const CHEAP_DIVISOR: u64 = 200;
+const CHEAP_PROCEDURE_DIVISOR: u64 = 200;
 /// For each trial, the weight of the executions that a move adds to all copies together, relative to the greater load of the two copies.
-const SUM_PRICES: [f64; 3] = [0.3, 1.0, 0.0];
-/// A trial makes no further move after this much work, in the units of `Weigher::work`.
-const MAX_WORK: u64 = 120_000_000;
+const TRIED_SUM_PRICES: [f64; 3] = [0.3, 1.0, 0.0];
+/// A trial makes no further move after this much work, in the units of `EndSetWeigher::work`.
+const MAX_EXAMINED_EDGES_PER_TRIAL: u64 = 120_000_000;
 /// Maximum number of procedures that may be divided: the most expensive procedures of the slowest copy.
-const MAX_DIVIDED: usize = 24;
+const MAX_DIVIDED_PROCEDURES: usize = 24;
 /// Maximum number of single ends that are considered as moves.
-const MAX_SINGLE: usize = 32;
+const MAX_SINGLE_ENDS: usize = 32;
 
 /// Distributes the ends of the procedures' paths over copies.
 pub fn plan(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
     let copies = options.copies.max(1);
-    let mut weighers: Vec<Weigher> = procedures.iter().map(|p| Weigher::new(p, options.measure)).collect();
-    let partition = exact::find_optimal(&mut weighers, copies).unwrap_or_else(|| {
-        let trials = SUM_PRICES.map(|sum_price| PartitionSearch::new(&mut weighers, procedures, copies, sum_price).search());
+    let mut weighers: Vec<EndSetWeigher> = procedures.iter().map(|p| EndSetWeigher::new(p, options.measure)).collect();
+    let partition = exact::find_optimal_partition(&mut weighers, copies).unwrap_or_else(|| {
+        let trials = TRIED_SUM_PRICES.map(|sum_price| PartitionSearch::new(&mut weighers, procedures, copies, sum_price).search());
         let best = trials.into_iter().min_by_key(|(_, slowest)| *slowest);
-        refine(&mut weighers, best.map(|(partition, _)| partition).unwrap_or_default())
+        refine_by_annealing(&mut weighers, best.map(|(partition, _)| partition).unwrap_or_default())
     });
     let mut plan = PartitionPlan { copies: vec![CopyPlan { parts: vec![None; procedures.len()] }; copies], profitable: 0 };
     for (at, (sets, weigher)) in partition.iter().zip(&weighers).enumerate() {
         plan.profitable += usize::from(sets.iter().filter(|s| !s.is_empty()).count() > 1);
         for (copy, set) in plan.copies.iter_mut().zip(sets).filter(|(_, set)| !set.is_empty()) {
             let ends: Vec<DagEdgeId> = set.iter().map(|e| weigher.ends[e]).collect();
-            copy.parts[at] = Some(Part::by_ends(&procedures[at].dag, &ends, &procedures[at].frequencies, options.measure));
+            copy.parts[at] = Some(Part::counting_paths_with_ends(&procedures[at].dag, &ends, &procedures[at].frequencies, options.measure));
         }
     }
     plan
@@ -48,7 +48,7 @@ pub fn plan(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPl
 /// Distributes whole procedures over copies, the most expensive first.
 pub fn plan_whole_procedures(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
     let copies = options.copies.max(1);
-    let mut weighers: Vec<Weigher> = procedures.iter().map(|p| Weigher::new(p, options.measure)).collect();
+    let mut weighers: Vec<EndSetWeigher> = procedures.iter().map(|p| EndSetWeigher::new(p, options.measure)).collect();
     let mut search = PartitionSearch::new(&mut weighers, procedures, copies, 0.0);
     search.assign_whole_procedures();
     let mut plan = PartitionPlan { copies: vec![CopyPlan { parts: vec![None; procedures.len()] }; copies], profitable: 0 };
@@ -61,7 +61,7 @@ pub fn plan_whole_procedures(procedures: &[Procedure], options: &PartitionOption
 }
 
 struct PartitionSearch<'a> {
-    weighers: &'a mut [Weigher],
+    weighers: &'a mut [EndSetWeigher],
     procedures: &'a [Procedure],
     partition: EndPartition,
     costs: Vec<Vec<u64>>,
@@ -81,7 +81,7 @@ struct EndMove {
 }
 
 impl<'a> PartitionSearch<'a> {
-    fn new(weighers: &'a mut [Weigher], procedures: &'a [Procedure], copies: usize, sum_price: f64) -> PartitionSearch<'a> {
+    fn new(weighers: &'a mut [EndSetWeigher], procedures: &'a [Procedure], copies: usize, sum_price: f64) -> PartitionSearch<'a> {
         let partition = weighers.iter().map(|w| vec![EndSet::none(w.ends.len()); copies]).collect();
         let costs = vec![vec![0; copies]; weighers.len()];
         let work_before = weighers.iter().map(|w| w.work).sum();
@@ -90,7 +90,7 @@ impl<'a> PartitionSearch<'a> {
 
     fn search(mut self) -> (EndPartition, u64) {
         self.assign_whole_procedures();
-        while self.work() < MAX_WORK {
+        while self.work() < MAX_EXAMINED_EDGES_PER_TRIAL {
             match self.best_move() {
                 Some(chosen) => self.apply_move(chosen),
                 None => break,
@@ -112,7 +112,7 @@ impl<'a> PartitionSearch<'a> {
         order.sort_by_key(|(cost, at)| (std::cmp::Reverse(*cost), *at));
         let copies = self.loads.len();
         let is_scarce = self.procedures.iter().map(|p| p.unit).collect::<BTreeSet<_>>().len() < copies;
-        let cheap = order.iter().map(|(cost, _)| *cost).sum::<u64>() / copies as u64 / CHEAP_DIVISOR;
+        let cheap = order.iter().map(|(cost, _)| *cost).sum::<u64>() / copies as u64 / CHEAP_PROCEDURE_DIVISOR;
         let negligible = cheap / order.len().max(1) as u64;
         // For each copy, the total cost of its negligible procedures, each counted as at least 1. Negligible procedures are distributed
         // evenly.
@@ -148,8 +148,11 @@ impl<'a> PartitionSearch<'a> {
         order.sort_by_key(|at| std::cmp::Reverse(self.costs[*at][from]));
         let mut best: Option<EndMove> = None;
         for (rank, procedure) in order.into_iter().enumerate() {
-            let sets =
-                if rank < MAX_DIVIDED { self.candidate_sets(procedure, from) } else { vec![self.partition[procedure][from].clone()] };
+            let sets = if rank < MAX_DIVIDED_PROCEDURES {
+                self.candidate_sets(procedure, from)
+            } else {
+                vec![self.partition[procedure][from].clone()]
+            };
             for set in sets {
                 for to in self.target_copies(procedure, from) {
                     let found = self.evaluate_move(procedure, &set, from, to);
@@ -206,7 +209,9 @@ impl<'a> PartitionSearch<'a> {
     fn candidate_sets(&self, procedure: usize, from: usize) -> Vec<EndSet> {
         let (weigher, own) = (&self.weighers[procedure], &self.partition[procedure][from]);
         let mut sets = vec![own.clone()];
-        sets.extend(weigher.by_weight.iter().filter(|at| own.contains(**at)).take(MAX_SINGLE).map(|at| weigher.set_of([*at].into_iter())));
+        sets.extend(
+            weigher.by_weight.iter().filter(|at| own.contains(**at)).take(MAX_SINGLE_ENDS).map(|at| weigher.set_of([*at].into_iter())),
+        );
         sets.extend(weigher.clusters.iter().map(|c| c.intersection(own)));
         let least = self.loads.iter().copied().min().unwrap_or(0);
         for part in [2, 3, 5] {
@@ -224,7 +229,7 @@ impl<'a> PartitionSearch<'a> {
 }
 
 /// Selects ends in the given order, and skips those that would raise the number of executions above `room`.
-fn ends_that_fit(weigher: &Weigher, own: &EndSet, order: impl Iterator<Item = usize>, mut room: u64) -> EndSet {
+fn ends_that_fit(weigher: &EndSetWeigher, own: &EndSet, order: impl Iterator<Item = usize>, mut room: u64) -> EndSet {
     let mut set = EndSet::none(weigher.ends.len());
     for at in order.filter(|at| own.contains(*at) && weigher.weights[*at] > 0) {
         if weigher.weights[at] <= room {

@@ -13,7 +13,8 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_container::{
-    FILE_HEADER_BYTES, FileHeader, FileKind, HeaderError, MARKER, SECTION_HEADER_BYTES, Section, SectionError, SectionHeader, find_marker,
+    FILE_HEADER_BYTES, FileHeader, FileKind, HeaderError, SECTION_HEADER_BYTES, SECTION_MARKER, Section, SectionError, SectionHeader,
+    find_marker,
 };
 use trodden_unit::{Identity, MAP_VERSION, UnitMap};
 
@@ -362,10 +363,10 @@ impl BlockReader {
                 self.at += found as u64;
                 return self.seek_to(self.at);
             }
-            if size < MARKER.len() || self.at + size as u64 == self.length {
+            if size < SECTION_MARKER.len() || self.at + size as u64 == self.length {
                 break;
             }
-            self.at += (size + 1 - MARKER.len()) as u64;
+            self.at += (size + 1 - SECTION_MARKER.len()) as u64;
         }
         self.at = self.length;
         Ok(())

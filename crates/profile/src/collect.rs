@@ -316,9 +316,9 @@ impl<'a> ProfileCollector<'a> {
                 None => return Ok(None),
             },
         };
-        match map.words() == Some(words) {
+        match map.words_per_region() == Some(words) {
             true => Ok(Some(map)),
-            false => Err(format!("it has {} counters, the program has {words}", map.words().unwrap_or(u64::MAX))),
+            false => Err(format!("it has {} counters, the program has {words}", map.words_per_region().unwrap_or(u64::MAX))),
         }
     }
 

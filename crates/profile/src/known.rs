@@ -4,7 +4,7 @@ use crate::model::Profile;
 use crate::paths::FunctionPaths;
 use trodden_flow::Plan;
 use trodden_flow::dag::Entries;
-use trodden_unit::{ConflictingNumberings, FunctionMap, KnownPaths, MapError};
+use trodden_unit::{ConflictingNumberingsError, FunctionMap, KnownPaths, MapError};
 
 /// Reason why the paths of a profile cannot be used as known paths of a residual build.
 #[derive(Debug, thiserror::Error)]
@@ -13,7 +13,7 @@ pub enum KnownPathsError {
     #[error(transparent)]
     Map(#[from] MapError),
     #[error(transparent)]
-    TwoNumberings(#[from] ConflictingNumberings),
+    TwoNumberings(#[from] ConflictingNumberingsError),
     #[error("the paths of function `{0}` are not numbered as in a residual build. Record a program that was built without table-slots")]
     OtherNumbering(String),
 }
@@ -62,6 +62,6 @@ pub fn has_standard_numbering(function: &FunctionMap) -> Result<bool, MapError> 
     if function.is_partial() && function.interesting().is_none() {
         return Ok(false);
     }
-    let standard = Plan::cut_at(&function.graph, &function.cuts, Entries::Shared);
+    let standard = Plan::cut_and_number(&function.graph, &function.cuts, Entries::Shared);
     Ok(standard.is_ok_and(|(dag, numbering)| dag.origins() == function.dag && numbering.values() == function.values))
 }

@@ -9,8 +9,8 @@ pub use program::{ProcedureError, add_call_sites, add_estimates, edge_procedures
 
 use crate::paths::FunctionPaths;
 use std::collections::HashSet;
-use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
-use trodden_flow::part::Ends;
+use trodden_flow::frequency::{BranchHint, Frequencies, branch_weights};
+use trodden_flow::part::PathEnds;
 use trodden_flow::{Dag, DagEdge, DagEdgeId, DagEdgeSet, Edge, Node, Origin};
 use trodden_partition::{ExecutedPath, Procedure};
 use trodden_unit::{EdgeKind, FunctionMap, MapError};
@@ -63,11 +63,11 @@ pub fn edge_procedure(function: &FunctionMap, known: &FunctionPaths) -> Result<P
 /// Estimates how often each block and edge is executed per call of the function, from its loops and branches.
 fn block_frequencies(function: &FunctionMap) -> Frequencies {
     let hint = |e: Edge| match function.graph.kind(e) {
-        EdgeKind::Reach => Hint::Never,
-        EdgeKind::Unwind | EdgeKind::NoReturn | EdgeKind::Resume => Hint::Cold,
-        _ => Hint::None,
+        EdgeKind::Reach => BranchHint::Never,
+        EdgeKind::Unwind | EdgeKind::NoReturn | EdgeKind::Resume => BranchHint::Cold,
+        _ => BranchHint::None,
     };
-    let hints: Vec<Hint> = function.graph.edges().map(hint).collect();
+    let hints: Vec<BranchHint> = function.graph.edges().map(hint).collect();
     Frequencies::estimate(&function.graph, &branch_weights(&function.graph, &hints))
 }
 
@@ -102,7 +102,7 @@ struct CountingEdges {
 
 impl CountingEdges {
     fn new(dag: &Dag) -> CountingEdges {
-        CountingEdges { ends: DagEdgeSet::from_members(dag.edges().len(), Ends::from_dag(dag).edges().iter().copied()) }
+        CountingEdges { ends: DagEdgeSet::from_members(dag.edges().len(), PathEnds::from_dag(dag).edges().iter().copied()) }
     }
 
     fn find(&self, path: &[DagEdgeId]) -> DagEdgeId {

@@ -18,8 +18,8 @@ use trodden_container::{FILE_HEADER_BYTES, FileError, FileHeader, FileKind, Head
 use trodden_text::words::plural;
 use trodden_unit::Identity;
 use trodden_wire::layout::Layout;
-use trodden_wire::stream::{REGION_WORDS, STREAM_VERSION};
-use trodden_wire::{Checksum, LostReason, LostThreads, RAW_NO_SPACE_LENGTH, RAW_VERSION, RawHeader, RawUnit, image_identity};
+use trodden_wire::stream::{STREAM_REGION_WORDS, STREAM_VERSION};
+use trodden_wire::{Checksum, LostReason, LostThreads, RAW_FILE_LENGTH_IF_NO_SPACE, RAW_VERSION, RawHeader, RawUnit, image_identity};
 use trodden_wire::{region_holder_offset, region_lost_offset};
 
 /// Maximum number of units; a file with more is corrupt.
@@ -259,7 +259,7 @@ impl RegionFile {
         let mut bytes = [0; RawHeader::BYTES];
         let have = self.length.min(RawHeader::BYTES as u64) as usize;
         self.read_exact(&mut bytes[..have], 0)?;
-        if self.length == RAW_NO_SPACE_LENGTH && bytes[0] == 0 {
+        if self.length == RAW_FILE_LENGTH_IF_NO_SPACE && bytes[0] == 0 {
             return Err(ProfileError::GivenUp(self.path.to_owned()));
         }
         if bytes.iter().all(|b| *b == 0) {
@@ -271,7 +271,9 @@ impl RegionFile {
             header.ok_or_else(|| self.corrupt(self.length, format!("the file ends within its header of {} bytes", bytes.len())))?;
         let units = self.read_items("units", header.units_offset, header.units, RawUnit::BYTES, MAX_UNITS)?;
         let path = self.read_items("bytes of a path", header.path_offset, header.path_len, 1, MAX_PATH_BYTES)?;
-        if Checksum::new().add_bytes(&bytes[RawHeader::CHECKED_RANGE]).add_bytes(&units).add_bytes(&path).value() != header.checksum {
+        if Checksum::new().add_bytes(&bytes[RawHeader::CHECKSUMMED_BYTE_RANGE]).add_bytes(&units).add_bytes(&path).value()
+            != header.checksum
+        {
             let what = "the checksum of its header, its units and the path of its image does not match";
             return Err(self.corrupt(FILE_HEADER_BYTES as u64, what.into()));
         }
@@ -322,7 +324,7 @@ impl RegionFile {
     }
 
     fn check_regions(&self, header: &RawHeader, kind: FileKind) -> Result<(), ProfileError> {
-        let words = if kind == FileKind::STREAM_FILE { REGION_WORDS } else { header.counters };
+        let words = if kind == FileKind::STREAM_FILE { STREAM_REGION_WORDS } else { header.counters };
         let fits = header.counters < 1 << 60 && region_lost_offset(words) + 8 <= header.region_stride;
         if fits && header.region_stride.is_multiple_of(8) && header.regions_offset.is_multiple_of(8) {
             return Ok(());

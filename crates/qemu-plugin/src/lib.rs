@@ -79,7 +79,7 @@ extern "C" fn on_system_call(_: PluginId, thread: c_uint, number: i64, one: u64,
     let stream = ProcessStream::get();
     match number {
         RT_SIGACTION => stream.send_handler(two),
-        RT_SIGRETURN => stream.push(thread, trodden_wire::blocks::HANDLER_RETURN),
+        RT_SIGRETURN => stream.push(thread, trodden_wire::blocks::SIGNAL_HANDLER_RETURN_WORD),
         CLONE => stream.send_fork(one),
         CLONE3 => stream.send_fork_of_clone3(one),
         FORK | VFORK => stream.send_fork(0),

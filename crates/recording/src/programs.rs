@@ -28,8 +28,8 @@ use trodden_text::words::{plural, quote_for_shell};
 use trodden_trace::command::{self as tracer, ActiveRun, RunKind};
 use trodden_trace::{Follow, ProcessEvent, ProgramId, ProgramStart, StartedProgram, TraceError, follow};
 use trodden_unit::UnitCache;
-use trodden_wire::OUTPUT_VARIABLE;
-use trodden_wire::stream::STREAM_VARIABLE;
+use trodden_wire::OUTPUT_ENVIRONMENT_VARIABLE;
+use trodden_wire::stream::STREAM_ENVIRONMENT_VARIABLE;
 
 /// Records the programs of a command as runs of a suite. Also records their streams if `streams` is given. Returns the command's exit
 /// status. The calling process must be a tracer ([`trodden_trace::command::in_tracer`]).
@@ -38,7 +38,9 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
     let (mut command, raw) = (command(&what.command, folder.path(), "%m.%p.raw", context), folder.path().to_owned());
     let (ended, mut programs) = channel();
     if let Some(streams) = streams {
-        command.env(OUTPUT_VARIABLE, output_pattern(folder.path(), STREAM_FILE_NAMES)).env(STREAM_VARIABLE, streams.to_variable_value());
+        command
+            .env(OUTPUT_ENVIRONMENT_VARIABLE, output_pattern(folder.path(), STREAM_FILE_NAMES))
+            .env(STREAM_ENVIRONMENT_VARIABLE, streams.to_variable_value());
         programs = drain_in_background(folder.path().to_owned(), streams.method, programs);
     }
     let recorder = ProgramRecorder {

@@ -20,7 +20,7 @@ use trodden_launch::process::{cannot_run, exit_code, wait_forwarding};
 use trodden_profile::{Collected, Profile, Run, SampledRun, Sampling, UnitProfile, collect, raw_files};
 use trodden_text::words::{plural, quote_for_shell};
 use trodden_unit::InstrumentedImage;
-use trodden_wire::{SWITCH_ON_VALUE, SWITCH_VARIABLE};
+use trodden_wire::{SWITCH_ENVIRONMENT_VARIABLE, SWITCH_ON_VALUE};
 
 /// Records a command and all its processes as one run. Returns the command's exit status. With `must_sample`, warns if none of the programs
 /// was built with `--sample`.
@@ -215,7 +215,7 @@ fn run_counted_command(
     if bursts.burst == bursts.period {
         // Without pauses, even the program's first paths must be counted. The recorder could switch counting on only after it has found the
         // raw file.
-        command.env(SWITCH_VARIABLE, SWITCH_ON_VALUE);
+        command.env(SWITCH_ENVIRONMENT_VARIABLE, SWITCH_ON_VALUE);
     }
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();

@@ -12,7 +12,7 @@ use std::time::Duration;
 use trodden_launch::process::exit_code;
 use trodden_profile::{ProcessEnding, Run};
 use trodden_text::words;
-use trodden_wire::OUTPUT_VARIABLE;
+use trodden_wire::OUTPUT_ENVIRONMENT_VARIABLE;
 
 /// A command to record, and where its profile is written.
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ pub fn process_ending(status: ExitStatus) -> ProcessEnding {
 /// Creates a command that writes raw files, named by the pattern `names`, to a folder.
 pub fn command(arguments: &[OsString], folder: &Path, names: &str, context: &RecordingContext) -> Command {
     let mut command = Command::new(&arguments[0]);
-    command.args(&arguments[1..]).env(OUTPUT_VARIABLE, output_pattern(folder, names));
+    command.args(&arguments[1..]).env(OUTPUT_ENVIRONMENT_VARIABLE, output_pattern(folder, names));
     context.withheld.iter().for_each(|name| _ = command.env_remove(name));
     command
 }

@@ -6,27 +6,29 @@
 use crate::atomic::{AtomicBool, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use crate::image::OwnImage;
 use crate::state;
-use crate::stream::{HEADER_SIZE, MAX_WAIT_MS, RECORDER_SLOTS, REGION_LIMIT, ShadowFrames, WORD_SIZE, thread_stream};
+use crate::stream::{
+    FLIGHT_RECORDER_SLOT_COUNT, HEADER_SIZE, MAX_RECORDER_WAIT_MS, MAX_STREAM_REGIONS, ShadowFrames, WORD_SIZE, thread_stream,
+};
 use crate::system;
 use crate::wire::stream::{
-    CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENTS, CHUNK_FREE, CHUNK_FULL, RING_OFFSET, RegionStream, SLOTS, StreamChunkHeader, TAG_INHERITED,
-    TAG_MASK,
+    CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENT_COUNT, CHUNK_FREE, CHUNK_FULL, CHUNK_RING_OFFSET_BYTES, RegionStream, STREAM_CHUNKS_PER_REGION,
+    StreamChunkHeader, TAG_INHERITED, TAG_MASK,
 };
 
 const CHUNK_SIZE: usize = CHUNK_BYTES as usize;
 /// Maximum number of events that are saved if signal handlers write them between the moment when a chunk becomes full and the call of the
 /// runtime. Further events are counted as lost.
-const MAX_HANDLER_EVENTS: usize = 256;
+const MAX_SIGNAL_HANDLER_EVENTS: usize = 256;
 
 /// True if a thread has waited in vain for a chunk and none has been released since. Then no thread waits.
-static IS_STALLED: AtomicBool = AtomicBool::new(false);
+static IS_RECORDER_STALLED: AtomicBool = AtomicBool::new(false);
 
-pub fn begin(base: usize) {
+pub fn begin_stream_at_region(base: usize) {
     start_stream(base, 0, &[]);
 }
 
 /// Starts the stream of a child of `fork` in the region at `base`. `frames` are the functions that were active in the parent.
-pub fn begin_in_child(base: usize, frames: ShadowFrames) {
+pub fn begin_stream_in_child(base: usize, frames: ShadowFrames) {
     start_stream(base, system::parent_id(), frames.slots());
     frames.release();
 }
@@ -38,7 +40,7 @@ fn start_stream(base: usize, parent: u32, frames: &[u32]) {
     let stream = RegionStream {
         thread: system::thread_id(),
         process: system::process_id(),
-        slots: RECORDER_SLOTS.load(Relaxed),
+        slots: FLIGHT_RECORDER_SLOT_COUNT.load(Relaxed),
         more_regions: 0,
         started_ns: system::now_ns(),
         sequence: 0,
@@ -47,7 +49,7 @@ fn start_stream(base: usize, parent: u32, frames: &[u32]) {
         region: base as u64,
         next: base as u64,
     };
-    finish_chunks(base);
+    mark_current_chunk_full(base);
     // SAFETY: the region is mapped, belongs to this thread, and starts with a `RegionStream` followed by the shadow stack.
     unsafe {
         (base as *mut RegionStream).write_volatile(stream);
@@ -58,14 +60,14 @@ fn start_stream(base: usize, parent: u32, frames: &[u32]) {
         slots.add(frames.len()).write_volatile(0);
     }
     thread.shadow = (base + HEADER_SIZE + WORD_SIZE * frames.len()) as u64;
-    let Some(first) = start_next_chunk(stream_state(base), parent) else {
+    let Some(first) = start_next_chunk(region_stream_at(base), parent) else {
         thread.cursor = 0;
         return;
     };
     let mut to = first;
     for slot in frames {
         if to.is_multiple_of(CHUNK_SIZE) {
-            let Some(next) = start_next_chunk(stream_state(base), parent) else { break };
+            let Some(next) = start_next_chunk(region_stream_at(base), parent) else { break };
             to = next;
         }
         write_word(to, slot & !TAG_MASK | TAG_INHERITED);
@@ -75,7 +77,7 @@ fn start_stream(base: usize, parent: u32, frames: &[u32]) {
 }
 
 /// Returns the state of the calling thread's stream, which is at the start of the thread's first region.
-fn stream_state(base: usize) -> &'static mut RegionStream {
+fn region_stream_at(base: usize) -> &'static mut RegionStream {
     // SAFETY: a region in a stream build starts with this structure. Only this thread uses it, with signals blocked, in one function at a
     // time.
     unsafe { &mut *(base as *mut RegionStream) }
@@ -85,19 +87,19 @@ fn stream_state(base: usize) -> &'static mut RegionStream {
 /// where the cursor reached the end of a chunk, or 0.
 pub fn find_room_for_event(base: usize, stopped: usize) -> usize {
     let Some(thread) = thread_stream() else { return discarded_event_address() };
-    let (stream, cursor) = (stream_state(base), thread.cursor as usize);
+    let (stream, cursor) = (region_stream_at(base), thread.cursor as usize);
     if stopped != 0 && stopped == stream.end as usize {
         // A signal handler may have written events after the cursor was incremented and before this call. Keep them.
         let following = stopped + WORD_SIZE;
         let written = cursor.saturating_sub(following) / WORD_SIZE;
-        let mut more = [0u32; MAX_HANDLER_EVENTS];
+        let mut more = [0u32; MAX_SIGNAL_HANDLER_EVENTS];
         for (index, word) in more.iter_mut().enumerate().take(written) {
             // SAFETY: the word is in the chunk after the full one, which is free and may become the next chunk.
             *word = unsafe { ((following + index * WORD_SIZE) as *const u32).read_volatile() };
         }
-        stream.lost += written.saturating_sub(MAX_HANDLER_EVENTS) as u64;
+        stream.lost += written.saturating_sub(MAX_SIGNAL_HANDLER_EVENTS) as u64;
         let Some(to) = start_next_chunk(stream, 0) else { return discarded_event_address() };
-        let kept = written.min(MAX_HANDLER_EVENTS);
+        let kept = written.min(MAX_SIGNAL_HANDLER_EVENTS);
         for (index, word) in more.iter().enumerate().take(kept) {
             write_word(to + (index + 1) * WORD_SIZE, *word);
         }
@@ -121,11 +123,11 @@ pub fn find_room_for_event(base: usize, stopped: usize) -> usize {
 
 /// Returns the address of a word that is never read, where events are written if there is no memory for them.
 pub fn discarded_event_address() -> usize {
-    static DISCARDED_WORD: AtomicU32 = AtomicU32::new(0);
+    static WORD_FOR_DISCARDED_EVENTS: AtomicU32 = AtomicU32::new(0);
     if let Some(thread) = thread_stream() {
         thread.cursor = 0;
     }
-    DISCARDED_WORD.as_ptr() as usize
+    WORD_FOR_DISCARDED_EVENTS.as_ptr() as usize
 }
 
 /// Finishes the current chunk and starts a new one. Returns the address of the new chunk's first event; `None` if the stream has no chunk
@@ -140,7 +142,7 @@ fn start_next_chunk(stream: &mut RegionStream, parent: u32) -> Option<usize> {
     if chunk.is_some() && before != 0 {
         chunk_state(before - CHUNK_SIZE).store(CHUNK_FULL, Release);
     }
-    let chunk = chunk.or_else(|| discard_current(stream))?;
+    let chunk = chunk.or_else(|| discard_events_of_current_chunk(stream))?;
     // SAFETY: the chunk is mapped, belongs to this thread, and is free.
     unsafe { core::ptr::write_bytes((chunk + HEADER_SIZE) as *mut u8, 0, CHUNK_SIZE - HEADER_SIZE) };
     let mut header = StreamChunkHeader {
@@ -169,7 +171,7 @@ fn reuse_oldest_chunk(stream: &RegionStream, slots: usize) -> usize {
     let base = stream.region as usize;
     let index = match stream.end {
         0 => 0,
-        end => (end as usize - base - RING_OFFSET as usize) / CHUNK_SIZE % slots,
+        end => (end as usize - base - CHUNK_RING_OFFSET_BYTES as usize) / CHUNK_SIZE % slots,
     };
     chunk_state(chunk_at(base, (index + 1) % slots)).store(CHUNK_FREE, Release);
     chunk_state(chunk_at(base, index + 1)).store(CHUNK_FREE, Release);
@@ -179,40 +181,42 @@ fn reuse_oldest_chunk(stream: &RegionStream, slots: usize) -> usize {
 /// Finds a free chunk in the thread's regions, or adds a region. If neither is possible, waits until the reader of the stream releases a
 /// chunk.
 fn find_free_chunk(stream: &mut RegionStream) -> Option<usize> {
-    if let Some(chunk) = find_free_in_ring(stream) {
-        IS_STALLED.store(false, Relaxed);
+    if let Some(chunk) = find_free_chunk_in_ring(stream) {
+        IS_RECORDER_STALLED.store(false, Relaxed);
         return Some(chunk);
     }
-    let may_grow = stream.more_regions + 1 < REGION_LIMIT.load(Relaxed);
+    let may_grow = stream.more_regions + 1 < MAX_STREAM_REGIONS.load(Relaxed);
     if may_grow && let Some(chunk) = append_region(stream) {
         return Some(chunk);
     }
-    if stream.end == 0 || IS_STALLED.load(Relaxed) {
+    if stream.end == 0 || IS_RECORDER_STALLED.load(Relaxed) {
         return None;
     }
-    for _ in 0..MAX_WAIT_MS.load(Relaxed) {
+    for _ in 0..MAX_RECORDER_WAIT_MS.load(Relaxed) {
         system::sleep_ms(1);
-        if let Some(chunk) = find_free_in_ring(stream) {
+        if let Some(chunk) = find_free_chunk_in_ring(stream) {
             return Some(chunk);
         }
     }
-    IS_STALLED.store(true, Relaxed);
+    IS_RECORDER_STALLED.store(true, Relaxed);
     None
 }
 
 /// Finds a free chunk in the current region or in the next region of the ring, which has the oldest chunks.
-fn find_free_in_ring(stream: &mut RegionStream) -> Option<usize> {
+fn find_free_chunk_in_ring(stream: &mut RegionStream) -> Option<usize> {
     let base = stream.region as usize;
     // The current chunk is in this region, because `region` and `end` change together. Only the first chunk has none before it.
     let from = match stream.end {
         0 => 0,
         end => (end as usize).wrapping_sub(chunk_at(base, 0)) / CHUNK_SIZE,
     };
-    let free = |base: usize, from: usize| (from..SLOTS as usize).find(|index| is_usable(base, *index)).map(|index| chunk_at(base, index));
+    let free = |base: usize, from: usize| {
+        (from..STREAM_CHUNKS_PER_REGION as usize).find(|index| are_chunk_and_next_free(base, *index)).map(|index| chunk_at(base, index))
+    };
     if let Some(chunk) = free(base, from) {
         return Some(chunk);
     }
-    let next = next_in_ring(stream, base) as usize;
+    let next = next_region_in_ring(stream, base) as usize;
     let chunk = free(next, 0)?;
     stream.region = next as u64;
     Some(chunk)
@@ -222,9 +226,9 @@ fn find_free_in_ring(stream: &mut RegionStream) -> Option<usize> {
 /// new one contain unread events of a thread that has ended.
 fn append_region(stream: &mut RegionStream) -> Option<usize> {
     let new = state::add_region()?;
-    finish_chunks(new);
+    mark_current_chunk_full(new);
     let base = stream.region as usize;
-    let region = RegionStream { thread: 0, next: next_in_ring(stream, base), slots: 0, more_regions: 0, ..*stream };
+    let region = RegionStream { thread: 0, next: next_region_in_ring(stream, base), slots: 0, more_regions: 0, ..*stream };
     // SAFETY: the region is mapped, belongs to this thread, and is new, so no reference to it exists.
     unsafe { (new as *mut RegionStream).write_volatile(region) };
     stream.more_regions += 1;
@@ -234,7 +238,8 @@ fn append_region(stream: &mut RegionStream) -> Option<usize> {
         // SAFETY: the region is mapped and belongs to this thread, and `stream` refers to a different region.
         unsafe { (&raw mut (*(base as *mut RegionStream)).next).write_volatile(new as u64) };
     }
-    let chunk = (0..SLOTS as usize).find(|index| is_usable(new, *index)).map(|index| chunk_at(new, index))?;
+    let chunk =
+        (0..STREAM_CHUNKS_PER_REGION as usize).find(|index| are_chunk_and_next_free(new, *index)).map(|index| chunk_at(new, index))?;
     // From here on, the current chunk is in the new region. If it has no free chunk, `end` and `region` must stay the same.
     stream.region = new as u64;
     Some(chunk)
@@ -246,7 +251,7 @@ fn first_region(stream: &RegionStream) -> usize {
 }
 
 /// Returns the address of the region that follows the one at `base` in the thread's ring of regions.
-fn next_in_ring(stream: &RegionStream, base: usize) -> u64 {
+fn next_region_in_ring(stream: &RegionStream, base: usize) -> u64 {
     if base == first_region(stream) {
         return stream.next;
     }
@@ -256,31 +261,31 @@ fn next_in_ring(stream: &RegionStream, base: usize) -> u64 {
 }
 
 /// Returns true if a chunk and the one after it are free. Signal handlers may write into the latter.
-fn is_usable(base: usize, index: usize) -> bool {
+fn are_chunk_and_next_free(base: usize, index: usize) -> bool {
     let is_free = |index: usize| chunk_state(chunk_at(base, index)).load(Acquire) == CHUNK_FREE;
-    is_free(index) && (index + 1 == SLOTS as usize || is_free(index + 1))
+    is_free(index) && (index + 1 == STREAM_CHUNKS_PER_REGION as usize || is_free(index + 1))
 }
 
 /// Discards the events in the current chunk, and returns the chunk for reuse.
-fn discard_current(stream: &mut RegionStream) -> Option<usize> {
+fn discard_events_of_current_chunk(stream: &mut RegionStream) -> Option<usize> {
     if stream.end == 0 {
         return None;
     }
-    stream.lost += CHUNK_EVENTS;
+    stream.lost += CHUNK_EVENT_COUNT;
     // The chunk that replaces it gets the same sequence number.
     stream.sequence -= 1;
     Some(stream.end as usize - CHUNK_SIZE)
 }
 
 /// Marks the chunks of a region that were not finished, because their thread has ended, as full.
-fn finish_chunks(base: usize) {
-    for index in 0..SLOTS as usize {
+fn mark_current_chunk_full(base: usize) {
+    for index in 0..STREAM_CHUNKS_PER_REGION as usize {
         let _ = chunk_state(chunk_at(base, index)).compare_exchange(CHUNK_CURRENT, CHUNK_FULL, Release, Relaxed);
     }
 }
 
 fn chunk_at(base: usize, index: usize) -> usize {
-    base + RING_OFFSET as usize + index * CHUNK_SIZE
+    base + CHUNK_RING_OFFSET_BYTES as usize + index * CHUNK_SIZE
 }
 
 fn chunk_state(chunk: usize) -> &'static AtomicU32 {

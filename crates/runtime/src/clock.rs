@@ -9,21 +9,21 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 const AT_SYSINFO_EHDR: u64 = 33;
 const CLOCK_REALTIME_COARSE: i32 = 5;
-const FUNCTION_NAME: &[u8] = b"__vdso_clock_gettime\0";
+const CLOCK_GETTIME_SYMBOL: &[u8] = b"__vdso_clock_gettime\0";
 
 static CLOCK_FUNCTION: AtomicUsize = AtomicUsize::new(0);
-static STARTED_NS: AtomicU64 = AtomicU64::new(0);
+static START_TIME_NS: AtomicU64 = AtomicU64::new(0);
 
 /// Finds the clock function in the vDSO. Must be called when the image starts.
-pub fn prepare() {
-    STARTED_NS.store(system::now_ns(), Relaxed);
-    let function = vdso_address().and_then(find_function);
+pub fn prepare_clock() {
+    START_TIME_NS.store(system::now_ns(), Relaxed);
+    let function = vdso_address().and_then(find_clock_gettime);
     CLOCK_FUNCTION.store(function.unwrap_or(0), Relaxed);
 }
 
-/// Returns the time in nanoseconds since 1970; 0 before [`prepare`] is called.
+/// Returns the time in nanoseconds since 1970; 0 before [`prepare_clock`] is called.
 pub fn now_ns() -> u64 {
-    let started = STARTED_NS.load(Relaxed);
+    let started = START_TIME_NS.load(Relaxed);
     let function = CLOCK_FUNCTION.load(Relaxed);
     if function == 0 {
         return started;
@@ -58,7 +58,7 @@ fn read_u16(address: usize) -> usize {
 
 /// Returns the address of the clock function according to the dynamic symbol table of the vDSO. The end of that table is not recorded; it
 /// is assumed to be where the string table starts.
-fn find_function(image: usize) -> Option<usize> {
+fn find_clock_gettime(image: usize) -> Option<usize> {
     const PT_LOAD: usize = 1;
     const PT_DYNAMIC: usize = 2;
     const DT_STRTAB: usize = 5;
@@ -91,5 +91,5 @@ fn find_function(image: usize) -> Option<usize> {
 
 fn is_wanted_name(address: usize) -> bool {
     // SAFETY: the address points to a NUL-terminated string; reading stops at the first byte that differs, at the latest after the NUL.
-    FUNCTION_NAME.iter().enumerate().all(|(at, byte)| unsafe { ((address + at) as *const u8).read_volatile() } == *byte)
+    CLOCK_GETTIME_SYMBOL.iter().enumerate().all(|(at, byte)| unsafe { ((address + at) as *const u8).read_volatile() } == *byte)
 }

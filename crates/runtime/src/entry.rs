@@ -8,7 +8,7 @@
 use crate::image::{OwnImage, address_of};
 use crate::life;
 use crate::stub;
-use crate::untested::{self, ACTION};
+use crate::untested::{self, UNTESTED_PATH_ACTION};
 use core::arch::global_asm;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -139,25 +139,25 @@ global_asm!(
     ".hidden __stop_trodden_counters",
     construct = sym construct,
     destruct = sym destruct,
-    acting = sym ACTION,
+    acting = sym UNTESTED_PATH_ACTION,
     noted = sym untested::handle_count,
 );
 
-static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
+static ARE_FORK_HANDLERS_REGISTERED: AtomicBool = AtomicBool::new(false);
 /// A variable whose address tells libc which executable or library registered a handler.
-static HANDLER_OWNER: u8 = 0;
+static FORK_HANDLER_OWNER: u8 = 0;
 
 extern "C" fn construct() {
     if OwnImage::from_linker().is_empty() {
         return;
     }
-    if life::start() && !IS_REGISTERED.swap(true, SeqCst) {
+    if life::start() && !ARE_FORK_HANDLERS_REGISTERED.swap(true, SeqCst) {
         register_fork_handlers();
     }
 }
 
 extern "C" fn destruct() {
-    if IS_REGISTERED.swap(false, SeqCst) {
+    if ARE_FORK_HANDLERS_REGISTERED.swap(false, SeqCst) {
         unregister_fork_handlers();
     }
     life::finish();
@@ -166,7 +166,7 @@ extern "C" fn destruct() {
 type ForkHandler = extern "C" fn();
 
 extern "C" fn after_fork_in_child() {
-    life::after_fork_in_child();
+    life::restart_in_fork_child();
 }
 
 /// Registers the fork handlers with libc, if the program has it. glibc's own function is preferred, because it removes the handlers when
@@ -178,7 +178,7 @@ fn register_fork_handlers() {
         // SAFETY: glibc defines the function with this type.
         let register =
             unsafe { core::mem::transmute::<usize, extern "C" fn(ForkHandler, ForkHandler, ForkHandler, *const c_void) -> i32>(glibc) };
-        register(life::before_fork, life::after_fork_in_parent, after_fork_in_child, (&raw const HANDLER_OWNER).cast());
+        register(life::before_fork, life::after_fork_in_parent, after_fork_in_child, (&raw const FORK_HANDLER_OWNER).cast());
     } else if posix != 0 {
         // SAFETY: POSIX defines the function with this type.
         let register = unsafe { core::mem::transmute::<usize, extern "C" fn(ForkHandler, ForkHandler, ForkHandler) -> i32>(posix) };
@@ -186,12 +186,12 @@ fn register_fork_handlers() {
     }
 }
 
-/// Removes the fork handlers. glibc does this when it runs the destructors registered for the address of `HANDLER_OWNER`.
+/// Removes the fork handlers. glibc does this when it runs the destructors registered for the address of `FORK_HANDLER_OWNER`.
 fn unregister_fork_handlers() {
     let finalize = address_of!("__cxa_finalize");
     if finalize != 0 && address_of!("__register_atfork") != 0 {
         // SAFETY: the C++ ABI defines the function with this type.
         let finalize = unsafe { core::mem::transmute::<usize, extern "C" fn(*const c_void)>(finalize) };
-        finalize((&raw const HANDLER_OWNER).cast());
+        finalize((&raw const FORK_HANDLER_OWNER).cast());
     }
 }

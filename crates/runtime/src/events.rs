@@ -11,7 +11,7 @@ use crate::image::address_of;
 use crate::stub;
 use crate::system::{self, Descriptor, Errno};
 use crate::text::{self, OutputFailure};
-use crate::wire::{EVENT_TSC, EventCost, EventRecord, EventThread};
+use crate::wire::{EVENT_KIND_TIME_STAMP_COUNTER, EventCost, EventRecord, EventThread};
 use core::arch::global_asm;
 use core::arch::x86_64::_rdtsc;
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -131,24 +131,24 @@ const MIN_DESCRIPTOR: i32 = 200;
 const PAGE_BYTES: usize = 4096;
 
 /// True once the cost of reading the counter has been measured.
-static IS_CALIBRATED: AtomicBool = AtomicBool::new(false);
+static IS_READING_COST_MEASURED: AtomicBool = AtomicBool::new(false);
 
 #[derive(Clone, Copy)]
-pub struct ImageEvent {
+pub struct CountedImageEvent {
     kind: u32,
     config: u64,
 }
 
 /// Returns the event that this image counts; `None` if it counts none.
-pub fn image_event() -> Option<ImageEvent> {
+pub fn event_counted_by_image() -> Option<CountedImageEvent> {
     let record = address_of!("__trodden_event") as *const EventRecord;
     // SAFETY: the pointer is null, or points to the record that a unit defines and nobody writes.
     let record = unsafe { record.as_ref() }?;
-    Some(ImageEvent { kind: record.kind, config: record.config })
+    Some(CountedImageEvent { kind: record.kind, config: record.config })
 }
 
 /// Returns the state of the calling thread's event counter. Must only be called if the image counts an event.
-fn thread_events() -> &'static mut EventThread {
+fn thread_event_state() -> &'static mut EventThread {
     let find = address_of!("__trodden_event_thread");
     // SAFETY: units that define the record also define this function with this type. It returns the address of thread-local memory, to
     // which callers keep only one reference at a time.
@@ -158,24 +158,24 @@ fn thread_events() -> &'static mut EventThread {
     }
 }
 
-impl ImageEvent {
+impl CountedImageEvent {
     /// Opens a counter for the calling thread. Its readings continue from those of the thread's previous counter. The first call also
     /// measures the cost of a reading. Returns the argument for [`close_counter`].
-    pub fn begin(self) -> Result<u64, OutputFailure> {
-        let source = if self.kind == EVENT_TSC { 0 } else { self.open_counter()? };
-        thread_events().source = source;
-        if !IS_CALIBRATED.swap(true, SeqCst) {
-            self.calibrate();
+    pub fn begin_counting(self) -> Result<u64, OutputFailure> {
+        let source = if self.kind == EVENT_KIND_TIME_STAMP_COUNTER { 0 } else { self.open_counter()? };
+        thread_event_state().source = source;
+        if !IS_READING_COST_MEASURED.swap(true, SeqCst) {
+            self.measure_reading_cost();
         }
         Ok(source)
     }
 
     pub fn is_read_inline(self) -> bool {
-        self.kind == EVENT_TSC
+        self.kind == EVENT_KIND_TIME_STAMP_COUNTER
     }
 
     pub fn check(self) -> Result<(), OutputFailure> {
-        if self.kind != EVENT_TSC {
+        if self.kind != EVENT_KIND_TIME_STAMP_COUNTER {
             close_counter(self.open_counter()?);
         }
         Ok(())
@@ -202,7 +202,7 @@ impl ImageEvent {
 
     fn read_counter(self) -> i64 {
         // SAFETY: every x86-64 processor has the time-stamp counter, and reading it has no side effects.
-        if self.kind == EVENT_TSC { unsafe { _rdtsc() as i64 } } else { __trodden_event_now() }
+        if self.kind == EVENT_KIND_TIME_STAMP_COUNTER { unsafe { _rdtsc() as i64 } } else { __trodden_event_now() }
     }
 
     /// Measures the cost of a reading as the minimum over several trials, because subtracting too little is better than subtracting too
@@ -210,12 +210,12 @@ impl ImageEvent {
     ///
     /// A processor that wakes up at a low frequency needs about a millisecond to reach its usual frequency. The time-stamp counter does
     /// not slow down in the meantime, so trials with it go on for longer.
-    fn calibrate(self) {
+    fn measure_reading_cost(self) {
         const TRIAL_COUNT: u32 = 32;
         const MIN_TICKS: i64 = 5_000_000;
         let mut least = EventCost { begin: i64::MAX, end: i64::MAX };
         let first = self.read_counter();
-        let lasts_long_enough = || self.kind != EVENT_TSC || self.read_counter().wrapping_sub(first) >= MIN_TICKS;
+        let lasts_long_enough = || self.kind != EVENT_KIND_TIME_STAMP_COUNTER || self.read_counter().wrapping_sub(first) >= MIN_TICKS;
         let mut trials = 0;
         while trials < TRIAL_COUNT || !lasts_long_enough() {
             least.begin = least.begin.min(self.measure_cost(simulate_entry));
@@ -300,37 +300,37 @@ pub fn close_counter(source: u64) {
 }
 
 /// Removes the calling thread's counter. From then on, all readings of this thread are equal.
-pub fn end_thread() {
-    if image_event().is_some_and(|e| e.kind != EVENT_TSC) {
-        save_reading();
-        let thread = thread_events();
+pub fn close_thread_counter() {
+    if event_counted_by_image().is_some_and(|e| e.kind != EVENT_KIND_TIME_STAMP_COUNTER) {
+        save_reading_before_fork();
+        let thread = thread_event_state();
         (thread.source, thread.base) = (0, thread.reading_at_fork);
     }
 }
 
 /// Stores the thread's reading before `fork`, so that the child's readings can continue from it.
-pub fn save_reading() {
-    if image_event().is_some_and(|e| e.kind != EVENT_TSC) {
+pub fn save_reading_before_fork() {
+    if event_counted_by_image().is_some_and(|e| e.kind != EVENT_KIND_TIME_STAMP_COUNTER) {
         let now = __trodden_event_now();
-        thread_events().reading_at_fork = now;
+        thread_event_state().reading_at_fork = now;
     }
 }
 
 /// Opens a new counter in a child of `fork`, because the old one counts the parent's events. Returns the argument for [`close_counter`].
-pub fn reopen() -> Result<u64, OutputFailure> {
-    let Some(events) = image_event().filter(|e| e.kind != EVENT_TSC) else { return Ok(0) };
-    let thread = thread_events();
+pub fn reopen_counter_after_fork() -> Result<u64, OutputFailure> {
+    let Some(events) = event_counted_by_image().filter(|e| e.kind != EVENT_KIND_TIME_STAMP_COUNTER) else { return Ok(0) };
+    let thread = thread_event_state();
     (thread.source, thread.base) = (0, thread.reading_at_fork);
-    events.begin()
+    events.begin_counting()
 }
 
 /// Removes a counter that can no longer be read, because the program closed its descriptor, or forked in a way that runs no fork handlers.
 extern "C" fn handle_lost_counter(thread: &mut EventThread) {
     (thread.source, thread.base) = (0, thread.spent);
-    report_lost();
+    report_lost_event_counts();
 }
 
-pub fn report_lost() {
+pub fn report_lost_event_counts() {
     text::print_line(
         b"trodden: a thread lost its event counter (its descriptor was closed, or its process was created by vfork or without libc): its \
             events are not counted from here on\n",

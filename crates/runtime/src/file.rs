@@ -7,18 +7,18 @@ use crate::image::OwnImage;
 use crate::output;
 use crate::system::{self, Descriptor, Errno};
 use crate::text::{OutputFailure, Text};
-use crate::wire::file_header::{FILE_HEADER_BYTES, FILE_HEADER_CHECKSUM, FileHeader, HeaderError};
+use crate::wire::file_header::{FILE_HEADER_BYTES, FILE_HEADER_CHECKSUM_OFFSET, FileHeader, HeaderError};
 use crate::wire::{
-    Checksum, HEADER_LOCK_BYTE, IdentityBytes, LostReason, LostThreads, RAW_NO_SPACE_LENGTH, RawHeader, RawUnit, SWITCH_ON_VALUE,
-    SWITCH_VARIABLE, region_stride,
+    Checksum, HEADER_LOCK_BYTE, IdentityBytes, LostReason, LostThreads, RAW_FILE_LENGTH_IF_NO_SPACE, RawHeader, RawUnit,
+    SWITCH_ENVIRONMENT_VARIABLE, SWITCH_ON_VALUE, region_stride,
 };
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 const PAGE_BYTES: u64 = 4096;
 /// Minimum number of the descriptor that stays open, if possible. The program's own descriptors thus keep their usual numbers.
 const MIN_DESCRIPTOR: i32 = 200;
-const CHOOSE_OTHER_FILE: &[u8] = b"choose another file in TRODDEN_OUTPUT or remove this one";
-const USE_WRITABLE_FOLDER: &[u8] = b"let TRODDEN_OUTPUT name a file in a folder where this program may write";
+const ADVICE_CHOOSE_OTHER_FILE: &[u8] = b"choose another file in TRODDEN_OUTPUT or remove this one";
+const ADVICE_USE_WRITABLE_FOLDER: &[u8] = b"let TRODDEN_OUTPUT name a file in a folder where this program may write";
 
 /// An open raw file of this image, with a complete header.
 pub struct ImageRawFile {
@@ -31,7 +31,7 @@ pub struct ImageRawFile {
 
 /// What [`open_raw_file`] does if the file does not exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum MissingFile {
+pub enum ActionIfFileMissing {
     Create,
     Fail,
 }
@@ -40,7 +40,7 @@ pub enum MissingFile {
 pub fn open_raw_file(
     image: &OwnImage,
     pattern: &Text,
-    missing: MissingFile,
+    missing: ActionIfFileMissing,
     path: &mut Text,
     scratch: &mut Text,
 ) -> Result<ImageRawFile, OutputFailure> {
@@ -51,19 +51,19 @@ pub fn open_raw_file(
     // One header is used for all reads, instead of copies, because the stack may be small.
     let mut header = RawHeader::default();
     read_header(&descriptor, &mut header)?;
-    if !is_complete(&header, image) {
+    if !is_header_complete(&header, image) {
         let _lock = HeaderLock::acquire(&descriptor)?;
         // Another process may have completed the header in the meantime.
         read_header(&descriptor, &mut header)?;
-        if !is_complete(&header, image) {
+        if !is_header_complete(&header, image) {
             let size = check_is_own_file(&descriptor).unwrap_or(size);
-            let given_up = size == RAW_NO_SPACE_LENGTH && header.file_header == [0; FILE_HEADER_BYTES];
+            let given_up = size == RAW_FILE_LENGTH_IF_NO_SPACE && header.file_header == [0; FILE_HEADER_BYTES];
             if size != 0 && !FileHeader::is_unfinished(&header.file_header, image.file_kind()) && !given_up {
                 return Err(explain_rejection(&header));
             }
             // Earlier processes that found no disk space have lost their counts.
             let lost = if given_up { LostThreads::default().add_thread(LostReason::Other) } else { LostThreads::default() };
-            write_header(&descriptor, image, identity, lost, scratch, &mut header).inspect_err(|_| mark_without_space(&descriptor))?;
+            write_header(&descriptor, image, identity, lost, scratch, &mut header).inspect_err(|_| mark_file_without_space(&descriptor))?;
         }
     }
     check_header(&header, image, &identity)?;
@@ -74,8 +74,8 @@ pub fn open_raw_file(
 
 /// Opens an absolute path folder by folder. If requested, creates missing folders to which only the user has access. Follows symbolic links
 /// only in the first `literal` bytes of the path, which were not expanded from `%` sequences.
-fn open_path(path: &mut Text, literal: usize, missing: MissingFile) -> Result<Descriptor, OutputFailure> {
-    let cannot = |error| OutputFailure::from_errno(b"it cannot be opened", error, USE_WRITABLE_FOLDER);
+fn open_path(path: &mut Text, literal: usize, missing: ActionIfFileMissing) -> Result<Descriptor, OutputFailure> {
+    let cannot = |error| OutputFailure::from_errno(b"it cannot be opened", error, ADVICE_USE_WRITABLE_FOLDER);
     let folder_flags = system::O_PATH | system::O_DIRECTORY | system::O_CLOEXEC;
     let mut folder = system::open_at(&Descriptor::CURRENT_FOLDER, b"/\0", folder_flags, 0).map_err(cannot)?;
     let mut start = 1;
@@ -86,19 +86,19 @@ fn open_path(path: &mut Text, literal: usize, missing: MissingFile) -> Result<De
             path.set_byte(end, 0);
             let next = open_folder(&folder, path.with_nul(start), folder_flags | links, missing);
             path.set_byte(end, b'/');
-            folder = next.map_err(|error| OutputFailure::from_errno(b"its folder cannot be opened", error, USE_WRITABLE_FOLDER))?;
+            folder = next.map_err(|error| OutputFailure::from_errno(b"its folder cannot be opened", error, ADVICE_USE_WRITABLE_FOLDER))?;
         }
         start = end + 1;
     }
     // With O_NONBLOCK, opening does not block the program if the path names a pipe.
     let flags = system::O_RDWR | system::O_NOFOLLOW | system::O_CLOEXEC | system::O_NONBLOCK | system::O_NOCTTY;
-    let flags = if missing == MissingFile::Create { flags | system::O_CREAT } else { flags };
+    let flags = if missing == ActionIfFileMissing::Create { flags | system::O_CREAT } else { flags };
     system::open_at(&folder, path.with_nul(start), flags, 0o600).map_err(cannot)
 }
 
-fn open_folder(folder: &Descriptor, name: &[u8], flags: i32, missing: MissingFile) -> Result<Descriptor, Errno> {
+fn open_folder(folder: &Descriptor, name: &[u8], flags: i32, missing: ActionIfFileMissing) -> Result<Descriptor, Errno> {
     match system::open_at(folder, name, flags, 0) {
-        Err(system::ENOENT) if missing == MissingFile::Create => {
+        Err(system::ENOENT) if missing == ActionIfFileMissing::Create => {
             match system::create_folder_at(folder, name, 0o700) {
                 Ok(()) | Err(system::EEXIST) => {}
                 Err(error) => return Err(error),
@@ -111,15 +111,15 @@ fn open_folder(folder: &Descriptor, name: &[u8], flags: i32, missing: MissingFil
 
 /// Rejects files that another user may have placed there. Returns the file's size.
 fn check_is_own_file(file: &Descriptor) -> Result<u64, OutputFailure> {
-    let stat = system::stat(file).map_err(|error| OutputFailure::from_errno(b"it cannot be examined", error, CHOOSE_OTHER_FILE))?;
+    let stat = system::stat(file).map_err(|error| OutputFailure::from_errno(b"it cannot be examined", error, ADVICE_CHOOSE_OTHER_FILE))?;
     if !stat.is_regular() {
-        return Err(OutputFailure::new(b"it is not a regular file", CHOOSE_OTHER_FILE));
+        return Err(OutputFailure::new(b"it is not a regular file", ADVICE_CHOOSE_OTHER_FILE));
     }
-    if stat.uid != system::effective_user() {
-        return Err(OutputFailure::new(b"it belongs to a different user", CHOOSE_OTHER_FILE));
+    if stat.uid != system::effective_user_id() {
+        return Err(OutputFailure::new(b"it belongs to a different user", ADVICE_CHOOSE_OTHER_FILE));
     }
     if stat.nlink > 1 {
-        return Err(OutputFailure::new(b"it has more than one name (hard links)", CHOOSE_OTHER_FILE));
+        return Err(OutputFailure::new(b"it has more than one name (hard links)", ADVICE_CHOOSE_OTHER_FILE));
     }
     Ok(stat.size as u64)
 }
@@ -162,10 +162,12 @@ fn read_header(file: &Descriptor, header: &mut RawHeader) -> Result<(), OutputFa
     // SAFETY: a RawHeader consists of integers without padding; the slice is the header's only borrow.
     let bytes = unsafe { core::slice::from_raw_parts_mut((&raw mut *header).cast::<u8>(), size_of::<RawHeader>()) };
     bytes.fill(0);
-    system::read_at(file, bytes, 0).map(drop).map_err(|error| OutputFailure::from_errno(b"it cannot be read", error, CHOOSE_OTHER_FILE))
+    system::read_at(file, bytes, 0)
+        .map(drop)
+        .map_err(|error| OutputFailure::from_errno(b"it cannot be read", error, ADVICE_CHOOSE_OTHER_FILE))
 }
 
-fn is_complete(header: &RawHeader, image: &OwnImage) -> bool {
+fn is_header_complete(header: &RawHeader, image: &OwnImage) -> bool {
     FileHeader::read(&header.file_header).is_ok_and(|found| found.kind == image.file_kind())
 }
 
@@ -173,12 +175,12 @@ fn explain_rejection(header: &RawHeader) -> OutputFailure {
     match FileHeader::read(&header.file_header) {
         Err(HeaderError::EarlierFormat) => OTHER_VERSION_FAILURE,
         Err(HeaderError::Checksum) => CORRUPT_FAILURE,
-        _ => OutputFailure::new(b"it is not a raw profile", CHOOSE_OTHER_FILE),
+        _ => OutputFailure::new(b"it is not a raw profile", ADVICE_CHOOSE_OTHER_FILE),
     }
 }
 
-const OTHER_VERSION_FAILURE: OutputFailure = OutputFailure::new(b"a different version of trodden wrote it", CHOOSE_OTHER_FILE);
-const CORRUPT_FAILURE: OutputFailure = OutputFailure::new(b"its header is corrupt", CHOOSE_OTHER_FILE);
+const OTHER_VERSION_FAILURE: OutputFailure = OutputFailure::new(b"a different version of trodden wrote it", ADVICE_CHOOSE_OTHER_FILE);
+const CORRUPT_FAILURE: OutputFailure = OutputFailure::new(b"its header is corrupt", ADVICE_CHOOSE_OTHER_FILE);
 
 fn check_header(header: &RawHeader, image: &OwnImage, identity: &IdentityBytes) -> Result<(), OutputFailure> {
     if header.file_header != *image.file_header() {
@@ -211,8 +213,8 @@ fn write_header(
     scratch: &mut Text,
     header: &mut RawHeader,
 ) -> Result<(), OutputFailure> {
-    find_path(image.address(), scratch);
-    fill_header(header, image, identity, lost, scratch.bytes());
+    find_path_of_mapping(image.address(), scratch);
+    fill_new_header(header, image, identity, lost, scratch.bytes());
     check_space(file, header.regions_offset, header.regions_offset)?;
     let write = |bytes: &[u8], offset| system::write_at(file, bytes, offset).map_err(write_failure);
     write(bytes_of(header), 0)?;
@@ -224,15 +226,15 @@ fn write_header(
     write(scratch.bytes(), header.path_offset)?;
     // This also reserves the page of the sampling switch, which other processes write.
     reserve_space(file, 0, header.regions_offset)?;
-    if header.switch_offset != 0 && output::variable_is(SWITCH_VARIABLE, SWITCH_ON_VALUE, scratch) {
+    if header.switch_offset != 0 && output::is_variable_set_to(SWITCH_ENVIRONMENT_VARIABLE, SWITCH_ON_VALUE, scratch) {
         write(&[1], header.switch_offset)?;
     }
     header.file_header = *image.file_header();
-    write(header.file_header.get(FILE_HEADER_CHECKSUM..).unwrap_or(&[]), FILE_HEADER_CHECKSUM as u64)
+    write(header.file_header.get(FILE_HEADER_CHECKSUM_OFFSET..).unwrap_or(&[]), FILE_HEADER_CHECKSUM_OFFSET as u64)
 }
 
 /// Fills in the header of a new raw file, but leaves the checksum of its file header zero.
-fn fill_header(header: &mut RawHeader, image: &OwnImage, identity: IdentityBytes, lost: LostThreads, path: &[u8]) {
+fn fill_new_header(header: &mut RawHeader, image: &OwnImage, identity: IdentityBytes, lost: LostThreads, path: &[u8]) {
     let units_offset = size_of::<RawHeader>() as u64;
     let path_offset = units_offset + image.len() * size_of::<RawUnit>() as u64;
     let path_len = path.len() as u64;
@@ -240,7 +242,7 @@ fn fill_header(header: &mut RawHeader, image: &OwnImage, identity: IdentityBytes
     let has_switch = image.switch != 0;
     let mut file_header = *image.file_header();
     if let Some(checksum) = file_header.last_chunk_mut() {
-        *checksum = [0; FILE_HEADER_BYTES - FILE_HEADER_CHECKSUM];
+        *checksum = [0; FILE_HEADER_BYTES - FILE_HEADER_CHECKSUM_OFFSET];
     }
     *header = RawHeader {
         file_header,
@@ -262,7 +264,7 @@ fn fill_header(header: &mut RawHeader, image: &OwnImage, identity: IdentityBytes
 }
 
 fn header_checksum(header: &RawHeader, image: &OwnImage, path: &[u8]) -> u64 {
-    let fields = Checksum::new().add_bytes(bytes_of(header).get(RawHeader::CHECKED_RANGE).unwrap_or(&[]));
+    let fields = Checksum::new().add_bytes(bytes_of(header).get(RawHeader::CHECKSUMMED_BYTE_RANGE).unwrap_or(&[]));
     image.units().fold(fields, |sum, unit| sum.add_bytes(bytes_of(&unit))).add_bytes(path).value()
 }
 
@@ -274,7 +276,7 @@ fn bytes_of<T: Copy>(value: &T) -> &[u8] {
 pub fn write_failure(error: Errno) -> OutputFailure {
     match error {
         system::ENOSPC | system::EDQUOT => NO_SPACE_FAILURE,
-        _ => OutputFailure::from_errno(b"it cannot be written", error, USE_WRITABLE_FOLDER),
+        _ => OutputFailure::from_errno(b"it cannot be written", error, ADVICE_USE_WRITABLE_FOLDER),
     }
 }
 
@@ -306,10 +308,10 @@ pub fn reserve_space(file: &Descriptor, start: u64, length: u64) -> Result<(), O
 }
 
 /// Marks the file as one for whose header the disk had no space; the mark itself needs none. The caller must hold the header's lock.
-fn mark_without_space(file: &Descriptor) {
-    if system::file_size_limit() >= RAW_NO_SPACE_LENGTH {
+fn mark_file_without_space(file: &Descriptor) {
+    if system::file_size_limit() >= RAW_FILE_LENGTH_IF_NO_SPACE {
         let _ = system::resize(file, 0);
-        let _ = system::resize(file, RAW_NO_SPACE_LENGTH);
+        let _ = system::resize(file, RAW_FILE_LENGTH_IF_NO_SPACE);
     }
 }
 
@@ -334,20 +336,20 @@ pub fn add_lost_thread(address: usize, reason: LostReason) {
 
 /// Stores in `path` the name of the file that is mapped at `address`, according to `/proc/self/maps` (proc(5)). Leaves `path` empty if the
 /// name cannot be determined.
-pub fn find_path(address: usize, path: &mut Text) {
+pub fn find_path_of_mapping(address: usize, path: &mut Text) {
     path.clear();
     let flags = system::O_RDONLY | system::O_CLOEXEC;
     let Ok(file) = system::open_at(&Descriptor::CURRENT_FOLDER, b"/proc/self/maps\0", flags, 0) else { return };
     // The buffer is small, because it is on the stack of whichever thread enters first.
     let mut chunk = [0; 128];
-    let mut line = MapsLine::default();
+    let mut line = MapsLineParser::default();
     while let Ok(length @ 1..) = system::read(&file, &mut chunk) {
         for &byte in chunk.get(..length).unwrap_or(&[]) {
             if byte == b'\n' {
                 if line.contains(address) {
                     return;
                 }
-                line = MapsLine::default();
+                line = MapsLineParser::default();
                 path.clear();
             } else if line.feed_byte(byte) && path.push(byte).is_err() {
                 path.clear();
@@ -360,14 +362,14 @@ pub fn find_path(address: usize, path: &mut Text) {
 
 /// A parser of the lines of `/proc/self/maps`: `START-END PERMISSIONS OFFSET DEVICE INODE    PATH`.
 #[derive(Default)]
-struct MapsLine {
+struct MapsLineParser {
     bounds: [usize; 2],
     is_at_end: bool,
     blanks: u32,
     is_in_path: bool,
 }
 
-impl MapsLine {
+impl MapsLineParser {
     /// Consumes a byte; returns true if it belongs to the path.
     fn feed_byte(&mut self, byte: u8) -> bool {
         if self.blanks == 0 {

@@ -3,7 +3,7 @@
 
 use crate::text::OutputFailure;
 use crate::wire::file_header::{FILE_HEADER_BYTES, FileHeader, FileKind};
-use crate::wire::stream::{REGION_WORDS, STREAM_VERSION};
+use crate::wire::stream::{STREAM_REGION_WORDS, STREAM_VERSION};
 use crate::wire::{
     DirectThread, FunctionRecord, IdentityBytes, RAW_VERSION, RawUnit, UNIT_MAGIC, UNIT_VERSION, UnitRecord, image_identity,
 };
@@ -161,7 +161,7 @@ impl OwnImage {
         let switch = address_of!("__trodden_switch");
         let shared = address_of!("__trodden_shared_bias");
         let counters = (stop.wrapping_sub(template) / size_of::<u64>()) as u64;
-        let region_words = if is_stream() { REGION_WORDS } else { counters };
+        let region_words = if is_stream() { STREAM_REGION_WORDS } else { counters };
         OwnImage { template, switch, shared, counters, region_words, records }
     }
 

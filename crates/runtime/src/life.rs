@@ -6,7 +6,7 @@ use crate::chunks;
 use crate::events;
 use crate::fork_page::is_forked;
 use crate::image::{self, OwnImage};
-use crate::lock::{self, Acquired, Guard};
+use crate::lock::{self, Guard, LockAcquisition};
 use crate::region;
 use crate::state::{self, RegionSource, state};
 use crate::system;
@@ -15,8 +15,8 @@ use core::sync::atomic::Ordering::SeqCst;
 
 /// Gives the calling thread a region of counters. Returns the thread's bias, the distance to that region; 0 if out of memory.
 pub extern "C" fn enter() -> i64 {
-    let bias = match Guard::take(is_forked) {
-        Some(mut guard) => state(&mut guard).enter(),
+    let bias = match Guard::take_lock(is_forked) {
+        Some(mut guard) => state(&mut guard).enter_thread(),
         None => enter_without_state(),
     };
     // The lock has been released here. In stream builds, the caller has blocked signals.
@@ -26,14 +26,14 @@ pub extern "C" fn enter() -> i64 {
 
 fn begin_stream(bias: i64) {
     if bias != 0 && image::is_stream() {
-        chunks::begin(OwnImage::from_linker().template.wrapping_add(bias as usize));
+        chunks::begin_stream_at_region(OwnImage::from_linker().template.wrapping_add(bias as usize));
     }
 }
 
 /// Acquires the region that all threads share, unless there is one. Returns its bias; 0 if out of memory or if the lock cannot be acquired.
 /// With bias 0, the code counts in the image's own counters, which are never read.
 pub extern "C" fn enter_shared() -> i64 {
-    Guard::take(is_forked).map_or(0, |mut guard| state(&mut guard).enter_shared())
+    Guard::take_lock(is_forked).map_or(0, |mut guard| state(&mut guard).enter_shared_region())
 }
 
 /// Makes the calling thread count in memory that is discarded, because the lock could not be acquired.
@@ -50,7 +50,7 @@ fn enter_without_state() -> i64 {
 pub fn start() -> bool {
     let mask = system::set_signal_mask(u64::MAX);
     let before = thread_bias();
-    let is_written = start_and_enter();
+    let is_written = start_image_and_enter();
     if before == 0 {
         begin_stream(thread_bias());
     }
@@ -58,16 +58,16 @@ pub fn start() -> bool {
     is_written
 }
 
-fn start_and_enter() -> bool {
-    let Some(mut guard) = Guard::take(is_forked) else { return false };
+fn start_image_and_enter() -> bool {
+    let Some(mut guard) = Guard::take_lock(is_forked) else { return false };
     let state = state(&mut guard);
-    state.start();
+    state.start_image();
     if state.source == RegionSource::File && OwnImage::from_linker().shared != 0 {
-        state.enter_shared();
+        state.enter_shared_region();
     } else if state.source == RegionSource::File && thread_bias() == 0 {
-        state.enter();
+        state.enter_thread();
     }
-    state.map_switch();
+    state.map_sampling_switch();
     state.source == RegionSource::File
 }
 
@@ -78,41 +78,41 @@ pub fn finish() {
     if image::is_stream() && image::is_program() {
         return;
     }
-    if let Some(mut guard) = Guard::take(is_forked) {
-        state(&mut guard).finish();
+    if let Some(mut guard) = Guard::take_lock(is_forked) {
+        state(&mut guard).finish_image();
     }
 }
 
 /// Acquires the lock before `fork`, so that no other thread is changing the state when the process is copied. Saves the frames of the
 /// thread's stream for the child, because the parent goes on changing the memory that both processes share.
 pub extern "C" fn before_fork() {
-    events::save_reading();
+    events::save_reading_before_fork();
     let mask = system::set_signal_mask(u64::MAX);
-    let acquired = lock::acquire(is_forked);
+    let acquired = lock::acquire_lock(is_forked);
     if image::is_stream()
-        && !matches!(acquired, Acquired::TimedOut)
-        && let Some(mut guard) = Guard::take(is_forked)
+        && !matches!(acquired, LockAcquisition::TimedOut)
+        && let Some(mut guard) = Guard::take_lock(is_forked)
     {
-        state(&mut guard).save_frames();
+        state(&mut guard).save_stream_frames();
     }
     system::set_signal_mask(mask);
 }
 
 pub extern "C" fn after_fork_in_parent() {
     if image::is_stream()
-        && let Some(mut guard) = Guard::take(is_forked)
+        && let Some(mut guard) = Guard::take_lock(is_forked)
     {
-        state(&mut guard).discard_frames();
+        state(&mut guard).discard_saved_stream_frames();
     }
-    lock::release();
+    lock::release_lock();
 }
 
-pub fn after_fork_in_child() {
+pub fn restart_in_fork_child() {
     let mask = system::set_signal_mask(u64::MAX);
-    lock::release_any();
-    let frames = Guard::take(is_forked).and_then(|mut guard| state(&mut guard).restart_in_child());
+    lock::release_lock_of_any_thread();
+    let frames = Guard::take_lock(is_forked).and_then(|mut guard| state(&mut guard).restart_in_child());
     if let Some((frames, region)) = frames {
-        chunks::begin_in_child(region, frames);
+        chunks::begin_stream_in_child(region, frames);
     }
     system::set_signal_mask(mask);
 }

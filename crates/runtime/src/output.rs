@@ -6,36 +6,36 @@
 use crate::image;
 use crate::system::{self, Descriptor, O_CLOEXEC, O_RDONLY};
 use crate::text::{OutputFailure, Text, TextFull};
-use crate::wire::{IdentityBytes, OUTPUT_VARIABLE};
+use crate::wire::{IdentityBytes, OUTPUT_ENVIRONMENT_VARIABLE};
 
 const TOO_LONG_FAILURE: OutputFailure = OutputFailure::new(b"the path is too long", b"set TRODDEN_OUTPUT to at most 4095 bytes");
 
 /// Stores the value of `TRODDEN_OUTPUT` in `pattern`, as an absolute path. If the variable is unset, uses the pattern that is built into
 /// the image, provided that its folder exists. Returns false if no file is to be written. Overwrites the two buffers.
-pub fn find_pattern(pattern: &mut Text, buffer: &mut Text, scratch: &mut Text) -> Result<bool, OutputFailure> {
+pub fn find_output_pattern(pattern: &mut Text, buffer: &mut Text, scratch: &mut Text) -> Result<bool, OutputFailure> {
     pattern.clear();
-    let is_set = read_variable(OUTPUT_VARIABLE, pattern, scratch)?;
-    if !is_set && (!read_default(pattern)? || !has_folder(pattern, buffer)) {
+    let is_set = read_environment_variable(OUTPUT_ENVIRONMENT_VARIABLE, pattern, scratch)?;
+    if !is_set && (!read_default_pattern(pattern)? || !does_pattern_folder_exist(pattern, buffer)) {
         return Ok(false);
     }
-    if pattern.bytes().is_empty() || is_privileged() {
+    if pattern.bytes().is_empty() || is_privileged_program() {
         return Ok(false);
     }
     if pattern.bytes().last() == Some(&b'/') {
         pattern.extend(b"%m.raw").map_err(|TextFull| TOO_LONG_FAILURE)?;
     }
-    make_absolute(pattern, buffer, scratch)?;
+    make_path_absolute(pattern, buffer, scratch)?;
     Ok(true)
 }
 
 /// Appends the pattern that is built into the image. Returns false if there is none.
-fn read_default(pattern: &mut Text) -> Result<bool, OutputFailure> {
+fn read_default_pattern(pattern: &mut Text) -> Result<bool, OutputFailure> {
     let Some(default) = image::default_output() else { return Ok(false) };
     pattern.extend(default).map(|()| true).map_err(|TextFull| TOO_LONG_FAILURE)
 }
 
 /// Returns true if the folder of the pattern exists. The pattern is taken literally, except that `%%` stands for `%`.
-fn has_folder(pattern: &Text, folder: &mut Text) -> bool {
+fn does_pattern_folder_exist(pattern: &Text, folder: &mut Text) -> bool {
     let Some(end) = pattern.bytes().iter().rposition(|&byte| byte == b'/') else { return true };
     folder.clear();
     let mut bytes = pattern.bytes().get(..=end).unwrap_or(&[]).iter().peekable();
@@ -50,14 +50,14 @@ fn has_folder(pattern: &Text, folder: &mut Text) -> bool {
 
 /// Stores the value of an environment variable in `value`, and overwrites `scratch`. Returns false if the variable is unset, too long, or
 /// ignored because the program is privileged.
-pub fn find_variable(name: &str, value: &mut Text, scratch: &mut Text) -> bool {
+pub fn find_environment_variable(name: &str, value: &mut Text, scratch: &mut Text) -> bool {
     value.clear();
-    matches!(read_variable(name, value, scratch), Ok(true)) && !is_privileged()
+    matches!(read_environment_variable(name, value, scratch), Ok(true)) && !is_privileged_program()
 }
 
 /// Returns true if the value of an environment variable is `expected`. If the variable is defined several times, the first definition
 /// counts. In privileged programs, variables count as unset. Overwrites `scratch`.
-pub fn variable_is(name: &str, expected: &str, scratch: &mut Text) -> bool {
+pub fn is_variable_set_to(name: &str, expected: &str, scratch: &mut Text) -> bool {
     /// How much of an entry `NAME=value` has matched so far.
     enum MatchPosition {
         Name(usize),
@@ -70,7 +70,7 @@ pub fn variable_is(name: &str, expected: &str, scratch: &mut Text) -> bool {
     while scratch.fill(|buffer| system::read(&file, buffer)).is_ok() && !scratch.bytes().is_empty() {
         for &byte in scratch.bytes() {
             position = match (position, byte) {
-                (MatchPosition::Value(matched), 0) => return matched == expected.len() && !is_privileged(),
+                (MatchPosition::Value(matched), 0) => return matched == expected.len() && !is_privileged_program(),
                 (MatchPosition::Value(matched), _) if expected.get(matched) == Some(&byte) => MatchPosition::Value(matched + 1),
                 (MatchPosition::Value(_), _) => return false,
                 (_, 0) => MatchPosition::Name(0),
@@ -85,7 +85,7 @@ pub fn variable_is(name: &str, expected: &str, scratch: &mut Text) -> bool {
 
 /// Appends the value of an environment variable to `value`. If the variable is defined several times, the first definition counts. Returns
 /// false if it is unset.
-fn read_variable(name: &str, value: &mut Text, chunk: &mut Text) -> Result<bool, OutputFailure> {
+fn read_environment_variable(name: &str, value: &mut Text, chunk: &mut Text) -> Result<bool, OutputFailure> {
     /// The part of an entry `NAME=value` that is being read.
     enum EntryPosition {
         Name(usize),
@@ -114,7 +114,7 @@ fn read_variable(name: &str, value: &mut Text, chunk: &mut Text) -> Result<bool,
 }
 
 /// Returns true if the kernel gave this program more privileges than its caller has, or if this cannot be determined.
-fn is_privileged() -> bool {
+fn is_privileged_program() -> bool {
     const AT_SECURE: u64 = 23;
     auxiliary_value(AT_SECURE) != Some(0)
 }
@@ -134,7 +134,7 @@ pub fn auxiliary_value(wanted: u64) -> Option<u64> {
 
 /// Makes a path absolute by prepending the current folder. Must be called when the image starts, because the program may change its folder
 /// before another thread opens the file.
-fn make_absolute(path: &mut Text, buffer: &mut Text, folder: &mut Text) -> Result<(), OutputFailure> {
+fn make_path_absolute(path: &mut Text, buffer: &mut Text, folder: &mut Text) -> Result<(), OutputFailure> {
     if path.bytes().first() == Some(&b'/') {
         return Ok(());
     }
@@ -153,7 +153,7 @@ fn make_absolute(path: &mut Text, buffer: &mut Text, folder: &mut Text) -> Resul
 }
 
 /// Returns true if the pattern contains `%p`, so that each process gets a file of its own.
-pub fn is_per_process(pattern: &Text) -> bool {
+pub fn is_pattern_per_process(pattern: &Text) -> bool {
     let mut bytes = pattern.bytes().iter();
     while let Some(&byte) = bytes.next() {
         if byte == b'%' && bytes.next() == Some(&b'p') {
@@ -180,8 +180,8 @@ pub fn expand_pattern(pattern: &Text, image: &IdentityBytes, path: &mut Text) ->
             match sequence {
                 Some(b'%') => path.push(b'%'),
                 Some(b'p') => path.extend_number(system::process_id()),
-                Some(b'h') => extend_host(path),
-                Some(b'm') => extend_identity(path, image),
+                Some(b'h') => append_host_name(path),
+                Some(b'm') => append_image_identity(path, image),
                 _ => {
                     return Err(OutputFailure::new(b"unknown % sequence", b"use %p, %h, %m or %% in TRODDEN_OUTPUT"));
                 }
@@ -193,7 +193,7 @@ pub fn expand_pattern(pattern: &Text, image: &IdentityBytes, path: &mut Text) ->
 }
 
 /// Appends the host name, with characters replaced that would change the folder.
-fn extend_host(path: &mut Text) -> Result<(), TextFull> {
+fn append_host_name(path: &mut Text) -> Result<(), TextFull> {
     let name = system::host_name();
     let mut name = name.iter().take_while(|&&byte| byte != 0).peekable();
     if name.peek().is_none_or(|&&first| first == b'.') {
@@ -202,7 +202,7 @@ fn extend_host(path: &mut Text) -> Result<(), TextFull> {
     name.try_for_each(|&byte| path.push(if byte == b'/' { b'_' } else { byte }))
 }
 
-fn extend_identity(path: &mut Text, image: &IdentityBytes) -> Result<(), TextFull> {
+fn append_image_identity(path: &mut Text, image: &IdentityBytes) -> Result<(), TextFull> {
     image
         .iter()
         .flat_map(|byte| [byte >> 4, byte & 15])

@@ -5,7 +5,7 @@
 //! keeps (`kept.rs`). The mapping keeps the description alive, so the lock lasts as long as the process, even if the program closes the
 //! descriptor. Two cases differ: overlay file systems map a different file, and a child of `fork` may use its parent's description with
 //! separate locks. In these cases, the region's tail also names its holder. A description never conflicts with its own locks, so a
-//! process examines each region only once ([`RegionSearch::next`]). Invariant: at most one process maps a region and counts in it.
+//! process examines each region only once ([`FreeRegionSearch::next`]). Invariant: at most one process maps a region and counts in it.
 
 use crate::file::{self, HeaderLock, ImageRawFile, write_failure};
 use crate::image::is_stream;
@@ -17,7 +17,7 @@ use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// Size of the byte range before the header's lock byte in which processes test how long locks last. The range is so large that tests of
 /// different processes do not collide.
-const PROBE_RANGE_BYTES: u64 = 1 << 50;
+const LOCK_PROBE_RANGE_BYTES: u64 = 1 << 50;
 
 #[derive(Clone, Copy)]
 pub struct Region {
@@ -60,7 +60,7 @@ pub enum LockLifetime {
 }
 
 /// How far a process has searched its raw file for free regions.
-pub struct RegionSearch {
+pub struct FreeRegionSearch {
     /// All regions below this index were in use when they were examined, or belong to this process.
     pub next: u64,
     pub life: LockLifetime,
@@ -70,8 +70,8 @@ pub struct RegionSearch {
 pub fn map_anonymous(counters: u64, over: Option<usize>) -> Result<Region, Errno> {
     let length = region_stride(counters) as usize;
     match over.is_none() && is_stream() {
-        true => system::map_zeros_aligned(length, SHADOW_BYTES as usize),
-        false => system::map_zeros(length, over),
+        true => system::map_zeroed_memory_aligned(length, SHADOW_BYTES as usize),
+        false => system::map_zeroed_memory(length, over),
     }
     .map(|address| Region { address, index: None, event: 0 })
 }
@@ -80,7 +80,7 @@ pub fn map_anonymous(counters: u64, over: Option<usize>) -> Result<Region, Errno
 /// file a second time with `reopen`, and stores the result in `raw`.
 pub fn acquire_from_file(
     raw: &mut ImageRawFile,
-    search: &mut RegionSearch,
+    search: &mut FreeRegionSearch,
     process: u32,
     over: Option<usize>,
     counters: u64,
@@ -121,12 +121,12 @@ fn map_region(raw: &ImageRawFile, index: u64, over: Option<usize>) -> Result<usi
     let (offset, length) = (raw.regions_offset + index * raw.region_stride, raw.region_stride as usize);
     // Regions of stream builds must be aligned.
     let place = match over {
-        None if is_stream() => system::map_zeros_aligned(length, SHADOW_BYTES as usize).map(Some),
+        None if is_stream() => system::map_zeroed_memory_aligned(length, SHADOW_BYTES as usize).map(Some),
         over => Ok(over),
     };
     place.and_then(|place| system::map_file(&raw.descriptor, offset, length, place)).map_err(|error| {
         unlock(raw, index);
-        OutputFailure::from_errno(b"it cannot be mapped", error, USE_LOCAL_FILE)
+        OutputFailure::from_errno(b"it cannot be mapped", error, ADVICE_USE_LOCAL_FILE)
     })
 }
 
@@ -137,10 +137,10 @@ fn unmap_unless_over(address: usize, over: Option<usize>, raw: &ImageRawFile) {
     }
 }
 
-const USE_LOCAL_FILE: &[u8] = b"let TRODDEN_OUTPUT name a file on a local file system";
+const ADVICE_USE_LOCAL_FILE: &[u8] = b"let TRODDEN_OUTPUT name a file on a local file system";
 
 fn lock_failure(error: Errno) -> OutputFailure {
-    OutputFailure::from_errno(b"it cannot be locked", error, USE_LOCAL_FILE)
+    OutputFailure::from_errno(b"it cannot be locked", error, ADVICE_USE_LOCAL_FILE)
 }
 
 fn unlock(raw: &ImageRawFile, index: u64) {
@@ -191,12 +191,12 @@ fn append_region(raw: &ImageRawFile) -> Result<u64, OutputFailure> {
 fn probe_lock_lifetime(
     raw: &mut ImageRawFile,
     index: u64,
-    search: &mut RegionSearch,
+    search: &mut FreeRegionSearch,
     reopen: impl FnOnce() -> Result<ImageRawFile, OutputFailure>,
 ) -> Result<LockLifetime, OutputFailure> {
     if search.life == LockLifetime::Unknown && !raw.descriptor.locks_for_process() {
         // The test does not use the lock byte of a region, because other processes lock these bytes briefly while they search.
-        let trial = (u64::from(system::process_id()) << 28 | system::now_ns() & 0xfff_ffff) % PROBE_RANGE_BYTES;
+        let trial = (u64::from(system::process_id()) << 28 | system::now_ns() & 0xfff_ffff) % LOCK_PROBE_RANGE_BYTES;
         let trial = HEADER_LOCK_BYTE - 1 - trial as i64;
         let tried = system::lock_byte(&raw.descriptor, trial, true).is_ok();
         *raw = reopen()?;

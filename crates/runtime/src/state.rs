@@ -5,16 +5,16 @@
 
 use crate::bias::{set_thread_bias, thread_bias};
 use crate::events;
-use crate::file::{self, MissingFile};
+use crate::file::{self, ActionIfFileMissing};
 use crate::fork_page::{self, is_forked};
 use crate::image::{self, OwnImage};
-use crate::kept::{self, KeptFile};
+use crate::kept::{self, KeptOpenFile};
 use crate::lock::Guard;
 use crate::output;
-use crate::region::{self, LockLifetime, Region, RegionSearch};
+use crate::region::{self, FreeRegionSearch, LockLifetime, Region};
 use crate::stream::{self, ShadowFrames};
 use crate::system;
-use crate::table::{PINNED_OWNER, RegionTable};
+use crate::table::{PINNED_REGION_OWNER, RegionTable};
 use crate::text::{self, OutputFailure, Text};
 use crate::untested;
 use crate::wire::LostReason;
@@ -36,8 +36,8 @@ pub struct RuntimeState {
     is_running: bool,
     process: u32,
     table: RegionTable,
-    search: RegionSearch,
-    kept: Option<KeptFile>,
+    search: FreeRegionSearch,
+    kept: Option<KeptOpenFile>,
     /// Why output is disabled; `None` if it is not.
     lost: Option<LostReason>,
     /// In a child of `fork`: the parent's region, until the child's own region replaces it at the same address.
@@ -49,18 +49,18 @@ pub struct RuntimeState {
     scratch: Text,
 }
 
-struct SharedState(UnsafeCell<RuntimeState>);
+struct GlobalStateCell(UnsafeCell<RuntimeState>);
 
 // SAFETY: the state is only accessed with the lock held.
-unsafe impl Sync for SharedState {}
+unsafe impl Sync for GlobalStateCell {}
 
 /// The state consists of zeros at first, so that it takes no space in the image's file.
-static STATE: SharedState = SharedState(UnsafeCell::new(RuntimeState {
+static GLOBAL_STATE: GlobalStateCell = GlobalStateCell(UnsafeCell::new(RuntimeState {
     source: RegionSource::Unknown,
     is_running: false,
     process: 0,
     table: RegionTable::new(),
-    search: RegionSearch { next: 0, life: LockLifetime::Unknown },
+    search: FreeRegionSearch { next: 0, life: LockLifetime::Unknown },
     kept: None,
     lost: None,
     inherited: None,
@@ -73,12 +73,12 @@ static STATE: SharedState = SharedState(UnsafeCell::new(RuntimeState {
 pub fn state(_: &mut Guard) -> &mut RuntimeState {
     // SAFETY: only a thread that holds the guard accesses the state. Guards are only nested between fork handlers, where no reference is
     // live.
-    unsafe { &mut *STATE.0.get() }
+    unsafe { &mut *GLOBAL_STATE.0.get() }
 }
 
 /// Acquires another region for the calling thread's stream. Returns its address; `None` if there is no raw file or an error occurs.
 pub fn add_region() -> Option<usize> {
-    let mut guard = Guard::take(is_forked)?;
+    let mut guard = Guard::take_lock(is_forked)?;
     state(&mut guard).add_region()
 }
 
@@ -91,38 +91,38 @@ static IS_GROWTH_FAILURE_REPORTED: AtomicBool = AtomicBool::new(false);
 /// Makes the calling thread count in `region`. Returns its new bias.
 pub fn set_bias_to(region: &Region, image: &OwnImage) -> i64 {
     let value = region.address.wrapping_sub(image.template) as i64;
-    set_thread_bias(value, if untested::handles_each_count() { 0 } else { value });
+    set_thread_bias(value, if untested::is_called_for_each_count() { 0 } else { value });
     value
 }
 
 impl RuntimeState {
-    pub fn start(&mut self) {
+    pub fn start_image(&mut self) {
         if self.is_running {
             return;
         }
         self.is_running = true;
         self.process = system::process_id();
-        fork_page::create();
+        fork_page::create_fork_page();
         if self.source == RegionSource::Unknown {
             text::save_stderr_identity();
-            self.find_source();
-            untested::prepare(&mut self.path, &mut self.scratch);
-            stream::prepare(&mut self.path, &mut self.scratch);
+            self.find_region_source();
+            untested::prepare_untested_settings(&mut self.path, &mut self.scratch);
+            stream::prepare_stream_settings(&mut self.path, &mut self.scratch);
         }
     }
 
-    fn find_source(&mut self) {
-        self.source = match output::find_pattern(&mut self.pattern, &mut self.path, &mut self.scratch) {
+    fn find_region_source(&mut self) {
+        self.source = match output::find_output_pattern(&mut self.pattern, &mut self.path, &mut self.scratch) {
             Ok(true) => RegionSource::File,
             Ok(false) => RegionSource::Anonymous,
             Err(failure) => self.disable_output(&failure),
         };
         let image = OwnImage::from_linker();
-        let check = || image.check().and_then(|()| events::image_event().map_or(Ok(()), events::ImageEvent::check));
+        let check = || image.check().and_then(|()| events::event_counted_by_image().map_or(Ok(()), events::CountedImageEvent::check));
         if self.source == RegionSource::File
             && let Err(failure) = check()
         {
-            file::find_path(image.address(), &mut self.path);
+            file::find_path_of_mapping(image.address(), &mut self.path);
             self.source = self.disable_output(&failure);
         }
     }
@@ -135,13 +135,13 @@ impl RuntimeState {
         RegionSource::Anonymous
     }
 
-    pub fn enter(&mut self) -> i64 {
-        self.start();
+    pub fn enter_thread(&mut self) -> i64 {
+        self.start_image();
         if is_forked() {
             let _ = self.restart_in_child();
         }
         let owner = self.current_owner();
-        let region = match self.table.assign(self.process, owner) {
+        let region = match self.table.assign_region(self.process, owner) {
             Some(region) => {
                 if region.index.is_none() {
                     // This is memory of a thread that has ended, whose counts are discarded, so this thread's counts are lost as well.
@@ -155,25 +155,25 @@ impl RuntimeState {
                 region
             }
         };
-        set_bias_to(&self.attach_event_counter(region, owner), &OwnImage::from_linker())
+        set_bias_to(&self.open_event_counter_for(region, owner), &OwnImage::from_linker())
     }
 
     /// If the image counts an event, opens an event counter for the calling thread. If that fails, the thread's counts are discarded.
-    fn attach_event_counter(&mut self, region: Region, owner: u32) -> Region {
-        let Some(events) = events::image_event().filter(|_| self.source == RegionSource::File) else { return region };
-        if owner == PINNED_OWNER && !events.is_read_inline() {
+    fn open_event_counter_for(&mut self, region: Region, owner: u32) -> Region {
+        let Some(events) = events::event_counted_by_image().filter(|_| self.source == RegionSource::File) else { return region };
+        if owner == PINNED_REGION_OWNER && !events.is_read_inline() {
             // This is a child of `vfork`. A counter opened here would be useless to the parent's thread, which goes on using this region.
-            events::report_lost();
+            events::report_lost_event_counts();
             return region;
         }
         events::close_counter(region.event);
-        let opened = events.begin();
+        let opened = events.begin_counting();
         self.table.set_event(region.address, opened.as_ref().map_or(0, |event| *event));
         match opened {
             Ok(_) => region,
             Err(failure) => {
                 self.path.clear();
-                file::find_path(OwnImage::from_linker().address(), &mut self.path);
+                file::find_path_of_mapping(OwnImage::from_linker().address(), &mut self.path);
                 self.source = self.disable_output(&failure);
                 self.record_lost_thread();
                 region::map_anonymous(OwnImage::from_linker().region_words, None).unwrap_or(region)
@@ -183,8 +183,8 @@ impl RuntimeState {
 
     /// Acquires the region that all threads share, unless there is one. Returns its bias. The region never changes its owner, and is kept
     /// after the image's end, because other threads may still be running.
-    pub fn enter_shared(&mut self) -> i64 {
-        self.start();
+    pub fn enter_shared_region(&mut self) -> i64 {
+        self.start_image();
         if is_forked() {
             let _ = self.restart_in_child();
         }
@@ -192,20 +192,20 @@ impl RuntimeState {
         let Some(bias) = image.shared_bias() else { return 0 };
         if bias.load(SeqCst) == 0 {
             let Some(region) = self.acquire_region(None) else { return 0 };
-            self.table.add(region, PINNED_OWNER);
+            self.table.add(region, PINNED_REGION_OWNER);
             bias.store(region.address.wrapping_sub(image.template) as i64, SeqCst);
         }
         bias.load(SeqCst)
     }
 
     /// Returns the ID of the thread that owns the calling thread's region. A child of `vfork` uses the thread-local storage of its parent's
-    /// thread, whose ID is unknown; then the owner is [`PINNED_OWNER`].
+    /// thread, whose ID is unknown; then the owner is [`PINNED_REGION_OWNER`].
     fn current_owner(&mut self) -> u32 {
         let process = system::process_id();
         if process != self.process {
             let parent = system::parent_id();
             if parent == self.process || parent == 0 {
-                return PINNED_OWNER;
+                return PINNED_REGION_OWNER;
             }
             // The state was set up by a child of `vfork`, and this is its parent.
             self.process = process;
@@ -237,9 +237,9 @@ impl RuntimeState {
     /// Records that a thread's counts are lost from now on, if the raw file was ever opened.
     fn record_lost_thread(&mut self) {
         let Some(reason) = self.lost else { return };
-        if let Some(region) = self.table.any_file_region().or(self.inherited) {
+        if let Some(region) = self.table.find_any_file_region().or(self.inherited) {
             region.record_lost_thread(OwnImage::from_linker().region_words, reason);
-        } else if let Some(kept) = kept::get_valid(&mut self.kept) {
+        } else if let Some(kept) = kept::keep_if_valid(&mut self.kept) {
             file::record_lost_thread(&kept.raw.descriptor, reason);
         }
     }
@@ -247,7 +247,7 @@ impl RuntimeState {
     fn record_unreported_losses(&mut self) {
         let unreported = if self.source == RegionSource::File { UNREPORTED_LOSSES.swap(0, SeqCst) } else { 0 };
         if unreported > 0
-            && let Some(region) = self.table.any_file_region()
+            && let Some(region) = self.table.find_any_file_region()
         {
             (0..unreported).for_each(|_| region.record_lost_thread(OwnImage::from_linker().region_words, LostReason::Other));
         }
@@ -255,8 +255,8 @@ impl RuntimeState {
 
     fn acquire_file_region(&mut self, image: &OwnImage, over: Option<usize>) -> Result<Region, OutputFailure> {
         let RuntimeState { search, pattern, path, scratch, kept, process, .. } = self;
-        let mut open = || file::open_raw_file(image, pattern, MissingFile::Create, path, scratch);
-        if let Some(kept) = kept::get_valid(kept) {
+        let mut open = || file::open_raw_file(image, pattern, ActionIfFileMissing::Create, path, scratch);
+        if let Some(kept) = kept::keep_if_valid(kept) {
             return region::acquire_from_file(&mut kept.raw, search, *process, over, image.region_words, open);
         }
         let mut raw = open()?;
@@ -264,7 +264,7 @@ impl RuntimeState {
         // A child of `vfork` has a descriptor table of its own, so it must not keep the file in the shared state. The file is kept even if
         // no region was acquired, in order to record losses.
         if system::process_id() == *process {
-            *kept = KeptFile::new(raw);
+            *kept = KeptOpenFile::new(raw);
         }
         region
     }
@@ -290,7 +290,7 @@ impl RuntimeState {
     }
 
     /// Saves the frames of the calling thread's stream before `fork`.
-    pub fn save_frames(&mut self) {
+    pub fn save_stream_frames(&mut self) {
         let bias = thread_bias();
         if bias != 0 {
             self.saved_frames = ShadowFrames::save(OwnImage::from_linker().template.wrapping_add(bias as usize));
@@ -298,7 +298,7 @@ impl RuntimeState {
     }
 
     /// Discards the saved frames after `fork`, in the parent.
-    pub fn discard_frames(&mut self) {
+    pub fn discard_saved_stream_frames(&mut self) {
         self.saved_frames.take().into_iter().for_each(ShadowFrames::release);
     }
 
@@ -307,7 +307,7 @@ impl RuntimeState {
     pub fn restart_in_child(&mut self) -> Option<(ShadowFrames, usize)> {
         let image = OwnImage::from_linker();
         self.process = system::process_id();
-        fork_page::mark_current();
+        fork_page::mark_fork_page_as_own();
         let bias = thread_bias();
         let current = if bias == 0 { 0 } else { image.template.wrapping_add(bias as usize) };
         let shared = image.shared_region();
@@ -315,13 +315,13 @@ impl RuntimeState {
         self.table.remove(|address, _| address != current && address != shared, |region| region.unmap(image.region_words));
         self.table.remove(|_, _| true, drop);
         self.search.next = 0;
-        self.replace_description(&image);
+        self.reopen_file_in_fork_child(&image);
         let mut event = 0;
         let kept = self.saved_frames.take();
         let frames = if current == 0 { None } else { kept.or_else(|| ShadowFrames::save(current)) };
         // A thread without a region has no event counter.
         if self.source == RegionSource::File && current != 0 {
-            match events::reopen() {
+            match events::reopen_counter_after_fork() {
                 Ok(renewed) => event = renewed,
                 Err(failure) => self.source = self.disable_output(&failure),
             }
@@ -334,20 +334,20 @@ impl RuntimeState {
         if shared != 0
             && let Some(region) = self.replace_region(shared, parents[1])
         {
-            self.table.add(region, PINNED_OWNER);
+            self.table.add(region, PINNED_REGION_OWNER);
         }
-        self.map_switch();
+        self.map_sampling_switch();
         frames.map(|frames| (frames, current))
     }
 
     /// Maps the page of the raw file with the sampling switch over this image's switch. If that fails, the switch stays off, as it is
     /// initially.
-    pub fn map_switch(&mut self) {
+    pub fn map_sampling_switch(&mut self) {
         let image = OwnImage::from_linker();
         if image.switch == 0 || self.source != RegionSource::File {
             return;
         }
-        let Some(kept) = kept::get_valid(&mut self.kept) else { return };
+        let Some(kept) = kept::keep_if_valid(&mut self.kept) else { return };
         if system::map_page_to_read(&kept.raw.descriptor, kept.raw.switch_offset, image.switch).is_err() {
             text::print_line(b"trodden: cannot map the sampling switch, so nothing is sampled in this process\n");
         }
@@ -355,16 +355,16 @@ impl RuntimeState {
 
     /// Opens the raw file again in a child of `fork`, in order not to use the parent's open file description. If that fails, or opens a
     /// different file because the root folder has changed, uses the parent's description, with locks that belong to this process.
-    fn replace_description(&mut self, image: &OwnImage) {
+    fn reopen_file_in_fork_child(&mut self, image: &OwnImage) {
         let RuntimeState { source, pattern, path, scratch, kept, .. } = self;
-        kept::get_valid(kept);
+        kept::keep_if_valid(kept);
         let Some(mut inherited) = kept.take() else { return };
         if *source != RegionSource::File {
             return;
         }
-        let per_process = output::is_per_process(pattern);
-        let missing = if per_process { MissingFile::Create } else { MissingFile::Fail };
-        let own = file::open_raw_file(image, pattern, missing, path, scratch).ok().and_then(KeptFile::new);
+        let per_process = output::is_pattern_per_process(pattern);
+        let missing = if per_process { ActionIfFileMissing::Create } else { ActionIfFileMissing::Fail };
+        let own = file::open_raw_file(image, pattern, missing, path, scratch).ok().and_then(KeptOpenFile::new);
         *kept = own.filter(|own| per_process || own.is_same_file(&inherited));
         if kept.is_none() {
             inherited.raw.descriptor.lock_for_process();
@@ -374,7 +374,7 @@ impl RuntimeState {
 
     /// Releases the regions of the calling thread and of threads that have ended, when the image ends. Keeps the regions of other threads,
     /// which may still be running at process exit.
-    pub fn finish(&mut self) {
+    pub fn finish_image(&mut self) {
         if !self.is_running {
             return;
         }
@@ -383,19 +383,19 @@ impl RuntimeState {
         let (process, bias) = (self.process, thread_bias());
         let current = if bias == 0 { 0 } else { image.template.wrapping_add(bias as usize) };
         set_thread_bias(0, 0);
-        stream::end_thread();
-        events::end_thread();
-        let is_in_use = |address, owner| address != current && (owner == PINNED_OWNER || !system::thread_is_gone(process, owner));
+        stream::end_thread_stream();
+        events::close_thread_counter();
+        let is_in_use = |address, owner| address != current && (owner == PINNED_REGION_OWNER || !system::thread_is_gone(process, owner));
         // The kernel may still list a thread that was just joined, so wait a little. If a library is unloaded, a region that is not
         // released here is never released.
         if !image::is_program() {
             let mut attempts_left = 10;
-            while attempts_left > 0 && self.table.has_entry(|address, owner| owner != PINNED_OWNER && is_in_use(address, owner)) {
+            while attempts_left > 0 && self.table.has_entry(|address, owner| owner != PINNED_REGION_OWNER && is_in_use(address, owner)) {
                 system::sleep_ms(1);
                 attempts_left -= 1;
             }
         }
-        let kept = kept::get_valid(&mut self.kept);
+        let kept = kept::keep_if_valid(&mut self.kept);
         let raw = kept.map(|kept| &kept.raw);
         self.table.remove(
             |address, owner| !is_in_use(address, owner),
@@ -407,7 +407,7 @@ impl RuntimeState {
         if self.table.is_empty() {
             self.kept = None;
             self.search.next = 0;
-            fork_page::remove();
+            fork_page::remove_fork_page();
             self.is_running = false;
         }
     }

@@ -12,23 +12,23 @@ use crate::output;
 use crate::system;
 use crate::text::{self, Text};
 use crate::wire::stream::{
-    CHUNK_EVENTS, DEFAULT_LAST_EVENTS, DEFAULT_MAX_WAIT_MS, DEFAULT_REGIONS, HEADER_BYTES, MAX_LAST_EVENTS, MAX_REGIONS, MAX_WAIT_LIMIT_MS,
-    SHADOW_BYTES, STREAM_VARIABLE, ThreadStream,
+    CHUNK_EVENT_COUNT, DEFAULT_LAST_EVENTS, DEFAULT_MAX_WAIT_MS, DEFAULT_REGIONS, MAX_LAST_EVENT_COUNT, MAX_STREAM_REGION_COUNT,
+    MAX_WAIT_LIMIT_MS, SHADOW_BYTES, STREAM_ENVIRONMENT_VARIABLE, STREAM_HEADER_BYTES, ThreadStream,
 };
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Size in bytes of the header of a chunk, and of the state at the start of a region, before its shadow stack.
-pub const HEADER_SIZE: usize = HEADER_BYTES as usize;
+pub const HEADER_SIZE: usize = STREAM_HEADER_BYTES as usize;
 /// Size in bytes of an event, and of a slot of the shadow stack.
 pub const WORD_SIZE: usize = 4;
 const SHADOW_SIZE: usize = SHADOW_BYTES as usize;
 
 /// Number of chunks that a flight recorder uses; 0 if a whole program is recorded.
-pub static RECORDER_SLOTS: AtomicU32 = AtomicU32::new(0);
+pub static FLIGHT_RECORDER_SLOT_COUNT: AtomicU32 = AtomicU32::new(0);
 /// Limits for recording whole programs: the maximum number of regions per thread, and the longest time in milliseconds for which a thread
 /// waits for a chunk.
-pub static REGION_LIMIT: AtomicU32 = AtomicU32::new(DEFAULT_REGIONS as u32);
-pub static MAX_WAIT_MS: AtomicU32 = AtomicU32::new(DEFAULT_MAX_WAIT_MS as u32);
+pub static MAX_STREAM_REGIONS: AtomicU32 = AtomicU32::new(DEFAULT_REGIONS as u32);
+pub static MAX_RECORDER_WAIT_MS: AtomicU32 = AtomicU32::new(DEFAULT_MAX_WAIT_MS as u32);
 
 /// Returns the calling thread's position in its stream and its shadow stack; `None` if the image writes no streams.
 pub fn thread_stream() -> Option<&'static mut ThreadStream> {
@@ -42,17 +42,17 @@ pub fn thread_stream() -> Option<&'static mut ThreadStream> {
 }
 
 /// Reads the stream settings when the image starts. Overwrites both buffers.
-pub fn prepare(value: &mut Text, scratch: &mut Text) {
+pub fn prepare_stream_settings(value: &mut Text, scratch: &mut Text) {
     if !is_stream() {
         return;
     }
-    let is_set = output::find_variable(STREAM_VARIABLE, value, scratch);
+    let is_set = output::find_environment_variable(STREAM_ENVIRONMENT_VARIABLE, value, scratch);
     let last = match value.bytes() {
-        whole if is_set && whole.strip_prefix(b"whole").is_some_and(apply_limits) => return,
+        whole if is_set && whole.strip_prefix(b"whole").is_some_and(parse_and_apply_stream_limits) => return,
         digits if is_set && !digits.is_empty() => parse_number(digits),
         _ => Some(DEFAULT_LAST_EVENTS),
     };
-    let last = last.filter(|n| (1..=MAX_LAST_EVENTS).contains(n)).unwrap_or_else(|| {
+    let last = last.filter(|n| (1..=MAX_LAST_EVENT_COUNT).contains(n)).unwrap_or_else(|| {
         text::print_line(
             b"trodden: TRODDEN_STREAM must be whole, whole,REGIONS,MILLISECONDS or a number from 1 to 175440: keeping the last 1000 events \
               of each thread\n",
@@ -60,16 +60,16 @@ pub fn prepare(value: &mut Text, scratch: &mut Text) {
         DEFAULT_LAST_EVENTS
     });
     // Two more chunks are needed: the one that is being filled, and a free one after it.
-    RECORDER_SLOTS.store((last.div_ceil(CHUNK_EVENTS) + 2) as u32, Relaxed);
+    FLIGHT_RECORDER_SLOT_COUNT.store((last.div_ceil(CHUNK_EVENT_COUNT) + 2) as u32, Relaxed);
 }
 
 /// Parses and applies the limits for recording whole programs. `text` is empty or `,REGIONS,MILLISECONDS`. Returns false if it is invalid.
-fn apply_limits(text: &[u8]) -> bool {
+fn parse_and_apply_stream_limits(text: &[u8]) -> bool {
     let Some((comma, text)) = text.split_first() else { return true };
     let mut numbers = text.split(|byte| *byte == b',').map(parse_number);
     let (Some(Some(regions)), Some(Some(max_wait_ms)), None) = (numbers.next(), numbers.next(), numbers.next()) else { return false };
-    REGION_LIMIT.store(regions.clamp(1, MAX_REGIONS) as u32, Relaxed);
-    MAX_WAIT_MS.store(max_wait_ms.min(MAX_WAIT_LIMIT_MS) as u32, Relaxed);
+    MAX_STREAM_REGIONS.store(regions.clamp(1, MAX_STREAM_REGION_COUNT) as u32, Relaxed);
+    MAX_RECORDER_WAIT_MS.store(max_wait_ms.min(MAX_WAIT_LIMIT_MS) as u32, Relaxed);
     *comma == b','
 }
 
@@ -81,7 +81,7 @@ fn parse_number(digits: &[u8]) -> Option<u64> {
 }
 
 /// Ends the calling thread's stream. The thread's next event will start another one.
-pub fn end_thread() {
+pub fn end_thread_stream() {
     if let Some(thread) = thread_stream() {
         *thread = ThreadStream::default();
     }
@@ -99,7 +99,7 @@ impl ShadowFrames {
         let thread = thread_stream()?;
         let slots = base + HEADER_SIZE;
         let count = (thread.shadow as usize).saturating_sub(slots).min(SHADOW_SIZE - HEADER_SIZE) / WORD_SIZE;
-        let address = system::map_zeros(SHADOW_SIZE, None).ok()?;
+        let address = system::map_zeroed_memory(SHADOW_SIZE, None).ok()?;
         // SAFETY: both ranges are mapped, and the target was just created.
         unsafe { core::ptr::copy_nonoverlapping(slots as *const u32, address as *mut u32, count) };
         Some(ShadowFrames { address, count })

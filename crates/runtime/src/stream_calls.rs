@@ -69,7 +69,7 @@ fn find_or_acquire_region() -> Option<usize> {
 /// Returns the shadow-stack slot for a thread's first frame, or a dummy slot if the thread has no stream. A nonzero `pointer` is the last
 /// slot, which is shared by all frames that are nested too deeply.
 extern "C" fn find_frame_slot(pointer: usize) -> usize {
-    static DISCARDED_SLOT: AtomicU64 = AtomicU64::new(0);
+    static SLOT_FOR_DISCARDED_FRAMES: AtomicU64 = AtomicU64::new(0);
     if pointer != 0 {
         return pointer;
     }
@@ -80,7 +80,7 @@ extern "C" fn find_frame_slot(pointer: usize) -> usize {
             thread.shadow += WORD_SIZE as u64;
             slot
         }
-        _ => DISCARDED_SLOT.as_ptr() as usize,
+        _ => SLOT_FOR_DISCARDED_FRAMES.as_ptr() as usize,
     };
     system::set_signal_mask(mask);
     slot

@@ -21,15 +21,15 @@ pub const ETIMEDOUT: Errno = Errno(110);
 
 pub struct Descriptor {
     number: i32,
-    /// The fcntl command for setting locks: [`LOCK_FOR_DESCRIPTION`] or [`LOCK_FOR_PROCESS`].
+    /// The fcntl command for setting locks: [`LOCK_FOR_DESCRIPTION_COMMAND`] or [`LOCK_FOR_PROCESS_COMMAND`].
     lock_command: i32,
 }
 
 /// The fcntl command for locks that belong to an open file description (F_OFD_SETLK, see fcntl(2)).
-const LOCK_FOR_DESCRIPTION: i32 = 37;
+const LOCK_FOR_DESCRIPTION_COMMAND: i32 = 37;
 /// The fcntl command for locks that belong to a process, until it closes any descriptor of the file (F_SETLK). Locks of both kinds exclude
 /// each other.
-const LOCK_FOR_PROCESS: i32 = 6;
+const LOCK_FOR_PROCESS_COMMAND: i32 = 6;
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
@@ -44,7 +44,7 @@ impl Descriptor {
     pub const CURRENT_FOLDER: Descriptor = Descriptor::new(-100);
 
     const fn new(number: i32) -> Descriptor {
-        Descriptor { number, lock_command: LOCK_FOR_DESCRIPTION }
+        Descriptor { number, lock_command: LOCK_FOR_DESCRIPTION_COMMAND }
     }
 
     /// Drops the value without closing the descriptor, because the program uses its number for a different file, or the runtime keeps it
@@ -59,12 +59,12 @@ impl Descriptor {
 
     /// Makes future locks belong to this process rather than to the open file description, which the parent process also uses.
     pub fn lock_for_process(&mut self) {
-        self.lock_command = LOCK_FOR_PROCESS;
+        self.lock_command = LOCK_FOR_PROCESS_COMMAND;
     }
 
     /// Returns true if locks belong to this process, and so end when the descriptor is closed.
     pub fn locks_for_process(&self) -> bool {
-        self.lock_command == LOCK_FOR_PROCESS
+        self.lock_command == LOCK_FOR_PROCESS_COMMAND
     }
 }
 
@@ -294,23 +294,23 @@ const MAP_ANONYMOUS: i32 = 0x20;
 const MAP_NORESERVE: i32 = 0x4000;
 
 /// Address at which the runtime tries to place its next mapping; 0 before the first one.
-static NEXT_MAPPING: AtomicUsize = AtomicUsize::new(0);
+static NEXT_MAPPING_ADDRESS: AtomicUsize = AtomicUsize::new(0);
 /// Start of the address range for the runtime's mappings. It is below position-independent executables, and LLVM 22's address, memory and
 /// thread sanitizers leave it to the program.
-const MAPPINGS_START: usize = 0x5500_0000_0000;
+const MAPPINGS_START_ADDRESS: usize = 0x5500_0000_0000;
 /// Number of bytes at the start of that range over which the images of a process spread their first mappings.
-const MAPPINGS_SPREAD: usize = 0x20_0000_0000;
-const MAPPINGS_END: usize = 0x5550_0000_0000;
+const MAPPINGS_SPREAD_BYTES: usize = 0x20_0000_0000;
+const MAPPINGS_END_ADDRESS: usize = 0x5550_0000_0000;
 
 /// Returns an address for a mapping away from the program's own mappings, so that the program's addresses do not depend on the runtime. A
 /// program's behaviour may depend on addresses (hash tables of pointers), and the runtime's mappings differ between instrumented variants
 /// of the program. If the address is not free, the kernel chooses a different one.
 fn choose_mapping_address(length: usize) -> usize {
     let bytes = length.next_multiple_of(4096);
-    let first = MAPPINGS_START + ((&raw const NEXT_MAPPING as usize) << 12) % MAPPINGS_SPREAD;
-    let _ = NEXT_MAPPING.compare_exchange(0, first, Relaxed, Relaxed);
-    let place = NEXT_MAPPING.fetch_add(bytes, Relaxed);
-    if place.checked_add(bytes).is_some_and(|end| end <= MAPPINGS_END) { place } else { 0 }
+    let first = MAPPINGS_START_ADDRESS + ((&raw const NEXT_MAPPING_ADDRESS as usize) << 12) % MAPPINGS_SPREAD_BYTES;
+    let _ = NEXT_MAPPING_ADDRESS.compare_exchange(0, first, Relaxed, Relaxed);
+    let place = NEXT_MAPPING_ADDRESS.fetch_add(bytes, Relaxed);
+    if place.checked_add(bytes).is_some_and(|end| end <= MAPPINGS_END_ADDRESS) { place } else { 0 }
 }
 
 /// Maps `length` bytes of a file at `over`, which must be the address of a mapping of the runtime's that is at least as long. Without
@@ -340,16 +340,16 @@ pub fn open_event(attributes: *const u8) -> Result<Descriptor, Errno> {
 }
 
 /// Maps `length` zeroed bytes. `over` is as for [`map_file`].
-pub fn map_zeros(length: usize, over: Option<usize>) -> Result<usize, Errno> {
+pub fn map_zeroed_memory(length: usize, over: Option<usize>) -> Result<usize, Errno> {
     let fixed = if over.is_some() { MAP_FIXED } else { 0 };
     let place = over.unwrap_or_else(|| choose_mapping_address(length));
     system!(9, place, length, PROT_READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, -1isize, 0)
 }
 
 /// Maps `length` zeroed bytes at a multiple of `alignment`, which must be a multiple of the page size.
-pub fn map_zeros_aligned(length: usize, alignment: usize) -> Result<usize, Errno> {
+pub fn map_zeroed_memory_aligned(length: usize, alignment: usize) -> Result<usize, Errno> {
     let wide = length.next_multiple_of(4096) + alignment;
-    let start = map_zeros(wide, None)?;
+    let start = map_zeroed_memory(wide, None)?;
     let (aligned, end) = (start.next_multiple_of(alignment), start + wide);
     let aligned_end = aligned + length.next_multiple_of(4096);
     if aligned > start {
@@ -382,7 +382,7 @@ pub fn thread_id() -> u32 {
     system!(186).unwrap_or(0) as u32
 }
 
-pub fn effective_user() -> u32 {
+pub fn effective_user_id() -> u32 {
     system!(107).unwrap_or(0) as u32
 }
 

@@ -9,9 +9,9 @@ use crate::system;
 
 /// An owner that counts as always living: a thread whose ID is unknown, because its child of `vfork` entered the runtime with the thread's
 /// TLS, or all threads together.
-pub const PINNED_OWNER: u32 = u32::MAX;
-const NO_OWNER: u32 = 0;
-const MAX_INLINE_ENTRIES: usize = 8;
+pub const PINNED_REGION_OWNER: u32 = u32::MAX;
+const NO_REGION_OWNER: u32 = 0;
+const MAX_INLINE_REGION_ENTRIES: usize = 8;
 
 #[derive(Clone, Copy)]
 struct RegionEntry {
@@ -19,12 +19,12 @@ struct RegionEntry {
     owner: u32,
 }
 
-const EMPTY_ENTRY: RegionEntry = RegionEntry { region: Region { address: 0, index: None, event: 0 }, owner: NO_OWNER };
+const EMPTY_ENTRY: RegionEntry = RegionEntry { region: Region { address: 0, index: None, event: 0 }, owner: NO_REGION_OWNER };
 
 /// The regions of this image in this process, with their owners.
 pub struct RegionTable {
-    /// The entries, while there are at most [`MAX_INLINE_ENTRIES`] of them.
-    inline: [RegionEntry; MAX_INLINE_ENTRIES],
+    /// The entries, while there are at most [`MAX_INLINE_REGION_ENTRIES`] of them.
+    inline: [RegionEntry; MAX_INLINE_REGION_ENTRIES],
     /// Address of a mapping that contains the entries; 0 while they are in `inline`.
     mapped: usize,
     /// Number of entries that fit into the mapping.
@@ -36,7 +36,7 @@ pub struct RegionTable {
 
 impl RegionTable {
     pub const fn new() -> RegionTable {
-        RegionTable { inline: [EMPTY_ENTRY; MAX_INLINE_ENTRIES], mapped: 0, capacity: 0, length: 0, survivors: 0 }
+        RegionTable { inline: [EMPTY_ENTRY; MAX_INLINE_REGION_ENTRIES], mapped: 0, capacity: 0, length: 0, survivors: 0 }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -47,7 +47,7 @@ impl RegionTable {
         self.entries().iter().any(|entry| matches(entry.region.address, entry.owner))
     }
 
-    pub fn any_file_region(&mut self) -> Option<Region> {
+    pub fn find_any_file_region(&mut self) -> Option<Region> {
         self.entries().iter().map(|entry| entry.region).find(|region| region.index.is_some())
     }
 
@@ -56,36 +56,36 @@ impl RegionTable {
     }
 
     /// Assigns to `owner` a region that has no living owner. Returns `None` if there is none.
-    pub fn assign(&mut self, process: u32, owner: u32) -> Option<Region> {
+    pub fn assign_region(&mut self, process: u32, owner: u32) -> Option<Region> {
         // The kernel reuses thread IDs, so an entry with this ID belongs to a thread that has ended, or to this thread if its bias was
         // reset.
-        let found = match self.reassign(owner, owner) {
-            None => self.reassign(NO_OWNER, owner),
+        let found = match self.reassign_region(owner, owner) {
+            None => self.reassign_region(NO_REGION_OWNER, owner),
             found => found,
         };
-        if found.is_some() || self.length < 2 * self.survivors + MAX_INLINE_ENTRIES {
+        if found.is_some() || self.length < 2 * self.survivors + MAX_INLINE_REGION_ENTRIES {
             return found;
         }
         let mut living = 0;
         for entry in self.entries() {
-            match entry.owner != PINNED_OWNER && system::thread_is_gone(process, entry.owner) {
-                true => entry.owner = NO_OWNER,
+            match entry.owner != PINNED_REGION_OWNER && system::thread_is_gone(process, entry.owner) {
+                true => entry.owner = NO_REGION_OWNER,
                 false => living += 1,
             }
         }
         self.survivors = living;
-        self.reassign(NO_OWNER, owner)
+        self.reassign_region(NO_REGION_OWNER, owner)
     }
 
-    fn reassign(&mut self, before: u32, owner: u32) -> Option<Region> {
-        let entry = self.entries().iter_mut().find(|entry| entry.owner == before && before != PINNED_OWNER)?;
+    fn reassign_region(&mut self, before: u32, owner: u32) -> Option<Region> {
+        let entry = self.entries().iter_mut().find(|entry| entry.owner == before && before != PINNED_REGION_OWNER)?;
         entry.owner = owner;
         Some(entry.region)
     }
 
     /// Adds a region. If there is no memory for another entry, the region stays with its owner forever.
     pub fn add(&mut self, region: Region, owner: u32) {
-        if self.length == self.capacity.max(MAX_INLINE_ENTRIES) && !self.enlarge() {
+        if self.length == self.capacity.max(MAX_INLINE_REGION_ENTRIES) && !self.enlarge_table() {
             return;
         }
         self.length += 1;
@@ -121,9 +121,9 @@ impl RegionTable {
         }
     }
 
-    fn enlarge(&mut self) -> bool {
-        let capacity = 4 * self.capacity.max(4 * MAX_INLINE_ENTRIES);
-        let Ok(address) = system::map_zeros(capacity * size_of::<RegionEntry>(), None) else { return false };
+    fn enlarge_table(&mut self) -> bool {
+        let capacity = 4 * self.capacity.max(4 * MAX_INLINE_REGION_ENTRIES);
+        let Ok(address) = system::map_zeroed_memory(capacity * size_of::<RegionEntry>(), None) else { return false };
         // SAFETY: the memory is new, has room for that many entries, and consists of zeros, which are valid entries. No other reference to
         // it exists.
         let fresh = unsafe { core::slice::from_raw_parts_mut(address as *mut RegionEntry, capacity) };

@@ -2,9 +2,9 @@
 //!
 //! Instrumented code itself counts a path that the thread has taken before, and jumps to `__trodden_count` for other paths.
 //! `__trodden_count` calls [`handle_count`] when the thread's counter becomes 1, in order to record the time. It calls it for every
-//! execution while [`ACTION`] is set, because further paths are known (`TRODDEN_KNOWN`), or because of `TRODDEN_ON_UNTESTED`: `report`
-//! prints a line when a path is new in the thread's region, `abort` prints and raises SIGABRT, and `callback` calls the program's function
-//! `trodden_untested(function, path, count)`.
+//! execution while [`UNTESTED_PATH_ACTION`] is set, because further paths are known (`TRODDEN_KNOWN`), or because of `TRODDEN_ON_UNTESTED`:
+//! `report` prints a line when a path is new in the thread's region, `abort` prints and raises SIGABRT, and `callback` calls the program's
+//! function `trodden_untested(function, path, count)`.
 //!
 //! Everything is async-signal-safe. If the callback itself takes untested paths, it is not called for them ([`CallbackFrame`]).
 
@@ -16,7 +16,7 @@ use crate::system::{self, Descriptor, O_CLOEXEC, O_RDONLY};
 use crate::text::{self, OutputFailure, Text};
 use crate::wire::file_header::{FileHeader, FileKind, HeaderError};
 use crate::wire::layout::Layout;
-use crate::wire::{self, KNOWN_VARIABLE, KNOWN_VERSION, KnownHeader, ON_UNTESTED_VARIABLE};
+use crate::wire::{self, KNOWN_PATHS_ENVIRONMENT_VARIABLE, KNOWN_VERSION, KnownHeader, ON_UNTESTED_VARIABLE};
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
@@ -28,7 +28,7 @@ const HAS_MORE_KNOWN: u8 = 4;
 
 /// What to do when an untested path is taken, plus [`HAS_MORE_KNOWN`] if further paths are known. While it is nonzero, [`handle_count`]
 /// counts instead of `__trodden_count`.
-pub static ACTION: AtomicU8 = AtomicU8::new(ACTION_COUNT);
+pub static UNTESTED_PATH_ACTION: AtomicU8 = AtomicU8::new(ACTION_COUNT);
 /// Address of a bitmap with one bit for each counter of the image: 1 if the path is in the file that `TRODDEN_KNOWN` names. 0 if the
 /// variable is not set.
 static KNOWN_BITMAP: AtomicUsize = AtomicUsize::new(0);
@@ -43,21 +43,21 @@ const UNREADABLE_KNOWN_FAILURE: OutputFailure = OutputFailure::new(
     b"it cannot be read",
     b"name a file that `trodden export known --for PROGRAM` wrote; only paths known to the build are known",
 );
-const WRONG_IMAGE_FAILURE: OutputFailure = OutputFailure::new(b"it contains no known paths of this program", WRITE_AGAIN);
-const OTHER_VERSION_FAILURE: OutputFailure = OutputFailure::new(b"a different version of trodden wrote it", WRITE_AGAIN);
-const CORRUPT_FAILURE: OutputFailure = OutputFailure::new(b"it is corrupt", WRITE_AGAIN);
+const WRONG_IMAGE_FAILURE: OutputFailure = OutputFailure::new(b"it contains no known paths of this program", ADVICE_WRITE_FILE_AGAIN);
+const OTHER_VERSION_FAILURE: OutputFailure = OutputFailure::new(b"a different version of trodden wrote it", ADVICE_WRITE_FILE_AGAIN);
+const CORRUPT_FAILURE: OutputFailure = OutputFailure::new(b"it is corrupt", ADVICE_WRITE_FILE_AGAIN);
 const NO_MEMORY_FAILURE: OutputFailure =
     OutputFailure::new(b"it does not fit into memory", b"let the program have more memory; only paths known to the build are known");
-const WRITE_AGAIN: &[u8] = b"write it again with `trodden export known --for PROGRAM`; only paths known to the build are known";
+const ADVICE_WRITE_FILE_AGAIN: &[u8] = b"write it again with `trodden export known --for PROGRAM`; only paths known to the build are known";
 
 /// Reads the settings when the image starts, from the environment or, if they are not set there, from the image. Overwrites both buffers.
-pub fn prepare(text: &mut Text, scratch: &mut Text) {
+pub fn prepare_untested_settings(text: &mut Text, scratch: &mut Text) {
     if !image::is_residual() {
         return;
     }
-    clock::prepare();
+    clock::prepare_clock();
     let mut acting = find_action(text, scratch);
-    if output::find_variable(KNOWN_VARIABLE, text, scratch) && !text.bytes().is_empty() {
+    if output::find_environment_variable(KNOWN_PATHS_ENVIRONMENT_VARIABLE, text, scratch) && !text.bytes().is_empty() {
         match load_known_paths(text, &OwnImage::from_linker()) {
             Ok(address) => {
                 KNOWN_BITMAP.store(address, Relaxed);
@@ -66,11 +66,11 @@ pub fn prepare(text: &mut Text, scratch: &mut Text) {
             Err(failure) => print_failure(text, failure, scratch),
         }
     }
-    ACTION.store(acting, Relaxed);
+    UNTESTED_PATH_ACTION.store(acting, Relaxed);
 }
 
 fn find_action(text: &mut Text, scratch: &mut Text) -> u8 {
-    if !output::find_variable(ON_UNTESTED_VARIABLE, text, scratch) {
+    if !output::find_environment_variable(ON_UNTESTED_VARIABLE, text, scratch) {
         text.clear();
         let _ = text.extend(image::default_on_untested().unwrap_or(b"count"));
     }
@@ -107,10 +107,10 @@ fn load_known_paths(path: &Text, image: &OwnImage) -> Result<usize, &'static Out
     let have = system::read_at(&file, &mut header, 0).map_err(|_| &WRONG_IMAGE_FAILURE)?;
     let checksum = read_bitmap_checksum(header.get(..have).unwrap_or(&header), image)?;
     let length = image.counters.div_ceil(8) as usize;
-    let address = system::map_zeros(length.max(1), None).map_err(|_| &NO_MEMORY_FAILURE)?;
+    let address = system::map_zeroed_memory(length.max(1), None).map_err(|_| &NO_MEMORY_FAILURE)?;
     // SAFETY: the memory is new, has that length, and no other reference to it exists.
     let bits = unsafe { core::slice::from_raw_parts_mut(address as *mut u8, length) };
-    if fill_bitmap(bits, &file, header.len()) && wire::checksum(bits) == checksum {
+    if read_known_bitmap(bits, &file, header.len()) && wire::checksum(bits) == checksum {
         return Ok(address);
     }
     system::unmap(address, length.max(1));
@@ -135,7 +135,7 @@ fn read_bitmap_checksum(bytes: &[u8], image: &OwnImage) -> Result<u64, &'static 
 }
 
 /// Reads `bits` from the file, at offset `start`. Returns false if the file is too short.
-fn fill_bitmap(bits: &mut [u8], file: &Descriptor, start: usize) -> bool {
+fn read_known_bitmap(bits: &mut [u8], file: &Descriptor, start: usize) -> bool {
     let mut have = 0;
     while let Some(rest) = bits.get_mut(have..).filter(|rest| !rest.is_empty()) {
         match system::read_at(file, rest, (start + have) as u64) {
@@ -147,11 +147,11 @@ fn fill_bitmap(bits: &mut [u8], file: &Descriptor, start: usize) -> bool {
 }
 
 /// Returns true if [`handle_count`] must handle every execution of an unknown path.
-pub fn handles_each_count() -> bool {
-    !matches!(ACTION.load(Relaxed), ACTION_COUNT | ACTION_REPORT)
+pub fn is_called_for_each_count() -> bool {
+    !matches!(UNTESTED_PATH_ACTION.load(Relaxed), ACTION_COUNT | ACTION_REPORT)
 }
 
-fn is_known(counter: usize) -> bool {
+fn is_path_known(counter: usize) -> bool {
     let bits = KNOWN_BITMAP.load(Relaxed);
     let at = counter.wrapping_sub(OwnImage::from_linker().template) / size_of::<u64>();
     // SAFETY: the bitmap has a bit for each counter of the image, and is never unmapped.
@@ -159,10 +159,10 @@ fn is_known(counter: usize) -> bool {
 }
 
 /// Handles the execution of a path. `counter` is the address of the path's counter in the image, and `copy` that of the thread's copy. The
-/// execution was already counted, unless [`ACTION`] is set.
+/// execution was already counted, unless [`UNTESTED_PATH_ACTION`] is set.
 pub extern "C" fn handle_count(counter: usize, copy: usize) {
-    let acting = ACTION.load(Relaxed);
-    if acting & HAS_MORE_KNOWN != 0 && is_known(counter) {
+    let acting = UNTESTED_PATH_ACTION.load(Relaxed);
+    if acting & HAS_MORE_KNOWN != 0 && is_path_known(counter) {
         return;
     }
     if acting != 0 {
@@ -184,7 +184,7 @@ pub extern "C" fn handle_count(counter: usize, copy: usize) {
             report_path(function.name, path);
             system::abort();
         }
-        ACTION_CALLBACK => call_back(function.name, path, count),
+        ACTION_CALLBACK => call_untested_callback(function.name, path, count),
         _ => {}
     }
 }
@@ -235,51 +235,52 @@ fn find_callback() -> usize {
 /// overwrite some marks.
 #[repr(C)]
 struct CallbackFrame {
-    marks: [u64; MARK_COUNT],
+    marks: [u64; STACK_MARK_COUNT],
 }
 
 /// Number of marks in a marker. With so many, other frames, which contain return addresses and saved registers, are very unlikely to leave
 /// all of them intact.
-const MARK_COUNT: usize = 64;
+const STACK_MARK_COUNT: usize = 64;
 
 impl CallbackFrame {
-    fn expected_mark(address: usize, index: usize) -> u64 {
+    fn expected_stack_mark(address: usize, index: usize) -> u64 {
         (address as u64 ^ 0x7452_6f44_6445_6e21).wrapping_mul(2 * index as u64 + 1)
     }
 
     /// Writes the marks. Returns the marker's address.
-    fn write_marks(&mut self) -> usize {
+    fn write_stack_marks(&mut self) -> usize {
         let address = &raw const *self as usize;
         for (index, word) in self.marks.iter_mut().enumerate() {
-            // SAFETY: the word is part of this structure. Only `is_live` reads it, through its address.
-            unsafe { (&raw mut *word).write_volatile(CallbackFrame::expected_mark(address, index)) };
+            // SAFETY: the word is part of this structure. Only `is_callback_frame_live` reads it, through its address.
+            unsafe { (&raw mut *word).write_volatile(CallbackFrame::expected_stack_mark(address, index)) };
         }
         address
     }
 
     /// Returns true if the thread is still in the callback whose marker is at `address`. `own_end` is the end of the marker in the caller's
     /// frame.
-    fn is_live(address: usize, own_end: usize) -> bool {
+    fn is_callback_frame_live(address: usize, own_end: usize) -> bool {
         let word = |index: usize| address + index * size_of::<u64>();
         // If the program uses several stacks, the stack with the marker may have been unmapped.
-        if address < own_end || !system::is_readable(address) || !system::is_readable(word(MARK_COUNT - 1)) {
+        if address < own_end || !system::is_readable(address) || !system::is_readable(word(STACK_MARK_COUNT - 1)) {
             return false;
         }
         // SAFETY: the first and the last word of the marker were just found to be readable.
-        (0..MARK_COUNT).all(|index| unsafe { (word(index) as *const u64).read_volatile() } == CallbackFrame::expected_mark(address, index))
+        (0..STACK_MARK_COUNT)
+            .all(|index| unsafe { (word(index) as *const u64).read_volatile() } == CallbackFrame::expected_stack_mark(address, index))
     }
 }
 
 /// Calls the program's callback, unless this thread is executing it already.
-fn call_back(name: usize, path: u64, count: u64) {
+fn call_untested_callback(name: usize, path: u64, count: u64) {
     let Some(thread) = image::residual_thread_state() else { return };
     // SAFETY: the state is thread-local, and signal handlers that change it restore it.
     let outer = unsafe { (&raw const (*thread).callback).read_volatile() };
-    let mut frame = CallbackFrame { marks: [0; MARK_COUNT] };
-    if outer != 0 && CallbackFrame::is_live(outer as usize, (&raw const frame).wrapping_add(1) as usize) {
+    let mut frame = CallbackFrame { marks: [0; STACK_MARK_COUNT] };
+    if outer != 0 && CallbackFrame::is_callback_frame_live(outer as usize, (&raw const frame).wrapping_add(1) as usize) {
         return;
     }
-    let address = frame.write_marks();
+    let address = frame.write_stack_marks();
     // SAFETY: the state is thread-local.
     unsafe { (&raw mut (*thread).callback).write_volatile(address as u64) };
     match has_wide_vectors() {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use trodden_flow::dag::Entries;
 use trodden_flow::{Dag, Graph, Node, Numbering, NumberingScheme};
 use trodden_selective::InterestingSet;
-use trodden_selective::{Budget, NumberOptions, SearchEnd, number};
+use trodden_selective::{Budget, NumberOptions, SpanSearchEnd, number};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, graph};
 
@@ -61,7 +61,7 @@ fn measure(name: &str, dags: impl Iterator<Item = Dag>, random: &mut Random, int
         let best = number(NumberingScheme::PppOptimal, &dag, &vec![1.0; dag.edges().len()], &set, &options).expect("it can be numbered");
         times_s.push(clock.elapsed().as_secs_f64());
         let proof = best.proof().expect("the scheme proves");
-        closed += u32::from(proof.end == SearchEnd::ClosedForm);
+        closed += u32::from(proof.end == SpanSearchEnd::ClosedForm);
         *gaps.entry(best.span().width() as u64 - proof.bound).or_default() += 1;
     }
     times_s.sort_by(f64::total_cmp);

@@ -8,11 +8,11 @@
 use trodden_flow::{Dag, DagEdgeId, Numbering};
 
 /// Maximum number of counters per interesting path, unless the initial values need more.
-const MAX_COUNTERS_PER_PATH: i64 = 4;
+const MAX_COUNTERS_PER_INTERESTING_PATH: i64 = 4;
 /// Maximum number of paths. Graphs with more paths keep the values of preferential numbering.
-const MAX_PATHS: u64 = 4096;
+const MAX_PATHS_FOR_ALIAS_REDUCTION: u64 = 4096;
 /// Maximum number of path numbers to compute, so that the search takes at most a tenth of a second.
-const MAX_STEPS: u64 = 1 << 22;
+const MAX_COMPUTED_PATH_NUMBERS: u64 = 1 << 22;
 
 struct PathNumbers {
     interesting: Vec<bool>,
@@ -27,14 +27,14 @@ type ChangeOutcome = (usize, i64);
 /// Returns values of the edges with which fewer other paths have the number of an interesting path. With the given `values`, interesting
 /// paths must have different numbers. Computes at most `steps` numbers.
 pub fn reduce_aliases(dag: &Dag, all: &Numbering, paths: &[Vec<DagEdgeId>], values: Vec<i64>, steps: u64) -> Vec<i64> {
-    if all.paths() > MAX_PATHS {
+    if all.paths() > MAX_PATHS_FOR_ALIAS_REDUCTION {
         return values;
     }
     let mut values = values;
     let mut numbers = PathNumbers::new(dag, all, paths, &values);
-    let Some(mut best) = numbers.evaluate_change(&[], 0, i64::MAX) else { return values };
-    let max_span = best.1.max(MAX_COUNTERS_PER_PATH.saturating_mul(paths.len() as i64));
-    let mut steps_left = MAX_STEPS.min(steps);
+    let Some(mut best) = numbers.evaluate_edge_value_change(&[], 0, i64::MAX) else { return values };
+    let max_span = best.1.max(MAX_COUNTERS_PER_INTERESTING_PATH.saturating_mul(paths.len() as i64));
+    let mut steps_left = MAX_COMPUTED_PATH_NUMBERS.min(steps);
     loop {
         let mut better = None;
         for edge in dag.edge_ids() {
@@ -42,7 +42,7 @@ pub fn reduce_aliases(dag: &Dag, all: &Numbering, paths: &[Vec<DagEdgeId>], valu
             for change in (-max_span..=max_span).filter(|change| *change != 0) {
                 let Some(left) = steps_left.checked_sub(numbers.sums.len() as u64) else { return values };
                 steps_left = left;
-                let Some(outcome) = numbers.evaluate_change(takes, change, max_span) else { continue };
+                let Some(outcome) = numbers.evaluate_edge_value_change(takes, change, max_span) else { continue };
                 if outcome < best {
                     (best, better) = (outcome, Some((edge, change)));
                 }
@@ -50,7 +50,7 @@ pub fn reduce_aliases(dag: &Dag, all: &Numbering, paths: &[Vec<DagEdgeId>], valu
         }
         let Some((edge, change)) = better else { return values };
         values[edge.index()] += change;
-        numbers.apply_change(edge, change);
+        numbers.apply_edge_value_change(edge, change);
     }
 }
 
@@ -68,13 +68,13 @@ impl PathNumbers {
         numbers
     }
 
-    fn apply_change(&mut self, edge: DagEdgeId, by: i64) {
+    fn apply_edge_value_change(&mut self, edge: DagEdgeId, by: i64) {
         self.sums.iter_mut().zip(&self.takes[edge.index()]).filter(|(_, takes)| **takes).for_each(|(sum, _)| *sum += by);
     }
 
     /// Evaluates the addition of `change` to the numbers of the paths in `takes`. Returns `None` if two interesting paths would have the
     /// same number, or if the span would exceed `max_span`.
-    fn evaluate_change(&self, takes: &[bool], change: i64, max_span: i64) -> Option<ChangeOutcome> {
+    fn evaluate_edge_value_change(&self, takes: &[bool], change: i64, max_span: i64) -> Option<ChangeOutcome> {
         let number = |at: usize| self.sums[at] + if takes.get(at).copied().unwrap_or(false) { change } else { 0 };
         let mut own: Vec<i64> = (0..self.sums.len()).filter(|at| self.interesting[*at]).map(number).collect();
         own.sort_unstable();

@@ -11,7 +11,9 @@
 use super::NumberingError;
 use super::set::InterestingSet;
 use std::collections::HashMap;
-use trodden_flow::numbering::{Numbering, TooManyPaths, number_marked, number_marked_last, push_down, zero_unmarked};
+use trodden_flow::numbering::{
+    Numbering, TooManyPaths, number_marked_paths, number_with_marked_edges_last, push_values_down, zero_unmarked_values,
+};
 use trodden_flow::{Dag, DagEdgeId, Node};
 
 /// Maximum number of paths for which SPP is repaired, because the repair tries every path for every edge.
@@ -29,10 +31,10 @@ pub fn pspp_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, Numberin
 }
 
 fn values_after_push(dag: &Dag, set: &InterestingSet, sorted: bool) -> Result<Vec<i64>, NumberingError> {
-    let mut values = number_marked_last(dag, set.edges(), sorted)?;
+    let mut values = number_with_marked_edges_last(dag, set.edges(), sorted)?;
     if !set.edges().is_full() {
-        push_down(dag, &mut values);
-        zero_unmarked(set.edges(), &mut values);
+        push_values_down(dag, &mut values);
+        zero_unmarked_values(set.edges(), &mut values);
     }
     Ok(values)
 }
@@ -45,13 +47,13 @@ pub fn mspp_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, Numberin
         return Err(NumberingError::TooLargeForRepair { paths: all.paths(), limit: MAX_REPAIRED_PATHS });
     }
     let paths: Vec<Vec<DagEdgeId>> = (0..all.paths()).filter_map(|id| all.path(dag, id)).collect();
-    let mut values = number_marked_last(dag, set.edges(), false)?;
+    let mut values = number_with_marked_edges_last(dag, set.edges(), false)?;
     if !set.edges().is_full() {
-        push_down(dag, &mut values);
+        push_values_down(dag, &mut values);
     }
     for edge in dag.edge_ids().filter(|e| !set.has(*e)) {
         let kept = std::mem::take(&mut values[edge.index()]);
-        if kept != 0 && !is_valid(&paths, set, &values) {
+        if kept != 0 && !has_no_other_path_with_interesting_number(&paths, set, &values) {
             values[edge.index()] = kept;
         }
     }
@@ -61,9 +63,9 @@ pub fn mspp_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, Numberin
 /// Numbers the paths of interesting edges compactly from 0, by the Ball-Larus numbers of the graph without its uninteresting edges. An edge
 /// that leaves this graph adds the number of interesting paths, and no value is negative, so all other paths have higher numbers than the
 /// interesting ones.
-pub fn pertinent_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
+pub fn pertinent_path_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
     let total = i64::try_from(set.closure()).ok().filter(|t| *t <= i64::MAX / 2).ok_or(TooManyPaths(dag.entry().0))?;
-    let (mut values, marked_paths) = number_marked(dag, set.edges());
+    let (mut values, marked_paths) = number_marked_paths(dag, set.edges());
     // A path may leave the graph of interesting edges several times. Only the first time matters, but the sum must fit into a word.
     let region = |node: Node| node == dag.entry() || marked_paths[node.index()] > 0;
     let leaves = |e: DagEdgeId| !set.has(e) && region(dag.edge(e).from);
@@ -85,7 +87,7 @@ fn find_greatest_sum(dag: &Dag, values: &[i64]) -> Option<i64> {
     Some(greatest_sum[dag.entry().index()])
 }
 
-fn is_valid(paths: &[Vec<DagEdgeId>], set: &InterestingSet, values: &[i64]) -> bool {
+fn has_no_other_path_with_interesting_number(paths: &[Vec<DagEdgeId>], set: &InterestingSet, values: &[i64]) -> bool {
     let mut seen: HashMap<i64, bool> = HashMap::new();
     paths.iter().all(|path| {
         let sum = path.iter().map(|e| values[e.index()]).sum();

@@ -9,7 +9,7 @@ use crate::preferential;
 use std::collections::BTreeSet;
 use trodden_flow::dag::{Dag, DagEdge, DagEdgeId, Origin};
 use trodden_flow::graph::Node;
-use trodden_flow::interesting::PathEnding;
+use trodden_flow::interesting::PathEndCounterMapping;
 use trodden_flow::numbering::Numbering;
 
 /// A numbering of pairs of a context and a path.
@@ -20,13 +20,13 @@ pub struct ContextNumbering {
     /// The increment of each edge of the function's acyclic graph.
     pub values: Vec<i64>,
     /// Maps a sum to the counter of its pair.
-    pub ending: PathEnding,
+    pub ending: PathEndCounterMapping,
     /// The key of each counter's pair, or `None` for a counter without a pair. The last counter (all other pairs) has no entry.
     pub keys: Vec<Option<u64>>,
 }
 
 /// Numbers the interesting pairs of a function. A pair consists of a context, from 0 to `contexts` inclusive, and the Ball-Larus number of
-/// a path that begins at the function's entry. The path number takes `path_bits` bits of a key.
+/// a path that begins at the function's entry. The path number takes `bits_for_path` bits of a key.
 pub fn preferential_contexts(
     (dag, all): (&Dag, &Numbering),
     (contexts, path_bits): (u32, u32),
@@ -69,7 +69,7 @@ pub fn preferential_contexts(
     Ok(ContextNumbering {
         starts: (0..=contexts).map(|context| joined(numbers.values[context as usize], key(context, 0))).collect(),
         values: dag.edge_ids().map(increment).collect(),
-        ending: PathEnding::Checked {
+        ending: PathEndCounterMapping::Checked {
             bias: low.wrapping_neg().wrapping_shl(shift),
             shift,
             expected: keys.iter().enumerate().map(expected_value).collect(),

@@ -58,9 +58,9 @@ impl IterationNumbering {
             edges.insert(*path, numbering.path(dag, *path).ok_or(IterationNumberingError::NoPath)?);
         }
         let marked = DagEdgeSet::from_members(dag.edges().len(), edges.values().flatten().copied());
-        let interesting = dag.on_marked_paths(|edge| marked.contains(edge));
+        let interesting = dag.edges_on_marked_paths(|edge| marked.contains(edge));
         let labels = precise_selective_labels(dag, &interesting);
-        let (_, greatest) = dag.sums_to_exit(|edge| Some(labels[edge.index()]))[dag.entry().index()].unwrap_or_default();
+        let (_, greatest) = dag.min_and_max_sums_to_exit(|edge| Some(labels[edge.index()]))[dag.entry().index()].unwrap_or_default();
         let class_bits = u128::BITS - (greatest.unsigned_abs() + 1).leading_zeros();
         let bits = class_bits.saturating_mul(iterations);
         if bits > u64::BITS {

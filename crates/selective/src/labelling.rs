@@ -5,7 +5,7 @@
 //! chords may be large even if sums along paths are not. [`crate::plan`] makes a plan from a labelling.
 
 use super::NumberingError;
-use super::optimal::Proof;
+use super::optimal::SpanProof;
 use super::set::InterestingSet;
 use std::collections::HashSet;
 use trodden_flow::Numbering;
@@ -31,7 +31,7 @@ pub enum RegisterPlacement {
 
 /// A path register.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Register {
+pub struct PathRegister {
     /// Each edge's contribution to a path's number.
     pub values: Vec<i64>,
     /// The increments, which have the same sum as the values along every path.
@@ -41,12 +41,12 @@ pub struct Register {
 /// Registers whose increments have been placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacedRegisters {
-    registers: Vec<Register>,
+    registers: Vec<PathRegister>,
     placement: RegisterPlacement,
 }
 
 /// The increment or value of each register. The second is zero if there is only one register.
-pub type Increments = [i64; 2];
+pub type RegisterIncrements = [i64; 2];
 
 /// The range of interesting paths' numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,23 +126,23 @@ pub struct Labelling {
     classification: Classification,
     span: NumberSpan,
     interesting: u128,
-    proof: Option<Proof>,
+    proof: Option<SpanProof>,
 }
 
 impl Labelling {
     /// Returns the registers, of which there are one or two.
-    pub fn registers(&self) -> &[Register] {
+    pub fn registers(&self) -> &[PathRegister] {
         &self.placed.registers
     }
 
     /// Returns the increments on an edge of the DAG.
-    pub fn increments(&self, edge: DagEdgeId) -> Increments {
+    pub fn increments(&self, edge: DagEdgeId) -> RegisterIncrements {
         let of = |i: usize| self.registers().get(i).map_or(0, |r| r.probes.increment(edge));
         [of(0), of(1)]
     }
 
     /// Returns the final register values of a path.
-    pub fn register_values(&self, path: &[DagEdgeId]) -> Increments {
+    pub fn register_values(&self, path: &[DagEdgeId]) -> RegisterIncrements {
         path.iter().fold([0, 0], |sum, e| {
             let step = self.increments(*e);
             [sum[0].wrapping_add(step[0]), sum[1].wrapping_add(step[1])]
@@ -150,7 +150,7 @@ impl Labelling {
     }
 
     /// Returns how a program classifies a path by its final register values.
-    pub fn classify(&self, dag: &Dag, registers: Increments) -> PathClass {
+    pub fn classify(&self, dag: &Dag, registers: RegisterIncrements) -> PathClass {
         let slot = || self.span.slot(registers[0]);
         let known = match &self.classification {
             Classification::Every { paths } => u64::try_from(registers[0]).ok().filter(|r| r < paths),
@@ -221,7 +221,7 @@ impl Labelling {
     }
 
     /// Returns what is proven about the least span, or `None` if the scheme does not search for it.
-    pub fn proof(&self) -> Option<&Proof> {
+    pub fn proof(&self) -> Option<&SpanProof> {
         self.proof.as_ref()
     }
 
@@ -284,7 +284,7 @@ impl Labelling {
         values: &[i64],
         all: &Numbering,
         paths: &[Vec<DagEdgeId>],
-        proof: Option<Proof>,
+        proof: Option<SpanProof>,
     ) -> Result<Labelling, NumberingError> {
         let span = find_span(paths, values);
         if span.width() > MAX_CHECKED_SPAN {
@@ -318,7 +318,7 @@ fn find_span(paths: &[Vec<DagEdgeId>], values: &[i64]) -> NumberSpan {
 
 impl ClosureMembership {
     fn new(dag: &Dag, interesting: &DagEdgeSet, values: Vec<i64>) -> ClosureMembership {
-        let sums_to_exit = dag.sums_to_exit(|e| interesting.contains(e).then_some(values[e.index()]));
+        let sums_to_exit = dag.min_and_max_sums_to_exit(|e| interesting.contains(e).then_some(values[e.index()]));
         ClosureMembership { interesting: interesting.clone(), values, sums_to_exit }
     }
 
@@ -362,7 +362,7 @@ pub(super) fn place_increments(dag: &Dag, values: &[&[i64]], weights: &[f64], pl
             RegisterPlacement::Direct => Probes::direct(v),
             _ => Probes::on_chords(dag, v, weights),
         };
-        PlacedRegisters { registers: values.iter().map(|v| Register { values: v.to_vec(), probes: probes(v) }).collect(), placement }
+        PlacedRegisters { registers: values.iter().map(|v| PathRegister { values: v.to_vec(), probes: probes(v) }).collect(), placement }
     };
     if placement != RegisterPlacement::Cheaper {
         return placed_by(placement);

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::{Dag, DagEdgeId};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum NumberSearch {
+pub(super) enum NumberSearchResult {
     /// Numbers exist, and these lattice coefficients give them.
     Numbers(Vec<i64>),
     NoNumbers,
@@ -20,7 +20,7 @@ pub(super) enum NumberSearch {
 
 /// Maximum number of rows whose pairwise differences are computed, which takes quadratic time. With limits of 8 and 2,048, the functions of
 /// three benchmark programs get the same numbers (docs/benchmarks/constants.md).
-const MAX_COMPARED_ROWS: usize = 128;
+const MAX_PAIRWISE_COMPARED_ROWS: usize = 128;
 
 /// The echelon form for a list of paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl Lattice {
 /// Groups the differences between rows by the last pivot on which they depend. Of opposite differences, only one is listed.
 fn group_differences(rows: &[Vec<i64>], rank: usize) -> Vec<Vec<Vec<i64>>> {
     let mut differences = vec![BTreeSet::new(); rank];
-    if rows.len() > MAX_COMPARED_ROWS {
+    if rows.len() > MAX_PAIRWISE_COMPARED_ROWS {
         return vec![Vec::new(); rank];
     }
     let at = |row: &[i64], column: usize| row.get(column).copied().unwrap_or(0);
@@ -188,7 +188,7 @@ fn subtract_multiple(columns: &mut [Vec<i64>], from: usize, what: usize, times: 
 
 /// Returns the order of the rows. Rows that follow from the previous ones come first, then the row after which most other rows follow.
 fn order_rows(rows: &[Vec<i64>]) -> Vec<usize> {
-    let mut basis = Basis::default();
+    let mut basis = ModularBasis::default();
     let mut left: Vec<usize> = (0..rows.len()).collect();
     let mut order = Vec::new();
     while !left.is_empty() {
@@ -205,7 +205,7 @@ fn order_rows(rows: &[Vec<i64>]) -> Vec<usize> {
         // Of rows with equal gain, the one with the fewest nonzero entries is chosen, so that other rows soon are linear combinations.
         let weight = |i: usize| reduced[i].iter().filter(|v| **v != 0).count();
         let best = (0..left.len()).max_by_key(|i| (gain(*i), std::cmp::Reverse(weight(*i)), std::cmp::Reverse(*i))).expect("some are left");
-        basis.add(&rows[left[best]]);
+        basis.add_row(&rows[left[best]]);
         order.push(left.remove(best));
     }
     order
@@ -213,30 +213,30 @@ fn order_rows(rows: &[Vec<i64>]) -> Vec<usize> {
 
 /// A basis modulo a prime. It only affects the order of the rows, and any order is correct, so calculating modulo a prime suffices.
 #[derive(Default)]
-struct Basis {
+struct ModularBasis {
     vectors: Vec<(usize, Vec<u64>)>,
 }
 
-const PRIME: u64 = (1 << 31) - 1;
+const BASIS_PRIME: u64 = (1 << 31) - 1;
 
-impl Basis {
+impl ModularBasis {
     fn reduce_row(&self, row: &[i64]) -> Vec<u64> {
-        let mut row: Vec<u64> = row.iter().map(|v| v.rem_euclid(PRIME as i64) as u64).collect();
+        let mut row: Vec<u64> = row.iter().map(|v| v.rem_euclid(BASIS_PRIME as i64) as u64).collect();
         for (lead, vector) in &self.vectors {
             let times = row[*lead];
             if times != 0 {
-                row.iter_mut().zip(vector).for_each(|(r, v)| *r = (*r + (PRIME - times) * v) % PRIME);
+                row.iter_mut().zip(vector).for_each(|(r, v)| *r = (*r + (BASIS_PRIME - times) * v) % BASIS_PRIME);
             }
         }
         row
     }
 
-    fn add(&mut self, row: &[i64]) {
+    fn add_row(&mut self, row: &[i64]) {
         let vector = scale_first_entry_to_one(&self.reduce_row(row));
         let lead = vector.iter().position(|v| *v != 0).expect("the row does not follow");
         for (_, other) in &mut self.vectors {
             let times = other[lead];
-            other.iter_mut().zip(&vector).for_each(|(o, v)| *o = (*o + (PRIME - times) * v) % PRIME);
+            other.iter_mut().zip(&vector).for_each(|(o, v)| *o = (*o + (BASIS_PRIME - times) * v) % BASIS_PRIME);
         }
         self.vectors.push((lead, vector));
     }
@@ -245,17 +245,17 @@ impl Basis {
 /// Returns the multiple of `row` whose first nonzero entry is 1.
 fn scale_first_entry_to_one(row: &[u64]) -> Vec<u64> {
     let lead = row.iter().copied().find(|v| *v != 0).unwrap_or(1);
-    let inverse = power_mod_prime(lead, PRIME - 2);
-    row.iter().map(|v| v * inverse % PRIME).collect()
+    let inverse = power_mod_prime(lead, BASIS_PRIME - 2);
+    row.iter().map(|v| v * inverse % BASIS_PRIME).collect()
 }
 
 fn power_mod_prime(base: u64, mut exponent: u64) -> u64 {
     let (mut result, mut square) = (1, base);
     while exponent > 0 {
         if exponent & 1 == 1 {
-            result = result * square % PRIME;
+            result = result * square % BASIS_PRIME;
         }
-        square = square * square % PRIME;
+        square = square * square % BASIS_PRIME;
         exponent >>= 1;
     }
     result

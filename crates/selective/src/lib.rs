@@ -21,17 +21,18 @@ mod set;
 pub mod steps;
 pub mod verify;
 
-pub use closure::{mspp_values, pertinent_values, pspp_values, spp_values};
+pub use closure::{mspp_values, pertinent_path_values, pspp_values, spp_values};
 pub use labelling::{
-    Classification, ClosureMembership, Increments, Labelling, NumberSpan, PathClass, PlacedRegisters, Register, RegisterPlacement,
+    Classification, ClosureMembership, Labelling, NumberSpan, PathClass, PathRegister, PlacedRegisters, RegisterIncrements,
+    RegisterPlacement,
 };
 pub use lattice::Lattice;
-pub use optimal::{Assignment, Budget, Proof, SearchEnd};
-pub use preferential::{MAX_RESTARTS, PreferentialIds, preferential};
-pub use set::{InterestingSet, MAX_LISTED};
+pub use optimal::{Budget, EdgeValueAssignment, SpanProof, SpanSearchEnd};
+pub use preferential::{MAX_PREFERENTIAL_RESTARTS, PreferentialIds, preferential};
+pub use set::{InterestingSet, MAX_LISTED_PATHS};
 
 use trodden_flow::Dag;
-use trodden_flow::numbering::{NoHash, Numbering, NumberingScheme, PerfectHash, TooManyPaths};
+use trodden_flow::numbering::{NoPerfectHashError, Numbering, NumberingScheme, PerfectHash, TooManyPaths};
 
 /// Options for the search for a numbering, and for the placement of its probes.
 #[derive(Clone, Copy)]
@@ -111,9 +112,9 @@ pub enum NumberingError {
         /// Maximum span.
         limit: u128,
     },
-    /// See [`NoHash`].
+    /// See [`NoPerfectHashError`].
     #[error(transparent)]
-    NoHash(#[from] NoHash),
+    NoPerfectHashError(#[from] NoPerfectHashError),
 }
 
 impl NumberingError {
@@ -172,7 +173,7 @@ fn closure_values(scheme: NumberingScheme, dag: &Dag, set: &InterestingSet) -> R
     match scheme {
         NumberingScheme::Spp => spp_values(dag, set),
         NumberingScheme::Mspp => mspp_values(dag, set),
-        NumberingScheme::Pertinent => pertinent_values(dag, set),
+        NumberingScheme::Pertinent => pertinent_path_values(dag, set),
         _ => pspp_values(dag, set),
     }
 }

@@ -7,25 +7,25 @@
 //! path ([`super::optimal`]), this search considers all paths at each bit. Once the modulus reaches the span, elimination decides whether
 //! integers exist. Mirrored numbers (`span - 1 - number`) are tried only once.
 
-use super::lattice::{Lattice, NumberSearch};
-use trodden_flow::numbering::sequence::Shuffle;
+use super::lattice::{Lattice, NumberSearchResult};
+use trodden_flow::numbering::sequence::ShuffleRng;
 
 /// Maximum number of paths. A set of choices is a word of 64 bits, one of which represents the constant 1.
-pub const MAX_PATHS: usize = 63;
+pub const MAX_LIFTED_PATHS: usize = 63;
 /// The bit of the constant 1 in a set of choices.
 const CONSTANT_ONE: u64 = 1 << 63;
 
 /// Counts a step of the search, and returns false if the search must end.
 pub type CountStep<'a> = &'a mut dyn FnMut() -> bool;
 
-/// Finds different numbers from 0 to `span - 1` for all paths of a lattice with at most [`MAX_PATHS`] paths. `shuffle` decides which value
-/// of each bit is tried first.
-pub fn find_numbers(lattice: &Lattice, span: u64, count_step: CountStep, shuffle: &mut Shuffle) -> NumberSearch {
+/// Finds different numbers from 0 to `span - 1` for all paths of a lattice with at most [`MAX_LIFTED_PATHS`] paths. `shuffle` decides which
+/// value of each bit is tried first.
+pub fn find_numbers(lattice: &Lattice, span: u64, count_step: CountStep, shuffle: &mut ShuffleRng) -> NumberSearchResult {
     let coefficients = vec![0i64; lattice.rank()];
     let parities = lattice.rows.iter().map(|row| row.iter().enumerate().fold(0u64, |p, (at, v)| p | ((*v as u64 & 1) << at))).collect();
     let mut search = Lifting { lattice, span, parities, count_step, shuffle };
     let values = vec![0i64; lattice.rows.len()];
-    search.lift(0, &coefficients, &values)
+    search.choose_bits_from_level(0, &coefficients, &values)
 }
 
 struct Lifting<'a> {
@@ -34,7 +34,7 @@ struct Lifting<'a> {
     /// For each row, the set of its odd entries.
     parities: Vec<u64>,
     count_step: CountStep<'a>,
-    shuffle: &'a mut Shuffle,
+    shuffle: &'a mut ShuffleRng,
 }
 
 /// Paths whose numbers have the same lower bits. From `min_set` to `max_set` of them may have the next bit set.
@@ -45,7 +45,7 @@ struct PathGroup {
 }
 
 /// The next bit of a path's number, as a function of the choices.
-struct RowBit {
+struct PathNumberBit {
     group: usize,
     /// The bit if all choices are zero.
     base: bool,
@@ -56,7 +56,7 @@ struct RowBit {
 }
 
 /// Linear equations for one bit of all coefficients. Each equation is stored at the index of its lowest coefficient.
-struct Equations {
+struct BitEquations {
     by_coefficient: Vec<Equation>,
     choice_count: u32,
 }
@@ -68,7 +68,7 @@ struct Equation {
     choices: u64,
 }
 
-impl Equations {
+impl BitEquations {
     /// Reduces a sum until there is no equation for its lowest coefficient.
     fn reduce(&self, mut sum: Equation) -> Equation {
         while sum.vector != 0 {
@@ -87,7 +87,7 @@ impl Equations {
     }
 
     /// Adds an equation with a known sum. Returns false if it contradicts the others.
-    fn require(&mut self, vector: u64, sum: bool) -> bool {
+    fn add_equation_with_known_sum(&mut self, vector: u64, sum: bool) -> bool {
         let reduced = self.reduce(Equation { vector, choices: if sum { CONSTANT_ONE } else { 0 } });
         if reduced.vector != 0 {
             self.add(reduced);
@@ -96,7 +96,7 @@ impl Equations {
     }
 
     /// Returns the choices that a row's bit depends on, and the row's new choice, if it has one.
-    fn assign_row_bit(&mut self, parities: u64) -> (u64, Option<u32>) {
+    fn assign_path_number_bit(&mut self, parities: u64) -> (u64, Option<u32>) {
         let reduced = self.reduce(Equation { vector: parities, choices: 0 });
         if reduced.vector == 0 {
             return (reduced.choices, None);
@@ -121,18 +121,18 @@ impl Equations {
 impl Lifting<'_> {
     /// Chooses the bits of coefficients from `level` on. `coefficients` have the lower bits, and `values` are the numbers that these give
     /// the paths.
-    fn lift(&mut self, level: u32, coefficients: &[i64], values: &[i64]) -> NumberSearch {
+    fn choose_bits_from_level(&mut self, level: u32, coefficients: &[i64], values: &[i64]) -> NumberSearchResult {
         if 1u64 << level >= self.span {
             return self.solve_exactly(values, (1 << level) - 1);
         }
-        let Some(groups) = self.group_paths(level, values) else { return NumberSearch::NoNumbers };
-        let Some(mut equations) = self.derive_equations(&groups, level, values) else { return NumberSearch::NoNumbers };
+        let Some(groups) = self.group_paths(level, values) else { return NumberSearchResult::NoNumbers };
+        let Some(mut equations) = self.derive_equations(&groups, level, values) else { return NumberSearchResult::NoNumbers };
         let place = |(group, row): (usize, usize)| {
-            let (choices, own) = equations.assign_row_bit(self.parities[row]);
-            RowBit { group, base: values[row] >> level & 1 == 1, choices, own }
+            let (choices, own) = equations.assign_path_number_bit(self.parities[row]);
+            PathNumberBit { group, base: values[row] >> level & 1 == 1, choices, own }
         };
         let members = groups.iter().enumerate().flat_map(|(at, g)| g.members.iter().map(move |row| (at, *row)));
-        let places: Vec<RowBit> = members.map(place).collect();
+        let places: Vec<PathNumberBit> = members.map(place).collect();
         let mut counts: Vec<[usize; 2]> = groups.iter().map(|g| [g.members.len() - g.min_set, g.max_set]).collect();
         self.choose_bits(&places, &mut counts, CONSTANT_ONE, &mut |search, choices| {
             search.lift_next_level(level, coefficients, values, &equations, choices)
@@ -140,19 +140,19 @@ impl Lifting<'_> {
     }
 
     /// Decides whether integer coefficients give exactly these numbers.
-    fn solve_exactly(&self, values: &[i64], mask: i64) -> NumberSearch {
+    fn solve_exactly(&self, values: &[i64], mask: i64) -> NumberSearchResult {
         let mut coefficients: Vec<i64> = Vec::with_capacity(self.lattice.rank());
         for ((row, pivot), value) in self.lattice.rows.iter().zip(&self.lattice.pivots).zip(values) {
             let known = row.iter().zip(&coefficients).try_fold(0i64, |sum, (a, y)| sum.checked_add(a.checked_mul(*y)?));
             // On overflow, coefficients that do not fit into a word may exist. They would be useless, but their absence is not proven.
-            let Some(left) = known.and_then(|known| (value & mask).checked_sub(known)) else { return NumberSearch::Unfinished };
+            let Some(left) = known.and_then(|known| (value & mask).checked_sub(known)) else { return NumberSearchResult::Unfinished };
             match pivot {
                 Some(pivot) if left % pivot == 0 => coefficients.push(left / pivot),
                 None if left == 0 => {}
-                _ => return NumberSearch::NoNumbers,
+                _ => return NumberSearchResult::NoNumbers,
             }
         }
-        NumberSearch::Numbers(coefficients)
+        NumberSearchResult::Numbers(coefficients)
     }
 
     /// Returns how many numbers below the span have this residue modulo `2^bits`.
@@ -189,14 +189,15 @@ impl Lifting<'_> {
     }
 
     /// Returns the equations that hold before any bit is chosen, or `None` if they contradict each other.
-    fn derive_equations(&self, groups: &[PathGroup], level: u32, values: &[i64]) -> Option<Equations> {
-        let mut equations = Equations { by_coefficient: vec![Equation::default(); self.lattice.rank()], choice_count: 0 };
+    fn derive_equations(&self, groups: &[PathGroup], level: u32, values: &[i64]) -> Option<BitEquations> {
+        let mut equations = BitEquations { by_coefficient: vec![Equation::default(); self.lattice.rank()], choice_count: 0 };
         let base = |row: usize| values[row] >> level & 1 == 1;
-        let symmetric_row = self.find_symmetric_row(level, values).is_none_or(|row| equations.require(self.parities[row], base(row)));
+        let symmetric_row =
+            self.find_symmetric_row(level, values).is_none_or(|row| equations.add_equation_with_known_sum(self.parities[row], base(row)));
         let of_group = |group: &PathGroup| {
             let vector = group.members.iter().fold(0, |sum, row| sum ^ self.parities[*row]);
             let sum = group.members.iter().fold(group.max_set % 2 == 1, |sum, row| sum ^ base(*row));
-            equations.require(vector, sum)
+            equations.add_equation_with_known_sum(vector, sum)
         };
         let known = symmetric_row && groups.iter().filter(|g| g.min_set == g.max_set).all(of_group);
         known.then_some(equations)
@@ -206,14 +207,14 @@ impl Lifting<'_> {
     /// set bit, are still free.
     fn choose_bits(
         &mut self,
-        places: &[RowBit],
+        places: &[PathNumberBit],
         counts: &mut [[usize; 2]],
         choices: u64,
-        next: &mut dyn FnMut(&mut Self, u64) -> NumberSearch,
-    ) -> NumberSearch {
+        next: &mut dyn FnMut(&mut Self, u64) -> NumberSearchResult,
+    ) -> NumberSearchResult {
         let Some((place, rest)) = places.split_first() else { return next(self, choices) };
         if !(self.count_step)() {
-            return NumberSearch::Unfinished;
+            return NumberSearchResult::Unfinished;
         }
         let follows = (place.choices & choices).count_ones() & 1 == 1;
         let (first, values) = match place.own {
@@ -228,15 +229,22 @@ impl Lifting<'_> {
             counts[group][bit_of_number] -= 1;
             let step = self.choose_bits(rest, counts, place.own.map_or(choices, |own| choices | u64::from(bit) << own), next);
             counts[group][bit_of_number] += 1;
-            if !matches!(step, NumberSearch::NoNumbers) {
+            if !matches!(step, NumberSearchResult::NoNumbers) {
                 return step;
             }
         }
-        NumberSearch::NoNumbers
+        NumberSearchResult::NoNumbers
     }
 
     /// Continues with the next level. Coefficients that no equation determines may have either bit.
-    fn lift_next_level(&mut self, level: u32, coefficients: &[i64], values: &[i64], equations: &Equations, choices: u64) -> NumberSearch {
+    fn lift_next_level(
+        &mut self,
+        level: u32,
+        coefficients: &[i64],
+        values: &[i64],
+        equations: &BitEquations,
+        choices: u64,
+    ) -> NumberSearchResult {
         let free: Vec<usize> = (0..equations.by_coefficient.len()).filter(|at| equations.by_coefficient[*at].vector == 0).collect();
         let mut free_bits = 0u64;
         loop {
@@ -248,13 +256,13 @@ impl Lifting<'_> {
                 set.fold(*value, |sum, (_, a)| sum.wrapping_add(a << level))
             };
             let values: Vec<i64> = self.lattice.rows.iter().zip(values).map(value).collect();
-            let step = self.lift(level + 1, &coefficients, &values);
+            let step = self.choose_bits_from_level(level + 1, &coefficients, &values);
             free_bits += 1;
-            if !matches!(step, NumberSearch::NoNumbers) || free_bits >> free.len() != 0 {
+            if !matches!(step, NumberSearchResult::NoNumbers) || free_bits >> free.len() != 0 {
                 return step;
             }
             if !(self.count_step)() {
-                return NumberSearch::Unfinished;
+                return NumberSearchResult::Unfinished;
             }
         }
     }

@@ -7,12 +7,12 @@
 //! one proven so far. All arithmetic is exact.
 
 use super::NumberingError;
-use super::lattice::{Lattice, NumberSearch};
+use super::lattice::{Lattice, NumberSearchResult};
 use super::lifting;
 use super::preferential::PreferentialIds;
 use std::collections::BTreeSet;
 use trodden_flow::dag::{Dag, DagEdgeId};
-use trodden_flow::numbering::sequence::Shuffle;
+use trodden_flow::numbering::sequence::ShuffleRng;
 
 /// Limits of a search.
 #[derive(Clone, Copy)]
@@ -31,11 +31,11 @@ impl Default for Budget<'_> {
 
 /// What is proven about the least span, which is the range from the least to the greatest number of an interesting path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Proof {
+pub struct SpanProof {
     /// No labelling of these paths has a smaller span.
     pub bound: u64,
     /// How the search ended.
-    pub end: SearchEnd,
+    pub end: SpanSearchEnd,
     /// Number of paths that can be numbered independently, or 0 if this was not computed.
     pub rank: usize,
     /// Number of steps taken.
@@ -44,7 +44,7 @@ pub struct Proof {
 
 /// The end of a search for the least span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SearchEnd {
+pub enum SpanSearchEnd {
     /// Any assignment of numbers is possible, so the least span is the number of paths.
     ClosedForm,
     /// The span is proven to be the least.
@@ -55,24 +55,24 @@ pub enum SearchEnd {
 
 /// Edge values, and proven facts about them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Assignment {
+pub struct EdgeValueAssignment {
     /// The value of each edge.
     pub values: Vec<i64>,
     /// Greatest number of any interesting path, minus the least such number, plus one.
     pub span: u64,
     /// Proven facts about the span.
-    pub proof: Proof,
+    pub proof: SpanProof,
 }
 
 // These constants divide the steps among the searches. docs/benchmarks/constants.md shows the effect of other values.
 
 /// Number of steps of the first search, doubled in each round. If this is 100 times as much, the search takes five times as long for two of
 /// three benchmark programs.
-const FIRST_STEPS: u64 = 20_000;
+const MAX_STEPS_OF_FIRST_SEARCH: u64 = 20_000;
 /// Factor by which the steps of the search bit by bit exceed those of the search path by path.
-const LIFTING_FACTOR: u64 = 16;
+const LIFTING_STEPS_FACTOR: u64 = 16;
 /// Maximum span to search, because a search allocates memory for every number in the span.
-const MAX_SPAN: usize = 1 << 24;
+const MAX_SEARCHED_SPAN: usize = 1 << 24;
 /// Maximum number of paths for a search. Without any search, the spans in three benchmark programs are 1.3 to 1.4 times as wide.
 const MAX_SEARCHED_PATHS: usize = 200;
 const STEPS_PER_STOP_CHECK: u64 = 1 << 16;
@@ -83,39 +83,39 @@ pub(super) fn find_compact_numbers(
     paths: &[Vec<DagEdgeId>],
     first: PreferentialIds,
     budget: Budget,
-) -> Result<Assignment, NumberingError> {
+) -> Result<EdgeValueAssignment, NumberingError> {
     let count = paths.len() as u64;
     // The lattice takes time cubic in the number of paths, and cannot be interrupted.
     let lattice = if paths.len() <= MAX_SEARCHED_PATHS { Lattice::new(dag, paths) } else { None };
     let Some(lattice) = lattice else {
-        let end = if first.span == count { SearchEnd::Optimal } else { SearchEnd::BudgetSpent };
-        let proof = Proof { bound: count, end, rank: 0, steps: 0 };
-        return Ok(Assignment { values: first.values, span: first.span, proof });
+        let end = if first.span == count { SpanSearchEnd::Optimal } else { SpanSearchEnd::BudgetSpent };
+        let proof = SpanProof { bound: count, end, rank: 0, steps: 0 };
+        return Ok(EdgeValueAssignment { values: first.values, span: first.span, proof });
     };
     let mut search = OptimalSearch { lattice: &lattice, budget, steps: 0, stopped: false };
     let mut best = (first.span, first.values);
     let mut bound = count;
-    let mut shuffle = Shuffle::default();
-    let mut max_steps = FIRST_STEPS;
+    let mut shuffle = ShuffleRng::default();
+    let mut max_steps = MAX_STEPS_OF_FIRST_SEARCH;
     while bound < best.0 && !search.stopped {
         // Try the least span that may be possible, the middle, and the span below the best, with more steps in each round.
         let spans = BTreeSet::from([bound, bound.midpoint(best.0 - 1), best.0 - 1]);
         for span in spans {
             let found = match search.search_path_by_path(span, max_steps, Some(&mut shuffle)) {
-                NumberSearch::Unfinished if lattice.rows.len() <= lifting::MAX_PATHS => {
-                    search.search_bit_by_bit(span, max_steps.saturating_mul(LIFTING_FACTOR), &mut shuffle)
+                NumberSearchResult::Unfinished if lattice.rows.len() <= lifting::MAX_LIFTED_PATHS => {
+                    search.search_bit_by_bit(span, max_steps.saturating_mul(LIFTING_STEPS_FACTOR), &mut shuffle)
                 }
-                NumberSearch::Unfinished => search.search_path_by_path(span, max_steps, None),
+                NumberSearchResult::Unfinished => search.search_path_by_path(span, max_steps, None),
                 found => found,
             };
             match found {
-                NumberSearch::Numbers(coefficients) => {
+                NumberSearchResult::Numbers(coefficients) => {
                     if let Some(values) = lattice.values(dag, &coefficients) {
                         best = (span, values);
                     }
                 }
-                NumberSearch::NoNumbers => bound = bound.max(span + 1),
-                NumberSearch::Unfinished => {}
+                NumberSearchResult::NoNumbers => bound = bound.max(span + 1),
+                NumberSearchResult::Unfinished => {}
             }
             // Start a new round, because the result changes which spans are worth searching.
             if bound > span || best.0 <= span || search.stopped {
@@ -127,13 +127,13 @@ pub(super) fn find_compact_numbers(
     Ok(build_assignment(&lattice, best, bound, search.steps))
 }
 
-fn build_assignment(lattice: &Lattice, (span, values): (u64, Vec<i64>), bound: u64, steps: u64) -> Assignment {
+fn build_assignment(lattice: &Lattice, (span, values): (u64, Vec<i64>), bound: u64, steps: u64) -> EdgeValueAssignment {
     let end = match span == bound {
-        true if lattice.has_all_numbers() => SearchEnd::ClosedForm,
-        true => SearchEnd::Optimal,
-        false => SearchEnd::BudgetSpent,
+        true if lattice.has_all_numbers() => SpanSearchEnd::ClosedForm,
+        true => SpanSearchEnd::Optimal,
+        false => SpanSearchEnd::BudgetSpent,
     };
-    Assignment { values, span, proof: Proof { bound, end, rank: lattice.rank(), steps } }
+    EdgeValueAssignment { values, span, proof: SpanProof { bound, end, rank: lattice.rank(), steps } }
 }
 
 struct OptimalSearch<'a> {
@@ -144,13 +144,13 @@ struct OptimalSearch<'a> {
 }
 
 impl OptimalSearch<'_> {
-    /// Searches bit by bit. The lattice must have at most [`lifting::MAX_PATHS`] paths.
-    fn search_bit_by_bit(&mut self, span: u64, max_steps: u64, shuffle: &mut Shuffle) -> NumberSearch {
-        let (lattice, last) = (self.lattice, self.last_step(max_steps));
+    /// Searches bit by bit. The lattice must have at most [`lifting::MAX_LIFTED_PATHS`] paths.
+    fn search_bit_by_bit(&mut self, span: u64, max_steps: u64, shuffle: &mut ShuffleRng) -> NumberSearchResult {
+        let (lattice, last) = (self.lattice, self.last_step_of_search(max_steps));
         lifting::find_numbers(lattice, span, &mut || self.count_step(last), shuffle)
     }
 
-    fn last_step(&self, max_steps: u64) -> u64 {
+    fn last_step_of_search(&self, max_steps: u64) -> u64 {
         self.steps.saturating_add(max_steps).min(self.budget.steps)
     }
 
@@ -165,9 +165,11 @@ impl OptimalSearch<'_> {
     }
 
     /// Finds different numbers from 0 to `span - 1` for all paths, path by path. With a shuffle, numbers are tried in random order.
-    fn search_path_by_path(&mut self, span: u64, max_steps: u64, mut shuffle: Option<&mut Shuffle>) -> NumberSearch {
-        let last = self.last_step(max_steps);
-        let Some(width) = usize::try_from(span).ok().filter(|width| *width <= MAX_SPAN) else { return NumberSearch::Unfinished };
+    fn search_path_by_path(&mut self, span: u64, max_steps: u64, mut shuffle: Option<&mut ShuffleRng>) -> NumberSearchResult {
+        let last = self.last_step_of_search(max_steps);
+        let Some(width) = usize::try_from(span).ok().filter(|width| *width <= MAX_SEARCHED_SPAN) else {
+            return NumberSearchResult::Unfinished;
+        };
         let mut candidates: Vec<i64> = (0..width as i64).collect();
         if let Some(shuffle) = shuffle.as_mut() {
             shuffle.shuffle(&mut candidates);
@@ -175,27 +177,27 @@ impl OptimalSearch<'_> {
         let mut state = SearchState { used: vec![false; width], numbers: Vec::new(), coefficients: Vec::new() };
         // The step of each choice so far, and the index of the next candidate to try at that step.
         let mut choices: Vec<(usize, usize)> = Vec::new();
-        let mut next = match state.advance(self.lattice) {
-            Advance::Done => return NumberSearch::Numbers(state.coefficients),
-            Advance::Choice => 0,
-            Advance::Conflict => return NumberSearch::NoNumbers,
+        let mut next = match state.assign_implied_numbers(self.lattice) {
+            SearchAdvance::Done => return NumberSearchResult::Numbers(state.coefficients),
+            SearchAdvance::Choice => 0,
+            SearchAdvance::Conflict => return NumberSearchResult::NoNumbers,
         };
         loop {
             if !self.count_step(last) {
-                return NumberSearch::Unfinished;
+                return NumberSearchResult::Unfinished;
             }
             let step = state.numbers.len();
-            match (next..width).find(|at| state.can_take(self.lattice, candidates[*at])) {
+            match (next..width).find(|at| state.can_take_number(self.lattice, candidates[*at])) {
                 Some(at) => {
                     choices.push((step, at + 1));
-                    state.choose(self.lattice, candidates[at]);
-                    next = match state.advance(self.lattice) {
-                        Advance::Done => return NumberSearch::Numbers(state.coefficients),
-                        Advance::Choice if state.has_valid_differences(self.lattice) => 0,
-                        Advance::Choice | Advance::Conflict => state.backtrack(&mut choices),
+                    state.choose_path_number(self.lattice, candidates[at]);
+                    next = match state.assign_implied_numbers(self.lattice) {
+                        SearchAdvance::Done => return NumberSearchResult::Numbers(state.coefficients),
+                        SearchAdvance::Choice if state.has_valid_differences(self.lattice) => 0,
+                        SearchAdvance::Choice | SearchAdvance::Conflict => state.backtrack(&mut choices),
                     };
                 }
-                None if choices.is_empty() => return NumberSearch::NoNumbers,
+                None if choices.is_empty() => return NumberSearchResult::NoNumbers,
                 None => next = state.backtrack(&mut choices),
             }
         }
@@ -209,7 +211,7 @@ struct SearchState {
     coefficients: Vec<i64>,
 }
 
-enum Advance {
+enum SearchAdvance {
     Done,
     /// The next path's number can be chosen.
     Choice,
@@ -224,33 +226,33 @@ impl SearchState {
     }
 
     /// Assigns the numbers that follow from previous choices, up to the next path whose number can be chosen.
-    fn advance(&mut self, lattice: &Lattice) -> Advance {
+    fn assign_implied_numbers(&mut self, lattice: &Lattice) -> SearchAdvance {
         loop {
             match lattice.pivots.get(self.numbers.len()) {
-                None => return Advance::Done,
-                Some(Some(_)) => return Advance::Choice,
+                None => return SearchAdvance::Done,
+                Some(Some(_)) => return SearchAdvance::Choice,
                 Some(None) => match usize::try_from(self.known_contribution(lattice)) {
-                    Ok(number) if number < self.used.len() && !self.used[number] => self.take_number(number),
-                    _ => return Advance::Conflict,
+                    Ok(number) if number < self.used.len() && !self.used[number] => self.mark_number_as_taken(number),
+                    _ => return SearchAdvance::Conflict,
                 },
             }
         }
     }
 
-    fn take_number(&mut self, number: usize) {
+    fn mark_number_as_taken(&mut self, number: usize) {
         self.used[number] = true;
         self.numbers.push(number);
     }
 
-    fn can_take(&self, lattice: &Lattice, number: i64) -> bool {
+    fn can_take_number(&self, lattice: &Lattice, number: i64) -> bool {
         let pivot = lattice.pivots[self.numbers.len()].expect("it can be chosen");
         !self.used[number as usize] && (pivot == 1 || (number - self.known_contribution(lattice)) % pivot == 0)
     }
 
-    fn choose(&mut self, lattice: &Lattice, number: i64) {
+    fn choose_path_number(&mut self, lattice: &Lattice, number: i64) {
         let pivot = lattice.pivots[self.numbers.len()].expect("it can be chosen");
         self.coefficients.push((number - self.known_contribution(lattice)) / pivot);
-        self.take_number(number as usize);
+        self.mark_number_as_taken(number as usize);
     }
 
     /// Returns true if all differences that the last choice determines are nonzero and less than the span.
@@ -276,7 +278,7 @@ mod tests {
     use trodden_flow::graph::{Graph, Node};
 
     /// Returns the lattice of nearly all paths through four consecutive branches and up to two additional edges.
-    fn random_lattice(shuffle: &mut Shuffle) -> Lattice {
+    fn random_lattice(shuffle: &mut ShuffleRng) -> Lattice {
         let mut edges: Vec<(Node, Node)> = (0..4).flat_map(|n| [(Node(n), Node(n + 1)); 2]).collect();
         for _ in 0..shuffle.below(3) {
             let from = shuffle.below(4) as u32;
@@ -302,7 +304,7 @@ mod tests {
 
     #[test]
     fn bit_by_bit_and_path_by_path_agree_on_every_span() {
-        let mut shuffle = Shuffle::default();
+        let mut shuffle = ShuffleRng::default();
         let (mut impossible, mut wide) = (0, 0);
         for graph in 0..250 {
             let lattice = random_lattice(&mut shuffle);
@@ -313,18 +315,18 @@ mod tests {
                 let (lifted, found) =
                     (search.search_bit_by_bit(span, u64::MAX, &mut shuffle), search.search_path_by_path(span, u64::MAX, None));
                 for found in [&lifted, &found] {
-                    if let NumberSearch::Numbers(coefficients) = found {
+                    if let NumberSearchResult::Numbers(coefficients) = found {
                         assert!(gives_distinct_numbers_below_span(&lattice, coefficients, span), "graph {graph}, span {span}");
                     }
                 }
                 assert_eq!(
-                    matches!(lifted, NumberSearch::NoNumbers),
-                    matches!(found, NumberSearch::NoNumbers),
+                    matches!(lifted, NumberSearchResult::NoNumbers),
+                    matches!(found, NumberSearchResult::NoNumbers),
                     "graph {graph}, span {span}: {lifted:?}, {found:?}"
                 );
-                impossible += u32::from(found == NumberSearch::NoNumbers);
-                wide += u32::from(found == NumberSearch::NoNumbers && span > count);
-                if found != NumberSearch::NoNumbers {
+                impossible += u32::from(found == NumberSearchResult::NoNumbers);
+                wide += u32::from(found == NumberSearchResult::NoNumbers && span > count);
+                if found != NumberSearchResult::NoNumbers {
                     break;
                 }
             }

@@ -2,21 +2,21 @@
 //!
 //! Both registers of a labelling are joined in one. The second register, a Ball-Larus number below 2^w, is in the lower w bits, and the
 //! first is above them. Sums are linear, so one addition increments both registers, even by negative increments, and one comparison of the
-//! word recognises a path. Every scheme therefore is a [`Plan`] with its increments and a [`PathEnding`]. Paths that end with an excluded
-//! edge, because a call was reached, are not counted: at the call, it is unknown whether such a path will be interesting. Every plan is
-//! verified ([`mod@crate::verify`]).
+//! word recognises a path. Every scheme therefore is a [`Plan`] with its increments and a [`PathEndCounterMapping`]. Paths that end with an
+//! excluded edge, because a call was reached, are not counted: at the call, it is unknown whether such a path will be interesting. Every
+//! plan is verified ([`mod@crate::verify`]).
 
 use crate::verify::{VerifyBudget, verify};
 use crate::{Classification, InterestingSet, Labelling, NumberOptions, NumberingError, number, number_listed};
 use trodden_flow::dag::{Dag, DagEdgeId};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::graph::{Edge, EdgeSet, Graph};
-use trodden_flow::interesting::NumberAliases;
-use trodden_flow::interesting::{InterestingPlan, PathEnding};
+use trodden_flow::interesting::UninterestingPathAliases;
+use trodden_flow::interesting::{InterestingPathPlan, PathEndCounterMapping};
 use trodden_flow::numbering::{Numbering, NumberingScheme};
 use trodden_flow::placement::Probes;
-use trodden_flow::plan::{Partial, Plan, probe_costs};
-use trodden_flow::trim::restrict_to;
+use trodden_flow::plan::{Plan, RestrictedPlan, probe_costs};
+use trodden_flow::trim::restrict_to_edges;
 
 /// Maximum number of counters of a function, including the one for all other paths.
 pub const MAX_COUNTERS: u64 = 1 << 20;
@@ -38,12 +38,12 @@ fn plan_without_interesting_paths(
     trimmed: Dag,
     all: Numbering,
     input: &InterestingInput,
-) -> InterestingPlan {
+) -> InterestingPathPlan {
     let probes = Probes::direct(&vec![0; dag.edges().len()]);
-    let partial = Partial { dag: trimmed, never_taken: input.marks_call.clone() };
+    let partial = RestrictedPlan { dag: trimmed, never_taken: input.marks_call.clone() };
     let plan = Plan { dag: dag.clone(), numbering: all, probes, partial: Some(partial), part: None };
-    let ending = PathEnding::Direct { bias: 0, width: 0, checked: true };
-    InterestingPlan { dag, numbering, plan, ending, paths: Vec::new(), aliases: NumberAliases::Exact(0), proven: true }
+    let ending = PathEndCounterMapping::Direct { bias: 0, width: 0, checked: true };
+    InterestingPathPlan { dag, numbering, plan, ending, paths: Vec::new(), aliases: UninterestingPathAliases::Exact(0), proven: true }
 }
 
 /// No path is left without the edges that only mark a call.
@@ -81,8 +81,8 @@ pub fn plan_interesting(
     frequencies: &Frequencies,
     options: &NumberOptions,
     budget: &VerifyBudget,
-) -> Result<InterestingPlan, InterestingPlanError> {
-    let (kept, trimmed) = restrict_to(&dag, graph, &|e: Edge| !input.marks_call.contains(e)).ok_or(InterestingPlanError::Nothing)?;
+) -> Result<InterestingPathPlan, InterestingPlanError> {
+    let (kept, trimmed) = restrict_to_edges(&dag, graph, &|e: Edge| !input.marks_call.contains(e)).ok_or(InterestingPlanError::Nothing)?;
     let all = Numbering::ball_larus(&trimmed).map_err(NumberingError::from)?;
     let mut paths = Vec::new();
     for id in input.ids {
@@ -98,8 +98,8 @@ pub fn plan_interesting(
     if !verdict.is_not_refuted(input.scheme.is_exact()) {
         return Err(InterestingPlanError::Wrong(format!("{verdict:?}")));
     }
-    let register = SingleRegister { dag: &trimmed, all: &all, labelling: &labelling };
-    let (ending, registers) = register.derive_ending()?;
+    let register = SingleRegisterMapping { dag: &trimmed, all: &all, labelling: &labelling };
+    let (ending, registers) = register.derive_path_end_mapping()?;
     let back: Vec<DagEdgeId> = dag.edge_ids().filter(|e| kept[e.index()].is_some()).collect();
     let interesting = if input.scheme.selects_edges() { set.closed() } else { set };
     let whole = |path: &[DagEdgeId]| numbering.id(&path.iter().map(|e| back[e.index()]).collect::<Vec<_>>());
@@ -110,66 +110,69 @@ pub fn plan_interesting(
         return Err(InterestingPlanError::Wrong("two paths have the same word".into()));
     }
     let increments = kept.iter().map(|k| k.map_or(0, |e| registers[e.index()])).collect();
-    let partial = Partial { dag: trimmed, never_taken: input.marks_call.clone() };
+    let partial = RestrictedPlan { dag: trimmed, never_taken: input.marks_call.clone() };
     let plan = Plan { dag: dag.clone(), numbering: all, probes: Probes::from_increments(increments), partial: Some(partial), part: None };
-    Ok(InterestingPlan { dag, numbering, plan, ending, paths, aliases: verdict.aliases, proven: verdict.is_proof() })
+    Ok(InterestingPathPlan { dag, numbering, plan, ending, paths, aliases: verdict.aliases, proven: verdict.is_proof() })
 }
 
-/// Returns the [`PathEnding`] that maps a path's sum to its counter, and the increment of each edge of the acyclic graph. `scheme`
-/// determines the numbers by which a program recognises the listed paths. The lower bits of a sum are the path's Ball-Larus number, whether
-/// or not the path is listed.
-pub fn listed_register(
+/// Returns the [`PathEndCounterMapping`] that maps a path's sum to its counter, and the increment of each edge of the acyclic graph.
+/// `scheme` determines the numbers by which a program recognises the listed paths. The lower bits of a sum are the path's Ball-Larus
+/// number, whether or not the path is listed.
+pub fn map_register_to_listed_counters(
     scheme: NumberingScheme,
     (dag, all): (&Dag, &Numbering),
     paths: &[Vec<DagEdgeId>],
     weights: &[f64],
     options: &NumberOptions,
     budget: &VerifyBudget,
-) -> Result<(PathEnding, Vec<i64>), InterestingPlanError> {
+) -> Result<(PathEndCounterMapping, Vec<i64>), InterestingPlanError> {
     let set = InterestingSet::from_paths(dag, all, paths)?;
     let labelling = number_listed(scheme, dag, weights, &set, options)?;
     let verdict = verify(dag, &set, &labelling, budget);
     if !verdict.is_not_refuted(scheme.is_exact()) {
         return Err(InterestingPlanError::Wrong(format!("{verdict:?}")));
     }
-    SingleRegister { dag, all, labelling: &labelling }.derive_ending()
+    SingleRegisterMapping { dag, all, labelling: &labelling }.derive_path_end_mapping()
 }
 
 fn sum_increments(path: &[DagEdgeId], increments: &[i64]) -> i64 {
     path.iter().fold(0i64, |sum, e| sum.wrapping_add(increments[e.index()]))
 }
 
-struct SingleRegister<'a> {
+struct SingleRegisterMapping<'a> {
     dag: &'a Dag,
     all: &'a Numbering,
     labelling: &'a Labelling,
 }
 
-impl SingleRegister<'_> {
-    fn derive_ending(&self) -> Result<(PathEnding, Vec<i64>), InterestingPlanError> {
+impl SingleRegisterMapping<'_> {
+    fn derive_path_end_mapping(&self) -> Result<(PathEndCounterMapping, Vec<i64>), InterestingPlanError> {
         let span = self.labelling.span();
         let first = || self.labelling.registers()[0].probes.increments().to_vec();
         match self.labelling.classification() {
             Classification::Checked { expected } => self.join_registers(expected, span.low),
             Classification::Hashed(_) if self.labelling.slots() >= self.all.paths().into() => {
                 // The hash table has at least as many slots as there are paths, so an array indexed by path number needs no more counters.
-                Ok((PathEnding::Direct { bias: 0, width: check_counter_count(self.all.paths().into())?, checked: false }, first()))
+                Ok((
+                    PathEndCounterMapping::Direct { bias: 0, width: check_counter_count(self.all.paths().into())?, checked: false },
+                    first(),
+                ))
             }
             Classification::Hashed(table) => {
                 let slots = check_counter_count(table.slots().into())?;
                 let (multiplier, shift) = table.parameters();
                 let keys = (0..slots).map(|s| table.key(s).unwrap_or(u64::MAX)).collect();
-                Ok((PathEnding::Hashed { multiplier, shift, keys }, first()))
+                Ok((PathEndCounterMapping::Hashed { multiplier, shift, keys }, first()))
             }
             Classification::Every { .. } | Classification::Closure { .. } | Classification::Listed { .. } => {
                 let width = check_counter_count(span.width())?;
                 let checked = !self.are_sums_between(span.low, span.high);
-                Ok((PathEnding::Direct { bias: span.low.wrapping_neg(), width, checked }, first()))
+                Ok((PathEndCounterMapping::Direct { bias: span.low.wrapping_neg(), width, checked }, first()))
             }
         }
     }
 
-    fn join_registers(&self, expected: &[Option<u64>], low: i64) -> Result<(PathEnding, Vec<i64>), InterestingPlanError> {
+    fn join_registers(&self, expected: &[Option<u64>], low: i64) -> Result<(PathEndCounterMapping, Vec<i64>), InterestingPlanError> {
         check_counter_count(expected.len() as u128)?;
         let shift = u64::BITS - (self.all.paths() - 1).leading_zeros();
         // The counter's index must fit above the Ball-Larus number.
@@ -187,12 +190,12 @@ impl SingleRegister<'_> {
             let [number, identity] = self.labelling.increments(e);
             number.wrapping_shl(shift).wrapping_add(identity)
         });
-        Ok((PathEnding::Checked { bias: low.wrapping_neg().wrapping_shl(shift), shift, expected }, increments.collect()))
+        Ok((PathEndCounterMapping::Checked { bias: low.wrapping_neg().wrapping_shl(shift), shift, expected }, increments.collect()))
     }
 
     fn are_sums_between(&self, low: i64, high: i64) -> bool {
         let values = &self.labelling.registers()[0].values;
-        let sums = self.dag.sums_to_exit(|e| Some(values[e.index()]));
+        let sums = self.dag.min_and_max_sums_to_exit(|e| Some(values[e.index()]));
         sums[self.dag.entry().index()].is_some_and(|(least, greatest)| least >= low.into() && greatest <= high.into())
     }
 }

@@ -11,10 +11,10 @@ use super::NumberingError;
 use std::collections::BTreeMap;
 use trodden_flow::dag::{Dag, DagEdgeId};
 use trodden_flow::graph::Node;
-use trodden_flow::numbering::sequence::Shuffle;
+use trodden_flow::numbering::sequence::ShuffleRng;
 
 /// Maximum number of restarts. More restarts hardly reduce the span.
-pub const MAX_RESTARTS: u32 = 1 << 16;
+pub const MAX_PREFERENTIAL_RESTARTS: u32 = 1 << 16;
 
 /// The result of preferential numbering.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +29,8 @@ pub struct PreferentialIds {
 pub fn preferential(dag: &Dag, paths: &[Vec<DagEdgeId>], restarts: u32) -> Result<PreferentialIds, NumberingError> {
     let trie = PathTrie::new(dag, paths);
     let mut best = trie.number_paths(dag, |_| {}, &mut |_, _, _| {});
-    let mut shuffle = Shuffle::default();
-    for _ in 0..restarts.min(MAX_RESTARTS) {
+    let mut shuffle = ShuffleRng::default();
+    for _ in 0..restarts.min(MAX_PREFERENTIAL_RESTARTS) {
         if best.as_ref().is_ok_and(|b| b.span == paths.len() as u64) {
             break;
         }
@@ -84,7 +84,7 @@ impl PathTrie {
     }
 
     /// Returns the nodes at which interesting paths with the same prefix diverge.
-    pub(super) fn critical_nodes(&self, dag: &Dag) -> Vec<Node> {
+    pub(super) fn nodes_where_prefixes_diverge(&self, dag: &Dag) -> Vec<Node> {
         let parts = |node: &Node| self.at[node.index()].iter().any(|prefix| self.next[*prefix].len() > 1);
         dag.order().iter().copied().filter(parts).collect()
     }

@@ -16,7 +16,7 @@ pub type WeightedPaths = Vec<(Vec<DagEdgeId>, i64)>;
 
 /// The answer, with a proof.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Separation {
+pub enum ThresholdSeparation {
     /// With these values of the edges, interesting paths have negative numbers, others do not, and no two are equal.
     Separated(Vec<i64>),
     /// No values exist, because these interesting paths contain each edge as often as these other paths.
@@ -31,19 +31,19 @@ pub enum Separation {
 }
 
 /// Decides whether the paths of a set can be separated from all others. Fails if the set is too long to list.
-pub fn decide_separation(dag: &Dag, all: &Numbering, set: &InterestingSet) -> Result<Separation, NumberingError> {
+pub fn decide_separation(dag: &Dag, all: &Numbering, set: &InterestingSet) -> Result<ThresholdSeparation, NumberingError> {
     if all.paths() > MAX_SEPARATED_PATHS {
-        return Ok(Separation::Unknown);
+        return Ok(ThresholdSeparation::Unknown);
     }
     let known = set.paths(dag)?;
     let paths: Vec<Vec<DagEdgeId>> = (0..all.paths()).filter_map(|id| all.path(dag, id)).collect();
     let mut interesting = vec![false; paths.len()];
     known.iter().for_each(|path| interesting[all.id(path) as usize] = true);
-    Ok(separate(dag, &paths, &interesting).unwrap_or(Separation::Unknown))
+    Ok(find_threshold_or_proof(dag, &paths, &interesting).unwrap_or(ThresholdSeparation::Unknown))
 }
 
 /// Returns `None` if a number overflows.
-fn separate(dag: &Dag, paths: &[Vec<DagEdgeId>], interesting: &[bool]) -> Option<Separation> {
+fn find_threshold_or_proof(dag: &Dag, paths: &[Vec<DagEdgeId>], interesting: &[bool]) -> Option<ThresholdSeparation> {
     let edges = dag.edges().len();
     // A path's column is 1 at its edges, or -1 for other paths. The last row makes the interesting paths' weights sum to 1.
     let column = |(path, interesting): (&Vec<DagEdgeId>, &bool)| {
@@ -52,7 +52,7 @@ fn separate(dag: &Dag, paths: &[Vec<DagEdgeId>], interesting: &[bool]) -> Option
         column[edges] = i128::from(*interesting);
         column
     };
-    let mut tableau = Tableau::new(paths.iter().zip(interesting).map(column).collect(), edges + 1);
+    let mut tableau = SimplexTableau::new(paths.iter().zip(interesting).map(column).collect(), edges + 1);
     while tableau.pivot()? {}
     if tableau.objective() == 0 {
         let weights = tableau.solution();
@@ -60,18 +60,18 @@ fn separate(dag: &Dag, paths: &[Vec<DagEdgeId>], interesting: &[bool]) -> Option
             let own = weights.iter().filter(|(path, _)| interesting[*path] == side);
             own.map(|(path, weight)| Some((paths[*path].clone(), i64::try_from(*weight).ok()?))).collect()
         };
-        return Some(Separation::Inseparable { interesting: of(true)?, others: of(false)? });
+        return Some(ThresholdSeparation::Inseparable { interesting: of(true)?, others: of(false)? });
     }
     // The dual prices separate. Scaling them and adding Ball-Larus numbers makes all numbers different.
     let prices = tableau.dual_prices();
     let count = paths.len() as i128;
     let all = Numbering::ball_larus(dag).ok()?;
     let value = |e: usize| i64::try_from(prices[e].checked_mul(count)?.checked_add(all.values()[e].into())?).ok();
-    Some(Separation::Separated((0..edges).map(value).collect::<Option<_>>()?))
+    Some(ThresholdSeparation::Separated((0..edges).map(value).collect::<Option<_>>()?))
 }
 
 /// The first phase of the simplex method, which minimises the sum of artificial variables.
-struct Tableau {
+struct SimplexTableau {
     /// Each row has the columns of the paths, the artificial variables, and the right side. The last row has the reduced costs.
     rows: Vec<Vec<i128>>,
     basis: Vec<usize>,
@@ -79,8 +79,8 @@ struct Tableau {
     denominator: i128,
 }
 
-impl Tableau {
-    fn new(columns: Vec<Vec<i128>>, height: usize) -> Tableau {
+impl SimplexTableau {
+    fn new(columns: Vec<Vec<i128>>, height: usize) -> SimplexTableau {
         let paths = columns.len();
         let right = paths + height;
         let mut rows = vec![vec![0; right + 1]; height + 1];
@@ -93,7 +93,7 @@ impl Tableau {
         (0..height).for_each(|row| rows[row][paths + row] = 1);
         rows[height - 1][right] = 1;
         rows[height][right] = -1;
-        Tableau { rows, basis: (paths..right).collect(), paths, denominator: 1 }
+        SimplexTableau { rows, basis: (paths..right).collect(), paths, denominator: 1 }
     }
 
     /// Makes one pivot step. Returns `Some(false)` at the optimum, and `None` if a number overflows.

@@ -12,7 +12,7 @@ use trodden_flow::dag::{Dag, DagEdgeId, DagEdgeSet};
 use trodden_flow::graph::Node;
 
 /// Maximum number of interesting paths in a list.
-pub const MAX_LISTED: u64 = 1 << 20;
+pub const MAX_LISTED_PATHS: u64 = 1 << 20;
 
 /// A set of interesting paths of a [`Dag`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl InterestingSet {
 
     /// Creates the set of all paths that consist of marked edges. Fails if there is no such path.
     pub fn from_edges(dag: &Dag, marked: &DagEdgeSet) -> Result<InterestingSet, NumberingError> {
-        let edges = dag.on_marked_paths(|e| marked.contains(e));
+        let edges = dag.edges_on_marked_paths(|e| marked.contains(e));
         match count_paths(dag, &edges) {
             0 => Err(NumberingError::NothingInteresting),
             closure => Ok(InterestingSet { edges, closure, listed: None }),
@@ -65,7 +65,8 @@ impl InterestingSet {
     pub fn through(dag: &Dag, nodes: &[Node]) -> Result<InterestingSet, NumberingError> {
         let mut marked = DagEdgeSet::full(dag.edges().len());
         for &node in nodes {
-            let (after, before) = (dag.reached_from(node, |e| marked.contains(e)), dag.leading_to(node, |e| marked.contains(e)));
+            let (after, before) =
+                (dag.nodes_reached_from(node, |e| marked.contains(e)), dag.nodes_leading_to(node, |e| marked.contains(e)));
             let is_passed = |id: DagEdgeId| after.contains(dag.edge(id).from) || before.contains(dag.edge(id).to);
             marked = DagEdgeSet::from_fn(marked.universe(), |id| marked.contains(id) && is_passed(id));
         }
@@ -102,13 +103,13 @@ impl InterestingSet {
         InterestingSet { listed: None, ..self.clone() }
     }
 
-    /// Returns the interesting paths, sorted by Ball-Larus number. Fails if there are more than [`MAX_LISTED`].
+    /// Returns the interesting paths, sorted by Ball-Larus number. Fails if there are more than [`MAX_LISTED_PATHS`].
     pub fn paths(&self, dag: &Dag) -> Result<Vec<Vec<DagEdgeId>>, NumberingError> {
         if let Some(listed) = &self.listed {
             return Ok(listed.clone());
         }
-        if self.closure > u128::from(MAX_LISTED) {
-            return Err(NumberingError::TooManyInteresting { paths: self.closure, limit: MAX_LISTED });
+        if self.closure > u128::from(MAX_LISTED_PATHS) {
+            return Err(NumberingError::TooManyInteresting { paths: self.closure, limit: MAX_LISTED_PATHS });
         }
         // Out-edges are visited in the order of the numbering, so paths are in the order of their numbers.
         let mut paths = Vec::new();

@@ -3,7 +3,7 @@
 
 use super::preferential::PathTrie;
 use super::{InterestingSet, NumberingError};
-use trodden_flow::numbering::{TooManyPaths, number_marked_last, push_down, zero_unmarked};
+use trodden_flow::numbering::{TooManyPaths, number_with_marked_edges_last, push_values_down, zero_unmarked_values};
 use trodden_flow::{Dag, DagEdgeId, Node};
 
 /// The steps of precise selective path profiling.
@@ -23,20 +23,20 @@ pub struct SelectiveSteps {
 
 /// Computes the steps for all paths that consist of the edges of `set`.
 pub fn selective_steps(dag: &Dag, set: &InterestingSet) -> Result<SelectiveSteps, TooManyPaths> {
-    let initial = number_marked_last(dag, set.edges(), true)?;
+    let initial = number_with_marked_edges_last(dag, set.edges(), true)?;
     let mut paths = vec![0u128; dag.node_count()];
     paths[dag.exit().index()] = 1;
     for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
         paths[node.index()] = dag.out(node).iter().map(|e| paths[dag.edge(*e).to.index()]).sum();
     }
-    let ranges = dag.sums_to_exit(|e| set.has(e).then_some(initial[e.index()]));
+    let ranges = dag.min_and_max_sums_to_exit(|e| set.has(e).then_some(initial[e.index()]));
     let mut moved = initial.clone();
     // If every edge is interesting, nothing is pushed.
     if !set.edges().is_full() {
-        push_down(dag, &mut moved);
+        push_values_down(dag, &mut moved);
     }
     let mut last = moved.clone();
-    zero_unmarked(set.edges(), &mut last);
+    zero_unmarked_values(set.edges(), &mut last);
     let absorbed = dag.edge_ids().filter(|e| moved[e.index()] != last[e.index()]).collect();
     Ok(SelectiveSteps { paths, least: ranges.iter().map(|r| r.map(|(least, _)| least)).collect(), initial, moved, absorbed })
 }
@@ -69,5 +69,5 @@ pub fn preferential_steps(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> Result<(Vec<Pr
         steps.push(PreferentialStep { edge, prefix, interval, cumulative, weight, value });
     };
     trie.number_paths(dag, |_| {}, &mut observe)?;
-    Ok((steps, trie.critical_nodes(dag)))
+    Ok((steps, trie.nodes_where_prefixes_diverge(dag)))
 }

@@ -9,14 +9,14 @@
 //! them.
 
 use crate::events::{Classify, EventClass};
-use crate::grammar::{Fingerprint, Fingerprints, Frames, Grammar, common_extension};
+use crate::grammar::{Fingerprint, Fingerprints, Grammar, RuleFrameEffects, common_extension};
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 use std::collections::HashMap;
 use std::ops::Range;
 
 /// Maximum number of units that are aligned at a time. If a frame has more units, the alignment is used up to its longest common run, and
 /// the rest of the frame is aligned next. If there is no common run, the rest of the frame is one difference.
-pub const MAX_UNITS: usize = 2000;
+pub const MAX_ALIGNED_UNITS: usize = 2000;
 
 /// Differing ranges at corresponding positions of two sequences. One of them may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,19 +38,19 @@ pub fn first_difference(left: &Fingerprints, right: &Fingerprints) -> Option<u64
 /// Returns the first `limit` differences, in order.
 pub fn differences(left: &Grammar, right: &Grammar, classify: &impl Classify, limit: usize) -> Vec<SequenceDifference> {
     let mut comparison = SequenceComparison {
-        left: ComparedSide { fingerprints: Fingerprints::new(left), frames: Frames::new(left, classify), grammar: left },
-        right: ComparedSide { fingerprints: Fingerprints::new(right), frames: Frames::new(right, classify), grammar: right },
+        left: ComparedSide { fingerprints: Fingerprints::new(left), frames: RuleFrameEffects::new(left, classify), grammar: left },
+        right: ComparedSide { fingerprints: Fingerprints::new(right), frames: RuleFrameEffects::new(right, classify), grammar: right },
         limit,
         differences: Vec::new(),
     };
-    comparison.compare(0..left.len(), 0..right.len());
+    comparison.compare_ranges(0..left.len(), 0..right.len());
     comparison.differences
 }
 
 struct ComparedSide<'a> {
     grammar: &'a Grammar,
     fingerprints: Fingerprints<'a>,
-    frames: Frames<'a>,
+    frames: RuleFrameEffects<'a>,
 }
 
 /// A unit of the alignment: a path of the frame, or a complete call that the frame makes.
@@ -71,7 +71,7 @@ struct SequenceComparison<'a> {
 impl SequenceComparison<'_> {
     /// Compares two ranges that begin in the same frame. Calls can be deeply nested, so the function uses an explicit stack instead of
     /// recursion.
-    fn compare(&mut self, left: Range<u64>, right: Range<u64>) {
+    fn compare_ranges(&mut self, left: Range<u64>, right: Range<u64>) {
         let mut open = vec![(left, right)];
         while let Some((left, right)) = open.pop() {
             if self.differences.len() >= self.limit {
@@ -89,20 +89,20 @@ impl SequenceComparison<'_> {
             if (end_left, end_right) != (left.end, right.end) {
                 open.push((end_left..left.end, end_right..right.end));
             }
-            let mut inner = self.align_units(from_left..end_left, from_right..end_right);
+            let mut inner = self.align_units_of_frames(from_left..end_left, from_right..end_right);
             inner.reverse();
             open.extend(inner);
         }
     }
 
     /// Aligns the rest of a frame and records the units that differ. Returns pairs of ranges that remain to be compared.
-    fn align_units(&mut self, left: Range<u64>, right: Range<u64>) -> Vec<(Range<u64>, Range<u64>)> {
-        let (a, b) = (self.left.first_units(left.clone()), self.right.first_units(right.clone()));
+    fn align_units_of_frames(&mut self, left: Range<u64>, right: Range<u64>) -> Vec<(Range<u64>, Range<u64>)> {
+        let (a, b) = (self.left.first_units_of_range(left.clone()), self.right.first_units_of_range(right.clone()));
         let keys = |units: &[ComparedUnit]| units.iter().map(|unit| unit.fingerprint).collect::<Vec<_>>();
         let mut operations = capture_diff_slices(Algorithm::Myers, &keys(&a), &keys(&b));
         let start = |units: &[ComparedUnit], index: usize, end: u64| units.get(index).map_or(end, |unit| unit.range.start);
         let mut rest = None;
-        if !units_reach(&a, left.end) || !units_reach(&b, right.end) {
+        if !do_units_reach(&a, left.end) || !do_units_reach(&b, right.end) {
             let equal = |operation: &DiffOp| if matches!(operation, DiffOp::Equal { .. }) { operation.old_range().len() } else { 0 };
             let anchor = (0..operations.len()).rev().max_by_key(|index| equal(&operations[*index]));
             let Some(anchor) = anchor.filter(|index| equal(&operations[*index]) > 0) else {
@@ -117,7 +117,7 @@ impl SequenceComparison<'_> {
         for operation in operations.iter().filter(|operation| !matches!(operation, DiffOp::Equal { .. })) {
             let (old, new) = (operation.old_range(), operation.new_range());
             let at = (start(&a, old.start, left.end), start(&b, new.start, right.end));
-            self.pair_calls(&a[old], &b[new], at, &mut inner);
+            self.pair_calls_of_same_function(&a[old], &b[new], at, &mut inner);
         }
         inner.extend(rest);
         inner
@@ -125,7 +125,13 @@ impl SequenceComparison<'_> {
 
     /// Pairs calls of the same function among the units without an equal counterpart, and records the units between the pairs as
     /// differences.
-    fn pair_calls(&mut self, left: &[ComparedUnit], right: &[ComparedUnit], at: (u64, u64), inner: &mut Vec<(Range<u64>, Range<u64>)>) {
+    fn pair_calls_of_same_function(
+        &mut self,
+        left: &[ComparedUnit],
+        right: &[ComparedUnit],
+        at: (u64, u64),
+        inner: &mut Vec<(Range<u64>, Range<u64>)>,
+    ) {
         let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
         for (place, call) in right.iter().enumerate().filter_map(|(place, unit)| Some((place, unit.call?))) {
             places.entry(call).or_default().push(place);
@@ -151,16 +157,16 @@ impl SequenceComparison<'_> {
     }
 }
 
-fn units_reach(units: &[ComparedUnit], end: u64) -> bool {
-    units.len() < MAX_UNITS || units.last().is_some_and(|unit| unit.range.end >= end)
+fn do_units_reach(units: &[ComparedUnit], end: u64) -> bool {
+    units.len() < MAX_ALIGNED_UNITS || units.last().is_some_and(|unit| unit.range.end >= end)
 }
 
 impl ComparedSide<'_> {
-    /// Returns the first [`MAX_UNITS`] units of a range within one frame.
-    fn first_units(&self, range: Range<u64>) -> Vec<ComparedUnit> {
+    /// Returns the first [`MAX_ALIGNED_UNITS`] units of a range within one frame.
+    fn first_units_of_range(&self, range: Range<u64>) -> Vec<ComparedUnit> {
         let mut units = Vec::new();
         let mut at = range.start;
-        while at < range.end && units.len() < MAX_UNITS {
+        while at < range.end && units.len() < MAX_ALIGNED_UNITS {
             let is_call = self.frames.class_at(at) == Some(EventClass::Enter);
             let end = if is_call { (self.frames.frame_end(at + 1) + 1).min(range.end) } else { at + 1 };
             let call = is_call.then(|| self.grammar.at(at)).flatten();

@@ -29,7 +29,7 @@ pub trait Compressor {
     fn push(&mut self, symbol: u64);
 
     /// Returns the number of grammar items and distinct symbols in memory. Each takes some tens of bytes.
-    fn items_in_memory(&self) -> usize;
+    fn item_count_in_memory(&self) -> usize;
 
     /// Returns the grammar of all symbols pushed so far. Fails if it has more than [`crate::grammar::MAX_ITEMS`] items.
     fn close(self: Box<Self>) -> Result<Grammar, SequenceError>;

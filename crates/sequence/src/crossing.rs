@@ -9,11 +9,11 @@
 use crate::grammar::{Grammar, GrammarItem, TerminalId};
 use std::ops::Range;
 
-/// Stands for the omitted symbols in [`CrossingTexts::text`].
-pub(crate) const GAP: u32 = u32::MAX;
+/// Stands for the omitted symbols in [`BoundaryTexts::text`].
+pub(crate) const OMITTED_SYMBOLS: u32 = u32::MAX;
 
 /// For all rules, the symbols near the boundaries between the items of the rule's body.
-pub(crate) struct CrossingTexts {
+pub(crate) struct BoundaryTexts {
     /// Terminal numbers and gaps of all rules, one rule after the other.
     pub text: Vec<u32>,
     /// For each position in `text`, the end of the item to which it belongs. For terminals, this is the position itself, so that strings of
@@ -23,10 +23,10 @@ pub(crate) struct CrossingTexts {
     pub rules: Vec<(Range<usize>, u64)>,
 }
 
-impl CrossingTexts {
+impl BoundaryTexts {
     /// Prepares the enumeration of strings with up to `longest` symbols.
-    pub fn new(grammar: &Grammar, longest: usize) -> CrossingTexts {
-        let mut texts = CrossingTexts { text: Vec::new(), ends: Vec::new(), rules: Vec::new() };
+    pub fn new(grammar: &Grammar, longest: usize) -> BoundaryTexts {
+        let mut texts = BoundaryTexts { text: Vec::new(), ends: Vec::new(), rules: Vec::new() };
         for (rule, occurrences) in grammar.rules().zip(grammar.rule_occurrences()) {
             let start = texts.text.len();
             for item in grammar.body(rule) {
@@ -52,14 +52,14 @@ impl CrossingTexts {
             self.text.extend(grammar.terminal_ids(rule, 0).map(number));
         } else {
             self.text.extend(grammar.terminal_ids(rule, 0).take(kept).map(number));
-            self.text.push(GAP);
+            self.text.push(OMITTED_SYMBOLS);
             self.text.extend(grammar.terminal_ids(rule, length - kept as u64).map(number));
         }
         self.ends.resize(self.text.len(), self.text.len() as u32);
     }
 
     /// Returns true if the string of `length` symbols at `place` extends beyond the item in which it starts.
-    pub fn is_crossing(&self, place: usize, length: usize) -> bool {
+    pub fn extends_beyond_first_item(&self, place: usize, length: usize) -> bool {
         place + length > self.ends[place] as usize
     }
 
@@ -69,9 +69,9 @@ impl CrossingTexts {
         for (range, occurrences) in &self.rules {
             let mut gap_free = range.start;
             for end in range.start + 1..=range.end {
-                if self.text[end - 1] == GAP {
+                if self.text[end - 1] == OMITTED_SYMBOLS {
                     gap_free = end;
-                } else if end >= gap_free + length && self.is_crossing(end - length, length) {
+                } else if end >= gap_free + length && self.extends_beyond_first_item(end - length, length) {
                     visit(&self.text[end - length..end], *occurrences);
                 }
             }

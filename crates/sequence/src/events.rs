@@ -1,11 +1,11 @@
 //! Classes of symbols, for analyses that need calls and returns.
 //!
 //! A call's events are between an `Enter` and a `Leave`. A call to a function that records no events has neither symbol. How a path that
-//! contains calls is recorded depends on one of three conventions ([`Convention`]; Vaswani, section 3.4.1).
+//! contains calls is recorded depends on one of three conventions ([`CallRecordingConvention`]; Vaswani, section 3.4.1).
 
 /// How paths that contain calls are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Convention {
+pub enum CallRecordingConvention {
     /// A path with calls is recorded as several subpaths. A subpath ends before each call's `Enter`, and the next one begins after the
     /// return.
     Subpaths,

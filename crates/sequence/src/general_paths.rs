@@ -6,11 +6,11 @@
 //! Memory is proportional to the number of distinct paths, at most 2^k per loop.
 
 use crate::SequenceError;
-use crate::compress::hashing::BuildMixer;
+use crate::compress::hashing::BuildSymbolHasher;
 use std::collections::{BTreeMap, HashMap};
 
 /// Maximum length of a path, in branches.
-pub const MAX_BRANCHES: usize = 1000;
+pub const MAX_PATH_BRANCHES: usize = 1000;
 
 /// A state of the automaton, which stands for the last branches of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,13 +23,13 @@ pub struct GeneralPaths {
     /// For each state, its path and the number of executions of the path. The first state is the empty path.
     states: Vec<(Box<[u64]>, u64)>,
     numbers: HashMap<Box<[u64]>, u32>,
-    next: HashMap<(u32, u64), u32, BuildMixer>,
+    next: HashMap<(u32, u64), u32, BuildSymbolHasher>,
 }
 
 impl GeneralPaths {
-    /// Creates an automaton that counts paths of up to `k` branches. `k` must be from 1 to [`MAX_BRANCHES`].
+    /// Creates an automaton that counts paths of up to `k` branches. `k` must be from 1 to [`MAX_PATH_BRANCHES`].
     pub fn new(k: usize) -> Result<GeneralPaths, SequenceError> {
-        if k == 0 || k > MAX_BRANCHES {
+        if k == 0 || k > MAX_PATH_BRANCHES {
             return Err(SequenceError::invalid_parameter("branches of a general path", k, "1 to 1000"));
         }
         Ok(GeneralPaths { k, states: vec![(Box::default(), 0)], numbers: HashMap::new(), next: HashMap::default() })

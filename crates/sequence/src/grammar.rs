@@ -10,10 +10,10 @@ mod fingerprint;
 mod frames;
 mod search;
 
-pub use access::{SymbolsFrom, TerminalIds};
+pub use access::{SequenceSymbols, TerminalIds};
 pub use codec::{Window, read_window};
 pub use fingerprint::{Fingerprint, Fingerprints, common_extension};
-pub use frames::{FrameEffect, Frames};
+pub use frames::{FrameEffect, RuleFrameEffects};
 pub use search::{Occurrences, SearchPattern};
 
 use crate::SequenceError;
@@ -211,7 +211,7 @@ impl Grammar {
     /// Concatenates windows into one grammar without expanding them. Fails if the result has more than [`MAX_ITEMS`] items.
     pub fn concatenated<'a>(windows: impl IntoIterator<Item = &'a Grammar>) -> Result<Grammar, SequenceError> {
         let mut raw = RawRules { terminals: Vec::new(), bodies: Vec::new(), root: 0 };
-        let mut terminals = Terminals::default();
+        let mut terminals = TerminalNumbering::default();
         let mut root = Vec::new();
         for window in windows {
             let numbers: Vec<u32> = window.terminals.iter().map(|symbol| terminals.number(*symbol)).collect();
@@ -233,8 +233,8 @@ impl Grammar {
 
     /// Returns the grammar of the sequence that remains if only symbols with `keep(symbol)` are retained. Takes time linear in the number
     /// of items, because nothing is expanded.
-    pub fn retained(&self, keep: impl Fn(u64) -> bool) -> Result<Grammar, SequenceError> {
-        let mut terminals = Terminals::default();
+    pub fn with_symbols_retained(&self, keep: impl Fn(u64) -> bool) -> Result<Grammar, SequenceError> {
+        let mut terminals = TerminalNumbering::default();
         let kept: Vec<Option<u32>> = self.terminals.iter().map(|s| keep(*s).then(|| terminals.number(*s))).collect();
         let mut bodies: Vec<Vec<u32>> = Vec::with_capacity(self.rule_count());
         for rule in self.rules() {
@@ -256,8 +256,8 @@ impl Grammar {
 
     /// Replaces each symbol by any number of symbols, without expanding the sequence. Fails if the result has more than [`MAX_ITEMS`]
     /// items.
-    pub fn substituted(&self, replacement: impl FnMut(u64) -> Vec<u64>) -> Result<Grammar, SequenceError> {
-        let mut terminals = Terminals::default();
+    pub fn with_symbols_replaced(&self, replacement: impl FnMut(u64) -> Vec<u64>) -> Result<Grammar, SequenceError> {
+        let mut terminals = TerminalNumbering::default();
         let mut bodies: Vec<Vec<u32>> = Vec::with_capacity(self.terminals.len() + self.rule_count());
         for symbols in self.terminals.iter().copied().map(replacement) {
             bodies.push(symbols.into_iter().map(|symbol| terminals.number(symbol)).collect());
@@ -299,12 +299,12 @@ fn rule_length(starts: &[u32], ends: &[u64], rule: usize) -> u64 {
 
 /// Numbers distinct symbols in order of their first occurrence.
 #[derive(Default)]
-pub(crate) struct Terminals {
+pub(crate) struct TerminalNumbering {
     pub list: Vec<u64>,
-    numbers: HashMap<u64, u32, crate::compress::hashing::BuildMixer>,
+    numbers: HashMap<u64, u32, crate::compress::hashing::BuildSymbolHasher>,
 }
 
-impl Terminals {
+impl TerminalNumbering {
     pub fn number(&mut self, symbol: u64) -> u32 {
         let next = self.list.len() as u32;
         *self.numbers.entry(symbol).or_insert_with(|| {

@@ -7,8 +7,8 @@
 //! that are already hot, or too rare to become hot, are not extended.
 
 use crate::SequenceError;
-use crate::compress::hashing::BuildMixer;
-use crate::crossing::{CrossingTexts, GAP};
+use crate::compress::hashing::BuildSymbolHasher;
+use crate::crossing::{BoundaryTexts, OMITTED_SYMBOLS};
 use crate::grammar::Grammar;
 use std::collections::HashMap;
 
@@ -50,8 +50,8 @@ pub fn minimal_hot_subpaths(
     }
     let weights: Vec<u64> = grammar.terminals().iter().map(|symbol| weight(*symbol)).collect();
     let heaviest = u128::from(weights.iter().copied().max().unwrap_or(0)) * longest as u128;
-    let texts = CrossingTexts::new(grammar, longest);
-    let mut level = CandidateStrings::of_length_one(&texts, weights.len());
+    let texts = BoundaryTexts::new(grammar, longest);
+    let mut level = HotCandidateStrings::of_length_one(&texts, weights.len());
     let mut found = Vec::new();
     for length in 1..=longest {
         if length > 1 {
@@ -68,15 +68,15 @@ pub fn minimal_hot_subpaths(
             }
             *alive = !is_hot && heaviest * u128::from(string.frequency) >= threshold;
         }
-        level.remove_dead_strings(&alive);
+        level.remove_strings_never_hot(&alive);
     }
     found.sort_by(|a, b| b.cost.cmp(&a.cost).then_with(|| a.symbols.cmp(&b.symbols)));
     Ok(found)
 }
 
 /// Strings of one length that may be part of a hot subpath.
-struct CandidateStrings {
-    /// For each position in the texts, the number of the string that begins there; [`GAP`] if none does.
+struct HotCandidateStrings {
+    /// For each position in the texts, the number of the string that begins there; [`OMITTED_SYMBOLS`] if none does.
     at: Vec<u32>,
     strings: Vec<CountedString>,
 }
@@ -86,12 +86,12 @@ struct CountedString {
     frequency: u64,
 }
 
-impl CandidateStrings {
-    fn of_length_one(texts: &CrossingTexts, terminals: usize) -> CandidateStrings {
+impl HotCandidateStrings {
+    fn of_length_one(texts: &BoundaryTexts, terminals: usize) -> HotCandidateStrings {
         let strings = (0..terminals).map(|_| CountedString { place: 0, frequency: 0 }).collect();
-        let mut level = CandidateStrings { at: texts.text.clone(), strings };
+        let mut level = HotCandidateStrings { at: texts.text.clone(), strings };
         for (range, occurrences) in &texts.rules {
-            for place in range.clone().filter(|place| texts.text[*place] != GAP) {
+            for place in range.clone().filter(|place| texts.text[*place] != OMITTED_SYMBOLS) {
                 level.count_occurrence(texts, place, 1, texts.text[place], *occurrences);
             }
         }
@@ -100,15 +100,15 @@ impl CandidateStrings {
 
     /// Returns the strings that are longer by one symbol. Each combines two strings of the current length that overlap in all symbols but
     /// one.
-    fn extend_strings(self, texts: &CrossingTexts, length: usize) -> CandidateStrings {
-        let mut numbers: HashMap<u64, u32, BuildMixer> = HashMap::default();
-        let mut longer = CandidateStrings { at: self.at, strings: Vec::new() };
+    fn extend_strings(self, texts: &BoundaryTexts, length: usize) -> HotCandidateStrings {
+        let mut numbers: HashMap<u64, u32, BuildSymbolHasher> = HashMap::default();
+        let mut longer = HotCandidateStrings { at: self.at, strings: Vec::new() };
         for (range, occurrences) in &texts.rules {
             for place in range.clone() {
                 let head = longer.at[place];
-                let tail = if place + 1 < range.end { longer.at[place + 1] } else { GAP };
-                longer.at[place] = GAP;
-                if head == GAP || tail == GAP || place + length > range.end {
+                let tail = if place + 1 < range.end { longer.at[place + 1] } else { OMITTED_SYMBOLS };
+                longer.at[place] = OMITTED_SYMBOLS;
+                if head == OMITTED_SYMBOLS || tail == OMITTED_SYMBOLS || place + length > range.end {
                     continue;
                 }
                 let next = longer.strings.len() as u32;
@@ -123,18 +123,18 @@ impl CandidateStrings {
         longer
     }
 
-    fn count_occurrence(&mut self, texts: &CrossingTexts, place: usize, length: usize, number: u32, occurrences: u64) {
+    fn count_occurrence(&mut self, texts: &BoundaryTexts, place: usize, length: usize, number: u32, occurrences: u64) {
         let string = &mut self.strings[number as usize];
         string.place = place;
-        if texts.is_crossing(place, length) {
+        if texts.extends_beyond_first_item(place, length) {
             string.frequency += occurrences;
         }
     }
 
-    fn remove_dead_strings(&mut self, alive: &[bool]) {
-        for number in self.at.iter_mut().filter(|number| **number != GAP) {
+    fn remove_strings_never_hot(&mut self, alive: &[bool]) {
+        for number in self.at.iter_mut().filter(|number| **number != OMITTED_SYMBOLS) {
             if !alive[*number as usize] {
-                *number = GAP;
+                *number = OMITTED_SYMBOLS;
             }
         }
     }

@@ -7,7 +7,7 @@
 //! is within two consecutive slabs, so it is a suffix of some nodes' strings. Its count is the sum of those nodes' counts. Each executed
 //! path takes O(1) hash look-ups, whatever k is.
 
-use crate::compress::hashing::BuildMixer;
+use crate::compress::hashing::BuildSymbolHasher;
 use crate::events::{Classify, EventClass, SubpathEnd};
 use crate::{Grammar, SequenceError};
 use std::collections::{BTreeMap, HashMap};
@@ -15,12 +15,12 @@ use std::collections::{BTreeMap, HashMap};
 /// Maximum number of consecutive iterations.
 pub const MAX_ITERATIONS: usize = 64;
 
-const ROOT: u32 = 0;
+const ROOT_NODE: u32 = 0;
 
 /// The position in a forest of a function's activation.
 #[derive(Clone, Copy, Debug)]
-pub struct ForestPosition {
-    /// Node of the string from the start of the previous slab up to now; [`ROOT`] in the first slab.
+pub struct TriePosition {
+    /// Node of the string from the start of the previous slab up to now; [`ROOT_NODE`] in the first slab.
     long: u32,
     /// Node of the string from the start of the current slab up to now.
     short: u32,
@@ -30,10 +30,10 @@ pub struct ForestPosition {
 
 /// The trie that counts the k-iteration paths of one function.
 #[derive(Clone, Debug)]
-pub struct SlabForest {
+pub struct IterationPathTrie {
     k: usize,
     nodes: Vec<IterationNode>,
-    children: HashMap<u64, u32, BuildMixer>,
+    children: HashMap<u64, u32, BuildSymbolHasher>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -44,32 +44,32 @@ struct IterationNode {
     count: u64,
 }
 
-impl SlabForest {
+impl IterationPathTrie {
     /// Creates an empty forest for `k` iterations. `k` must be from 1 to [`MAX_ITERATIONS`].
-    pub fn new(k: usize) -> Result<SlabForest, SequenceError> {
+    pub fn new(k: usize) -> Result<IterationPathTrie, SequenceError> {
         if k == 0 || k > MAX_ITERATIONS {
             return Err(SequenceError::invalid_parameter("iterations of a path", k, "1 to 64"));
         }
-        let root = IterationNode { path: 0, parent: ROOT, depth: 0, count: 0 };
-        Ok(SlabForest { k, nodes: vec![root], children: HashMap::default() })
+        let root = IterationNode { path: 0, parent: ROOT_NODE, depth: 0, count: 0 };
+        Ok(IterationPathTrie { k, nodes: vec![root], children: HashMap::default() })
     }
 
     /// Returns the position at the start of an activation.
-    pub fn start(&self) -> ForestPosition {
-        ForestPosition { long: ROOT, short: ROOT, paths: 0 }
+    pub fn start(&self) -> TriePosition {
+        TriePosition { long: ROOT_NODE, short: ROOT_NODE, paths: 0 }
     }
 
     /// Records the next path of an activation, whose position is `position`.
-    pub fn push(&mut self, position: &mut ForestPosition, path: u32) {
+    pub fn push(&mut self, position: &mut TriePosition, path: u32) {
         if position.paths == (self.k - 1).max(1) {
-            *position = ForestPosition { long: if self.k == 1 { ROOT } else { position.short }, short: ROOT, paths: 0 };
+            *position = TriePosition { long: if self.k == 1 { ROOT_NODE } else { position.short }, short: ROOT_NODE, paths: 0 };
         }
         position.short = self.find_or_add_child(position.short, path);
         position.paths += 1;
-        if position.long != ROOT {
+        if position.long != ROOT_NODE {
             position.long = self.find_or_add_child(position.long, path);
         }
-        let ends = if position.long == ROOT { position.short } else { position.long };
+        let ends = if position.long == ROOT_NODE { position.short } else { position.long };
         self.nodes[ends as usize].count += 1;
     }
 
@@ -107,7 +107,7 @@ impl SlabForest {
 /// The k-iteration paths of all functions in a sequence of events.
 pub struct IterationProfile {
     k: usize,
-    functions: BTreeMap<u32, SlabForest>,
+    functions: BTreeMap<u32, IterationPathTrie>,
     /// For each number of a Ball-Larus path, the path as a string of subpaths.
     paths: Vec<Vec<u64>>,
     numbers: HashMap<Vec<u64>, u32>,
@@ -118,7 +118,7 @@ pub struct IterationProfile {
 struct ActivationFrame {
     /// The subpaths that were executed since the last back edge.
     subpaths: Vec<u64>,
-    position: Option<(u32, ForestPosition)>,
+    position: Option<(u32, TriePosition)>,
 }
 
 /// A sequence of paths that consecutive iterations of a loop repeat.
@@ -135,7 +135,7 @@ pub struct RepeatedPattern {
 impl IterationProfile {
     /// Creates an empty profile for `k` iterations. `k` must be from 1 to [`MAX_ITERATIONS`].
     pub fn new(k: usize) -> Result<IterationProfile, SequenceError> {
-        SlabForest::new(k)?;
+        IterationPathTrie::new(k)?;
         Ok(IterationProfile {
             k,
             functions: BTreeMap::new(),
@@ -187,7 +187,7 @@ impl IterationProfile {
             next
         });
         if !self.functions.contains_key(&function) {
-            self.functions.insert(function, SlabForest::new(self.k)?);
+            self.functions.insert(function, IterationPathTrie::new(self.k)?);
         }
         if let Some(forest) = self.functions.get_mut(&function) {
             let mut position = frame.position.filter(|(of, _)| *of == function).map_or_else(|| forest.start(), |(_, position)| position);
@@ -198,7 +198,7 @@ impl IterationProfile {
     }
 
     /// Returns the functions that have paths, with their forests.
-    pub fn functions(&self) -> impl Iterator<Item = (u32, &SlabForest)> {
+    pub fn functions(&self) -> impl Iterator<Item = (u32, &IterationPathTrie)> {
         self.functions.iter().map(|(function, forest)| (*function, forest))
     }
 

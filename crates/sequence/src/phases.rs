@@ -7,7 +7,7 @@
 //! cannot (K. Vaswani, *Efficient Online Path Profiling*, section 6.2.3).
 
 use crate::SequenceError;
-use crate::compress::hashing::mix;
+use crate::compress::hashing::mix_bits;
 use std::collections::BTreeMap;
 
 /// What was executed in an interval: features, such as paths, in ascending order, each with its number of executions.
@@ -56,14 +56,14 @@ pub struct Phase {
 
 impl Phases {
     /// Returns the numbers of the intervals whose phase differs from that of the previous interval.
-    pub fn changes(&self) -> Vec<usize> {
+    pub fn phase_change_intervals(&self) -> Vec<usize> {
         (1..self.phase_of_interval.len()).filter(|at| self.phase_of_interval[*at] != self.phase_of_interval[at - 1]).collect()
     }
 }
 
 /// Splits a sequence into intervals of `length` symbols, the last of which may be shorter. `features` calls its callback with each feature
 /// of a symbol and the feature's weight. `length` must not be zero.
-pub fn intervals(
+pub fn split_into_intervals(
     symbols: impl Iterator<Item = u64>,
     length: u64,
     mut features: impl FnMut(u64, &mut dyn FnMut(u64, f64)),
@@ -116,7 +116,7 @@ pub fn find_phases(intervals: &[IntervalVector], parameters: PhaseParameters) ->
     let events = intervals.iter().map(event_count).sum::<f64>() / intervals.len() as f64;
     // The factor is 1/3 because the square of a random coordinate between -1 and 1 has this mean.
     let min_variance = dimensions as f64 / 3.0 / (events.max(1.0) * spread);
-    let score = |clustering: &Clustering| clustering.criterion(points.len(), spread, min_variance);
+    let score = |clustering: &Clustering| clustering.bayesian_information_criterion(points.len(), spread, min_variance);
     let scores: Vec<f64> = clusterings.iter().map(score).collect();
     let (least, greatest) = scores.iter().fold((f64::MAX, f64::MIN), |(a, b), score| (a.min(*score), b.max(*score)));
     let is_enough = |score: &f64| *score >= least + enough * (greatest - least);
@@ -134,7 +134,7 @@ fn project_vector(interval: &IntervalVector, dimensions: usize) -> Vec<f64> {
     let mut point = vec![0.0; dimensions];
     for (feature, weight) in &interval.0 {
         for (dimension, coordinate) in (1_u64..).zip(&mut point) {
-            let random = mix(mix(*feature ^ 0x5bf0_3635) ^ dimension.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let random = mix_bits(mix_bits(*feature ^ 0x5bf0_3635) ^ dimension.wrapping_mul(0x9e37_79b9_7f4a_7c15));
             *coordinate += weight / total * (random as f64 / u64::MAX as f64 * 2.0 - 1.0);
         }
     }
@@ -193,7 +193,7 @@ fn run_kmeans(points: &[Vec<f64>], k: usize, seed: u64) -> Clustering {
 
 /// Chooses the initial centres: first a point that the seed determines, then repeatedly the point that is farthest from all centres.
 fn choose_first_centres(points: &[Vec<f64>], k: usize, seed: u64) -> Vec<Vec<f64>> {
-    let first = (mix(seed + 1) % points.len() as u64) as usize;
+    let first = (mix_bits(seed + 1) % points.len() as u64) as usize;
     let mut centres = vec![points[first].clone()];
     while centres.len() < k {
         let far = points.iter().max_by(|a, b| nearest_centre(a, &centres).1.total_cmp(&nearest_centre(b, &centres).1));
@@ -214,7 +214,7 @@ fn squared_distance(a: &[f64], b: &[f64]) -> f64 {
 impl Clustering {
     /// Returns the Bayesian information criterion: the log-likelihood of the points, assuming spherical normal distributions of equal
     /// variance around the centres, minus a penalty for the number of centres.
-    fn criterion(&self, points: usize, dimensions: f64, min_variance: f64) -> f64 {
+    fn bayesian_information_criterion(&self, points: usize, dimensions: f64, min_variance: f64) -> f64 {
         let (count, k) = (points as f64, self.centres.len() as f64);
         let freedom = (count - k).max(1.0) * dimensions;
         let variance = (self.distortion / freedom).max(min_variance);

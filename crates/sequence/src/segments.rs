@@ -12,7 +12,7 @@ pub use supergraph::{SupergraphPaths, supergraph_paths};
 use std::collections::HashMap;
 
 /// How often each string of symbols occurs.
-pub type StringCounts = HashMap<Vec<u64>, u64>;
+pub type SymbolStringCounts = HashMap<Vec<u64>, u64>;
 
 /// Maximum depth of segments, that is, of nested calls in them.
-pub const MAX_DEPTH: usize = 100;
+pub const MAX_SEGMENT_DEPTH: usize = 100;

@@ -45,7 +45,7 @@ use crate::ring_layout::{CURSOR_OFFSET, RING_SIZE, SAVED_OFFSET, SYMBOLS_OFFSET}
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, IcedError, Instruction, MemoryOperand, Mnemonic, OpKind, Register};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use trodden_wire::SLED;
+use trodden_wire::WITNESS_SLED_INSTRUCTION;
 
 /// Length in bytes of a jump with a 32-bit displacement.
 const JUMP_LENGTH: u64 = 5;
@@ -244,7 +244,8 @@ impl<'a> Copier<'a> {
     /// Emits a sled's head and the jump back to the image.
     fn copy_sled(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
         let copies = self.emit_head(address, site, PatchKind::Jump);
-        let copies = copies.and_then(|()| self.emit_jump(address + SLED.len() as u64, Some(CopiedPlace::Recorded { site, saved: false })));
+        let copies = copies.and_then(|()| { self.emit_jump(address + WITNESS_SLED_INSTRUCTION.len() as u64, Some(CopiedPlace::Recorded { site, saved: false }))
+        });
         Ok(copies.map_err(|_| self.immovable(address))?)
     }
 

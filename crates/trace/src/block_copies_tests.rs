@@ -106,7 +106,7 @@ fn calls_stay_in_the_image_and_return_into_a_copy() {
 #[test]
 fn execution_continues_in_the_image_after_a_sled() {
     // A sled, then `call rax`. The only room for a jump is in the sled.
-    let code = [&SLED[..], &[0xff, 0xd0]].concat();
+    let code = [&WITNESS_SLED_INSTRUCTION[..], &[0xff, 0xd0]].concat();
     let copies = copies_with_sleds(&code, &[0], &HashSet::from([0x40_0000]));
     assert_eq!(copies.patches, [(0x40_0000, Patch::Jump(0x100_0001))]);
     let all = instructions(&copies);

@@ -230,7 +230,7 @@ impl Reader {
     pub fn index(&self, header: &StoredBlock) -> Result<Vec<u8>, TraceFileError> {
         let mut bytes = vec![0; header.section.index_length() as usize];
         self.read(&mut bytes, header.offset + SECTION_HEADER_BYTES as u64)?;
-        header.section.check_index(&bytes).map_err(|error| self.corrupt(header, error))?;
+        header.section.verify_index_checksum(&bytes).map_err(|error| self.corrupt(header, error))?;
         Ok(bytes)
     }
 

@@ -1,11 +1,11 @@
-//! Witness sleds: no-op sequences that the compiler plugin puts at the start of blocks ([`SLED`]) in programs built for tracing. A jump
-//! fits into a sled whatever else the block contains, and no instruction needs to be moved.
+//! Witness sleds: no-op sequences that the compiler plugin puts at the start of blocks ([`WITNESS_SLED_INSTRUCTION`]) in programs built for
+//! tracing. A jump fits into a sled whatever else the block contains, and no instruction needs to be moved.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use std::collections::HashMap;
 use std::ops::Range;
 use trodden_binary::Binary;
-use trodden_wire::SLED;
+use trodden_wire::WITNESS_SLED_INSTRUCTION;
 
 /// Returns the address of the sled in each block that has one, by the block's start. The code before a sled contains no call, and always
 /// runs before it.
@@ -19,7 +19,7 @@ fn find_in_block(code: &[(u64, Vec<u8>)], block: &Range<u64>) -> Option<u64> {
     let bytes = &bytes[(block.start - start) as usize..end];
     for instruction in &mut Decoder::with_ip(64, bytes, block.start, DecoderOptions::NONE) {
         let at = (instruction.ip() - block.start) as usize;
-        if bytes[at..].starts_with(&SLED) {
+        if bytes[at..].starts_with(&WITNESS_SLED_INSTRUCTION) {
             return Some(instruction.ip());
         }
         if instruction.is_invalid() || instruction.flow_control() != FlowControl::Next {
@@ -34,7 +34,7 @@ pub fn first_sled(binary: &Binary) -> Option<u64> {
     let code = binary.segments().iter().filter(|s| s.is_executable);
     code.filter_map(|segment| {
         let bytes = binary.bytes_at(segment.address)?;
-        let place = bytes.windows(SLED.len()).position(|window| window == SLED)?;
+        let place = bytes.windows(WITNESS_SLED_INSTRUCTION.len()).position(|window| window == WITNESS_SLED_INSTRUCTION)?;
         Some(segment.address + place as u64)
     })
     .next()
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn a_sled_is_found_up_to_the_first_call() {
         // push rbp; the sled; call rax; the sled; ret
-        let code = [&[0x55][..], &SLED, &[0xff, 0xd0], &SLED, &[0xc3]].concat();
+        let code = [&[0x55][..], &WITNESS_SLED_INSTRUCTION, &[0xff, 0xd0], &WITNESS_SLED_INSTRUCTION, &[0xc3]].concat();
         let (end, code) = (0x1000 + code.len() as u64, [(0x1000, code)]);
         let blocks = [0x1000..0x1009, 0x1009..end, 0x100b..end];
         assert_eq!(find_in_blocks(&code, &blocks), HashMap::from([(0x1000, 0x1001), (0x100b, 0x100b)]));

@@ -6,28 +6,28 @@
 
 const BITCODE_MAGIC: [u8; 4] = *b"BC\xc0\xde";
 /// The optional wrapper header before bitcode: its first bytes, and its size.
-const WRAPPER_HEADER: ([u8; 4], usize) = (*b"\xde\xc0\x17\x0b", 20);
+const WRAPPER_MAGIC_AND_SIZE: ([u8; 4], usize) = (*b"\xde\xc0\x17\x0b", 20);
 /// IDs of the identification block and of the record in it that names the producer.
 const IDENTIFICATION_BLOCK: u64 = 13;
 const PRODUCER_RECORD: u64 = 1;
-const MAX_OPERANDS: usize = 256;
+const MAX_RECORD_OPERANDS: usize = 256;
 
 /// Returns true if the bytes are LLVM bitcode, with or without a wrapper header.
 pub fn is_bitcode(bytes: &[u8]) -> bool {
-    bytes.starts_with(&BITCODE_MAGIC) || bytes.starts_with(&WRAPPER_HEADER.0)
+    bytes.starts_with(&BITCODE_MAGIC) || bytes.starts_with(&WRAPPER_MAGIC_AND_SIZE.0)
 }
 
 /// Returns the major version of the LLVM that wrote a bitcode file, given at least the first kilobyte of the file. `None` if the bytes are
 /// not bitcode, or if they name a producer other than LLVM.
 pub fn producer_major(bytes: &[u8]) -> Option<u32> {
-    let start = if bytes.starts_with(&WRAPPER_HEADER.0) { WRAPPER_HEADER.1 } else { 0 };
+    let start = if bytes.starts_with(&WRAPPER_MAGIC_AND_SIZE.0) { WRAPPER_MAGIC_AND_SIZE.1 } else { 0 };
     let text = read_producer(BitReader { bytes: bytes.get(start..)?.strip_prefix(&BITCODE_MAGIC)?, at: 0 })?;
     text.strip_prefix("LLVM")?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
 /// How an operand of a record is encoded.
 #[derive(Clone, Copy)]
-enum Encoding {
+enum OperandEncoding {
     Literal(u64),
     Fixed(u32),
     Variable(u32),
@@ -39,23 +39,23 @@ enum Encoding {
 fn read_producer(mut bits: BitReader) -> Option<String> {
     const ENTER_BLOCK: u64 = 1;
     const DEFINE_ABBREVIATION: u64 = 2;
-    const RECORD: u64 = 3;
-    if bits.read_fixed(2)? != ENTER_BLOCK || bits.read_variable(8)? != IDENTIFICATION_BLOCK {
+    const UNABBREVIATED_RECORD: u64 = 3;
+    if bits.read_fixed_width(2)? != ENTER_BLOCK || bits.read_variable_width(8)? != IDENTIFICATION_BLOCK {
         return None;
     }
-    let width = u32::try_from(bits.read_variable(4)?).ok()?;
-    bits.skip_to_word();
-    bits.read_fixed(32)?;
-    let mut abbreviations: Vec<Vec<Encoding>> = Vec::new();
+    let width = u32::try_from(bits.read_variable_width(4)?).ok()?;
+    bits.skip_to_32_bit_boundary();
+    bits.read_fixed_width(32)?;
+    let mut abbreviations: Vec<Vec<OperandEncoding>> = Vec::new();
     loop {
-        let record = match bits.read_fixed(width)? {
+        let record = match bits.read_fixed_width(width)? {
             DEFINE_ABBREVIATION => {
                 abbreviations.push(bits.read_abbreviation()?);
                 continue;
             }
-            RECORD => {
-                let (code, count) = (bits.read_variable(6)?, bits.read_variable(6)?);
-                let operands = (0..count.min(MAX_OPERANDS as u64)).map(|_| bits.read_variable(6));
+            UNABBREVIATED_RECORD => {
+                let (code, count) = (bits.read_variable_width(6)?, bits.read_variable_width(6)?);
+                let operands = (0..count.min(MAX_RECORD_OPERANDS as u64)).map(|_| bits.read_variable_width(6));
                 [Some(code)].into_iter().chain(operands).collect::<Option<Vec<u64>>>()?
             }
             id => bits.read_abbreviated_record(abbreviations.get(usize::try_from(id.checked_sub(4)?).ok()?)?)?,
@@ -73,7 +73,7 @@ struct BitReader<'a> {
 }
 
 impl BitReader<'_> {
-    fn read_fixed(&mut self, width: u32) -> Option<u64> {
+    fn read_fixed_width(&mut self, width: u32) -> Option<u64> {
         if width > 64 {
             return None;
         }
@@ -87,10 +87,10 @@ impl BitReader<'_> {
     }
 
     /// Reads an integer that is encoded in groups of `width` bits. The highest bit of a group is set if another group follows.
-    fn read_variable(&mut self, width: u32) -> Option<u64> {
+    fn read_variable_width(&mut self, width: u32) -> Option<u64> {
         let (mut value, mut shift) = (0, 0);
         loop {
-            let group = self.read_fixed(width)?;
+            let group = self.read_fixed_width(width)?;
             let more = 1 << width.checked_sub(1)?;
             value |= (group & (more - 1)).checked_shl(shift)?;
             if group & more == 0 {
@@ -100,36 +100,36 @@ impl BitReader<'_> {
         }
     }
 
-    fn skip_to_word(&mut self) {
+    fn skip_to_32_bit_boundary(&mut self) {
         self.at = self.at.next_multiple_of(32);
     }
 
-    fn read_abbreviation(&mut self) -> Option<Vec<Encoding>> {
-        let count = self.read_variable(5)?;
+    fn read_abbreviation(&mut self) -> Option<Vec<OperandEncoding>> {
+        let count = self.read_variable_width(5)?;
         let one = |bits: &mut Self| {
-            if bits.read_fixed(1)? == 1 {
-                return Some(Encoding::Literal(bits.read_variable(8)?));
+            if bits.read_fixed_width(1)? == 1 {
+                return Some(OperandEncoding::Literal(bits.read_variable_width(8)?));
             }
-            let width = |bits: &mut Self| u32::try_from(bits.read_variable(5)?).ok();
-            Some(match bits.read_fixed(3)? {
-                1 => Encoding::Fixed(width(bits)?),
-                2 => Encoding::Variable(width(bits)?),
-                3 => Encoding::Array,
-                4 => Encoding::Character,
+            let width = |bits: &mut Self| u32::try_from(bits.read_variable_width(5)?).ok();
+            Some(match bits.read_fixed_width(3)? {
+                1 => OperandEncoding::Fixed(width(bits)?),
+                2 => OperandEncoding::Variable(width(bits)?),
+                3 => OperandEncoding::Array,
+                4 => OperandEncoding::Character,
                 _ => return None,
             })
         };
-        (0..count.min(MAX_OPERANDS as u64)).map(|_| one(self)).collect()
+        (0..count.min(MAX_RECORD_OPERANDS as u64)).map(|_| one(self)).collect()
     }
 
-    fn read_abbreviated_record(&mut self, encodings: &[Encoding]) -> Option<Vec<u64>> {
+    fn read_abbreviated_record(&mut self, encodings: &[OperandEncoding]) -> Option<Vec<u64>> {
         let mut values = Vec::new();
         let mut encodings = encodings.iter();
         while let Some(encoding) = encodings.next() {
             match encoding {
-                Encoding::Array => {
-                    let (count, element) = (self.read_variable(6)?, encodings.next()?);
-                    for _ in 0..count.min(MAX_OPERANDS as u64) {
+                OperandEncoding::Array => {
+                    let (count, element) = (self.read_variable_width(6)?, encodings.next()?);
+                    for _ in 0..count.min(MAX_RECORD_OPERANDS as u64) {
                         values.push(self.read_scalar(*element)?);
                     }
                 }
@@ -139,14 +139,14 @@ impl BitReader<'_> {
         Some(values)
     }
 
-    fn read_scalar(&mut self, encoding: Encoding) -> Option<u64> {
+    fn read_scalar(&mut self, encoding: OperandEncoding) -> Option<u64> {
         const CHARACTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._";
         match encoding {
-            Encoding::Literal(value) => Some(value),
-            Encoding::Fixed(width) => self.read_fixed(width),
-            Encoding::Variable(width) => self.read_variable(width),
-            Encoding::Character => Some(CHARACTERS[self.read_fixed(6)? as usize].into()),
-            Encoding::Array => None,
+            OperandEncoding::Literal(value) => Some(value),
+            OperandEncoding::Fixed(width) => self.read_fixed_width(width),
+            OperandEncoding::Variable(width) => self.read_variable_width(width),
+            OperandEncoding::Character => Some(CHARACTERS[self.read_fixed_width(6)? as usize].into()),
+            OperandEncoding::Array => None,
         }
     }
 }
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn producer_is_read_from_both_record_encodings() {
         assert_eq!((producer_major(CLANG_BITCODE), producer_major(RUSTC_BITCODE)), (Some(19), Some(22)));
-        let wrapped = [&WRAPPER_HEADER.0[..], &[0; 16], CLANG_BITCODE].concat();
+        let wrapped = [&WRAPPER_MAGIC_AND_SIZE.0[..], &[0; 16], CLANG_BITCODE].concat();
         assert!(is_bitcode(&wrapped) && producer_major(&wrapped) == Some(19));
     }
 

@@ -57,7 +57,7 @@ impl UnitCache {
     pub fn put(&self, frame: &Frame) -> io::Result<PathBuf> {
         let path = self.path(frame.unit);
         let known = self.get(frame.unit).ok().flatten();
-        if known.is_some_and(|known| known.has_same_map(frame) && (known.has_bitcode() || !frame.has_bitcode())) {
+        if known.is_some_and(|known| known.has_same_packed_map(frame) && (known.has_bitcode() || !frame.has_bitcode())) {
             return Ok(path);
         }
         write_atomically(&path, &frame.to_bytes())?;

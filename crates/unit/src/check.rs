@@ -40,7 +40,7 @@ impl UnitMap {
 /// Checks the words that functions use in the unit's memory: each function's words must be consistent, be among the unit's words, and not
 /// overlap the words of another function.
 fn check_storage(map: &UnitMap) -> Result<(), String> {
-    let words = map.counters_in_regions();
+    let words = map.counter_words_in_regions();
     let mut ranges: Vec<_> = map.functions.iter().map(|f| (word_range(f).start, word_range(f).end, &f.name)).collect();
     ranges.sort();
     let mut end = 0;

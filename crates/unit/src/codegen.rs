@@ -19,7 +19,7 @@ enum AcceptedValues {
 }
 
 impl AcceptedValues {
-    fn allows(self, value: &str) -> bool {
+    fn allows_value(self, value: &str) -> bool {
         match self {
             AcceptedValues::Nothing => value.is_empty(),
             AcceptedValues::OneOf(values) => values.contains(&value),
@@ -31,10 +31,10 @@ impl AcceptedValues {
 
 use AcceptedValues::{Name, Nothing, Number, OneOf};
 
-const BOOLEAN_VALUES: AcceptedValues = OneOf(&["true", "false", "1", "0"]);
+const ACCEPTED_BOOLEAN_VALUES: AcceptedValues = OneOf(&["true", "false", "1", "0"]);
 
 /// Accepted options of clang. An option has several entries if its values have several forms.
-const CLANG_OPTIONS: &[(&str, AcceptedValues)] = &[
+const ACCEPTED_CLANG_OPTIONS: &[(&str, AcceptedValues)] = &[
     ("-O", OneOf(&["", "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "s", "z", "g", "fast"])),
     ("-fpic", Nothing),
     ("-fPIC", Nothing),
@@ -89,24 +89,24 @@ const CLANG_OPTIONS: &[(&str, AcceptedValues)] = &[
 ];
 
 /// Accepted options of LLVM, which follow the argument `-mllvm`. The name of an option with a value ends with `=`.
-const LLVM_OPTIONS: &[(&str, AcceptedValues)] = &[
+const ACCEPTED_LLVM_OPTIONS: &[(&str, AcceptedValues)] = &[
     ("-x86-asm-syntax=", OneOf(&["att", "intel"])),
     ("-x86-branches-within-32B-boundaries", Nothing),
     ("-x86-align-branch-boundary=", Number),
     ("-x86-align-branch=", Name),
     ("-x86-pad-max-prefix-size=", Number),
     ("-x86-early-ifcvt", Nothing),
-    ("-x86-cmov-converter=", BOOLEAN_VALUES),
+    ("-x86-cmov-converter=", ACCEPTED_BOOLEAN_VALUES),
     ("-align-all-functions=", Number),
     ("-align-all-blocks=", Number),
     ("-align-all-nofallthru-blocks=", Number),
     ("-align-loops=", Number),
-    ("-enable-tail-merge=", BOOLEAN_VALUES),
+    ("-enable-tail-merge=", ACCEPTED_BOOLEAN_VALUES),
     ("-enable-tail-merge", Nothing),
     ("-tail-merge-threshold=", Number),
     ("-tail-merge-size=", Number),
     ("-tail-dup-size=", Number),
-    ("-tail-dup-placement=", BOOLEAN_VALUES),
+    ("-tail-dup-placement=", ACCEPTED_BOOLEAN_VALUES),
     ("-disable-block-placement", Nothing),
     ("-disable-tail-duplicate", Nothing),
     ("-disable-early-taildup", Nothing),
@@ -118,9 +118,9 @@ const LLVM_OPTIONS: &[(&str, AcceptedValues)] = &[
     ("-disable-lsr", Nothing),
     ("-disable-copyprop", Nothing),
     ("-disable-peephole", Nothing),
-    ("-enable-misched=", BOOLEAN_VALUES),
+    ("-enable-misched=", ACCEPTED_BOOLEAN_VALUES),
     ("-enable-misched", Nothing),
-    ("-enable-post-misched=", BOOLEAN_VALUES),
+    ("-enable-post-misched=", ACCEPTED_BOOLEAN_VALUES),
     ("-regalloc=", OneOf(&["default", "basic", "fast", "greedy", "pbqp"])),
     ("-split-spill-mode=", OneOf(&["default", "size", "speed"])),
     ("-min-jump-table-entries=", Number),
@@ -129,8 +129,8 @@ const LLVM_OPTIONS: &[(&str, AcceptedValues)] = &[
     ("-optsize-jump-table-density=", Number),
     ("-enable-machine-outliner=", OneOf(&["always", "never", "optimistic-pgo", "conservative-pgo"])),
     ("-enable-split-machine-functions", Nothing),
-    ("-emulated-tls=", BOOLEAN_VALUES),
-    ("-relax-elf-relocations=", BOOLEAN_VALUES),
+    ("-emulated-tls=", ACCEPTED_BOOLEAN_VALUES),
+    ("-relax-elf-relocations=", ACCEPTED_BOOLEAN_VALUES),
     ("-stack-alignment=", Number),
 ];
 
@@ -157,10 +157,12 @@ impl CodegenOptions {
         while let Some(argument) = rest.next() {
             if argument == "-mllvm" {
                 let option = rest.next().map_or("", String::as_str);
-                if !is_listed(LLVM_OPTIONS, option) {
+                if !is_option_listed(ACCEPTED_LLVM_OPTIONS, option) {
                     return rejected(format!("-mllvm {option}"));
                 }
-            } else if !is_listed(CLANG_OPTIONS, argument) && !argument.strip_prefix("--target=").is_some_and(is_known_target) {
+            } else if !is_option_listed(ACCEPTED_CLANG_OPTIONS, argument)
+                && !argument.strip_prefix("--target=").is_some_and(is_known_target)
+            {
                 return rejected(argument.clone());
             }
         }
@@ -188,16 +190,16 @@ impl fmt::Display for CodegenOptions {
 /// listed options whose value is not listed, such as a file name; they are accepted only from the user's own command line.
 pub fn affects_generated_code(option: &str) -> bool {
     let has_any_value = |name: &str| name.ends_with('=') && option.starts_with(name);
-    is_listed(CLANG_OPTIONS, option) || CLANG_OPTIONS.iter().any(|(name, _)| has_any_value(name))
+    is_option_listed(ACCEPTED_CLANG_OPTIONS, option) || ACCEPTED_CLANG_OPTIONS.iter().any(|(name, _)| has_any_value(name))
 }
 
 /// Returns whether trodden supports a target, given by its LLVM triple.
 pub fn is_known_target(triple: &str) -> bool {
-    Name.allows(triple) && triple.starts_with("x86_64") && triple.contains("linux") && !triple.contains("x32")
+    Name.allows_value(triple) && triple.starts_with("x86_64") && triple.contains("linux") && !triple.contains("x32")
 }
 
-fn is_listed(list: &[(&str, AcceptedValues)], option: &str) -> bool {
-    list.iter().any(|(name, accepted)| option.strip_prefix(name).is_some_and(|value| accepted.allows(value)))
+fn is_option_listed(list: &[(&str, AcceptedValues)], option: &str) -> bool {
+    list.iter().any(|(name, accepted)| option.strip_prefix(name).is_some_and(|value| accepted.allows_value(value)))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! build for such profiles lets LLVM insert the counters and removes them again before code generation. Each removed increment by a
 //! constant is recorded in the map as a [`CounterPlaceholder`], and the counter's value is computed from the executions of the
 //! placeholder's block. Any other increment (by a computed amount, or between two calls of a block that may not return) uses a counter of
-//! the unit itself ([`OwnCounters`]).
+//! the unit itself ([`UnitCountersForLlvm`]).
 
 use crate::position::SourcePosition;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ pub struct EdgeProfile {
     /// Increments by a constant.
     pub placeholders: Vec<CounterPlaceholder>,
     /// LLVM's counters whose values are also, or only, counted by counters of the unit.
-    pub own: Vec<OwnCounters>,
+    pub own: Vec<UnitCountersForLlvm>,
     /// Counters of the unit for value profiles.
     pub values: Vec<ValueCounters>,
     /// Calls that duplicate the process, such as `fork`, in functions with placeholders.
@@ -129,7 +129,7 @@ pub enum PlaceholderPosition {
 
 /// Consecutive counters of the unit, whose values are added to consecutive counters of LLVM. The increments of placeholders are added, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OwnCounters {
+pub struct UnitCountersForLlvm {
     /// The first of LLVM's counters.
     pub counter: EdgeCounter,
     /// Index of the first of the unit's counters.
@@ -155,35 +155,35 @@ pub struct ValueCounters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ProfiledValueKind {
     /// Targets of indirect calls, as offsets from the start of the image (0 for targets in other images). The offset selects one of
-    /// [`TARGET_BUCKETS`] pairs of counters, which hold the number of calls and the sum of the offsets. If all calls that a pair counts
-    /// have the same target, the pair determines the target. Pairs of several threads and runs can be added.
+    /// [`TARGET_BUCKET_COUNT`] pairs of counters, which hold the number of calls and the sum of the offsets. If all calls that a pair
+    /// counts have the same target, the pair determines the target. Pairs of several threads and runs can be added.
     Target,
-    /// Sizes of memory operations, in [`SIZE_CLASSES`] classes with one counter each. The first classes are the sizes 0 to 8. Then, for
+    /// Sizes of memory operations, in [`SIZE_CLASS_COUNT`] classes with one counter each. The first classes are the sizes 0 to 8. Then, for
     /// each power of two up to 512, there is a class for the sizes between the previous power and this one, and a class for this size. The
     /// last class is for all sizes above 512.
     Size,
 }
 
 /// Number of pairs of counters for the targets of a call site; a power of two.
-pub const TARGET_BUCKETS: u32 = 32;
+pub const TARGET_BUCKET_COUNT: u32 = 32;
 /// Number of size classes.
-pub const SIZE_CLASSES: u32 = 22;
+pub const SIZE_CLASS_COUNT: u32 = 22;
 /// Multiplier of offsets. The highest bits of the product are the index of a pair of counters.
-pub const TARGET_HASH: u64 = 0x9e37_79b9_7f4a_7c15;
+pub const TARGET_HASH_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl ProfiledValueKind {
     /// Returns the number of counters for each site.
     pub fn counters(self) -> u32 {
         match self {
-            ProfiledValueKind::Target => 2 * TARGET_BUCKETS,
-            ProfiledValueKind::Size => SIZE_CLASSES,
+            ProfiledValueKind::Target => 2 * TARGET_BUCKET_COUNT,
+            ProfiledValueKind::Size => SIZE_CLASS_COUNT,
         }
     }
 }
 
 /// Returns the index of the pair of counters that counts calls of a target, given by its offset in the image.
-pub fn target_bucket(offset: u64) -> u32 {
-    (offset.wrapping_mul(TARGET_HASH) >> (u64::BITS - TARGET_BUCKETS.ilog2())) as u32
+pub fn target_bucket_index(offset: u64) -> u32 {
+    (offset.wrapping_mul(TARGET_HASH_MULTIPLIER) >> (u64::BITS - TARGET_BUCKET_COUNT.ilog2())) as u32
 }
 
 /// Returns the size by which LLVM's profiles represent a size class.

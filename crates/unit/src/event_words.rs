@@ -17,7 +17,7 @@ impl FunctionMap {
 
     /// Returns a map of the function in which each event is a path.
     #[must_use]
-    pub fn with_event_paths(&self) -> FunctionMap {
+    pub fn with_events_as_paths(&self) -> FunctionMap {
         let Some(words) = self.event_words() else { return self.clone() };
         let mut edges: Vec<FlowEdge> = Vec::with_capacity(self.graph.edge_count() + words.calls.len());
         let mut own = self.graph.flow_edges();
@@ -38,7 +38,7 @@ impl FunctionMap {
             storage: Storage::Array,
             dag: words.dag.clone(),
             values: words.values.clone(),
-            cuts: self.cuts.iter().map(|(edge, reason)| (words.to_event_edge(*edge), *reason)).collect(),
+            cuts: self.cuts.iter().map(|(edge, reason)| (words.event_edge_of_function_edge(*edge), *reason)).collect(),
             blocks,
             graph,
             ..self.clone()
@@ -56,10 +56,10 @@ impl FunctionMap {
 }
 
 impl UnitMap {
-    /// Returns a map of the unit in which each event is a path ([`FunctionMap::with_event_paths`]).
+    /// Returns a map of the unit in which each event is a path ([`FunctionMap::with_events_as_paths`]).
     #[must_use]
-    pub fn with_event_paths(&self) -> UnitMap {
-        let functions = self.functions.iter().map(FunctionMap::with_event_paths).collect();
-        UnitMap { functions, counters: self.counters_in_regions(), ..self.clone() }
+    pub fn with_events_as_paths(&self) -> UnitMap {
+        let functions = self.functions.iter().map(FunctionMap::with_events_as_paths).collect();
+        UnitMap { functions, counters: self.counter_words_in_regions(), ..self.clone() }
     }
 }

@@ -1,13 +1,13 @@
 //! Hardware and software events that can be summed for each path.
 //!
-//! A unit that sums an event has [`CELLS_PER_COUNTER`] words per counter, called cells: the count, the sum, and the low and high half of
-//! the 128-bit sum of squares. Counters are numbered as in other builds, so `n` counters have `CELLS_PER_COUNTER * n` cells.
+//! A unit that sums an event has [`EVENT_CELLS_PER_COUNTER`] words per counter, called cells: the count, the sum, and the low and high half
+//! of the 128-bit sum of squares. Counters are numbered as in other builds, so `n` counters have `EVENT_CELLS_PER_COUNTER * n` cells.
 
 use serde::{Deserialize, Serialize};
-use trodden_wire::EVENT_TSC;
+use trodden_wire::EVENT_KIND_TIME_STAMP_COUNTER;
 
 /// Number of cells (words) per counter.
-pub const CELLS_PER_COUNTER: u64 = 4;
+pub const EVENT_CELLS_PER_COUNTER: u64 = 4;
 
 /// An event that occurs while a program runs. Its [name](crate::experiment::Spelling::name) is that of `perf list`, if the event is listed
 /// there. Its description is a plural noun, which reports use as the unit of measurement.
@@ -34,12 +34,12 @@ pub enum EventSource {
 }
 
 impl EventSource {
-    /// Returns the type and config of the event for `perf_event_open`; for the time-stamp counter, [`EVENT_TSC`] and 0.
+    /// Returns the type and config of the event for `perf_event_open`; for the time-stamp counter, [`EVENT_KIND_TIME_STAMP_COUNTER`] and 0.
     pub fn perf_event(self) -> (u32, u64) {
         const HARDWARE: u32 = 0;
         const SOFTWARE: u32 = 1;
         match self {
-            EventSource::Tsc => (EVENT_TSC, 0),
+            EventSource::Tsc => (EVENT_KIND_TIME_STAMP_COUNTER, 0),
             EventSource::Cycles => (HARDWARE, 0),
             EventSource::Instructions => (HARDWARE, 1),
             EventSource::CacheReferences => (HARDWARE, 2),

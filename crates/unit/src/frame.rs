@@ -58,7 +58,7 @@ pub enum FrameError {
 
 impl Frame {
     /// Creates a frame. If `bitcode` is empty, the frame has no bitcode.
-    pub fn pack(unit: Identity, map: &UnitMap, bitcode: &[u8]) -> Frame {
+    pub fn compress(unit: Identity, map: &UnitMap, bitcode: &[u8]) -> Frame {
         let section = |tag, count, content: &[u8]| {
             Section { tag, layout: MAP_VERSION, subject: unit.0, count, index: &[] }.to_bytes(content, COMPRESSION_LEVEL)
         };
@@ -70,7 +70,7 @@ impl Frame {
         }
     }
 
-    pub(crate) fn has_same_map(&self, other: &Frame) -> bool {
+    pub(crate) fn has_same_packed_map(&self, other: &Frame) -> bool {
         // The section headers are not compared, because they also say whether bitcode follows.
         self.map[SECTION_HEADER_BYTES..] == other.map[SECTION_HEADER_BYTES..]
     }
@@ -135,7 +135,7 @@ impl Frame {
     pub fn map(&self) -> Result<UnitMap, FrameError> {
         SectionHeader::read(&self.map)
             .and_then(|header| header.value(&self.map[SECTION_HEADER_BYTES..]))
-            .map_err(|e| self.payload_error(&e))
+            .map_err(|e| self.section_error(&e))
     }
 
     /// Decompresses the bitcode. Fails if the bitcode was not stored, or is corrupt.
@@ -145,10 +145,10 @@ impl Frame {
         }
         SectionHeader::read(&self.bitcode)
             .and_then(|header| header.unpack(&self.bitcode[SECTION_HEADER_BYTES..]))
-            .map_err(|e| self.payload_error(&e))
+            .map_err(|e| self.section_error(&e))
     }
 
-    fn payload_error(&self, error: &SectionError) -> FrameError {
+    fn section_error(&self, error: &SectionError) -> FrameError {
         FrameError::Payload { unit: self.unit, what: error.to_string() }
     }
 
@@ -198,8 +198,8 @@ mod tests {
 
     #[test]
     fn consecutive_frames_survive_encoding() {
-        let one = Frame::pack(Identity([1; 16]), &sample_map(), b"BC");
-        let two = Frame::pack(Identity([2; 16]), &sample_map(), b"");
+        let one = Frame::compress(Identity([1; 16]), &sample_map(), b"BC");
+        let two = Frame::compress(Identity([2; 16]), &sample_map(), b"");
         let mut bytes = one.to_bytes();
         bytes.extend([0; 24]);
         bytes.extend(two.to_bytes());
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn error_for_a_different_version_says_to_rebuild() {
-        let mut bytes = Frame::pack(Identity([1; 16]), &sample_map(), b"BC").to_bytes();
+        let mut bytes = Frame::compress(Identity([1; 16]), &sample_map(), b"BC").to_bytes();
         bytes[..FILE_HEADER_BYTES].copy_from_slice(&FileHeader::new(FileKind::UNIT, MAP_VERSION - 1).to_bytes());
         for (bytes, found) in [(&bytes[..], "format"), (b"TRODUNIT and more", "earlier version")] {
             let message = Frame::read_all(bytes).1[0].to_string();
@@ -223,9 +223,9 @@ mod tests {
 
     #[test]
     fn corrupt_frame_is_reported_and_the_next_frame_is_read() {
-        let mut bytes = Frame::pack(Identity([1; 16]), &sample_map(), b"BC").to_bytes();
+        let mut bytes = Frame::compress(Identity([1; 16]), &sample_map(), b"BC").to_bytes();
         bytes[FILE_HEADER_BYTES + SECTION_HEADER_BYTES + 1] ^= 1;
-        bytes.extend(Frame::pack(Identity([2; 16]), &sample_map(), b"").to_bytes());
+        bytes.extend(Frame::compress(Identity([2; 16]), &sample_map(), b"").to_bytes());
         let (frames, errors) = Frame::read_all(&bytes);
         assert_eq!(frames.len(), 1);
         assert_eq!(errors, [FrameError::Checksum(Identity([1; 16]))]);
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn every_changed_byte_is_detected() {
-        let whole = Frame::pack(Identity([1; 16]), &sample_map(), b"bitcode");
+        let whole = Frame::compress(Identity([1; 16]), &sample_map(), b"bitcode");
         let bytes = whole.to_bytes();
         let end = FILE_HEADER_BYTES + whole.map.len() + whole.bitcode.len();
         for at in 0..end {

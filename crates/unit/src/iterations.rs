@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use trodden_container::{ContentError, FileFormat, FileKind};
 use trodden_flow::dag::Entries;
-use trodden_flow::part::Ends;
+use trodden_flow::part::PathEnds;
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Numbering, Origin, Plan};
 
 const FORMAT: FileFormat =
@@ -45,7 +45,7 @@ pub struct IterationFunction {
     pub paths: u64,
     /// Number of executions of each edge; all 0 if unknown.
     pub edges: Vec<u64>,
-    /// The [edges](Ends::within_paths) at which the build counts the last path of a path over iterations, ascending.
+    /// The [edges](PathEnds::without_dummy_entry_edges) at which the build counts the last path of a path over iterations, ascending.
     pub ends: Vec<DagEdgeId>,
     /// The paths over iterations that have counters, with their executions as far as known. The last path of each is counted at one of
     /// `ends`.
@@ -55,7 +55,7 @@ pub struct IterationFunction {
 impl IterationFunction {
     /// Returns the function's acyclic graph and the numbering of its paths; `None` if the data is corrupt.
     pub fn numbered_paths(&self) -> Option<(Dag, Numbering)> {
-        Plan::cut_at_if_same_count(&self.graph, &self.cuts, Entries::Shared, self.paths)
+        Plan::cut_and_number_if_same_count(&self.graph, &self.cuts, Entries::Shared, self.paths)
     }
 
     fn is_sound(&self, iterations: u32) -> bool {
@@ -106,7 +106,7 @@ impl IterationSet {
                     Origin::Real(edge) => function.graph.kind(edge) != crate::EdgeKind::Reach,
                     Origin::Enter(_) | Origin::Leave(_) | Origin::Stop(_) => true,
                 };
-                added.ends = Ends::within_paths(&dag).edges().iter().copied().filter(completes).collect();
+                added.ends = PathEnds::without_dummy_entry_edges(&dag).edges().iter().copied().filter(completes).collect();
                 Some(free.insert(added))
             }
         }
@@ -114,7 +114,7 @@ impl IterationSet {
 
     /// Returns the entry of the function with this name and graph. If no function has the same code, returns that of one with different
     /// code, since equal graphs have the same paths.
-    pub fn find_same_shape(&self, unit: &str, name: &str, version: NameVersion) -> Option<&IterationFunction> {
+    pub fn find_function_with_same_shape(&self, unit: &str, name: &str, version: NameVersion) -> Option<&IterationFunction> {
         let key = |code| (unit.to_owned(), name.to_owned(), NameVersion { code, ..version });
         let same = self.functions.get(&key(version.code));
         same.or_else(|| self.functions.range(key(0)..=key(u64::MAX)).next().map(|(_, function)| function))
@@ -136,8 +136,10 @@ impl IterationSet {
                 function.ends.clear();
                 continue;
             };
-            let (all, ends) = (Ends::within_paths(&dag), &function.ends);
-            function.counted.retain(|path, _| end_of(path, &all, (&dag, &numbering)).is_some_and(|end| ends.binary_search(&end).is_ok()));
+            let (all, ends) = (PathEnds::without_dummy_entry_edges(&dag), &function.ends);
+            function.counted.retain(|path, _| {
+                end_of_iteration_path(path, &all, (&dag, &numbering)).is_some_and(|end| ends.binary_search(&end).is_ok())
+            });
         }
         part.functions.retain(|_, function| !function.ends.is_empty());
         part
@@ -157,9 +159,9 @@ impl IterationSet {
     }
 }
 
-/// Returns the edge ([`Ends::within_paths`]) at which the last path of a path over iterations is counted. `None` if that path does not
-/// exist.
-pub fn end_of(path: &[u64], ends: &Ends, (dag, numbering): (&Dag, &Numbering)) -> Option<DagEdgeId> {
+/// Returns the edge ([`PathEnds::without_dummy_entry_edges`]) at which the last path of a path over iterations is counted. `None` if that
+/// path does not exist.
+pub fn end_of_iteration_path(path: &[u64], ends: &PathEnds, (dag, numbering): (&Dag, &Numbering)) -> Option<DagEdgeId> {
     numbering.path(dag, *path.last()?)?.into_iter().find(|edge| ends.contains(*edge))
 }
 
@@ -191,7 +193,7 @@ mod tests {
     fn parts_divide_paths_by_their_ends() {
         let mut function = build_loop_function();
         let (dag, numbering) = function.numbered_paths().unwrap();
-        function.ends = Ends::within_paths(&dag).edges().to_vec();
+        function.ends = PathEnds::without_dummy_entry_edges(&dag).edges().to_vec();
         assert_eq!(function.ends.len(), 2, "the back edge and the edge to the exit");
         for path in 0..8 {
             function.counted.insert(vec![path], 1);
@@ -202,7 +204,11 @@ mod tests {
         let counted: Vec<usize> = parts.iter().map(|part| part.functions.values().next().unwrap().counted.len()).collect();
         assert_eq!(counted, [36, 36]);
         let own = parts[0].functions.values().next().unwrap();
-        assert!(own.counted.keys().all(|path| end_of(path, &Ends::within_paths(&dag), (&dag, &numbering)) == Some(own.ends[0])));
+        assert!(
+            own.counted.keys().all(
+                |path| end_of_iteration_path(path, &PathEnds::without_dummy_entry_edges(&dag), (&dag, &numbering)) == Some(own.ends[0])
+            )
+        );
         assert!(set.part(|_, _| false).functions.is_empty());
     }
 
@@ -213,7 +219,7 @@ mod tests {
         let set = create_set(function);
         assert_eq!(IterationSet::from_bytes(&set.to_bytes()), Ok(set.clone()));
         assert!(set.has_function("a.c", "f") && !set.has_function("a.c", "g"));
-        let found = |shape, code| set.find_same_shape("a.c", "f", NameVersion { shape, code }).is_some();
+        let found = |shape, code| set.find_function_with_same_shape("a.c", "f", NameVersion { shape, code }).is_some();
         assert!(found(1, 2) && found(1, 3) && !found(2, 2));
         let refuses = |change: &dyn Fn(&mut IterationFunction)| {
             let mut changed = set.clone();

@@ -78,7 +78,7 @@ pub type FunctionKey = (String, String, NameVersion);
     "cannot combine these profiles: the paths of function `{0}` are cut into different pieces. Record all runs with programs that were \
      built with the same settings"
 )]
-pub struct ConflictingNumberings(pub String);
+pub struct ConflictingNumberingsError(pub String);
 
 impl KnownPaths {
     /// Adds known paths of a function with their executions, and the executions of its edges. Fails if the set has this function with
@@ -89,7 +89,7 @@ impl KnownPaths {
         function: &FunctionMap,
         known: impl Iterator<Item = (u64, u64)>,
         edges: &[u64],
-    ) -> Result<(), ConflictingNumberings> {
+    ) -> Result<(), ConflictingNumberingsError> {
         let key = (unit.source.clone(), function.name.clone(), function.version());
         let fresh = || KnownFunction {
             cuts: function.cuts.clone(),
@@ -98,7 +98,7 @@ impl KnownPaths {
             edges: vec![0; function.graph.edge_count()],
         };
         let more = KnownFunction { known: known.collect(), edges: edges.to_vec(), ..fresh() };
-        self.functions.entry(key).or_insert_with(fresh).merge(more).ok_or_else(|| ConflictingNumberings(function.name.clone()))
+        self.functions.entry(key).or_insert_with(fresh).merge(more).ok_or_else(|| ConflictingNumberingsError(function.name.clone()))
     }
 
     /// Returns whether the set contains a function with this name, in any version.
@@ -114,19 +114,19 @@ impl KnownPaths {
 
     /// Returns the known paths of a function. If the set does not have this version, returns those of a function with the same graph but
     /// different code, since equal graphs have the same paths.
-    pub fn find_same_shape(&self, unit: &str, name: &str, version: NameVersion) -> Option<&KnownFunction> {
+    pub fn find_function_with_same_shape(&self, unit: &str, name: &str, version: NameVersion) -> Option<&KnownFunction> {
         let key = |code| (unit.to_owned(), name.to_owned(), NameVersion { code, ..version });
         self.get(unit, name, version).or_else(|| self.functions.range(key(0)..=key(u64::MAX)).next().map(|(_, function)| function))
     }
 
     /// Adds all functions and executions of `other`. Fails if the sets contain the same function with different cuts.
-    pub fn merge(&mut self, other: KnownPaths) -> Result<(), ConflictingNumberings> {
+    pub fn merge(&mut self, other: KnownPaths) -> Result<(), ConflictingNumberingsError> {
         for (key, more) in other.functions {
             match self.functions.entry(key) {
                 Entry::Vacant(free) => drop(free.insert(more)),
                 Entry::Occupied(mut there) => {
                     let name = there.key().1.clone();
-                    there.get_mut().merge(more).ok_or(ConflictingNumberings(name))?;
+                    there.get_mut().merge(more).ok_or(ConflictingNumberingsError(name))?;
                 }
             }
         }
@@ -143,7 +143,7 @@ impl KnownPaths {
     }
 
     /// Keeps only the functions for which `is_kept` returns true.
-    pub fn retain_functions(&mut self, is_kept: impl Fn(&FunctionKey) -> bool) {
+    pub fn retain_functions_where(&mut self, is_kept: impl Fn(&FunctionKey) -> bool) {
         self.functions.retain(|key, _| is_kept(key));
     }
 
@@ -167,7 +167,7 @@ impl KnownPaths {
     }
 
     /// Makes the unknown paths known for which `is_known` returns true, with 0 executions.
-    pub fn add_unknown_if(&mut self, is_known: impl Fn(&FunctionKey, u64) -> bool) {
+    pub fn make_unknown_paths_known_if(&mut self, is_known: impl Fn(&FunctionKey, u64) -> bool) {
         let unknown: Vec<(FunctionKey, Vec<u64>)> = self.unknown().map(|(key, paths)| (key.clone(), paths)).collect();
         for (key, paths) in unknown {
             let added = paths.into_iter().filter(|path| is_known(&key, *path)).map(|path| (path, 0));
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!((known(&one).known, known(&one).edges), (vec![(0, 5), (2, 10), (3, 7)], vec![2, 4]));
         assert!(known(&one).knows(3) && !known(&one).knows(1));
         let other = KnownPaths::from_bytes(&encode_set(0, &[(0, 1)])).unwrap();
-        assert_eq!(one.merge(other), Err(ConflictingNumberings("f".into())));
+        assert_eq!(one.merge(other), Err(ConflictingNumberingsError("f".into())));
     }
 
     #[test]
@@ -237,7 +237,7 @@ mod tests {
         let mut set = KnownPaths::from_bytes(&encode_set(1, &[(1, 5)])).unwrap();
         let unknown = |set: &KnownPaths| set.unknown().map(|(_, paths)| paths).collect::<Vec<_>>();
         assert_eq!(unknown(&set), [[0, 2, 3]]);
-        set.add_unknown_if(|key, path| key.1 == "f" && path != 2);
+        set.make_unknown_paths_known_if(|key, path| key.1 == "f" && path != 2);
         assert_eq!(set.get("u.c", "f", VERSION).unwrap().known, [(0, 0), (1, 5), (3, 0)]);
         assert_eq!(unknown(&set), [[2]]);
     }
@@ -247,8 +247,11 @@ mod tests {
         let set = KnownPaths::from_bytes(&encode_set(1, &[(0, 5)])).unwrap();
         let (code, shape) = (NameVersion { code: 4, ..VERSION }, NameVersion { shape: 8, ..VERSION });
         assert!(set.get("u.c", "f", VERSION).is_some() && set.has_function("u.c", "f"));
-        assert_eq!((set.get("u.c", "f", code), set.get("u.c", "f", shape), set.find_same_shape("u.c", "f", shape)), (None, None, None));
-        assert_eq!(set.find_same_shape("u.c", "f", code), set.get("u.c", "f", VERSION));
+        assert_eq!(
+            (set.get("u.c", "f", code), set.get("u.c", "f", shape), set.find_function_with_same_shape("u.c", "f", shape)),
+            (None, None, None)
+        );
+        assert_eq!(set.find_function_with_same_shape("u.c", "f", code), set.get("u.c", "f", VERSION));
     }
 
     #[test]

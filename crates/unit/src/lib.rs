@@ -36,10 +36,10 @@ pub mod weights;
 
 pub use cache::UnitCache;
 pub use codegen::{CodegenOptions, RejectedOption};
-pub use debug_information::MAP_ONLY_FLAG;
+pub use debug_information::MAP_ONLY_DEBUG_INFO_FLAG;
 pub use edge_profile::{
-    CounterPlaceholder, EdgeCounter, EdgeProfile, ForkCall, OwnCounters, PlaceholderPosition, ProfiledFunction, ProfiledValueKind,
-    ReachedCall, ValueCounters,
+    CounterPlaceholder, EdgeCounter, EdgeProfile, ForkCall, PlaceholderPosition, ProfiledFunction, ProfiledValueKind, ReachedCall,
+    UnitCountersForLlvm, ValueCounters,
 };
 pub use events::EventSource;
 pub use experiment::{Experiment, PluginRequest, Settings};
@@ -48,7 +48,7 @@ pub use frame::{Frame, FrameError};
 pub use identity::Identity;
 pub use image::{ImageError, InstrumentedImage};
 pub use iterations::{IterationFunction, IterationPath, IterationSet};
-pub use known::{ConflictingNumberings, FunctionKey, KnownFunction, KnownPaths, NameVersion};
+pub use known::{ConflictingNumberingsError, FunctionKey, KnownFunction, KnownPaths, NameVersion};
 pub use line_graphs::{LineBlock, LineGraph, LineGraphs};
 pub use map::*;
 pub use observe::{

@@ -47,7 +47,7 @@ pub struct LineBlock {
 
 impl LineBlock {
     /// Returns all of the block's lines, including the jump's line.
-    pub fn all_lines(&self) -> impl Iterator<Item = &u32> {
+    pub fn block_and_jump_lines(&self) -> impl Iterator<Item = &u32> {
         self.lines.iter().chain(&self.jump)
     }
 }

@@ -44,9 +44,9 @@ pub struct UnitMap {
     pub skipped: Vec<Skipped>,
     /// Functions of which all paths are counted although only some are interesting, with the reasons.
     pub fully_counted: Vec<Skipped>,
-    /// Number of counters of the unit: those of each function, and those for the edge profile. The first [`UnitMap::counters_in_regions`]
-    /// of them are words in memory. The others belong to functions that count in a different way, such as in a hash table, so that a
-    /// counter is not a word.
+    /// Number of counters of the unit: those of each function, and those for the edge profile. The first
+    /// [`UnitMap::counter_words_in_regions`] of them are words in memory. The others belong to functions that count in a different way,
+    /// such as in a hash table, so that a counter is not a word.
     pub counters: u64,
     /// LLVM's profile counters, and how they are computed from the unit's paths. `None` if the unit was not built for an edge profile or
     /// for coverage.
@@ -222,17 +222,17 @@ impl UnitMap {
         })
     }
 
-    /// Returns the number of words that the unit has in each thread's region: [`UnitMap::counters_in_regions`] times the words per counter.
-    /// `None` if the number overflows.
-    pub fn words(&self) -> Option<u64> {
-        let each = self.experiment.observation().observed().words().words_per_counter();
-        self.counters_in_regions().checked_mul(each)
+    /// Returns the number of words that the unit has in each thread's region: [`UnitMap::counter_words_in_regions`] times the words per
+    /// counter. `None` if the number overflows.
+    pub fn words_per_region(&self) -> Option<u64> {
+        let each = self.experiment.observation().observation_properties().counter_words().words_per_counter();
+        self.counter_words_in_regions().checked_mul(each)
     }
 
     /// Returns true if the counters are followed by an equal number of words for the times of first executions
     /// ([`trodden_wire::FunctionRecord`]).
     pub fn has_times(&self) -> bool {
-        self.experiment.observation().observed().words() == CounterWords::CountAndTime
+        self.experiment.observation().observation_properties().counter_words() == CounterWords::CountAndTime
     }
 
     /// Returns the event that is summed for each path in addition to counting it; `None` if no event is summed.
@@ -242,7 +242,7 @@ impl UnitMap {
 
     /// Returns the number of counters that are words in memory, in the region of each thread. The other counters belong to functions that
     /// count in a different way, so that a counter is not a word.
-    pub fn counters_in_regions(&self) -> u64 {
+    pub fn counter_words_in_regions(&self) -> u64 {
         let separate = self.functions.iter().filter(|f| f.has_separate_words());
         separate.fold(self.counters, |words, f| words.saturating_sub(f.counters))
     }

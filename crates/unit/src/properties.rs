@@ -24,7 +24,7 @@ pub struct OperationId(pub u32);
 
 /// A class of memory, represented by its index in [`UnitProperties::classes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct ClassId(pub u32);
+pub struct MemoryClassId(pub u32);
 
 /// Properties of the instructions of a unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ pub struct UnitProperties {
     pub operations: Vec<String>,
     /// For each class of memory, the class that contains it; `None` for an outermost class. Accesses to two classes can overlap only if one
     /// class contains the other.
-    pub classes: Vec<Option<ClassId>>,
+    pub classes: Vec<Option<MemoryClassId>>,
     /// The instrumented functions.
     pub functions: Vec<FunctionProperties>,
 }
@@ -145,7 +145,7 @@ pub struct AccessedMemory {
     /// Size in bytes.
     pub size: u64,
     /// Class of the memory according to the types of the source language, if known.
-    pub class: Option<ClassId>,
+    pub class: Option<MemoryClassId>,
 }
 
 /// Reason why bytes cannot be decoded as instruction properties.

@@ -141,11 +141,13 @@ impl SegmentSet {
     }
 
     /// Returns the context whose chain of callers is that of `context` without the outermost one; 0 if no caller remains.
-    pub fn drop_outermost(&self, function: u32, context: u32) -> u32 {
+    pub fn context_without_outermost_caller(&self, function: u32, context: u32) -> u32 {
         let Some(whole) = self.context(function, context) else { return 0 };
         match whole.context {
             0 => 0,
-            outer => self.find_context(function, SegmentContext { context: self.drop_outermost(whole.caller, outer), ..whole }),
+            outer => {
+                self.find_context(function, SegmentContext { context: self.context_without_outermost_caller(whole.caller, outer), ..whole })
+            }
         }
     }
 
@@ -158,7 +160,7 @@ impl SegmentSet {
             if found > 0 || context == 0 {
                 return found;
             }
-            context = self.drop_outermost(caller, context);
+            context = self.context_without_outermost_caller(caller, context);
         }
     }
 
@@ -187,18 +189,18 @@ impl SegmentSet {
 
     /// Returns the maximum growth of a unit's code, in percent. Code grows because callees are inlined, or duplicated with the context as
     /// an additional argument.
-    pub fn growth(&self) -> u32 {
+    pub fn max_growth_percent(&self) -> u32 {
         self.growth
     }
 
     /// Returns the set with a different maximum growth of code, in percent.
-    pub fn with_growth(self, growth: u32) -> SegmentSet {
+    pub fn with_max_growth_percent(self, growth: u32) -> SegmentSet {
         SegmentSet { growth, ..self }
     }
 
     /// Returns the number of calls in the longest chain of callers.
     pub fn depth(&self) -> u32 {
-        let lengths = self.functions.iter().flat_map(|f| &f.contexts).filter_map(|c| self.chain_length(c, MAX_DEPTH));
+        let lengths = self.functions.iter().flat_map(|f| &f.contexts).filter_map(|c| self.caller_chain_length(c, MAX_DEPTH));
         lengths.max().unwrap_or(0)
     }
 
@@ -224,7 +226,7 @@ impl SegmentSet {
     }
 
     fn is_sound(&self) -> bool {
-        let lengths = |f: &SegmentFunction| f.contexts.iter().map(|c| self.chain_length(c, MAX_DEPTH)).collect::<Option<Vec<u32>>>();
+        let lengths = |f: &SegmentFunction| f.contexts.iter().map(|c| self.caller_chain_length(c, MAX_DEPTH)).collect::<Option<Vec<u32>>>();
         let is_sound = |f: &SegmentFunction| {
             let paths = f.interesting.iter().all(|(c, p)| *c as usize <= f.contexts.len() && *p < f.paths);
             let flow = f.graph.edge_count() == f.edges.len() && f.executions.keys().all(|path| *path < f.paths);
@@ -234,12 +236,12 @@ impl SegmentSet {
     }
 
     /// Returns the number of calls in a context's chain of callers. `None` if an index is invalid, or if the chain is longer than `max`.
-    fn chain_length(&self, context: &SegmentContext, max: u32) -> Option<u32> {
+    fn caller_chain_length(&self, context: &SegmentContext, max: u32) -> Option<u32> {
         let caller = self.functions.get(context.caller as usize).filter(|f| context.path < f.paths)?;
         let rest = max.checked_sub(1)?;
         match context.context {
             0 => Some(1),
-            outer => Some(1 + self.chain_length(caller.contexts.get(outer as usize - 1)?, rest)?),
+            outer => Some(1 + self.caller_chain_length(caller.contexts.get(outer as usize - 1)?, rest)?),
         }
     }
 }
@@ -284,7 +286,7 @@ impl SegmentSetBuilder {
     }
 
     /// Sets the executions of edges for all functions for which `known` returns them.
-    pub fn set_all_edges(&mut self, known: impl Fn(&str, &str, NameVersion) -> Option<Vec<u64>>) {
+    pub fn set_edge_executions(&mut self, known: impl Fn(&str, &str, NameVersion) -> Option<Vec<u64>>) {
         for function in &mut self.set.functions {
             let edges = known(&function.unit, &function.name, function.version);
             if let Some(edges) = edges.filter(|edges| edges.len() == function.edges.len()) {
@@ -387,7 +389,7 @@ mod tests {
                             context = set.context_after_call(*function, context, *path, to);
                         }
                         let expected = longest_context(&set, &chain, callee);
-                        let length = set.context(callee, context).map_or(0, |c| set.chain_length(&c, MAX_DEPTH).unwrap());
+                        let length = set.context(callee, context).map_or(0, |c| set.caller_chain_length(&c, MAX_DEPTH).unwrap());
                         assert_eq!(length as usize, expected.len(), "{chain:?} to {callee}");
                         compared += usize::from(length > 1);
                     }

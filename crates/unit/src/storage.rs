@@ -27,7 +27,7 @@ impl Storage {
     /// Returns the range of the words that count executions whose path is unknown.
     pub fn unattributed(&self) -> Range<u64> {
         match self {
-            Storage::Table(table) => table.overflow_word(),
+            Storage::Table(table) => table.overflow_word_range(),
             Storage::Interesting(words) => words.shared_word()..words.range().end,
             Storage::Iterations(words) => words.shared_word()..words.range().end,
             // Words of labels and segments may also belong to no counted path, but such words are dropped when they are read.
@@ -54,7 +54,7 @@ pub struct CountTable {
 
 impl CountTable {
     /// Returns the number of words of a table with `slots` cells.
-    pub const fn words(slots: u64) -> u64 {
+    pub const fn word_count_of_slots(slots: u64) -> u64 {
         1 + 2 * slots
     }
 
@@ -64,7 +64,7 @@ impl CountTable {
     }
 
     /// Returns the range that consists of the word that counts the executions for which the table was full.
-    pub fn overflow_word(&self) -> Range<u64> {
+    pub fn overflow_word_range(&self) -> Range<u64> {
         self.first_word..self.first_word.saturating_add(1)
     }
 

@@ -31,12 +31,12 @@ pub struct UnitTask {
     /// The file to write.
     pub output: String,
     /// The kind of output.
-    pub work: UnitWork,
+    pub work: UnitTaskOutput,
 }
 
 /// What a task writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum UnitWork {
+pub enum UnitTaskOutput {
     /// A [`CallSummary`].
     Summarize,
     /// The instrumented object.
@@ -79,7 +79,7 @@ impl CallSummary {
     }
 
     /// Returns the functions in `returning` that the unit calls.
-    pub fn called_functions_in(&self, returning: &BTreeSet<&str>) -> Vec<String> {
+    pub fn called_functions_among(&self, returning: &BTreeSet<&str>) -> Vec<String> {
         self.called.iter().filter(|name| returning.contains(name.as_str())).cloned().collect()
     }
 }
@@ -127,7 +127,7 @@ mod tests {
         ];
         let found = find_returning_functions(&units.iter().collect::<Vec<_>>());
         assert_eq!(found.iter().copied().collect::<Vec<_>>(), ["a", "b", "leaf"]);
-        assert_eq!(units[0].called_functions_in(&found), ["b"]);
+        assert_eq!(units[0].called_functions_among(&found), ["b"]);
         assert_eq!(CallSummary::from_bytes(&to_bytes(&units[0])).as_ref(), Some(&units[0]));
     }
 }

@@ -43,12 +43,12 @@ pub struct PathCopy {
     /// The blocks to copy, in topological order.
     pub blocks: Vec<Node>,
     /// Number of executions of the edges that leave these blocks.
-    pub weights: Vec<SplitWeights>,
+    pub weights: Vec<CopyEdgeWeights>,
 }
 
 /// How often an edge is executed in the copy and in the original code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SplitWeights {
+pub struct CopyEdgeWeights {
     /// The edge.
     pub edge: Edge,
     /// Number of executions in the copy.
@@ -111,8 +111,11 @@ mod tests {
 
     #[test]
     fn plans_survive_encoding_and_truncation_is_detected() {
-        let copy =
-            PathCopy { entry: Edge(3), blocks: vec![Node(2), Node(5)], weights: vec![SplitWeights { edge: Edge(4), copied: 9, kept: 0 }] };
+        let copy = PathCopy {
+            entry: Edge(3),
+            blocks: vec![Node(2), Node(5)],
+            weights: vec![CopyEdgeWeights { edge: Edge(4), copied: 9, kept: 0 }],
+        };
         let mut transformations = TransformationPlan::default();
         transformations.add(
             "a.c",

@@ -16,7 +16,7 @@ use std::process::{Command, ExitStatus};
 use trodden_container::{FileKind, MAGIC};
 use trodden_launch::process::{cannot_run, forwarding_signals};
 use trodden_text::words::{plural, quote_for_shell};
-use trodden_wire::waits::{OUTPUT_VARIABLE, RATE_VARIABLE};
+use trodden_wire::waits::{WAITS_OUTPUT_ENVIRONMENT_VARIABLE, WAITS_SAMPLING_RATE_ENVIRONMENT_VARIABLE};
 
 const PROCESS_MAGIC: &str = "trodden-waits ";
 
@@ -50,7 +50,10 @@ impl RecordedProgram<'_> {
             let (folder, earlier) = prepare_folder(self.output)?;
             let mut command = Command::new(&self.command[0]);
             command.args(&self.command[1..]);
-            command.env("LD_PRELOAD", recorder.preload_list()).env(OUTPUT_VARIABLE, &folder).env(RATE_VARIABLE, self.rate.to_string());
+            command
+                .env("LD_PRELOAD", recorder.preload_list())
+                .env(WAITS_OUTPUT_ENVIRONMENT_VARIABLE, &folder)
+                .env(WAITS_SAMPLING_RATE_ENVIRONMENT_VARIABLE, self.rate.to_string());
             let mut child = match command.spawn() {
                 Ok(child) => child,
                 Err(error) => {
@@ -110,7 +113,7 @@ impl WaitsRecorder {
     /// The dynamic linker rejects the library. The error contains its message.
     pub fn check_preload(&self, folder: &Path) -> Result<()> {
         let mut command = Command::new("true");
-        command.env("LD_PRELOAD", self.preload_list()).env(OUTPUT_VARIABLE, folder);
+        command.env("LD_PRELOAD", self.preload_list()).env(WAITS_OUTPUT_ENVIRONMENT_VARIABLE, folder);
         let out = command.output().context("cannot run `true`")?;
         let said = String::from_utf8_lossy(&out.stderr);
         // If the dynamic linker rejects a preload library, it prints a message but still runs the program.

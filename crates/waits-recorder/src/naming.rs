@@ -2,7 +2,7 @@
 
 use crate::output::Path;
 use core::sync::atomic::{AtomicU64, Ordering};
-use trodden_wire::waits::OUTPUT_VARIABLE;
+use trodden_wire::waits::WAITS_OUTPUT_ENVIRONMENT_VARIABLE;
 
 pub const FOLDER_VARIABLE: &core::ffi::CStr = c"TRODDEN_WAITS";
 /// Time in ticks at which recording of this process began. Together with the process ID, it identifies the process, because IDs are reused.
@@ -32,7 +32,7 @@ pub fn file_path(extension: &[u8]) -> Option<Path> {
 fn path_stem() -> Option<Path> {
     // SAFETY: the name is a C string.
     let folder = unsafe { libc::getenv(FOLDER_VARIABLE.as_ptr()) };
-    debug_assert_eq!(OUTPUT_VARIABLE, "TRODDEN_WAITS");
+    debug_assert_eq!(WAITS_OUTPUT_ENVIRONMENT_VARIABLE, "TRODDEN_WAITS");
     if folder.is_null() {
         return None;
     }

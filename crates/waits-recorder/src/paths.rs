@@ -8,7 +8,7 @@ use core::ffi::CStr;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use trodden_wire::stream::{
-    CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENTS, HEADER_BYTES, STREAM_ADDRESS_SYMBOL, StreamChunkHeader, ThreadStream,
+    CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENT_COUNT, STREAM_ADDRESS_SYMBOL, STREAM_HEADER_BYTES, StreamChunkHeader, ThreadStream,
 };
 
 /// Address of the function that returns the calling thread's stream; 0 if the program writes no streams.
@@ -62,15 +62,15 @@ pub fn stream_position() -> u64 {
         return 1;
     }
     let (chunk, events) = match cursor % CHUNK_BYTES {
-        0 => (cursor - CHUNK_BYTES, CHUNK_EVENTS),
+        0 => (cursor - CHUNK_BYTES, CHUNK_EVENT_COUNT),
         // The thread has filled a chunk, and the program's runtime has not moved the cursor to the next chunk yet.
-        used if used < HEADER_BYTES => return 0,
-        used => (cursor - used, (used - HEADER_BYTES) / 4),
+        used if used < STREAM_HEADER_BYTES => return 0,
+        used => (cursor - used, (used - STREAM_HEADER_BYTES) / 4),
     };
     let header = chunk as *const StreamChunkHeader;
     // SAFETY: the cursor of a thread points into a chunk, and the chunk stays mapped while the thread writes to it.
     let (state, sequence) = unsafe { ((&raw const (*header).state).read_volatile(), (&raw const (*header).sequence).read_volatile()) };
-    if state == CHUNK_CURRENT { 1 + sequence * CHUNK_EVENTS + events } else { 0 }
+    if state == CHUNK_CURRENT { 1 + sequence * CHUNK_EVENT_COUNT + events } else { 0 }
 }
 
 /// Returns the address at which the stream function is loaded, according to the executable's symbol table; `None` if there is no such

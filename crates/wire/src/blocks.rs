@@ -4,7 +4,7 @@
 // Content of each kind of frame:
 //
 // Block      BlockHeader | size of each instruction, a byte | code
-// Executed   words u64: the number of a block, a memory access (bit 63), or [`HANDLER_RETURN`]
+// Executed   words u64: the number of a block, a memory access (bit 63), or [`SIGNAL_HANDLER_RETURN_WORD`]
 // Mappings   base u64 | text of /proc/PID/maps, with addresses that are the program's plus `base`
 // End        u64: number of threads that were not recorded
 // Handler    u64: address of a signal handler that the program installed
@@ -16,16 +16,16 @@ use crate::layout::Layout;
 /// Version of files of kind [`crate::file_header::FileKind::BLOCKS`].
 pub const VERSION: u32 = 2;
 /// Bit that marks a word as a memory access.
-pub const MEMORY_BIT: u64 = 1 << 63;
+pub const MEMORY_ACCESS_BIT: u64 = 1 << 63;
 /// Word for a thread's return from a signal handler, by the system call at the end of the preceding block.
-pub const HANDLER_RETURN: u64 = 1 << 62;
-const STORE_BIT: u64 = 1 << 62;
+pub const SIGNAL_HANDLER_RETURN_WORD: u64 = 1 << 62;
+const STORE_ACCESS_BIT: u64 = 1 << 62;
 /// Bit position of a memory access's size.
-const SIZE_SHIFT: u32 = 58;
+const ACCESS_SIZE_SHIFT: u32 = 58;
 /// Bit position of the instruction's number in its block; the lower bits are the address.
-const INSTRUCTION_SHIFT: u32 = 48;
-const ADDRESS_MASK: u64 = (1 << INSTRUCTION_SHIFT) - 1;
-const INSTRUCTION_MASK: u64 = (1 << (SIZE_SHIFT - INSTRUCTION_SHIFT)) - 1;
+const ACCESS_INSTRUCTION_SHIFT: u32 = 48;
+const ACCESS_ADDRESS_MASK: u64 = (1 << ACCESS_INSTRUCTION_SHIFT) - 1;
+const ACCESS_INSTRUCTION_MASK: u64 = (1 << (ACCESS_SIZE_SHIFT - ACCESS_INSTRUCTION_SHIFT)) - 1;
 
 /// The kind of a frame, which determines the layout of its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,12 +113,12 @@ crate::layout::layouts! {
 
 /// Encodes a memory access as a word. `size_shift` is the binary logarithm of the access's size in bytes.
 pub fn encode_memory_access(instruction: u64, address: u64, size_shift: u32, is_store: bool) -> u64 {
-    let store = if is_store { STORE_BIT } else { 0 };
-    MEMORY_BIT
+    let store = if is_store { STORE_ACCESS_BIT } else { 0 };
+    MEMORY_ACCESS_BIT
         | store
-        | u64::from(size_shift & 0xf) << SIZE_SHIFT
-        | (instruction & INSTRUCTION_MASK) << INSTRUCTION_SHIFT
-        | address & ADDRESS_MASK
+        | u64::from(size_shift & 0xf) << ACCESS_SIZE_SHIFT
+        | (instruction & ACCESS_INSTRUCTION_MASK) << ACCESS_INSTRUCTION_SHIFT
+        | address & ACCESS_ADDRESS_MASK
 }
 
 /// A memory access.
@@ -136,9 +136,14 @@ pub struct MemoryAccess {
 
 /// Returns the memory access that a word represents, or `None` if the word represents anything else.
 pub fn decode_memory_access(word: u64) -> Option<MemoryAccess> {
-    let size = 1u32.checked_shl((word >> SIZE_SHIFT) as u32 & 0xf)?;
-    let instruction = word >> INSTRUCTION_SHIFT & INSTRUCTION_MASK;
-    (word & MEMORY_BIT != 0).then_some(MemoryAccess { instruction, address: word & ADDRESS_MASK, size, is_store: word & STORE_BIT != 0 })
+    let size = 1u32.checked_shl((word >> ACCESS_SIZE_SHIFT) as u32 & 0xf)?;
+    let instruction = word >> ACCESS_INSTRUCTION_SHIFT & ACCESS_INSTRUCTION_MASK;
+    (word & MEMORY_ACCESS_BIT != 0).then_some(MemoryAccess {
+        instruction,
+        address: word & ACCESS_ADDRESS_MASK,
+        size,
+        is_store: word & STORE_ACCESS_BIT != 0,
+    })
 }
 
 #[cfg(test)]
@@ -154,6 +159,6 @@ mod tests {
         assert_eq!(decode_memory_access(77), None);
         assert_eq!(FrameKind::from_number(6), Some(FrameKind::End));
         assert_eq!(FrameKind::from_number(10), None);
-        assert_eq!(decode_memory_access(HANDLER_RETURN), None);
+        assert_eq!(decode_memory_access(SIGNAL_HANDLER_RETURN_WORD), None);
     }
 }

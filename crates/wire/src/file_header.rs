@@ -15,7 +15,7 @@ pub const MAGIC: [u8; 8] = *b"\x93TRODDEN";
 /// Size of a header in bytes.
 pub const FILE_HEADER_BYTES: usize = 32;
 /// Offset of the checksum in a header, in bytes.
-pub const FILE_HEADER_CHECKSUM: usize = FILE_HEADER_BYTES - 8;
+pub const FILE_HEADER_CHECKSUM_OFFSET: usize = FILE_HEADER_BYTES - 8;
 /// First bytes of binary files that earlier versions of trodden wrote.
 const EARLIER_MAGICS: [&[u8]; 2] = [b"TROD", b"trod"];
 
@@ -143,9 +143,9 @@ impl FileHeader {
 
     /// Returns the header's bytes with zeros for the checksum. A file that is created in several steps gets its checksum last.
     #[inline]
-    pub fn unfinished_bytes(&self) -> [u8; FILE_HEADER_BYTES] {
+    pub fn bytes_with_zero_checksum(&self) -> [u8; FILE_HEADER_BYTES] {
         let mut bytes = self.to_bytes();
-        bytes[FILE_HEADER_CHECKSUM..].fill(0);
+        bytes[FILE_HEADER_CHECKSUM_OFFSET..].fill(0);
         bytes
     }
 
@@ -153,7 +153,7 @@ impl FileHeader {
     /// interrupted.
     #[inline]
     pub fn is_unfinished(bytes: &[u8; FILE_HEADER_BYTES], kind: FileKind) -> bool {
-        FileKind::detect(bytes) == Some(kind) && bytes[FILE_HEADER_CHECKSUM..] == [0; 8]
+        FileKind::detect(bytes) == Some(kind) && bytes[FILE_HEADER_CHECKSUM_OFFSET..] == [0; 8]
     }
 
     /// Reads the header at the start of `bytes`. Fails if `bytes` do not start with a header, or the header is corrupt.

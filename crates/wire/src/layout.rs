@@ -94,7 +94,7 @@ mod tests {
         let header = RawHeader::read(&bytes).unwrap();
         assert_eq!((header.file_header, header.image), (*bytes[..].first_chunk().unwrap(), *bytes[32..].first_chunk().unwrap()));
         assert_eq!((header.counters, header.switch_offset, header.checksum, header.lost), (word(48), word(120), word(128), word(136)));
-        assert_eq!(RawHeader::CHECKED_RANGE, 32..128);
+        assert_eq!(RawHeader::CHECKSUMMED_BYTE_RANGE, 32..128);
         assert_eq!(RawUnit::read(&bytes).unwrap().counters, word(24));
         assert_eq!(UnitRecord::read(&bytes).unwrap().counters_delta, word(24) as i64);
         assert_eq!(KnownHeader::read(&bytes).unwrap().checksum, word(56));

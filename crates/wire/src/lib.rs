@@ -33,7 +33,7 @@ pub const FRAMES_SECTION: &str = ".trodden.unit";
 
 /// A witness sled: a no-op (`nop [rax + rax + 0x646f7274]`) that no compiler emits, at the start of each block of a program built for
 /// `trodden trace record --collector compiled`. At each block whose executions it records, the collector replaces the sled by a jump.
-pub const SLED: [u8; 8] = *b"\x0f\x1f\x84\x00trod";
+pub const WITNESS_SLED_INSTRUCTION: [u8; 8] = *b"\x0f\x1f\x84\x00trod";
 
 /// Thread-local `i64`, hidden in each image: the address of the thread's region minus the address of the template, or 0 if the thread has
 /// no region.
@@ -96,19 +96,19 @@ pub struct FunctionRecord {
     pub name_delta: i64,
 }
 
-/// Hidden NUL-terminated string that an image may define: the pattern for names of raw files if [`OUTPUT_VARIABLE`] is not set. The runtime
-/// ignores it if the pattern's folder does not exist.
+/// Hidden NUL-terminated string that an image may define: the pattern for names of raw files if [`OUTPUT_ENVIRONMENT_VARIABLE`] is not set.
+/// The runtime ignores it if the pattern's folder does not exist.
 pub const DEFAULT_OUTPUT_SYMBOL: &str = "__trodden_default_output";
 /// Hidden NUL-terminated string that an image may define: what to do at an unknown path if [`ON_UNTESTED_VARIABLE`] is not set.
 pub const DEFAULT_ON_UNTESTED_SYMBOL: &str = "__trodden_default_on_untested";
 /// Hidden NUL-terminated string that an image may define. In a watch, a build whose unknown paths are those that match an expression, it is
 /// this expression.
-pub const WATCHED_SYMBOL: &str = "__trodden_watched";
+pub const WATCHED_EXPRESSION_SYMBOL: &str = "__trodden_watched";
 /// Environment variable: what a residual build does at an unknown path, besides counting it. The values are `report`, `abort`, `callback`,
 /// and `count` (nothing else).
 pub const ON_UNTESTED_VARIABLE: &str = "TRODDEN_ON_UNTESTED";
 /// Environment variable: a file with paths that count as known in addition to those known at build time; see [`KnownHeader`].
-pub const KNOWN_VARIABLE: &str = "TRODDEN_KNOWN";
+pub const KNOWN_PATHS_ENVIRONMENT_VARIABLE: &str = "TRODDEN_KNOWN";
 /// Weak function `(function: *const c_char, path: u64, count: u64)` that the program may define. The runtime calls it at an unknown path if
 /// [`ON_UNTESTED_VARIABLE`] is `callback`.
 pub const UNTESTED_SYMBOL: &str = "trodden_untested";
@@ -177,13 +177,13 @@ pub const SWITCH_SYMBOL: &str = "__trodden_switch";
 /// event. Linkers keep one such group, and reject a program whose units have different events.
 pub const EVENT_SYMBOL: &str = "__trodden_event";
 /// [`EventRecord::kind`] of the time-stamp counter, which instrumented code reads without the kernel.
-pub const EVENT_TSC: u32 = u32::MAX;
+pub const EVENT_KIND_TIME_STAMP_COUNTER: u32 = u32::MAX;
 
 /// The event that an image sums per path.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventRecord {
-    /// The event's type, as in `perf_event_attr`, or [`EVENT_TSC`].
+    /// The event's type, as in `perf_event_attr`, or [`EVENT_KIND_TIME_STAMP_COUNTER`].
     pub kind: u32,
     /// Always 0.
     pub reserved: u32,
@@ -219,18 +219,18 @@ pub struct EventCost {
 
 /// Environment variable with the pattern of raw files; if unset, nothing is written. `%p` process id, `%h` host name, `%m` image identity
 /// (32 hexadecimal digits), `%%` a percent sign. Without `%p`, all processes share one file per image, which merges their counts.
-pub const OUTPUT_VARIABLE: &str = "TRODDEN_OUTPUT";
+pub const OUTPUT_ENVIRONMENT_VARIABLE: &str = "TRODDEN_OUTPUT";
 
 /// Environment variable: whether the sampling switch is on in a new raw file ([`SWITCH_ON_VALUE`]); off if unset.
-pub const SWITCH_VARIABLE: &str = "TRODDEN_SWITCH";
-/// Value of [`SWITCH_VARIABLE`] that makes a program count from its first path on.
+pub const SWITCH_ENVIRONMENT_VARIABLE: &str = "TRODDEN_SWITCH";
+/// Value of [`SWITCH_ENVIRONMENT_VARIABLE`] that makes a program count from its first path on.
 pub const SWITCH_ON_VALUE: &str = "on";
 
 /// Version of raw files, of kind [`file_header::FileKind::RAW_COUNTS`].
 pub const RAW_VERSION: u32 = 4;
 /// Length of a file that consists of one zero byte: its program had no disk space for a header, and lost all its counts. In contrast, an
 /// empty file was just created.
-pub const RAW_NO_SPACE_LENGTH: u64 = 1;
+pub const RAW_FILE_LENGTH_IF_NO_SPACE: u64 = 1;
 /// First field of every [`UnitRecord`].
 pub const UNIT_MAGIC: u32 = 0x5452_4455;
 /// Version of the [`UnitRecord`] layout.
@@ -291,7 +291,7 @@ pub struct RawHeader {
 
 impl RawHeader {
     /// Byte range of the header's fields that [`RawHeader::checksum`] covers.
-    pub const CHECKED_RANGE: core::ops::Range<usize> = FILE_HEADER_BYTES..core::mem::offset_of!(RawHeader, checksum);
+    pub const CHECKSUMMED_BYTE_RANGE: core::ops::Range<usize> = FILE_HEADER_BYTES..core::mem::offset_of!(RawHeader, checksum);
 
     /// Computes [`RawHeader::checksum`] for a file that starts with these bytes. `None` if `bytes` end before something that the checksum
     /// covers.
@@ -303,7 +303,7 @@ impl RawHeader {
         };
         let units = part(header.units_offset, header.units.checked_mul(size_of::<RawUnit>() as u64)?)?;
         let path = part(header.path_offset, header.path_len)?;
-        Some(Checksum::new().add_bytes(bytes.get(RawHeader::CHECKED_RANGE)?).add_bytes(units).add_bytes(path).value())
+        Some(Checksum::new().add_bytes(bytes.get(RawHeader::CHECKSUMMED_BYTE_RANGE)?).add_bytes(units).add_bytes(path).value())
     }
 }
 
@@ -333,19 +333,19 @@ impl LostReason {
 }
 
 impl LostThreads {
-    const THREADS: u64 = u32::MAX as u64;
+    const THREAD_COUNT_MASK: u64 = u32::MAX as u64;
 
     /// Adds a thread that lost its counts for this reason.
     #[inline]
     pub const fn add_thread(self, reason: LostReason) -> LostThreads {
-        let threads = self.0 & LostThreads::THREADS;
-        let threads = if threads == LostThreads::THREADS { threads } else { threads + 1 };
-        LostThreads(self.0 & !LostThreads::THREADS | threads | reason.bit())
+        let threads = self.0 & LostThreads::THREAD_COUNT_MASK;
+        let threads = if threads == LostThreads::THREAD_COUNT_MASK { threads } else { threads + 1 };
+        LostThreads(self.0 & !LostThreads::THREAD_COUNT_MASK | threads | reason.bit())
     }
 
     /// Returns the number of threads.
     pub const fn threads(self) -> u64 {
-        self.0 & LostThreads::THREADS
+        self.0 & LostThreads::THREAD_COUNT_MASK
     }
 
     /// Returns true if `reason` is among the reasons.
@@ -356,8 +356,8 @@ impl LostThreads {
     /// Merges two words.
     pub const fn merge(self, other: LostThreads) -> LostThreads {
         let threads = self.threads() + other.threads();
-        let threads = if threads > LostThreads::THREADS { LostThreads::THREADS } else { threads };
-        LostThreads((self.0 | other.0) & !LostThreads::THREADS | threads)
+        let threads = if threads > LostThreads::THREAD_COUNT_MASK { LostThreads::THREAD_COUNT_MASK } else { threads };
+        LostThreads((self.0 | other.0) & !LostThreads::THREAD_COUNT_MASK | threads)
     }
 }
 

@@ -57,7 +57,7 @@ mod tests {
     fn zero_checksum_marks_a_header_as_unfinished() {
         for (kind, _) in FileKind::ALL {
             let header = FileHeader::new(*kind, 7);
-            let unfinished = header.unfinished_bytes();
+            let unfinished = header.bytes_with_zero_checksum();
             assert!(FileHeader::is_unfinished(&unfinished, *kind) && !FileHeader::is_unfinished(&header.to_bytes(), *kind));
             assert_eq!(FileHeader::read(&unfinished), Err(HeaderError::Checksum));
             for at in 0..FILE_HEADER_BYTES {

@@ -5,8 +5,8 @@
 //! files can be read while they are written. Invariants: no event is 0; the events of a chunk end with the last nonzero word.
 
 // stream file  RawHeader (kind STREAM_FILE) ... regions, one or more per thread
-// region       0              64           SHADOW_BYTES     RING_OFFSET                    REGION_WORDS * 8
-//              | RegionStream | shadow stack | limit slot | | chunk 0 | ... | chunk SLOTS-1 | slack | holder, lost
+// region       0              64           SHADOW_BYTES     CHUNK_RING_OFFSET_BYTES        STREAM_REGION_WORDS * 8
+//              | RegionStream | shadow stack | limit slot | | chunk 0 | ... | last chunk    | slack | holder, lost
 // chunk        0                   64                CHUNK_BYTES
 //              | StreamChunkHeader | events, then zeros |
 //
@@ -27,17 +27,17 @@ pub const CHUNK_BYTES: u64 = 1 << 14;
 /// Size in bytes of the shadow stack and the header before it. Also the alignment of a mapped region.
 pub const SHADOW_BYTES: u64 = 1 << 18;
 /// Offset of the first chunk in a region.
-pub const RING_OFFSET: u64 = SHADOW_BYTES + CHUNK_BYTES;
+pub const CHUNK_RING_OFFSET_BYTES: u64 = SHADOW_BYTES + CHUNK_BYTES;
 /// Number of chunks in a region.
-pub const SLOTS: u64 = 45;
+pub const STREAM_CHUNKS_PER_REGION: u64 = 45;
 /// Number of words (`u64`) in a region before its tail, as in [`crate::region_stride`].
-pub const REGION_WORDS: u64 = (RING_OFFSET + (SLOTS + 1) * CHUNK_BYTES) / 8;
+pub const STREAM_REGION_WORDS: u64 = (CHUNK_RING_OFFSET_BYTES + (STREAM_CHUNKS_PER_REGION + 1) * CHUNK_BYTES) / 8;
 /// Size in bytes of [`RegionStream`] and of [`StreamChunkHeader`].
-pub const HEADER_BYTES: u64 = 64;
+pub const STREAM_HEADER_BYTES: u64 = 64;
 /// Number of events in a chunk.
-pub const CHUNK_EVENTS: u64 = (CHUNK_BYTES - HEADER_BYTES) / 4;
+pub const CHUNK_EVENT_COUNT: u64 = (CHUNK_BYTES - STREAM_HEADER_BYTES) / 4;
 /// Maximum number of events that a flight recorder can keep per thread.
-pub const MAX_LAST_EVENTS: u64 = (SLOTS - 2) * CHUNK_EVENTS;
+pub const MAX_LAST_EVENT_COUNT: u64 = (STREAM_CHUNKS_PER_REGION - 2) * CHUNK_EVENT_COUNT;
 
 /// Thread-local [`ThreadStream`], hidden in each stream image.
 pub const STREAM_SYMBOL: &str = "__trodden_stream";
@@ -51,13 +51,13 @@ pub const NEXT_CHUNK_SYMBOL: &str = "__trodden_stream_next";
 /// that slot.
 pub const NEXT_SLOT_SYMBOL: &str = "__trodden_stream_enter";
 /// Environment variable: `whole` or `whole,REGIONS,MILLISECONDS`, or the number of events that the flight recorder keeps per thread.
-pub const STREAM_VARIABLE: &str = "TRODDEN_STREAM";
+pub const STREAM_ENVIRONMENT_VARIABLE: &str = "TRODDEN_STREAM";
 /// Number of events that the flight recorder keeps by default.
 pub const DEFAULT_LAST_EVENTS: u64 = 1000;
 /// Default maximum number of regions per thread. Each is about 1 MiB of the file. When all are full, the thread waits for the recorder.
 pub const DEFAULT_REGIONS: u64 = 64;
 /// Maximum number of regions that can be requested.
-pub const MAX_REGIONS: u64 = 1 << 20;
+pub const MAX_STREAM_REGION_COUNT: u64 = 1 << 20;
 /// Default maximum time, in milliseconds, that a thread waits for the recorder to release a chunk. After that, the thread discards events
 /// and counts the discarded ones.
 pub const DEFAULT_MAX_WAIT_MS: u64 = 2000;
@@ -222,7 +222,7 @@ impl Event {
 /// Returns a frame's depth, given the offset of its slot in the region: 1 for the first slot, 0 for the limit slot, whose offset modulo
 /// [`SHADOW_BYTES`] is 0.
 const fn slot_depth(offset: u64) -> u32 {
-    if offset < HEADER_BYTES { 0 } else { ((offset - HEADER_BYTES) / 4 + 1) as u32 }
+    if offset < STREAM_HEADER_BYTES { 0 } else { ((offset - STREAM_HEADER_BYTES) / 4 + 1) as u32 }
 }
 
 #[cfg(test)]
@@ -231,8 +231,11 @@ mod tests {
 
     #[test]
     fn region_has_room_for_its_parts() {
-        assert_eq!((size_of::<RegionStream>(), size_of::<StreamChunkHeader>()), (HEADER_BYTES as usize, HEADER_BYTES as usize));
-        assert!(RING_OFFSET.is_multiple_of(CHUNK_BYTES) && crate::region_stride(REGION_WORDS) <= 1 << 20);
+        assert_eq!(
+            (size_of::<RegionStream>(), size_of::<StreamChunkHeader>()),
+            (STREAM_HEADER_BYTES as usize, STREAM_HEADER_BYTES as usize)
+        );
+        assert!(CHUNK_RING_OFFSET_BYTES.is_multiple_of(CHUNK_BYTES) && crate::region_stride(STREAM_REGION_WORDS) <= 1 << 20);
     }
 
     #[test]

@@ -20,9 +20,9 @@ use crate::file_header::{FILE_HEADER_BYTES, FileHeader, FileKind};
 /// Version of files of kind [`FileKind::WAITS`].
 pub const VERSION: u32 = 4;
 /// Environment variable with the recording's folder, where the recorder writes its files.
-pub const OUTPUT_VARIABLE: &str = "TRODDEN_WAITS";
+pub const WAITS_OUTPUT_ENVIRONMENT_VARIABLE: &str = "TRODDEN_WAITS";
 /// Environment variable with the number of samples per second of a thread's processor time; `0` disables sampling.
-pub const RATE_VARIABLE: &str = "TRODDEN_WAITS_RATE";
+pub const WAITS_SAMPLING_RATE_ENVIRONMENT_VARIABLE: &str = "TRODDEN_WAITS_RATE";
 /// Size of an [`ExtentHeader`].
 pub const EXTENT_HEADER_SIZE: usize = size_of::<ExtentHeader>();
 /// Alignment of extents in bytes.

@@ -11,7 +11,7 @@ use super::Violation;
 use super::automaton::{AutomatonState, StateAction};
 use super::program::{WitnessFunctionId, WitnessSet};
 use super::pushdown::Pushdown;
-use super::structure::Structure;
+use super::structure::PushdownStructure;
 use std::collections::{HashMap, HashSet, VecDeque};
 use trodden_flow::graph::Node;
 
@@ -22,19 +22,19 @@ pub type BlockSequence = Vec<(WitnessFunctionId, Node)>;
 // (docs/benchmarks/constants.md).
 
 /// Longer call stacks are not searched.
-const MAX_CALL_DEPTH: usize = 24;
+const MAX_SEARCHED_CALL_DEPTH: usize = 24;
 /// Maximum number of recorded symbols by which one run may be ahead of the other. If this is 4, one more violation is explained.
-const MAX_LEAD: usize = 32;
-const MAX_STACKS: usize = 3;
+const MAX_SYMBOLS_AHEAD: usize = 32;
+const MAX_STACKS_PER_STATE: usize = 3;
 /// Maximum number of pairs of runs tried for a violation. If this is 200, four fewer violations are explained; if it is 160,000, one more.
-const MAX_PAIRS: usize = 20_000;
+const MAX_RUN_PAIRS: usize = 20_000;
 const MAX_END_CONFIGURATIONS: usize = 5_000;
 const MAX_PREFIX_CONFIGURATIONS: usize = 100_000;
 
 /// Returns two executions with equal partial traces for each violation, if the search finds any. `budget` bounds the pairs of runs tried
 /// for all violations together.
 pub fn find_ambiguous_executions(
-    structure: &Structure,
+    structure: &PushdownStructure,
     members: &[WitnessSet],
     violations: &[Violation],
     mut budget: usize,
@@ -42,7 +42,7 @@ pub fn find_ambiguous_executions(
     let prefixes = find_prefixes(structure, violations);
     let search = |violation: &Violation| {
         for (stack, before) in prefixes.get(&violation.state).into_iter().flatten() {
-            let mut pairs = MAX_PAIRS.min(budget);
+            let mut pairs = MAX_RUN_PAIRS.min(budget);
             budget -= pairs;
             let found = AmbiguitySearch { pushdown: &structure.pushdown, members, violation, stack }.search(&mut pairs);
             budget += pairs;
@@ -57,19 +57,19 @@ pub fn find_ambiguous_executions(
 
 /// A run: the state it entered last (`None` after the run's end) and its active calls.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct AmbiguousRun {
+struct PartialRun {
     state: Option<AutomatonState>,
     stack: Vec<AutomatonState>,
 }
 
-impl AmbiguousRun {
-    fn next_runs(&self, pushdown: &Pushdown) -> Vec<AmbiguousRun> {
+impl PartialRun {
+    fn successor_runs(&self, pushdown: &Pushdown) -> Vec<PartialRun> {
         let Some(state) = self.state else { return Vec::new() };
-        let step = |to: AutomatonState| AmbiguousRun { state: Some(to), stack: self.stack.clone() };
+        let step = |to: AutomatonState| PartialRun { state: Some(to), stack: self.stack.clone() };
         match &pushdown.state(state).action {
             StateAction::Choose(next) => next.iter().map(|to| step(*to)).collect(),
-            StateAction::End => vec![AmbiguousRun { state: None, stack: Vec::new() }],
-            StateAction::Call { callee, .. } if self.stack.len() < MAX_CALL_DEPTH => {
+            StateAction::End => vec![PartialRun { state: None, stack: Vec::new() }],
+            StateAction::Call { callee, .. } if self.stack.len() < MAX_SEARCHED_CALL_DEPTH => {
                 let mut run = step(pushdown.entry(*callee));
                 run.stack.push(state);
                 vec![run]
@@ -95,22 +95,25 @@ fn executed_block(pushdown: &Pushdown, state: Option<AutomatonState>) -> Option<
 
 /// Returns, for each branch, a few call stacks that runs can have when they reach the branch, each with the blocks executed up to the
 /// branch.
-fn find_prefixes(structure: &Structure, violations: &[Violation]) -> HashMap<AutomatonState, Vec<(Vec<AutomatonState>, BlockSequence)>> {
+fn find_prefixes(
+    structure: &PushdownStructure,
+    violations: &[Violation],
+) -> HashMap<AutomatonState, Vec<(Vec<AutomatonState>, BlockSequence)>> {
     let pushdown = &structure.pushdown;
-    let mut wanted: HashMap<AutomatonState, usize> = violations.iter().map(|v| (v.state, MAX_STACKS)).collect();
+    let mut wanted: HashMap<AutomatonState, usize> = violations.iter().map(|v| (v.state, MAX_STACKS_PER_STATE)).collect();
     let mut found: HashMap<AutomatonState, Vec<(Vec<AutomatonState>, BlockSequence)>> = HashMap::new();
-    let first = AmbiguousRun { state: Some(pushdown.root()), stack: Vec::new() };
+    let first = PartialRun { state: Some(pushdown.root()), stack: Vec::new() };
     let (mut seen, mut visited) = (HashSet::from([first.clone()]), vec![(first, 0usize)]);
     let (mut at, mut open) = (0, wanted.len());
     while at < visited.len() && visited.len() < MAX_PREFIX_CONFIGURATIONS && open > 0 {
         let run = visited[at].0.clone();
         if let Some(left) = run.state.and_then(|s| wanted.get_mut(&s)).filter(|left| **left > 0) {
-            open -= usize::from(*left == MAX_STACKS);
+            open -= usize::from(*left == MAX_STACKS_PER_STATE);
             *left -= 1;
             let before = blocks_up_to(pushdown, &visited, at);
             found.entry(run.state.expect("only states are looked up")).or_default().push((run.stack.clone(), before));
         }
-        for next in run.next_runs(pushdown) {
+        for next in run.successor_runs(pushdown) {
             if seen.insert(next.clone()) {
                 visited.push((next, at));
             }
@@ -120,7 +123,7 @@ fn find_prefixes(structure: &Structure, violations: &[Violation]) -> HashMap<Aut
     found
 }
 
-fn blocks_up_to(pushdown: &Pushdown, visited: &[(AmbiguousRun, usize)], mut at: usize) -> BlockSequence {
+fn blocks_up_to(pushdown: &Pushdown, visited: &[(PartialRun, usize)], mut at: usize) -> BlockSequence {
     let mut blocks = Vec::new();
     loop {
         blocks.extend(executed_block(pushdown, visited[at].0.state));
@@ -134,18 +137,18 @@ fn blocks_up_to(pushdown: &Pushdown, visited: &[(AmbiguousRun, usize)], mut at: 
 
 /// The symbols that one run has recorded ahead of the other; `second` is true if this is the second run.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Lead {
+struct SymbolsAhead {
     second: bool,
     symbols: VecDeque<u32>,
 }
 
-impl Lead {
+impl SymbolsAhead {
     /// Records a symbol of a run. Returns false if the two runs' records contradict each other, or if one run is too far ahead.
     fn record_symbol(&mut self, second: bool, symbol: u32) -> bool {
         if self.symbols.is_empty() || self.second == second {
             self.second = second;
             self.symbols.push_back(symbol);
-            return self.symbols.len() <= MAX_LEAD;
+            return self.symbols.len() <= MAX_SYMBOLS_AHEAD;
         }
         self.symbols.pop_front() == Some(symbol)
     }
@@ -153,10 +156,10 @@ impl Lead {
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct RunPair {
-    runs: [AmbiguousRun; 2],
-    records: Vec<Lead>,
+    runs: [PartialRun; 2],
+    records: Vec<SymbolsAhead>,
     /// The blocks that one run has executed ahead of the other; `None` once the runs' blocks differ.
-    blocks: Option<Lead>,
+    blocks: Option<SymbolsAhead>,
 }
 
 impl RunPair {
@@ -168,7 +171,7 @@ impl RunPair {
 }
 
 /// Returns the blocks of a shortest path from the run's state to its end, or `None` if none was found within the limit.
-fn find_shortest_end(pushdown: &Pushdown, run: &AmbiguousRun) -> Option<BlockSequence> {
+fn find_shortest_end(pushdown: &Pushdown, run: &PartialRun) -> Option<BlockSequence> {
     let (mut seen, mut visited, mut at) = (HashSet::from([run.clone()]), vec![(run.clone(), 0usize)], 0);
     while at < visited.len() && visited.len() < MAX_END_CONFIGURATIONS {
         if visited[at].0.state.is_none() {
@@ -178,7 +181,7 @@ fn find_shortest_end(pushdown: &Pushdown, run: &AmbiguousRun) -> Option<BlockSeq
             }
             return Some(blocks);
         }
-        for next in visited[at].0.next_runs(pushdown) {
+        for next in visited[at].0.successor_runs(pushdown) {
             if seen.insert(next.clone()) {
                 visited.push((next, at));
             }
@@ -206,8 +209,8 @@ struct VisitedPair {
 
 impl AmbiguitySearch<'_> {
     fn search(&self, budget: &mut usize) -> Option<[BlockSequence; 2]> {
-        let nothing = Lead { second: false, symbols: VecDeque::new() };
-        let runs = self.violation.successors.map(|s| AmbiguousRun { state: Some(s), stack: self.stack.to_vec() });
+        let nothing = SymbolsAhead { second: false, symbols: VecDeque::new() };
+        let runs = self.violation.successors.map(|s| PartialRun { state: Some(s), stack: self.stack.to_vec() });
         let mut first = RunPair { runs, records: vec![nothing.clone(); self.members.len()], blocks: Some(nothing) };
         if !(self.record_entry(&mut first, 0) && self.record_entry(&mut first, 1)) {
             return None;
@@ -227,7 +230,7 @@ impl AmbiguitySearch<'_> {
                 continue;
             }
             let side = usize::from(ended[0] || (!ended[1] && steps[1] < steps[0]));
-            for next in pair.runs[side].next_runs(self.pushdown) {
+            for next in pair.runs[side].successor_runs(self.pushdown) {
                 let mut new = pair.clone();
                 new.runs[side] = next;
                 if self.record_entry(&mut new, side) && seen.insert(new.clone()) {

@@ -52,7 +52,7 @@ pub enum StateRole {
 
 /// The data of a state.
 #[derive(Clone, Debug)]
-pub struct StateData {
+pub struct AutomatonStateData {
     /// Witness that is recorded when the state is entered.
     pub witness: Option<Witness>,
     /// Whether entering the state executes the block of its node.

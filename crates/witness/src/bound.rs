@@ -1,12 +1,12 @@
 //! A lower bound on the cost of the most expensive machine, for all ways to distribute witnesses among machines. It is the maximum of two
 //! bounds.
 
-use super::exact::find_cheapest;
-use super::placement::{eliminate_cheapest, require_all};
+use super::exact::find_cheapest_set_exactly;
+use super::placement::{find_cheapest_set_by_elimination, require_all};
 use super::program::{WitnessFunctionId, WitnessKind, WitnessProgram};
 use super::pushdown::Pushdown;
 use super::sets::{Adjacency, components};
-use super::structure::Structure;
+use super::structure::PushdownStructure;
 use super::view::StateGraph;
 use super::weights::Weights;
 use std::collections::{BTreeMap, HashSet};
@@ -17,7 +17,7 @@ use trodden_flow::graph::Edge;
 const MAX_EXACT_STATES: usize = 24;
 /// Step limit of the exact solver for a function. If this is 500, the same bounds are 0.1 to 2.9% lower; if it is 50,000, up to 1.5%
 /// higher.
-const MAX_STEPS: usize = 5_000;
+const MAX_BOUND_SEARCH_STEPS: usize = 5_000;
 
 /// Returns a lower bound on the cost of the most expensive of `machines` machines.
 ///
@@ -33,35 +33,37 @@ const MAX_STEPS: usize = 5_000;
 ///
 /// Both bounds exclude recursive functions. All terms depend on the weights. Loops with contradictory weights are excluded. O(edges), plus
 /// the steps of the exact solver.
-pub fn bound(program: &WitnessProgram, kind: WitnessKind, weights: &Weights, machines: usize) -> f64 {
-    let structure = Structure::new(Pushdown::new(program, kind));
+pub fn min_cost_of_slowest_machine(program: &WitnessProgram, kind: WitnessKind, weights: &Weights, machines: usize) -> f64 {
+    let structure = PushdownStructure::new(Pushdown::new(program, kind));
     let (mut sum, mut loops) = (0.0, 0.0f64);
     for function in program.function_ids() {
         let alone = program.function(function).calls.is_empty() && !structure.repeated[function.index()];
         if alone {
-            sum += single_profile_bound(&StateGraph::new(&structure, kind, weights, function));
+            sum += min_cost_of_single_profile(&StateGraph::new(&structure, kind, weights, function));
         }
         if !structure.is_recursive(function) {
-            loops = loops.max(loop_bound(program, weights, function));
+            loops = loops.max(min_cost_of_loops(program, weights, function));
         }
     }
     f64::max(loops, sum / machines.max(1) as f64)
 }
 
-fn single_profile_bound(view: &StateGraph) -> f64 {
+fn min_cost_of_single_profile(view: &StateGraph) -> f64 {
     if view.witness.iter().flatten().count() <= MAX_EXACT_STATES {
-        let (member, proven) = find_cheapest(view, &require_all(view), eliminate_cheapest(view), MAX_STEPS);
+        let (member, proven) =
+            find_cheapest_set_exactly(view, &require_all(view), find_cheapest_set_by_elimination(view), MAX_BOUND_SEARCH_STEPS);
         if proven {
             return view.sum(&member);
         }
     }
-    disjoint_regions_bound(view)
+    min_cost_of_disjoint_regions(view)
 }
 
 /// Returns the sum of the costs of the cheapest states of branches whose regions are disjoint, because each region needs a witness.
-fn disjoint_regions_bound(view: &StateGraph) -> f64 {
+fn min_cost_of_disjoint_regions(view: &StateGraph) -> f64 {
     let postdominators = view.postdominators();
-    let mut regions: Vec<(f64, HashSet<u32>)> = (0..view.branches.len()).map(|b| branch_region(view, &postdominators, b)).collect();
+    let mut regions: Vec<(f64, HashSet<u32>)> =
+        (0..view.branches.len()).map(|b| cheapest_cost_and_region_of_branch(view, &postdominators, b)).collect();
     regions.sort_by(|a, b| a.1.len().cmp(&b.1.len()).then(b.0.total_cmp(&a.0)));
     let (mut used, mut sum) = (HashSet::new(), 0.0);
     for (cheapest, region) in regions {
@@ -74,7 +76,7 @@ fn disjoint_regions_bound(view: &StateGraph) -> f64 {
 }
 
 /// Returns the states between a branch and its postdominator that can have a witness, and the cost of the cheapest (0 if there are none).
-fn branch_region(view: &StateGraph, postdominators: &[Option<u32>], branch: usize) -> (f64, HashSet<u32>) {
+fn cheapest_cost_and_region_of_branch(view: &StateGraph, postdominators: &[Option<u32>], branch: usize) -> (f64, HashSet<u32>) {
     let of = &view.branches[branch];
     let (mut seen, mut work) = (HashSet::new(), of.next.clone());
     while let Some(state) = work.pop() {
@@ -89,7 +91,12 @@ fn branch_region(view: &StateGraph, postdominators: &[Option<u32>], branch: usiz
 
 /// Returns, for each strongly connected component, whether the weights into each of its nodes equal the weights out of the node. They can
 /// differ for estimates of irreducible or endless loops.
-fn has_consistent_weights(program: &WitnessProgram, weights: &Weights, function: WitnessFunctionId, component: &[u32]) -> Vec<bool> {
+fn find_components_with_consistent_weights(
+    program: &WitnessProgram,
+    weights: &Weights,
+    function: WitnessFunctionId,
+    component: &[u32],
+) -> Vec<bool> {
     let graph = &program.function(function).graph;
     let mut consistent = vec![true; graph.node_count()];
     for node in graph.nodes() {
@@ -104,7 +111,7 @@ fn has_consistent_weights(program: &WitnessProgram, weights: &Weights, function:
 
 /// Returns the loop bound: the maximum, over all branches with two successors that lead back to the branch, of the number of executions of
 /// these two edges minus the number of entries into the loop.
-fn loop_bound(program: &WitnessProgram, weights: &Weights, function: WitnessFunctionId) -> f64 {
+fn min_cost_of_loops(program: &WitnessProgram, weights: &Weights, function: WitnessFunctionId) -> f64 {
     let graph = &program.function(function).graph;
     let pairs: Vec<(u32, u32)> = graph.edges().map(|e| (graph.from(e).0, graph.to(e).0)).collect();
     let component = components(&Adjacency::new(graph.node_count(), &pairs));
@@ -117,7 +124,7 @@ fn loop_bound(program: &WitnessProgram, weights: &Weights, function: WitnessFunc
     let entry = graph.entry();
     let from_edges: f64 = graph.incoming(entry).iter().map(|e| weights.edge(program, function, *e)).sum();
     entered[component[entry.index()] as usize] += (weights.node(program, function, entry) - from_edges).max(0.0);
-    let consistent = has_consistent_weights(program, weights, function, &component);
+    let consistent = find_components_with_consistent_weights(program, weights, function, &component);
     let mut max = 0.0f64;
     for node in graph.nodes().filter(|n| consistent[component[n.index()] as usize]) {
         let own = component[node.index()];

@@ -23,19 +23,19 @@ use trodden_flow::graph::{Edge, Graph, Node};
 /// nodes. Alternative paths between the same calls need no witness, and loops without calls disappear. O(kept nodes x edges) for each
 /// function.
 #[derive(Clone, Debug)]
-pub struct CallProgram {
+pub struct CallAndReturnProgram {
     /// The reduced program. Functions keep their numbers.
     pub program: WitnessProgram,
     /// For each node of the reduced program, the original node. Both are given by their witness numbers.
     origin: Vec<Witness>,
 }
 
-impl CallProgram {
+impl CallAndReturnProgram {
     /// Reduces a program.
     ///
     /// # Errors
     /// The reduced program is too large: it has fewer nodes, but it may have more edges.
-    pub fn new(program: &WitnessProgram) -> Result<CallProgram, WitnessError> {
+    pub fn new(program: &WitnessProgram) -> Result<CallAndReturnProgram, WitnessError> {
         let (mut functions, mut origin) = (Vec::new(), Vec::new());
         for id in program.function_ids() {
             let function = program.function(id);
@@ -44,7 +44,7 @@ impl CallProgram {
             functions.push(reduce_function(function, &kept));
         }
         let program = WitnessProgram::new(functions, program.start(), program.external().to_vec())?;
-        Ok(CallProgram { program, origin })
+        Ok(CallAndReturnProgram { program, origin })
     }
 
     /// Returns the original node of a node of the reduced program, both as witnesses.

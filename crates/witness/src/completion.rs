@@ -7,8 +7,8 @@
 use super::automaton::AutomatonState;
 use super::planned::{DistributionOptions, PlannedDistribution, plan_from_profiles, witness_count};
 use super::program::{Witness, WitnessKind, WitnessProgram};
-use super::repair::Repair;
-use super::structure::Structure;
+use super::repair::DistributionRepair;
+use super::structure::PushdownStructure;
 use super::weights::Weights;
 use std::collections::HashMap;
 
@@ -19,10 +19,10 @@ pub(super) struct ProposedDistribution {
 }
 
 /// The inputs for completing distributions of a program.
-pub(super) struct Completion<'a> {
+pub(super) struct DistributionCompletion<'a> {
     pub program: &'a WitnessProgram,
     /// The program's analysed automaton.
-    pub structure: &'a Structure,
+    pub structure: &'a PushdownStructure,
     pub kind: WitnessKind,
     pub weights: &'a Weights,
     pub options: &'a DistributionOptions,
@@ -30,12 +30,12 @@ pub(super) struct Completion<'a> {
     pub entries: &'a [Witness],
 }
 
-impl Completion<'_> {
+impl DistributionCompletion<'_> {
     /// Returns the candidate that is cheapest after completion; among equally cheap candidates, the first.
     ///
     /// # Panics
     /// `candidates` is empty.
-    pub fn find_cheapest(&self, candidates: Vec<ProposedDistribution>) -> PlannedDistribution {
+    pub fn find_cheapest_completion(&self, candidates: Vec<ProposedDistribution>) -> PlannedDistribution {
         let mut candidates: Vec<(f64, ProposedDistribution)> = candidates.into_iter().map(|c| (self.lower_bound(&c.profiles), c)).collect();
         candidates.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut best: Option<((bool, f64, f64), PlannedDistribution)> = None;
@@ -44,7 +44,7 @@ impl Completion<'_> {
             if best.as_ref().is_some_and(|((violated, cost, _), _)| !violated && bound * (1.0 - 1e-9) > *cost) {
                 break;
             }
-            let planned = self.complete(candidate);
+            let planned = self.complete_distribution(candidate);
             let cost = (!planned.check.is_realizable(), planned.costs.iter().copied().fold(0.0, f64::max), planned.costs.iter().sum());
             if best.as_ref().is_none_or(|(lowest, _)| cost < *lowest) {
                 best = Some((cost, planned));
@@ -62,16 +62,17 @@ impl Completion<'_> {
     }
 
     /// Repairs the profiles, adds the `entries`, and repairs again, since a profile that contains only entries may lack witnesses.
-    fn complete(&self, ProposedDistribution { mut profiles, home }: ProposedDistribution) -> PlannedDistribution {
+    fn complete_distribution(&self, ProposedDistribution { mut profiles, home }: ProposedDistribution) -> PlannedDistribution {
         let Self { program, structure, weights, .. } = *self;
         let (limit, lookahead) = (self.options.limit, self.options.lookahead);
         let assigned = witness_count(&profiles);
-        let mut check = Repair { program, structure, weights, home, limit, lookahead }.run(&mut profiles);
+        let mut check = DistributionRepair { program, structure, weights, home, limit, lookahead }.repair_profiles(&mut profiles);
         let mut repaired = witness_count(&profiles) - assigned;
         if !self.entries.is_empty() {
             self.add_entries(&mut profiles);
             let before = witness_count(&profiles);
-            check = Repair { program, structure, weights, home: HashMap::new(), limit, lookahead }.run(&mut profiles);
+            check =
+                DistributionRepair { program, structure, weights, home: HashMap::new(), limit, lookahead }.repair_profiles(&mut profiles);
             repaired += witness_count(&profiles) - before;
         }
         PlannedDistribution { repaired, ..plan_from_profiles(self.kind, profiles, check, weights, self.options) }

@@ -8,10 +8,10 @@
 
 use super::Distribution;
 use super::automaton::{AutomatonState, StateAction, StateRole};
-use super::first::{FirstSets, SymbolSets};
+use super::first::{FirstSymbolSets, FirstWitnessSets};
 use super::program::{Witness, WitnessFunctionId, WitnessKind, WitnessProgram, WitnessSet};
 use super::pushdown::Pushdown;
-use super::structure::{Structure, WitnessScope};
+use super::structure::{PushdownStructure, WitnessScope};
 use std::collections::BTreeMap;
 use trodden_flow::graph::{Edge, Node};
 
@@ -92,7 +92,7 @@ impl ConditionCheck {
 /// whether words of a trace monoid have a unique decomposition, which is undecidable. Two parallel edges that are not witnesses count as
 /// one edge. Complexity for k profiles: O(k x (states + sizes of the sets) + pairs).
 pub fn check_pairwise(program: &WitnessProgram, distribution: &Distribution) -> ConditionCheck {
-    let structure = Structure::new(Pushdown::new(program, distribution.kind));
+    let structure = PushdownStructure::new(Pushdown::new(program, distribution.kind));
     check_structure(&structure, &members(program, distribution), Lookahead::OwnComponent)
 }
 
@@ -108,13 +108,13 @@ pub fn mark_witnesses(program: &WitnessProgram, kind: WitnessKind, profiles: &[V
 }
 
 /// Checks the condition with at most the given lookahead. `members` are the witnesses of each profile.
-pub fn check_structure(structure: &Structure, members: &[WitnessSet], max_lookahead: Lookahead) -> ConditionCheck {
-    let branches = branches(structure, members);
-    let mut open: Vec<Undecided> = branches.into_iter().map(Undecided::all).collect();
+pub fn check_structure(structure: &PushdownStructure, members: &[WitnessSet], max_lookahead: Lookahead) -> ConditionCheck {
+    let branches = find_branches_with_successors(structure, members);
+    let mut open: Vec<UndistinguishedBranch> = branches.into_iter().map(UndistinguishedBranch::with_all_pairs).collect();
     let whole = structure.whole();
     for member in members {
-        let sets = FirstSets::new(structure, &whole, member);
-        open.iter_mut().for_each(|o| o.distinguish(structure, &whole, &sets));
+        let sets = FirstWitnessSets::new(structure, &whole, member);
+        open.iter_mut().for_each(|o| o.distinguish_by_first_sets(structure, &whole, &sets));
         open.retain(|o| !o.pairs.is_empty());
     }
     let mut unbounded_lookahead = Vec::new();
@@ -126,7 +126,11 @@ pub fn check_structure(structure: &Structure, members: &[WitnessSet], max_lookah
 }
 
 /// Drops the pairs that are distinguished by symbols of the branch's own component. Returns the branches that needed these symbols.
-fn distinguish_by_components(structure: &Structure, members: &[WitnessSet], open: &mut Vec<Undecided>) -> Vec<BranchNode> {
+fn distinguish_by_components(
+    structure: &PushdownStructure,
+    members: &[WitnessSet],
+    open: &mut Vec<UndistinguishedBranch>,
+) -> Vec<BranchNode> {
     let mut by_component: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (at, undecided) in open.iter().enumerate() {
         let function = structure.pushdown.state(undecided.state).function;
@@ -136,10 +140,10 @@ fn distinguish_by_components(structure: &Structure, members: &[WitnessSet], open
     for of_component in by_component.values() {
         let scope = structure.component_of(structure.pushdown.state(open[of_component[0]].state).function);
         for member in members {
-            let sets = FirstSets::new(structure, &scope, member);
+            let sets = FirstWitnessSets::new(structure, &scope, member);
             for &at in of_component {
                 let before = open[at].pairs.len();
-                open[at].distinguish(structure, &scope, &sets);
+                open[at].distinguish_by_first_sets(structure, &scope, &sets);
                 if open[at].pairs.len() < before {
                     far.push(branch(&structure.pushdown, open[at].state));
                 }
@@ -152,7 +156,7 @@ fn distinguish_by_components(structure: &Structure, members: &[WitnessSet], open
     far
 }
 
-fn branches(structure: &Structure, members: &[WitnessSet]) -> Vec<(AutomatonState, Vec<AutomatonState>)> {
+fn find_branches_with_successors(structure: &PushdownStructure, members: &[WitnessSet]) -> Vec<(AutomatonState, Vec<AutomatonState>)> {
     let reached = structure.pushdown.states().filter(|s| structure.reached[s.index()]);
     let with = reached.map(|state| (state, successors(&structure.pushdown, members, state)));
     with.filter(|(_, next)| next.len() > 1).collect()
@@ -178,7 +182,7 @@ pub fn successors(pushdown: &Pushdown, members: &[WitnessSet], state: AutomatonS
 }
 
 /// A branch with the pairs of its successors that have not been distinguished yet.
-struct Undecided {
+struct UndistinguishedBranch {
     state: AutomatonState,
     next: Vec<AutomatonState>,
     pairs: SuccessorPairs,
@@ -202,13 +206,13 @@ impl SuccessorPairs {
     }
 }
 
-impl Undecided {
-    fn all((state, next): (AutomatonState, Vec<AutomatonState>)) -> Undecided {
-        Undecided { state, pairs: SuccessorPairs::All(next.len()), next }
+impl UndistinguishedBranch {
+    fn with_all_pairs((state, next): (AutomatonState, Vec<AutomatonState>)) -> UndistinguishedBranch {
+        UndistinguishedBranch { state, pairs: SuccessorPairs::All(next.len()), next }
     }
 
-    fn distinguish(&mut self, structure: &Structure, scope: &WitnessScope, sets: &FirstSets) {
-        let parts: Vec<SymbolSets> = self.next.iter().map(|s| sets.parts(structure, scope, *s)).collect();
+    fn distinguish_by_first_sets(&mut self, structure: &PushdownStructure, scope: &WitnessScope, sets: &FirstWitnessSets) {
+        let parts: Vec<FirstSymbolSets> = self.next.iter().map(|s| sets.first_symbol_sets(structure, scope, *s)).collect();
         let same = |i: u32, j: u32| !sets.disjoint(parts[i as usize], parts[j as usize]);
         match &mut self.pairs {
             SuccessorPairs::Remaining(pairs) => pairs.retain(|(i, j)| same(*i, *j)),

@@ -1,17 +1,17 @@
 //! Plans distributions: divides branches among profiles, and profiles among machines, to minimise the highest cost of a machine.
 use super::WitnessFunctionId;
 use super::automaton::AutomatonState;
-use super::completion::{Completion, ProposedDistribution};
-use super::eliminate::{Requirement, eliminate, mark_separators_and_list_others, most_expensive_first};
+use super::completion::{DistributionCompletion, ProposedDistribution};
+use super::eliminate::{RequiredDistinction, drop_unneeded_states, mark_separators_and_list_others, most_expensive_first};
 use super::fewest::{FewestSearch, find_fewest};
-use super::jobs::{Grouping, WitnessJob, jobs};
+use super::jobs::{BranchGrouping, WitnessJob, jobs};
 use super::placement::WrongWitnessKind;
 pub use super::planned::{
     DistributionOptions, DistributionStrategy, PlannedDistribution, WitnessJobOrder, assign_to_machines, witness_count,
 };
 use super::program::{Witness, WitnessKind, WitnessProgram};
 use super::pushdown::Pushdown;
-use super::structure::Structure;
+use super::structure::PushdownStructure;
 use super::view::StateGraph;
 use super::weights::Weights;
 use std::collections::{BTreeMap, HashMap};
@@ -54,18 +54,18 @@ pub enum PlanError {
 const MAX_SETS_PER_PAIR: usize = 1 << 16;
 /// Maximum number of sets of witnesses that are tried to fit a job (a group of branches) into a profile that is almost full. The first
 /// limit is for all jobs together, the second for each job and profile.
-const MAX_SETS_FOR_FULL_PROFILES: usize = 1 << 15;
-const MAX_SETS_PER_JOB_AND_PROFILE: usize = 1 << 8;
+const MAX_TRIED_SETS_FOR_NEARLY_FULL_PROFILES: usize = 1 << 15;
+const MAX_TRIED_SETS_PER_JOB_AND_PROFILE: usize = 1 << 8;
 
 /// Plans a distribution.
 ///
 /// Source: D. Saha et al., section 4.1. Jobs ([`jobs`](super::jobs)) are assigned one at a time to the profile with the lowest load. The
 /// profile's witnesses are then updated incrementally: the region of the new job is filled with witnesses, and superfluous witnesses are
-/// eliminated ([`eliminate`](super::eliminate)). Two parts are our own. The first is the longest-processing-time order (Graham 1969). The
-/// second is [`DistributionStrategy::Weighted`]: it assigns each job to the profile whose machine then has the lowest load, which depends
-/// on the existing witnesses, and returns the best result of all groupings and of the other strategies. If elimination leaves too many
-/// witnesses for a limit, a search tries to find fewer ([`fewest`](super::fewest)). Each distribution is checked for the complete program
-/// and repaired before it is compared with others (`completion`).
+/// eliminated ([`eliminate`](super::eliminate)). Two parts are our own. The first is the longest-processing-time order (Graham
+/// 1969). The second is [`DistributionStrategy::Weighted`]: it assigns each job to the profile whose machine then has the lowest load,
+/// which depends on the existing witnesses, and returns the best result of all groupings and of the other strategies. If elimination leaves
+/// too many witnesses for a limit, a search tries to find fewer ([`fewest`](super::fewest)). Each distribution is checked for the complete
+/// program and repaired before it is compared with others (`completion`).
 ///
 /// Complexity: jobs x (profiles, for `Weighted`) x elimination in the job's region.
 ///
@@ -92,7 +92,7 @@ pub fn plan_with_entries(
     options: &DistributionOptions,
     entries: &[Witness],
 ) -> Result<PlannedDistribution, PlanError> {
-    let structure = Structure::new(Pushdown::new(program, kind));
+    let structure = PushdownStructure::new(Pushdown::new(program, kind));
     let mut views: Vec<StateGraph> = program.function_ids().map(|f| StateGraph::new(&structure, kind, weights, f)).collect();
     if options.limit.is_some() {
         // A limit bounds the number of witnesses in a profile, and each profile of a function would contain all of its separators, so there
@@ -101,16 +101,16 @@ pub fn plan_with_entries(
     }
     let assigned = match options.strategy {
         DistributionStrategy::Weighted => assign_by_all_groupings(&views, options)?,
-        DistributionStrategy::Fine => vec![assign_all(&views, Grouping::Fine, options)?],
-        DistributionStrategy::Function => vec![assign_all(&views, Grouping::Function, options)?],
-        DistributionStrategy::Grouped => vec![assign_all(&views, Grouping::Grouped, options)?],
+        DistributionStrategy::Fine => vec![assign_all(&views, BranchGrouping::Fine, options)?],
+        DistributionStrategy::Function => vec![assign_all(&views, BranchGrouping::Function, options)?],
+        DistributionStrategy::Grouped => vec![assign_all(&views, BranchGrouping::Grouped, options)?],
     };
     let candidates = assigned.into_iter().map(|mut plans| {
-        plans.profiles.iter_mut().for_each(|p| p.drop_superfluous(&views));
+        plans.profiles.iter_mut().for_each(|p| p.drop_superfluous_witnesses(&views));
         ProposedDistribution { profiles: plans.profiles.iter().map(|p| p.witnesses(&views)).collect(), home: plans.home_profiles() }
     });
-    let completion = Completion { program, structure: &structure, kind, weights, options, entries };
-    Ok(completion.find_cheapest(candidates.collect()))
+    let completion = DistributionCompletion { program, structure: &structure, kind, weights, options, entries };
+    Ok(completion.find_cheapest_completion(candidates.collect()))
 }
 
 #[derive(Clone)]
@@ -139,7 +139,7 @@ impl ProfilePlan {
         let eliminated = |order: &[u32]| {
             let mut member = before.clone();
             new.iter().for_each(|s| member[*s as usize] = true);
-            eliminate(view, &job.required, &mut member, order);
+            drop_unneeded_states(view, &job.required, &mut member, order);
             (view.sum(&member), member)
         };
         let mut best = eliminated(&most_expensive_first(view, &new));
@@ -153,17 +153,18 @@ impl ProfilePlan {
     }
 
     /// Drops witnesses that later jobs have made superfluous.
-    fn drop_superfluous(&mut self, views: &[StateGraph]) {
+    fn drop_superfluous_witnesses(&mut self, views: &[StateGraph]) {
         for view in self.functions.keys().copied().collect::<Vec<_>>() {
             let plan = &self.functions[&view];
-            let reduced = (plan.jobs.len() > 1).then(|| reduce(&views[view], plan.jobs.clone(), plan.member.clone()));
+            let reduced =
+                (plan.jobs.len() > 1).then(|| with_superfluous_witnesses_dropped(&views[view], plan.jobs.clone(), plan.member.clone()));
             if reduced.is_some() {
-                self.set_plan(view, reduced);
+                self.set_function_plan(view, reduced);
             }
         }
     }
 
-    fn set_plan(&mut self, view: usize, plan: Option<FunctionPlan>) {
+    fn set_function_plan(&mut self, view: usize, plan: Option<FunctionPlan>) {
         if let Some(old) = self.functions.remove(&view) {
             self.cost -= old.cost;
             self.size -= old.size;
@@ -182,10 +183,10 @@ impl ProfilePlan {
     }
 }
 
-fn reduce(view: &StateGraph, jobs: Vec<Rc<WitnessJob>>, mut member: Vec<bool>) -> FunctionPlan {
-    let required: Vec<Requirement> = jobs.iter().flat_map(|j| j.required.clone()).collect();
+fn with_superfluous_witnesses_dropped(view: &StateGraph, jobs: Vec<Rc<WitnessJob>>, mut member: Vec<bool>) -> FunctionPlan {
+    let required: Vec<RequiredDistinction> = jobs.iter().flat_map(|j| j.required.clone()).collect();
     let order = mark_separators_and_list_others(view, &mut member);
-    eliminate(view, &required, &mut member, &order);
+    drop_unneeded_states(view, &required, &mut member, &order);
     FunctionPlan { cost: view.sum(&member), size: view.count(&member), jobs, member }
 }
 
@@ -195,14 +196,14 @@ struct ProfilePlans<'a> {
     profiles: Vec<ProfilePlan>,
     limit: Option<usize>,
     machines: Option<usize>,
-    /// Number of sets that may still be tried, of [`MAX_SETS_FOR_FULL_PROFILES`].
+    /// Number of sets that may still be tried, of [`MAX_TRIED_SETS_FOR_NEARLY_FULL_PROFILES`].
     effort: usize,
 }
 
 impl<'a> ProfilePlans<'a> {
     fn new(views: &'a [StateGraph], options: &DistributionOptions) -> ProfilePlans<'a> {
         let profiles = vec![ProfilePlan::default(); options.profiles.max(1)];
-        ProfilePlans { views, profiles, limit: options.limit, machines: options.machines, effort: MAX_SETS_FOR_FULL_PROFILES }
+        ProfilePlans { views, profiles, limit: options.limit, machines: options.machines, effort: MAX_TRIED_SETS_FOR_NEARLY_FULL_PROFILES }
     }
 
     /// Returns the load that the machine of a profile would have if the profile had this cost.
@@ -244,7 +245,7 @@ impl<'a> ProfilePlans<'a> {
         for at in self.profiles_by_load() {
             let plan = self.profiles[at].plan_with_job(&self.views[job.view], &job);
             if self.fits_in_profile(at, job.view, &plan) {
-                self.profiles[at].set_plan(job.view, Some(plan));
+                self.profiles[at].set_function_plan(job.view, Some(plan));
                 return Ok(());
             }
         }
@@ -286,7 +287,7 @@ impl<'a> ProfilePlans<'a> {
         }
         match best {
             Some((_, at, plan)) => {
-                self.profiles[at].set_plan(job.view, Some(plan));
+                self.profiles[at].set_function_plan(job.view, Some(plan));
                 Ok(())
             }
             None => self.add_to_new_profile(job),
@@ -308,17 +309,17 @@ impl<'a> ProfilePlans<'a> {
             let room = limit.saturating_sub(profile.size - known.map_or(0, |p| p.size));
             let mut jobs = known.map_or(Vec::new(), |p| p.jobs.clone());
             jobs.push(Rc::clone(job));
-            let required: Vec<Requirement> = jobs.iter().flat_map(|j| j.required.clone()).collect();
-            let mut effort = self.effort.min(MAX_SETS_PER_JOB_AND_PROFILE);
+            let required: Vec<RequiredDistinction> = jobs.iter().flat_map(|j| j.required.clone()).collect();
+            let mut effort = self.effort.min(MAX_TRIED_SETS_PER_JOB_AND_PROFILE);
             let before = effort;
             let found = find_fewest(view, &required, room, &mut effort);
             let plan = match found {
-                FewestSearch::Found(member) => Some(reduce(view, jobs, member)),
+                FewestSearch::Found(member) => Some(with_superfluous_witnesses_dropped(view, jobs, member)),
                 FewestSearch::NoSet | FewestSearch::Exhausted => None,
             };
             self.effort -= before - effort;
             if plan.is_some() {
-                self.profiles[at].set_plan(job.view, plan);
+                self.profiles[at].set_function_plan(job.view, plan);
                 return true;
             }
         }
@@ -342,7 +343,7 @@ impl<'a> ProfilePlans<'a> {
             }
         }
         let mut profile = ProfilePlan::default();
-        profile.set_plan(job.view, Some(plan));
+        profile.set_function_plan(job.view, Some(plan));
         self.profiles.push(profile);
         Ok(())
     }
@@ -353,7 +354,9 @@ fn plan_within_limit(view: &StateGraph, job: &Rc<WitnessJob>, limit: usize, enou
     let (function, mut effort) = (view.function, MAX_SETS_PER_PAIR);
     let found = find_fewest(view, &job.required, enough, &mut effort);
     match found {
-        FewestSearch::Found(member) if view.count(&member) <= limit => Ok(reduce(view, vec![Rc::clone(job)], member)),
+        FewestSearch::Found(member) if view.count(&member) <= limit => {
+            Ok(with_superfluous_witnesses_dropped(view, vec![Rc::clone(job)], member))
+        }
         FewestSearch::Found(member) => Err(PlanError::LimitTooSmall { function, needs: view.count(&member), limit }),
         FewestSearch::NoSet => Err(PlanError::LimitTooSmall { function, needs: enough, limit }),
         FewestSearch::Exhausted => Err(PlanError::LimitNotMet { function, limit, enough }),
@@ -362,7 +365,7 @@ fn plan_within_limit(view: &StateGraph, job: &Rc<WitnessJob>, limit: usize, enou
 
 /// Splits a job in two. Returns `None` for a single pair of successors.
 fn split_job(view: &StateGraph, job: &WitnessJob) -> Option<[Rc<WitnessJob>; 2]> {
-    let of = |required: Vec<Requirement>| Rc::new(WitnessJob { required, ..WitnessJob::clone(job) });
+    let of = |required: Vec<RequiredDistinction>| Rc::new(WitnessJob { required, ..WitnessJob::clone(job) });
     if let [only] = job.required.as_slice() {
         let count = view.branches[only.branch].next.len() as u32;
         let all = || (0..count).flat_map(|j| (0..j).map(move |i| (i, j))).collect();
@@ -371,14 +374,14 @@ fn split_job(view: &StateGraph, job: &WitnessJob) -> Option<[Rc<WitnessJob>; 2]>
             return None;
         }
         let (a, b) = pairs.split_at(pairs.len() / 2);
-        return Some([a, b].map(|pairs| of(vec![Requirement { branch: only.branch, pairs: Some(pairs.to_vec()) }])));
+        return Some([a, b].map(|pairs| of(vec![RequiredDistinction { branch: only.branch, pairs: Some(pairs.to_vec()) }])));
     }
     let (a, b) = job.required.split_at(job.required.len() / 2);
     Some([of(a.to_vec()), of(b.to_vec())])
 }
 
 /// Returns all jobs in the requested order. Jobs whose branches are probably distinguished by the witnesses of other jobs come last.
-fn ordered_jobs(views: &[StateGraph], grouping: Grouping, order: WitnessJobOrder) -> Vec<Rc<WitnessJob>> {
+fn ordered_jobs(views: &[StateGraph], grouping: BranchGrouping, order: WitnessJobOrder) -> Vec<Rc<WitnessJob>> {
     let mut all: Vec<Rc<WitnessJob>> =
         views.iter().enumerate().flat_map(|(place, view)| jobs(view, place, grouping)).map(Rc::new).collect();
     if order == WitnessJobOrder::LongestFirst {
@@ -392,7 +395,7 @@ fn ordered_jobs(views: &[StateGraph], grouping: Grouping, order: WitnessJobOrder
     all
 }
 
-fn assign_all<'a>(views: &'a [StateGraph], grouping: Grouping, options: &DistributionOptions) -> Result<ProfilePlans<'a>, PlanError> {
+fn assign_all<'a>(views: &'a [StateGraph], grouping: BranchGrouping, options: &DistributionOptions) -> Result<ProfilePlans<'a>, PlanError> {
     let mut plans = ProfilePlans::new(views, options);
     for job in ordered_jobs(views, grouping, options.order) {
         plans.add(job)?;
@@ -404,7 +407,7 @@ fn assign_all<'a>(views: &'a [StateGraph], grouping: Grouping, options: &Distrib
 /// the assignments that succeed, or an error if the limit is too small for every assignment.
 fn assign_by_all_groupings<'a>(views: &'a [StateGraph], options: &DistributionOptions) -> Result<Vec<ProfilePlans<'a>>, PlanError> {
     let (mut all, mut first_error) = (Vec::new(), None);
-    for grouping in [Grouping::Function, Grouping::Grouped, Grouping::Fine] {
+    for grouping in [BranchGrouping::Function, BranchGrouping::Grouped, BranchGrouping::Fine] {
         let mut added = ProfilePlans::new(views, options);
         let jobs = ordered_jobs(views, grouping, WitnessJobOrder::LongestFirst);
         let added = jobs.into_iter().try_for_each(|job| added.add_to_least_loaded_machine(job)).map(|()| added);

@@ -8,22 +8,22 @@
 //! contain `w`, and a search from `w` to the next witnesses.
 
 use super::sets::disjoint;
-use super::view::{Scratch, StateGraph};
+use super::view::{SearchMemory, StateGraph};
 use std::collections::HashMap;
 
 /// Successors of a branch that must be distinguished.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Requirement {
+pub struct RequiredDistinction {
     /// Index of the branch in the [`StateGraph`].
     pub branch: usize,
     /// Pairs of indices of successors, the lower first; `None` for all pairs.
     pub pairs: Option<Vec<(u32, u32)>>,
 }
 
-impl Requirement {
+impl RequiredDistinction {
     /// Requires all successors of a branch to be distinguished.
-    pub fn all(branch: usize) -> Requirement {
-        Requirement { branch, pairs: None }
+    pub fn all(branch: usize) -> RequiredDistinction {
+        RequiredDistinction { branch, pairs: None }
     }
 
     /// Returns true if this pair of successors must be distinguished.
@@ -34,8 +34,8 @@ impl Requirement {
 }
 
 /// Returns true if the marked states distinguish the required successors.
-pub fn distinguishes(view: &StateGraph, required: &[Requirement], member: &[bool]) -> bool {
-    let mut scratch = Scratch::default();
+pub fn distinguishes_required_successors(view: &StateGraph, required: &[RequiredDistinction], member: &[bool]) -> bool {
+    let mut scratch = SearchMemory::default();
     required.iter().all(|requirement| {
         let next = &view.branches[requirement.branch].next;
         let sets: Vec<Vec<u32>> = next.iter().map(|n| scratch.first_of(view, member, *n)).collect();
@@ -44,10 +44,10 @@ pub fn distinguishes(view: &StateGraph, required: &[Requirement], member: &[bool
 }
 
 /// Drops marked states, in this order, while the required successors are distinguished. They must be distinguished initially.
-pub fn eliminate(view: &StateGraph, required: &[Requirement], member: &mut [bool], order: &[u32]) {
-    let mut sets = BranchSets::new(view, required, member);
+pub fn drop_unneeded_states(view: &StateGraph, required: &[RequiredDistinction], member: &mut [bool], order: &[u32]) {
+    let mut sets = FirstWitnessesAfterBranches::new(view, required, member);
     for &state in order {
-        if member[state as usize] && sets.can_drop(view, required, member, state) {
+        if member[state as usize] && sets.can_drop_state(view, required, member, state) {
             sets.drop(view, member, state);
             member[state as usize] = false;
         }
@@ -77,15 +77,15 @@ pub fn mark_separators_and_list_others(view: &StateGraph, member: &mut [bool]) -
 
 /// The first witnesses after each successor of the required branches (the sets W of the paper), and for each witness the sets that contain
 /// it.
-struct BranchSets {
+struct FirstWitnessesAfterBranches {
     sets: Vec<Vec<Vec<u32>>>,
     containing: HashMap<u32, Vec<(u32, u32)>>,
-    scratch: Scratch,
+    scratch: SearchMemory,
 }
 
-impl BranchSets {
-    fn new(view: &StateGraph, required: &[Requirement], member: &[bool]) -> BranchSets {
-        let mut all = BranchSets { sets: Vec::new(), containing: HashMap::new(), scratch: Scratch::default() };
+impl FirstWitnessesAfterBranches {
+    fn new(view: &StateGraph, required: &[RequiredDistinction], member: &[bool]) -> FirstWitnessesAfterBranches {
+        let mut all = FirstWitnessesAfterBranches { sets: Vec::new(), containing: HashMap::new(), scratch: SearchMemory::default() };
         for requirement in required {
             let branch = all.sets.len() as u32;
             let next = &view.branches[requirement.branch].next;
@@ -98,7 +98,7 @@ impl BranchSets {
         all
     }
 
-    fn can_drop(&mut self, view: &StateGraph, required: &[Requirement], member: &[bool], state: u32) -> bool {
+    fn can_drop_state(&mut self, view: &StateGraph, required: &[RequiredDistinction], member: &[bool], state: u32) -> bool {
         let Some(containing) = self.containing.get(&state) else { return true };
         let mut next_witnesses = self.scratch.first_after(view, member, state);
         next_witnesses.retain(|s| *s != state);

@@ -4,13 +4,13 @@
 //! their first witnesses must become a witness. The search tries these states, the cheapest first, and excludes each state after it has
 //! been tried. It abandons a choice whose cost plus the next state's cost is no less than the best cost so far. The number of steps is
 //! limited.
-use super::eliminate::Requirement;
+use super::eliminate::RequiredDistinction;
 use super::sets::disjoint;
 use super::view::{StateGraph, first_of};
 use std::collections::HashSet;
 
 /// Improves `known`, a set that distinguishes the required successors. Returns the best set found, and whether it is proven optimal.
-pub fn find_cheapest(view: &StateGraph, required: &[Requirement], known: Vec<bool>, steps: usize) -> (Vec<bool>, bool) {
+pub fn find_cheapest_set_exactly(view: &StateGraph, required: &[RequiredDistinction], known: Vec<bool>, steps: usize) -> (Vec<bool>, bool) {
     let mut search = ExactSearch { view, required, best_cost: view.sum(&known), best: known, steps };
     let (mut chosen, mut excluded) = (vec![false; view.state_count()], vec![false; view.state_count()]);
     let finished = search.search(&mut chosen, &mut excluded, 0.0);
@@ -19,7 +19,7 @@ pub fn find_cheapest(view: &StateGraph, required: &[Requirement], known: Vec<boo
 
 struct ExactSearch<'a> {
     view: &'a StateGraph,
-    required: &'a [Requirement],
+    required: &'a [RequiredDistinction],
     best: Vec<bool>,
     best_cost: f64,
     steps: usize,

@@ -5,7 +5,7 @@
 //! state of the two paths in turn, the cheapest first, and continues with the next pair that is not distinguished. It first tries sets of
 //! one witness, then of two, up to the limit. It finds a set if there is one, unless its effort is exhausted. Each set tried costs two
 //! searches of the function's graph.
-use super::eliminate::Requirement;
+use super::eliminate::RequiredDistinction;
 use super::view::StateGraph;
 
 /// Result of the search.
@@ -20,7 +20,7 @@ pub enum FewestSearch {
 }
 
 /// Searches for at most `limit` witnesses. Tries at most `effort` sets, and subtracts the number of sets tried from `effort`.
-pub fn find_fewest(view: &StateGraph, required: &[Requirement], limit: usize, effort: &mut usize) -> FewestSearch {
+pub fn find_fewest(view: &StateGraph, required: &[RequiredDistinction], limit: usize, effort: &mut usize) -> FewestSearch {
     for count in 1..=limit {
         let mut member = vec![false; view.state_count()];
         match complete_set(view, required, &mut member, count, effort) {
@@ -34,7 +34,7 @@ pub fn find_fewest(view: &StateGraph, required: &[Requirement], limit: usize, ef
 
 /// Tries to complete a set with at most `more` further witnesses. On success, marks the witnesses and returns true. Returns `None` if the
 /// effort is exhausted.
-fn complete_set(view: &StateGraph, required: &[Requirement], member: &mut [bool], more: usize, effort: &mut usize) -> Option<bool> {
+fn complete_set(view: &StateGraph, required: &[RequiredDistinction], member: &mut [bool], more: usize, effort: &mut usize) -> Option<bool> {
     *effort = effort.checked_sub(1)?;
     let Some(mut candidates) = candidates_for_open_pair(view, required, member) else { return Some(true) };
     candidates.sort_by(|a, b| view.cost[*a as usize].total_cmp(&view.cost[*b as usize]).then(a.cmp(b)));
@@ -55,7 +55,7 @@ fn complete_set(view: &StateGraph, required: &[Requirement], member: &mut [bool]
 
 /// Returns, for the first pair that is not distinguished, candidates of which at least one must become a witness. Returns `None` if all
 /// pairs are distinguished.
-fn candidates_for_open_pair(view: &StateGraph, required: &[Requirement], member: &[bool]) -> Option<Vec<u32>> {
+fn candidates_for_open_pair(view: &StateGraph, required: &[RequiredDistinction], member: &[bool]) -> Option<Vec<u32>> {
     required.iter().find_map(|requirement| {
         let next = &view.branches[requirement.branch].next;
         (0..next.len())

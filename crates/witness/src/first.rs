@@ -8,8 +8,8 @@
 
 use super::automaton::{AutomatonState, StateAction};
 use super::program::{WitnessFunctionId, WitnessSet};
-use super::sets::{Adjacency, EMPTY, END, SetId, Sets, unions};
-use super::structure::{ENDS, RETURNS, Structure, UNWINDS, WitnessScope};
+use super::sets::{Adjacency, EMPTY, END, InternedSymbolSets, SetId, unions_of_reachable_sets};
+use super::structure::{ENDS, PushdownStructure, RETURNS, UNWINDS, WitnessScope};
 
 /// The sets W of one profile in one scope.
 ///
@@ -17,9 +17,9 @@ use super::structure::{ENDS, RETURNS, Structure, UNWINDS, WitnessScope};
 /// without witnesses, and a return to another function is followed by any entry of the component, or by the end.
 ///
 /// Unions over strongly connected components: O(states + sizes of the distinct sets).
-pub struct FirstSets {
+pub struct FirstWitnessSets {
     /// The sets.
-    pub sets: Sets,
+    pub sets: InternedSymbolSets,
     exits: Vec<u8>,
     local: Vec<SetId>,
     after_return: Vec<SetId>,
@@ -27,23 +27,23 @@ pub struct FirstSets {
 }
 
 /// The three parts of a set W: the symbols that can come first inside the function, after its return, and after its unwinding.
-pub type SymbolSets = [SetId; 3];
+pub type FirstSymbolSets = [SetId; 3];
 
-impl FirstSets {
+impl FirstWitnessSets {
     /// Computes the sets of the profile whose witnesses are `members`.
-    pub fn new(structure: &Structure, scope: &WitnessScope, members: &WitnessSet) -> FirstSets {
+    pub fn new(structure: &PushdownStructure, scope: &WitnessScope, members: &WitnessSet) -> FirstWitnessSets {
         let is_witness = |state: AutomatonState| structure.pushdown.state(state).witness.is_some_and(|w| members.contains(w));
-        let exits = structure.exits_without(scope, &is_witness);
-        let mut sets = Sets::new();
-        let local = local_sets(structure, scope, &exits, &is_witness, &mut sets);
-        let follow = follow_sets(structure, scope, &exits, &local, &mut sets);
+        let exits = structure.exits_without_witness(scope, &is_witness);
+        let mut sets = InternedSymbolSets::new();
+        let local = find_local_first_sets(structure, scope, &exits, &is_witness, &mut sets);
+        let follow = find_follow_sets(structure, scope, &exits, &local, &mut sets);
         let (mut after_return, mut after_unwinding) = (follow, Vec::new());
         after_unwinding.extend(after_return.drain(scope.functions.len()..));
-        FirstSets { sets, exits, local, after_return, after_unwinding }
+        FirstWitnessSets { sets, exits, local, after_return, after_unwinding }
     }
 
     /// Returns the three parts of the set W of a state: the witnesses that can come first after it. The state must be in the scope.
-    pub fn parts(&self, structure: &Structure, scope: &WitnessScope, state: AutomatonState) -> SymbolSets {
+    pub fn first_symbol_sets(&self, structure: &PushdownStructure, scope: &WitnessScope, state: AutomatonState) -> FirstSymbolSets {
         let place = structure.place(scope, state).expect("the state is in the scope") as usize;
         let function = structure.pushdown.state(state).function;
         let at = scope.functions.binary_search(&function).expect("the function is in the scope");
@@ -54,23 +54,23 @@ impl FirstSets {
     }
 
     /// Returns true if two sets W have no symbol in common.
-    pub fn disjoint(&self, a: SymbolSets, b: SymbolSets) -> bool {
+    pub fn disjoint(&self, a: FirstSymbolSets, b: FirstSymbolSets) -> bool {
         a.iter().all(|x| b.iter().all(|y| self.sets.disjoint(*x, *y)))
     }
 
     /// Returns true if a set W contains a symbol.
-    pub fn has(&self, parts: SymbolSets, symbol: u32) -> bool {
+    pub fn has(&self, parts: FirstSymbolSets, symbol: u32) -> bool {
         parts.iter().any(|set| self.sets.has(*set, symbol))
     }
 }
 
 /// Returns, for each state of the scope, the witnesses that can be reached first without leaving its function.
-fn local_sets(
-    structure: &Structure,
+fn find_local_first_sets(
+    structure: &PushdownStructure,
     scope: &WitnessScope,
     exits: &[u8],
     is_witness: &dyn Fn(AutomatonState) -> bool,
-    sets: &mut Sets,
+    sets: &mut InternedSymbolSets,
 ) -> Vec<SetId> {
     let (mut pairs, mut own) = (Vec::new(), vec![Vec::new(); scope.states.len()]);
     let exits_of = |state: AutomatonState| match structure.place(scope, state) {
@@ -93,12 +93,18 @@ fn local_sets(
             None => {}
         });
     }
-    unions(sets, &Adjacency::new(scope.states.len(), &pairs), &own)
+    unions_of_reachable_sets(sets, &Adjacency::new(scope.states.len(), &pairs), &own)
 }
 
 /// Returns, for each function of the scope, the symbols that can follow its return; then, for each function in the same order, the symbols
 /// that can follow its unwinding.
-fn follow_sets(structure: &Structure, scope: &WitnessScope, exits: &[u8], local: &[SetId], sets: &mut Sets) -> Vec<SetId> {
+fn find_follow_sets(
+    structure: &PushdownStructure,
+    scope: &WitnessScope,
+    exits: &[u8],
+    local: &[SetId],
+    sets: &mut InternedSymbolSets,
+) -> Vec<SetId> {
     let count = scope.functions.len();
     let at = |function: WitnessFunctionId| scope.functions.binary_search(&function).expect("the function is in the scope") as u32;
     let (mut pairs, mut own) = (Vec::new(), vec![Vec::new(); 2 * count]);
@@ -121,14 +127,14 @@ fn follow_sets(structure: &Structure, scope: &WitnessScope, exits: &[u8], local:
         }
     }
     if !scope.whole {
-        let reentered = after_component(structure, scope, local, sets);
+        let reentered = symbols_after_component(structure, scope, local, sets);
         own.iter_mut().for_each(|own| own.push(reentered));
     }
-    unions(sets, &Adjacency::new(2 * count, &pairs), &own)
+    unions_of_reachable_sets(sets, &Adjacency::new(2 * count, &pairs), &own)
 }
 
 /// Returns the symbols that the component can record after control has left it: the first witnesses from any of its entries, or the end.
-fn after_component(structure: &Structure, scope: &WitnessScope, local: &[SetId], sets: &mut Sets) -> SetId {
+fn symbols_after_component(structure: &PushdownStructure, scope: &WitnessScope, local: &[SetId], sets: &mut InternedSymbolSets) -> SetId {
     let mut all = vec![sets.single(END)];
     for &function in scope.functions.iter().filter(|f| structure.repeated[f.index()]) {
         let entry = structure.place(scope, structure.pushdown.entry(function)).expect("the function is in the scope");

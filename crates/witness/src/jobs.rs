@@ -6,7 +6,7 @@
 //! share a directed cycle (they are in one strongly connected component) or an edge (one branch lies between the other and its immediate
 //! postdominator).
 
-use super::eliminate::Requirement;
+use super::eliminate::RequiredDistinction;
 use super::sets::{Adjacency, components};
 use super::view::{StateGraph, StateGraphBranch};
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -15,7 +15,7 @@ use trodden_flow::placement::DisjointSets;
 
 /// How branches are grouped into jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Grouping {
+pub enum BranchGrouping {
     /// Each branch is a job.
     Fine,
     /// A job for all branches of a function.
@@ -32,7 +32,7 @@ pub struct WitnessJob {
     /// Index of the function's [`StateGraph`].
     pub view: usize,
     /// The successors to distinguish.
-    pub required: Vec<Requirement>,
+    pub required: Vec<RequiredDistinction>,
     /// States that may become witnesses, the nearest first.
     pub region: Vec<u32>,
     /// Whether the region is the complete function. Its order is then arbitrary.
@@ -52,16 +52,16 @@ const MAX_STATES_NEAR_SUCCESSOR: usize = 64;
 const MAX_NESTED_BRANCHES: usize = 2000;
 
 /// Returns the jobs of a function.
-pub fn jobs(view: &StateGraph, index: usize, grouping: Grouping) -> Vec<WitnessJob> {
+pub fn jobs(view: &StateGraph, index: usize, grouping: BranchGrouping) -> Vec<WitnessJob> {
     let all: Vec<usize> = (0..view.branches.len()).collect();
     let groups = match grouping {
         _ if all.is_empty() => Vec::new(),
-        Grouping::Fine => all.into_iter().map(|b| vec![b]).collect(),
-        Grouping::Function => vec![all],
-        Grouping::Grouped => group_branches(view),
+        BranchGrouping::Fine => all.into_iter().map(|b| vec![b]).collect(),
+        BranchGrouping::Function => vec![all],
+        BranchGrouping::Grouped => group_branches(view),
     };
-    let whole = grouping == Grouping::Function;
-    let follows = if grouping == Grouping::Fine { mark_following_branches(view) } else { vec![false; view.branches.len()] };
+    let whole = grouping == BranchGrouping::Function;
+    let follows = if grouping == BranchGrouping::Fine { mark_following_branches(view) } else { vec![false; view.branches.len()] };
     groups.into_iter().map(|g| WitnessJob { follows: follows[g[0]], ..new_job(view, index, g, whole) }).collect()
 }
 
@@ -74,13 +74,13 @@ fn mark_following_branches(view: &StateGraph) -> Vec<bool> {
     let component = components(&Adjacency::new(view.state_count(), &pairs));
     let of = |state: u32| component[state as usize];
     let cyclic: Vec<bool> = view.branches.iter().map(|b| b.next.iter().any(|n| of(*n) == of(b.state))).collect();
-    let begins: Vec<bool> = view.branches.iter().zip(&cyclic).map(|(b, cyclic)| *cyclic && begins_diamond(view, b)).collect();
+    let begins: Vec<bool> = view.branches.iter().zip(&cyclic).map(|(b, cyclic)| *cyclic && is_fork_of_diamond(view, b)).collect();
     let with: HashSet<u32> = view.branches.iter().zip(&begins).filter(|(_, begins)| **begins).map(|(b, _)| of(b.state)).collect();
     (0..view.branches.len()).map(|at| cyclic[at] && !begins[at] && with.contains(&of(view.branches[at].state))).collect()
 }
 
 /// Returns true if paths from two successors of a branch meet without returning to the branch.
-fn begins_diamond(view: &StateGraph, branch: &StateGraphBranch) -> bool {
+fn is_fork_of_diamond(view: &StateGraph, branch: &StateGraphBranch) -> bool {
     let mut reached: Vec<Option<usize>> = vec![None; view.state_count()];
     let mut ended = None;
     branch.next.iter().enumerate().any(|(at, successor)| {
@@ -115,7 +115,7 @@ fn new_job(view: &StateGraph, index: usize, branches: Vec<usize>, whole: bool) -
             near.into_iter().map(|(_, state)| state).collect()
         }
     };
-    WitnessJob { view: index, required: branches.into_iter().map(Requirement::all).collect(), region, whole, follows: false }
+    WitnessJob { view: index, required: branches.into_iter().map(RequiredDistinction::all).collect(), region, whole, follows: false }
 }
 
 /// Returns the states near the successors of a branch, each with its rank by distance. Only states that can have a witness are returned;
@@ -158,7 +158,7 @@ fn group_branches(view: &StateGraph) -> Vec<Vec<usize>> {
         }
     }
     if view.branches.len() <= MAX_NESTED_BRANCHES {
-        join_nested(view, &mut sets);
+        join_nested_branches(view, &mut sets);
     }
     let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     (0..view.branches.len()).for_each(|b| groups.entry(sets.root(b as u32)).or_default().push(b));
@@ -168,7 +168,7 @@ fn group_branches(view: &StateGraph) -> Vec<Vec<usize>> {
 }
 
 /// Joins each branch with the branches between it and its immediate postdominator.
-fn join_nested(view: &StateGraph, sets: &mut DisjointSets) {
+fn join_nested_branches(view: &StateGraph, sets: &mut DisjointSets) {
     let postdominator = view.postdominators();
     let mut branch_at = vec![None; view.state_count()];
     view.branches.iter().enumerate().for_each(|(i, b)| branch_at[b.state as usize] = Some(i));

@@ -65,10 +65,10 @@ pub mod structure;
 pub mod view;
 pub mod weights;
 
-pub use calls::CallProgram;
+pub use calls::CallAndReturnProgram;
 pub use condition::{BranchNode, BranchTarget, ConditionCheck, Lookahead, Violation, check_pairwise};
 pub use distribution::{DistributionOptions, DistributionStrategy, PlanError, PlannedDistribution, WitnessJobOrder};
-pub use paper::check_paper;
+pub use paper::check_published_theorems;
 pub use placement::Placement;
 pub use program::{
     NodeKind, Opaque, ProgramCall, StartPoint, Witness, WitnessEdgeKind, WitnessError, WitnessFunction, WitnessFunctionId, WitnessKind,

@@ -3,15 +3,15 @@
 //! A node's state is followed by one state per call, in order, and then by the choice of its successors. The states of a function's nodes
 //! come first. A choice with a single alternative has no state.
 
-use super::automaton::{AutomatonState, StateAction, StateData, StateRole};
+use super::automaton::{AutomatonState, AutomatonStateData, StateAction, StateRole};
 use super::program::{
     NodeKind, Opaque, ProgramCall, StartPoint, WitnessEdgeKind, WitnessFunction, WitnessFunctionId, WitnessKind, WitnessProgram,
 };
 use trodden_flow::graph::{Edge, Node};
 
 /// The states of a program, and the first states of functions and nodes.
-pub struct Lowered {
-    pub states: Vec<StateData>,
+pub struct LoweredProgram {
+    pub states: Vec<AutomatonStateData>,
     /// The state of each function's entry; the two added functions (outside, root) come last.
     pub entries: Vec<AutomatonState>,
     /// The state of each node, by function.
@@ -19,26 +19,26 @@ pub struct Lowered {
 }
 
 /// Translates all functions, and adds the functions `outside` and root.
-pub fn lower(program: &WitnessProgram, kind: WitnessKind) -> Lowered {
+pub fn lower_program(program: &WitnessProgram, kind: WitnessKind) -> LoweredProgram {
     let outside = WitnessFunctionId(program.functions().len() as u32);
-    let mut lowered = Lowered { states: Vec::new(), entries: Vec::new(), nodes: Vec::new() };
+    let mut lowered = LoweredProgram { states: Vec::new(), entries: Vec::new(), nodes: Vec::new() };
     for id in program.function_ids() {
         let one = Lowering { program, kind, id, function: program.function(id), outside, lowered: &mut lowered };
-        one.translate();
+        one.translate_function();
     }
-    add_outside(program, outside, &mut lowered);
-    add_root(program, outside, &mut lowered);
+    add_outside_function(program, outside, &mut lowered);
+    add_root_function(program, outside, &mut lowered);
     lowered
 }
 
-impl Lowered {
-    fn push(&mut self, data: StateData) -> AutomatonState {
+impl LoweredProgram {
+    fn push(&mut self, data: AutomatonStateData) -> AutomatonState {
         self.states.push(data);
         AutomatonState(self.states.len() as u32 - 1)
     }
 
     fn push_without_witness(&mut self, function: WitnessFunctionId, node: Node, role: StateRole, action: StateAction) -> AutomatonState {
-        self.push(StateData { witness: None, executes: false, function, node, role, action })
+        self.push(AutomatonStateData { witness: None, executes: false, function, node, role, action })
     }
 
     /// Returns a state that chooses among states, or the state itself if there is only one.
@@ -51,7 +51,7 @@ impl Lowered {
 }
 
 /// Adds the function `outside`, which calls external entries any number of times and then returns.
-fn add_outside(program: &WitnessProgram, outside: WitnessFunctionId, lowered: &mut Lowered) {
+fn add_outside_function(program: &WitnessProgram, outside: WitnessFunctionId, lowered: &mut LoweredProgram) {
     let node = Node(0);
     let choice = lowered.push_without_witness(outside, node, StateRole::Outside, StateAction::Return);
     let unwind = lowered.push_without_witness(outside, node, StateRole::Outside, StateAction::Unwind);
@@ -70,7 +70,7 @@ fn add_outside(program: &WitnessProgram, outside: WitnessFunctionId, lowered: &m
 }
 
 /// Adds the root, which calls the function in which the run starts, and then ends the run.
-fn add_root(program: &WitnessProgram, outside: WitnessFunctionId, lowered: &mut Lowered) {
+fn add_root_function(program: &WitnessProgram, outside: WitnessFunctionId, lowered: &mut LoweredProgram) {
     let root = WitnessFunctionId(outside.0 + 1);
     let callee = match program.start() {
         StartPoint::Main(main) => main,
@@ -88,11 +88,11 @@ struct Lowering<'a> {
     id: WitnessFunctionId,
     function: &'a WitnessFunction,
     outside: WitnessFunctionId,
-    lowered: &'a mut Lowered,
+    lowered: &'a mut LoweredProgram,
 }
 
 impl Lowering<'_> {
-    fn translate(mut self) {
+    fn translate_function(mut self) {
         let graph = &self.function.graph;
         let nodes: Vec<AutomatonState> = graph.nodes().map(|n| self.node_state(n)).collect();
         let edges: Vec<AutomatonState> = graph.edges().map(|e| self.edge_state(e, nodes[graph.to(e).index()])).collect();
@@ -112,7 +112,14 @@ impl Lowering<'_> {
         let carries = self.kind == WitnessKind::Nodes && kind != NodeKind::Virtual;
         let witness = carries.then(|| self.program.node_witness(self.id, node));
         let executes = kind == NodeKind::Block;
-        self.lowered.push(StateData { witness, executes, function: self.id, node, role: StateRole::Node, action: StateAction::Return })
+        self.lowered.push(AutomatonStateData {
+            witness,
+            executes,
+            function: self.id,
+            node,
+            role: StateRole::Node,
+            action: StateAction::Return,
+        })
     }
 
     /// Returns the state of an edge if edges are witnesses, and the state of the edge's target otherwise.
@@ -123,7 +130,7 @@ impl Lowering<'_> {
         let witness = Some(self.program.edge_witness(self.id, edge));
         let node = self.function.graph.to(edge);
         let action = StateAction::Choose(Box::new([to]));
-        self.lowered.push(StateData { witness, executes: false, function: self.id, node, role: StateRole::Edge, action })
+        self.lowered.push(AutomatonStateData { witness, executes: false, function: self.id, node, role: StateRole::Edge, action })
     }
 
     /// Sets the action of a node's state: its calls, then its successors.
@@ -145,7 +152,7 @@ impl Lowering<'_> {
             true => self.lowered.push_without_witness(self.id, node, StateRole::Node, StateAction::Choose(Box::new([after]))),
             false => self.skip_virtual_exit(after),
         };
-        let unwound = self.unwound_state(node, edges);
+        let unwound = self.state_after_unwinding(node, edges);
         for call in calls.iter().rev() {
             after = self.push_call(node, call, after, unwound);
         }
@@ -165,7 +172,7 @@ impl Lowering<'_> {
     }
 
     /// Returns the state that follows when a call of the node unwinds.
-    fn unwound_state(&mut self, node: Node, edges: &[AutomatonState]) -> AutomatonState {
+    fn state_after_unwinding(&mut self, node: Node, edges: &[AutomatonState]) -> AutomatonState {
         let mut pads = self.successors(node, WitnessEdgeKind::Unwind, edges);
         let certain = self.successors(node, WitnessEdgeKind::AlwaysCaught, edges);
         if certain.is_empty() {

@@ -7,21 +7,21 @@ use super::condition::{Violation, branch, members, target};
 use super::program::{WitnessFunctionId, WitnessKind, WitnessProgram, WitnessSet};
 use super::pushdown::Pushdown;
 use super::sets::{Adjacency, components, disjoint};
-use super::structure::Structure;
+use super::structure::PushdownStructure;
 use super::view::{END, StateGraph, first_of};
 use super::{Distribution, Weights};
 use std::collections::HashSet;
 
 /// The violations of the two theorems.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PaperCheck {
+pub struct PublishedTheoremsCheck {
     /// Pairs of successors that the graph condition rejects.
     pub graph: Vec<Violation>,
     /// Pairs of successors that the path condition rejects.
     pub path: Vec<Violation>,
 }
 
-impl PaperCheck {
+impl PublishedTheoremsCheck {
     /// Returns true if both conditions hold.
     pub fn is_realizable(&self) -> bool {
         self.graph.is_empty() && self.path.is_empty()
@@ -62,13 +62,13 @@ pub struct ParallelEdges {
 ///
 /// # Errors
 /// Edges are witnesses, and some of them are parallel.
-pub fn check_paper(program: &WitnessProgram, distribution: &Distribution) -> Result<PaperCheck, ParallelEdges> {
+pub fn check_published_theorems(program: &WitnessProgram, distribution: &Distribution) -> Result<PublishedTheoremsCheck, ParallelEdges> {
     if distribution.kind == WitnessKind::Edges {
         program.function_ids().try_for_each(|f| reject_parallel_edges(program, f))?;
     }
-    let structure = Structure::new(Pushdown::new(program, distribution.kind));
+    let structure = PushdownStructure::new(Pushdown::new(program, distribution.kind));
     let (weights, members) = (Weights::estimate(program), members(program, distribution));
-    let mut check = PaperCheck::default();
+    let mut check = PublishedTheoremsCheck::default();
     for function in program.function_ids() {
         let view = StateGraph::new(&structure, distribution.kind, &weights, function);
         let local = |member: &WitnessSet| view.witness.iter().map(|w| w.is_some_and(|w| member.contains(w))).collect();
@@ -88,13 +88,13 @@ fn reject_parallel_edges(program: &WitnessProgram, function: WitnessFunctionId) 
 }
 
 struct CheckedFunction<'a> {
-    structure: &'a Structure,
+    structure: &'a PushdownStructure,
     view: &'a StateGraph,
     profiles: &'a [Vec<bool>],
 }
 
 impl CheckedFunction<'_> {
-    fn check(&self, check: &mut PaperCheck) {
+    fn check(&self, check: &mut PublishedTheoremsCheck) {
         let all = self.mark_witnesses_of(&(0..self.profiles.len()).collect::<Vec<_>>());
         let unbroken = self.mark_cycles_without(&all);
         for state in 0..self.view.state_count() as u32 {

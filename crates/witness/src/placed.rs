@@ -10,7 +10,7 @@ use super::placement::{Placement, place};
 use super::planned::{DistributionOptions, PlannedDistribution, plan_from_profiles, witness_count};
 use super::program::{Witness, WitnessKind, WitnessProgram};
 use super::pushdown::Pushdown;
-use super::structure::Structure;
+use super::structure::PushdownStructure;
 use super::view::StateGraph;
 use super::weights::Weights;
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ pub fn plan_placed(
     options: &DistributionOptions,
     placement: Placement,
 ) -> Result<PlannedDistribution, PlanError> {
-    let structure = Structure::new(Pushdown::new(program, kind));
+    let structure = PushdownStructure::new(Pushdown::new(program, kind));
     let mut functions: Vec<(f64, StateGraph, Vec<Witness>)> = Vec::new();
     for function in program.function_ids() {
         let view = StateGraph::new(&structure, kind, weights, function);
@@ -60,7 +60,8 @@ pub fn plan_placed(
     }
     let (limit, lookahead) = (options.limit, options.lookahead);
     let before = witness_count(&profiles);
-    let check = super::repair::Repair { program, structure: &structure, weights, home, limit, lookahead }.run(&mut profiles);
+    let check = super::repair::DistributionRepair { program, structure: &structure, weights, home, limit, lookahead }
+        .repair_profiles(&mut profiles);
     let repaired = witness_count(&profiles) - before;
     Ok(PlannedDistribution { repaired, ..plan_from_profiles(kind, profiles, check, weights, options) })
 }

@@ -4,10 +4,13 @@
 //! edges outside a maximum spanning tree, which break every undirected cycle. D. Saha et al., section 5, figure 11: nodes derived from
 //! those edges, where edges from a fork to a join that close a diamond (*special diamonds*) are in the tree from the start.
 
-use super::eliminate::{Requirement, distinguishes, eliminate, mark_separators_and_list_others, marked_states, most_expensive_first};
-use super::exact::find_cheapest;
+use super::eliminate::{
+    RequiredDistinction, distinguishes_required_successors, drop_unneeded_states, mark_separators_and_list_others, marked_states,
+    most_expensive_first,
+};
+use super::exact::find_cheapest_set_exactly;
 use super::program::{NodeKind, WitnessFunction, WitnessKind, WitnessProgram};
-use super::structure::Structure;
+use super::structure::PushdownStructure;
 use super::view::StateGraph;
 use super::weights::Weights;
 use trodden_flow::graph::{Edge, Graph, Node};
@@ -61,7 +64,7 @@ pub struct PlacedWitnesses {
 
 /// Step limit of the exact solver for a function. If this is 2,000, witnesses of 45 functions of each of three benchmark programs cost up
 /// to 0.5% more; if it is ten times as much, they cost the same (docs/benchmarks/constants.md).
-const EXACT_STEPS: usize = 20_000;
+const MAX_EXACT_SEARCH_STEPS: usize = 20_000;
 
 /// Places the witnesses of a function.
 ///
@@ -69,7 +72,7 @@ const EXACT_STEPS: usize = 20_000;
 /// The placement needs the other kind of witnesses.
 pub fn place(
     program: &WitnessProgram,
-    structure: &Structure,
+    structure: &PushdownStructure,
     view: &StateGraph,
     weights: &Weights,
     placement: Placement,
@@ -81,37 +84,38 @@ pub fn place(
         (Placement::Targets, _) => plain(mark_branch_targets(view)),
         (Placement::SpanningTree, WitnessKind::Edges) => plain(mark_edges_outside_tree(view)),
         (Placement::SpanningTree, _) => Err(WrongWitnessKind { placement, needs: WitnessKind::Edges }),
-        (Placement::Paper, WitnessKind::Nodes) => plain(place_by_paper_algorithm(program, structure, view, weights)),
+        (Placement::Paper, WitnessKind::Nodes) => plain(place_nodes_by_published_algorithm(program, structure, view, weights)),
         (Placement::Repaired, WitnessKind::Nodes) => {
-            let mut member = place_by_paper_algorithm(program, structure, view, weights);
-            repair(view, &mut member);
+            let mut member = place_nodes_by_published_algorithm(program, structure, view, weights);
+            repair_undistinguished_branches(view, &mut member);
             plain(member)
         }
         (Placement::Paper | Placement::Repaired, _) => Err(WrongWitnessKind { placement, needs: WitnessKind::Nodes }),
-        (Placement::Fewest, _) => plain(eliminate_cheapest(view)),
+        (Placement::Fewest, _) => plain(find_cheapest_set_by_elimination(view)),
         (Placement::Exact, _) => {
-            let (member, proven) = find_cheapest(view, &require_all(view), eliminate_cheapest(view), EXACT_STEPS);
+            let (member, proven) =
+                find_cheapest_set_exactly(view, &require_all(view), find_cheapest_set_by_elimination(view), MAX_EXACT_SEARCH_STEPS);
             Ok(PlacedWitnesses { member, proven })
         }
     }
 }
 
 /// Returns the requirement to distinguish the successors of all branches.
-pub fn require_all(view: &StateGraph) -> Vec<Requirement> {
-    (0..view.branches.len()).map(Requirement::all).collect()
+pub fn require_all(view: &StateGraph) -> Vec<RequiredDistinction> {
+    (0..view.branches.len()).map(RequiredDistinction::all).collect()
 }
 
 /// Returns the cheaper result of elimination from all states and from targets.
-pub fn eliminate_cheapest(view: &StateGraph) -> Vec<bool> {
+pub fn find_cheapest_set_by_elimination(view: &StateGraph) -> Vec<bool> {
     let required = require_all(view);
     let mut from_all: Vec<bool> = view.witness.iter().map(Option::is_some).collect();
     let mut from_targets = mark_branch_targets(view);
-    if !distinguishes(view, &required, &from_targets) {
+    if !distinguishes_required_successors(view, &required, &from_targets) {
         from_targets = from_all.clone();
     }
     for member in [&mut from_all, &mut from_targets] {
         let order = mark_separators_and_list_others(view, member);
-        eliminate(view, &required, member, &order);
+        drop_unneeded_states(view, &required, member, &order);
     }
     if view.sum(&from_targets) < view.sum(&from_all) { from_targets } else { from_all }
 }
@@ -125,19 +129,19 @@ fn mark_branch_targets(view: &StateGraph) -> Vec<bool> {
 }
 
 /// Adds the targets of branches that are not distinguished, and then drops the witnesses that are not needed.
-fn repair(view: &StateGraph, member: &mut [bool]) {
+fn repair_undistinguished_branches(view: &StateGraph, member: &mut [bool]) {
     let required = require_all(view);
     for requirement in &required {
-        if !distinguishes(view, std::slice::from_ref(requirement), member) {
+        if !distinguishes_required_successors(view, std::slice::from_ref(requirement), member) {
             let next = &view.branches[requirement.branch].next;
             next.iter().for_each(|n| member[*n as usize] |= view.witness[*n as usize].is_some());
         }
     }
-    if !distinguishes(view, &required, member) {
+    if !distinguishes_required_successors(view, &required, member) {
         member.iter_mut().zip(&view.witness).for_each(|(m, w)| *m = w.is_some());
     }
     let order = mark_separators_and_list_others(view, member);
-    eliminate(view, &required, member, &order);
+    drop_unneeded_states(view, &required, member, &order);
 }
 
 /// Marks the states of edges outside a maximum spanning tree. Edges that have no witness, such as exit -> entry, are put into the tree
@@ -167,7 +171,12 @@ fn mark_edges_outside_tree(view: &StateGraph) -> Vec<bool> {
 }
 
 /// Chooses nodes by the paper's algorithm. Returns, for each state of the [`StateGraph`], whether it is a witness.
-fn place_by_paper_algorithm(program: &WitnessProgram, structure: &Structure, view: &StateGraph, weights: &Weights) -> Vec<bool> {
+fn place_nodes_by_published_algorithm(
+    program: &WitnessProgram,
+    structure: &PushdownStructure,
+    view: &StateGraph,
+    weights: &Weights,
+) -> Vec<bool> {
     let function = program.function(view.function);
     let graph = &function.graph;
     let mut sets = DisjointSets::new(graph.node_count());

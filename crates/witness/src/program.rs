@@ -213,7 +213,7 @@ pub enum WitnessError {
 }
 
 /// Maximum number of nodes or of edges. Larger numbers have other meanings.
-const MAX_SITES: u32 = 1 << 30;
+const MAX_WITNESS_SITES: u32 = 1 << 30;
 
 /// A program: functions, and where threads start.
 #[derive(Clone, Debug)]
@@ -243,7 +243,12 @@ impl WitnessProgram {
             let mut bases = vec![0u32];
             for function in &functions {
                 let next = *bases.last().expect("starts with a base") as usize + count(function);
-                bases.push(u32::try_from(next).ok().filter(|n| *n < MAX_SITES).ok_or(WitnessError::TooLarge { limit: MAX_SITES })?);
+                bases.push(
+                    u32::try_from(next)
+                        .ok()
+                        .filter(|n| *n < MAX_WITNESS_SITES)
+                        .ok_or(WitnessError::TooLarge { limit: MAX_WITNESS_SITES })?,
+                );
             }
             Ok(bases)
         };

@@ -5,7 +5,7 @@
 //! and the root, which calls the function in which the run starts and then ends the run. One pass over the program: O(nodes + edges +
 //! callees).
 
-use super::automaton::{AutomatonState, StateAction, StateData, StateRole};
+use super::automaton::{AutomatonState, AutomatonStateData, StateAction, StateRole};
 use super::lower;
 use super::program::{WitnessFunctionId, WitnessKind, WitnessProgram};
 use trodden_flow::graph::{Edge, Node};
@@ -13,7 +13,7 @@ use trodden_flow::graph::{Edge, Node};
 /// The automaton of a program.
 #[derive(Clone, Debug)]
 pub struct Pushdown {
-    states: Vec<StateData>,
+    states: Vec<AutomatonStateData>,
     entries: Vec<AutomatonState>,
     nodes: Vec<Vec<AutomatonState>>,
     root: AutomatonState,
@@ -24,7 +24,7 @@ pub struct Pushdown {
 impl Pushdown {
     /// Builds the automaton of a program with witnesses of a kind.
     pub fn new(program: &WitnessProgram, kind: WitnessKind) -> Pushdown {
-        let lowered = lower::lower(program, kind);
+        let lowered = lower::lower_program(program, kind);
         let root = *lowered.entries.last().expect("the root was added");
         let first_edges = program.function_ids().map(|f| program.edge_witness(f, Edge(0)).0).collect();
         Pushdown { states: lowered.states, entries: lowered.entries, nodes: lowered.nodes, root, kind, first_edges }
@@ -53,7 +53,7 @@ impl Pushdown {
     }
 
     /// Returns the data of a state.
-    pub fn state(&self, state: AutomatonState) -> &StateData {
+    pub fn state(&self, state: AutomatonState) -> &AutomatonStateData {
         &self.states[state.index()]
     }
 

@@ -11,10 +11,10 @@ mod decision;
 use super::Distribution;
 use super::automaton::{AutomatonState, StateAction};
 use super::condition::{self, BranchNode, BranchTarget};
-use super::first::FirstSets;
+use super::first::FirstWitnessSets;
 use super::program::{Witness, WitnessFunctionId, WitnessProgram, WitnessSet};
 use super::pushdown::Pushdown;
-use super::structure::{Structure, WitnessScope};
+use super::structure::{PushdownStructure, WitnessScope};
 use decision::DecisionTables;
 use std::collections::VecDeque;
 use trodden_flow::graph::Node;
@@ -141,21 +141,21 @@ pub enum ReconstructError {
 
 /// Precomputed data of a program and a distribution.
 pub struct Reconstruction {
-    structure: Structure,
+    structure: PushdownStructure,
     members: Vec<WitnessSet>,
     profiles_of: Vec<Vec<u32>>,
     component_of: Vec<u32>,
     whole: WitnessScope,
-    sets: Vec<FirstSets>,
+    sets: Vec<FirstWitnessSets>,
 }
 
 impl Reconstruction {
     /// Computes, for each profile, which witnesses can come first after each state (the sets W).
     pub fn new(program: &WitnessProgram, distribution: &Distribution) -> Reconstruction {
-        let structure = Structure::new(Pushdown::new(program, distribution.kind));
+        let structure = PushdownStructure::new(Pushdown::new(program, distribution.kind));
         let members = condition::members(program, distribution);
         let whole = structure.whole();
-        let sets = members.iter().map(|m| FirstSets::new(&structure, &whole, m)).collect();
+        let sets = members.iter().map(|m| FirstWitnessSets::new(&structure, &whole, m)).collect();
         let mut profiles_of = vec![Vec::new(); program.witness_count(distribution.kind)];
         for (profile, of) in (0..).zip(&distribution.profiles) {
             of.iter().for_each(|w| profiles_of[w.index()].push(profile));
@@ -252,7 +252,7 @@ pub struct Reconstructor<'r, I> {
 }
 
 /// Number of steps without a symbol or a branch after which control is assumed to be in an endless loop.
-const MAX_IDLE_STEPS: u64 = 1 << 26;
+const MAX_STEPS_WITHOUT_SYMBOL: u64 = 1 << 26;
 
 impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
     /// Returns the next event of the execution, or `None` at its end, which [`outcome`](Self::outcome) describes.
@@ -338,7 +338,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
 
     fn perform_action(&mut self, state: AutomatonState) -> Result<Option<ExecutionEvent>, ReconstructError> {
         self.idle_steps += 1;
-        if self.idle_steps > MAX_IDLE_STEPS {
+        if self.idle_steps > MAX_STEPS_WITHOUT_SYMBOL {
             return Err(self.stuck_error(state));
         }
         let data = self.reconstruction.structure.pushdown.state(state);
@@ -389,7 +389,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
 
     fn enter_call(&mut self, state: AutomatonState, callee: WitnessFunctionId) -> Option<ExecutionEvent> {
         let caller = self.node_of(state);
-        let tail = caller.is_some() && self.is_tail(state);
+        let tail = caller.is_some() && self.is_tail_call(state);
         if !tail {
             self.frames.push(state);
         }
@@ -398,7 +398,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         known.then_some(ExecutionEvent::Call { caller, callee, tail })
     }
 
-    fn is_tail(&self, state: AutomatonState) -> bool {
+    fn is_tail_call(&self, state: AutomatonState) -> bool {
         let StateAction::Call { after, unwound, .. } = self.pushdown().state(state).action else { return false };
         let is = |state: AutomatonState, action: StateAction| {
             let data = self.pushdown().state(state);

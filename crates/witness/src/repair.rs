@@ -8,23 +8,23 @@
 
 use super::automaton::AutomatonState;
 use super::condition::{ConditionCheck, Lookahead, Violation, check_structure, mark_witnesses};
-use super::first::FirstSets;
+use super::first::FirstWitnessSets;
 use super::program::{Witness, WitnessProgram, WitnessSet};
 use super::sets::END;
-use super::structure::{Structure, WitnessScope};
+use super::structure::{PushdownStructure, WitnessScope};
 use super::weights::Weights;
 use std::collections::{HashMap, HashSet};
 
 /// Maximum number of passes. Of three programs, one needs two passes, the others one. If the witnesses of both successors do not fit the
 /// limit, each pass would add a profile (docs/benchmarks/constants.md).
-const MAX_PASSES: usize = 24;
+const MAX_REPAIR_PASSES: usize = 24;
 
 /// The inputs of a repair.
-pub struct Repair<'a> {
+pub struct DistributionRepair<'a> {
     /// The program.
     pub program: &'a WitnessProgram,
     /// The analysed automaton of the program.
-    pub structure: &'a Structure,
+    pub structure: &'a PushdownStructure,
     /// Costs of witnesses.
     pub weights: &'a Weights,
     /// For each branch, the profile that should distinguish its successors, if it is known. If it is not, the cheapest profile should.
@@ -35,18 +35,18 @@ pub struct Repair<'a> {
     pub lookahead: Lookahead,
 }
 
-impl Repair<'_> {
+impl DistributionRepair<'_> {
     /// Adds witnesses to the profiles until the condition holds or no progress is made. Returns the last check.
-    pub fn run(&mut self, profiles: &mut Vec<Vec<Witness>>) -> ConditionCheck {
+    pub fn repair_profiles(&mut self, profiles: &mut Vec<Vec<Witness>>) -> ConditionCheck {
         let all = WitnessSet::full(self.program.witness_count(self.structure.pushdown.kind()));
         let whole = self.structure.whole();
         let mut full = None;
-        for _ in 0..MAX_PASSES {
+        for _ in 0..MAX_REPAIR_PASSES {
             let check = check_structure(self.structure, &self.members(profiles), self.lookahead);
             if check.is_realizable() {
                 return check;
             }
-            let full = full.get_or_insert_with(|| FirstSets::new(self.structure, &whole, &all));
+            let full = full.get_or_insert_with(|| FirstWitnessSets::new(self.structure, &whole, &all));
             if !self.add_witnesses_for(&check.violations, full, &whole, profiles) {
                 return check;
             }
@@ -62,7 +62,7 @@ impl Repair<'_> {
     fn add_witnesses_for(
         &mut self,
         violations: &[Violation],
-        full: &FirstSets,
+        full: &FirstWitnessSets,
         whole: &WitnessScope,
         profiles: &mut Vec<Vec<Witness>>,
     ) -> bool {
@@ -73,8 +73,8 @@ impl Repair<'_> {
             if violation.successors.iter().any(|s| helped.contains(s)) {
                 continue;
             }
-            let candidates = violation.successors.map(|s| self.first_after(full, whole, s));
-            let at = self.profile_for(violation.state, &candidates, &mut sets, profiles);
+            let candidates = violation.successors.map(|s| self.first_witnesses_after(full, whole, s));
+            let at = self.choose_profile_for_branch(violation.state, &candidates, &mut sets, profiles);
             let missing = candidates.map(|b| b.into_iter().filter(|w| !sets[at].contains(w)).collect::<Vec<_>>());
             let kind = self.structure.pushdown.kind();
             let cost = |side: usize| if missing[side].is_empty() { f64::INFINITY } else { self.weights.sum(kind, &missing[side]) };
@@ -92,8 +92,8 @@ impl Repair<'_> {
     }
 
     /// Returns the first witnesses after a state, assuming that every node or edge is a witness.
-    fn first_after(&self, full: &FirstSets, whole: &WitnessScope, state: AutomatonState) -> Vec<Witness> {
-        let parts = full.parts(self.structure, whole, state);
+    fn first_witnesses_after(&self, full: &FirstWitnessSets, whole: &WitnessScope, state: AutomatonState) -> Vec<Witness> {
+        let parts = full.first_symbol_sets(self.structure, whole, state);
         let mut all: Vec<Witness> = parts.iter().flat_map(|s| full.sets.get(*s)).filter(|s| **s != END).map(|s| Witness(*s)).collect();
         all.sort_unstable();
         all.dedup();
@@ -103,7 +103,7 @@ impl Repair<'_> {
 
     /// Returns the profile that should distinguish the successors of a branch, with room for the candidates of both. Adds a profile if
     /// necessary.
-    fn profile_for(
+    fn choose_profile_for_branch(
         &mut self,
         state: AutomatonState,
         candidates: &[Vec<Witness>; 2],

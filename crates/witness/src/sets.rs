@@ -1,6 +1,6 @@
 //! Interned sets of witnesses, and their unions along a graph.
 //!
-//! Each set is stored once and has a number. [`unions`] computes for each node of a graph the union of the
+//! Each set is stored once and has a number. [`unions_of_reachable_sets`] computes for each node of a graph the union of the
 //! sets of all nodes that it reaches, by Tarjan's strongly connected components in reverse topological order. O(nodes + edges + sizes of
 //! the new sets).
 
@@ -10,16 +10,16 @@ use std::sync::Arc;
 /// The symbol for the end of the run.
 pub const END: u32 = u32::MAX;
 
-/// The number of a set in a [`Sets`].
+/// The number of a set in a [`InternedSymbolSets`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SetId(u32);
 
-/// The empty set, which has this number in every [`Sets`].
+/// The empty set, which has this number in every [`InternedSymbolSets`].
 pub const EMPTY: SetId = SetId(0);
 
 /// Interned sets, each a sorted list of symbols.
 #[derive(Clone, Debug)]
-pub struct Sets {
+pub struct InternedSymbolSets {
     all: Vec<Arc<[u32]>>,
     numbers: HashMap<Arc<[u32]>, SetId>,
     /// The last union that included each symbol, indexed by symbol + 1 (wrapping, so that [`END`] is at 0).
@@ -27,17 +27,17 @@ pub struct Sets {
     unions: u32,
 }
 
-impl Default for Sets {
-    fn default() -> Sets {
-        Sets::new()
+impl Default for InternedSymbolSets {
+    fn default() -> InternedSymbolSets {
+        InternedSymbolSets::new()
     }
 }
 
-impl Sets {
+impl InternedSymbolSets {
     /// Creates a collection with only the empty set.
-    pub fn new() -> Sets {
+    pub fn new() -> InternedSymbolSets {
         let empty: Arc<[u32]> = Arc::from([]);
-        Sets { all: vec![empty.clone()], numbers: HashMap::from([(empty, EMPTY)]), last_union: Vec::new(), unions: 0 }
+        InternedSymbolSets { all: vec![empty.clone()], numbers: HashMap::from([(empty, EMPTY)]), last_union: Vec::new(), unions: 0 }
     }
 
     /// Returns the symbols of a set, in ascending order.
@@ -191,7 +191,7 @@ pub fn components(graph: &Adjacency) -> Vec<u32> {
 }
 
 /// Returns, for each node, the union of the `own` sets of all nodes that it reaches, itself included.
-pub fn unions(sets: &mut Sets, graph: &Adjacency, own: &[Vec<SetId>]) -> Vec<SetId> {
+pub fn unions_of_reachable_sets(sets: &mut InternedSymbolSets, graph: &Adjacency, own: &[Vec<SetId>]) -> Vec<SetId> {
     let component = components(graph);
     let count = component.iter().max().map_or(0, |m| *m as usize + 1);
     let members: Vec<(u32, u32)> = component.iter().zip(0..).map(|(c, n)| (*c, n)).collect();
@@ -216,11 +216,11 @@ mod tests {
 
     #[test]
     fn unions_follow_cycles_and_edges() {
-        let mut sets = Sets::new();
+        let mut sets = InternedSymbolSets::new();
         let own: Vec<Vec<SetId>> = (0..5).map(|n| vec![sets.single(n)]).collect();
         // Edges 0 -> 1 <-> 2 -> 3; 4 is isolated.
         let graph = Adjacency::new(5, &[(0, 1), (1, 2), (2, 1), (2, 3)]);
-        let of = unions(&mut sets, &graph, &own);
+        let of = unions_of_reachable_sets(&mut sets, &graph, &own);
         assert_eq!(
             of.iter().map(|s| sets.get(*s).to_vec()).collect::<Vec<_>>(),
             [vec![0, 1, 2, 3], vec![1, 2, 3], vec![1, 2, 3], vec![3], vec![4]]

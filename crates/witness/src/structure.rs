@@ -15,7 +15,7 @@ pub const UNWINDS: u8 = 2;
 pub const ENDS: u8 = 4;
 
 /// Static properties of a pushdown automaton.
-pub struct Structure {
+pub struct PushdownStructure {
     /// The automaton.
     pub pushdown: Pushdown,
     /// How control can leave the function from each state, as bits ([`RETURNS`], [`UNWINDS`], [`ENDS`]).
@@ -31,11 +31,11 @@ pub struct Structure {
     ranges: Vec<(u32, u32)>,
 }
 
-impl Structure {
+impl PushdownStructure {
     /// Analyses an automaton.
-    pub fn new(pushdown: Pushdown) -> Structure {
+    pub fn new(pushdown: Pushdown) -> PushdownStructure {
         let (ranges, dependents) = (state_ranges(&pushdown), find_dependents(&pushdown));
-        let mut structure = Structure {
+        let mut structure = PushdownStructure {
             pushdown,
             exits: Vec::new(),
             reached: Vec::new(),
@@ -45,10 +45,10 @@ impl Structure {
             dependents,
             ranges,
         };
-        structure.exits = structure.exits_without(&structure.whole(), &|_| false);
+        structure.exits = structure.exits_without_witness(&structure.whole(), &|_| false);
         structure.reached = structure.find_reachable_states();
         structure.component = structure.call_components();
-        structure.repeated = structure.mark_repeated();
+        structure.repeated = structure.mark_functions_entered_repeatedly();
         structure
     }
 
@@ -89,7 +89,7 @@ impl Structure {
     }
 
     /// Returns how control can leave the function from each state of the scope without passing a witness.
-    pub fn exits_without(&self, scope: &WitnessScope, is_witness: &dyn Fn(AutomatonState) -> bool) -> Vec<u8> {
+    pub fn exits_without_witness(&self, scope: &WitnessScope, is_witness: &dyn Fn(AutomatonState) -> bool) -> Vec<u8> {
         let mut exits = vec![0u8; scope.states.len()];
         let mut work: Vec<AutomatonState> = scope.states.clone();
         let of = |exits: &[u8], state: AutomatonState| match self.place(scope, state) {
@@ -169,7 +169,7 @@ impl Structure {
 
     /// Marks the functions that may be entered more than once: those called from several places, in a cycle, recursively, or by such a
     /// function.
-    fn mark_repeated(&mut self) -> Vec<bool> {
+    fn mark_functions_entered_repeatedly(&mut self) -> Vec<bool> {
         let in_cycle = self.mark_states_on_cycles();
         self.recursive = vec![false; self.pushdown.function_count()];
         let mut repeated = vec![false; self.pushdown.function_count()];

@@ -10,7 +10,7 @@ use super::WitnessKind;
 use super::automaton::{AutomatonState, StateAction, StateRole};
 use super::program::{Witness, WitnessFunctionId};
 use super::sets::disjoint;
-use super::structure::{ENDS, RETURNS, Structure, UNWINDS};
+use super::structure::{ENDS, PushdownStructure, RETURNS, UNWINDS};
 use super::weights::Weights;
 use std::collections::{BTreeSet, HashMap};
 use trodden_flow::dominators::immediate_dominators;
@@ -63,7 +63,7 @@ pub struct StateGraph {
 
 impl StateGraph {
     /// Builds the graph of a function's states.
-    pub fn new(structure: &Structure, kind: WitnessKind, weights: &Weights, function: WitnessFunctionId) -> StateGraph {
+    pub fn new(structure: &PushdownStructure, kind: WitnessKind, weights: &Weights, function: WitnessFunctionId) -> StateGraph {
         let states: Vec<AutomatonState> = structure.states_of(function).collect();
         let first = states[0];
         let mut view = StateGraph {
@@ -83,7 +83,7 @@ impl StateGraph {
         let cost = |w: &Witness| weights.cost(kind, *w);
         view.cost = view.witness.iter().map(|w| w.as_ref().map_or(0.0, cost)).collect();
         view.parallel.iter().for_each(|(s, others)| view.cost[*s as usize] += others.iter().map(cost).sum::<f64>());
-        view.mark_endless_as_ends();
+        view.mark_states_in_endless_loops_as_ends();
         view.find_branches(structure, &states);
         view.separators = view.find_separators(structure.pushdown.entry(function).0 - first.0);
         view
@@ -138,7 +138,7 @@ impl StateGraph {
         member
     }
 
-    fn connect_state(&mut self, structure: &Structure, state: AutomatonState, place: usize) {
+    fn connect_state(&mut self, structure: &PushdownStructure, state: AutomatonState, place: usize) {
         let local = |s: AutomatonState| s.0 - self.first.0;
         let entry = local(structure.pushdown.entry(self.function));
         match &structure.pushdown.state(state).action {
@@ -161,7 +161,7 @@ impl StateGraph {
 
     /// Marks states from which no end can be reached, as in the main loop of a server, as ends: the run can be ended from outside at
     /// any time.
-    fn mark_endless_as_ends(&mut self) {
+    fn mark_states_in_endless_loops_as_ends(&mut self) {
         let mut before = vec![Vec::new(); self.state_count()];
         (0..self.state_count()).for_each(|s| self.next[s].iter().for_each(|n| before[*n as usize].push(s)));
         let mut can_end = vec![false; self.state_count()];
@@ -175,7 +175,7 @@ impl StateGraph {
     }
 
     /// Adds the successors of a choice; parallel edges are merged.
-    fn connect_choice(&mut self, structure: &Structure, next: &[AutomatonState], place: usize) {
+    fn connect_choice(&mut self, structure: &PushdownStructure, next: &[AutomatonState], place: usize) {
         let mut edges: HashMap<Node, u32> = HashMap::new();
         for &state in next {
             let (data, local) = (structure.pushdown.state(state), state.0 - self.first.0);
@@ -188,9 +188,9 @@ impl StateGraph {
     }
 
     /// Finds the reachable branches whose successors can be distinguished if every state is a witness.
-    fn find_branches(&mut self, structure: &Structure, states: &[AutomatonState]) {
+    fn find_branches(&mut self, structure: &PushdownStructure, states: &[AutomatonState]) {
         let all: Vec<bool> = self.witness.iter().map(Option::is_some).collect();
-        let mut scratch = Scratch::default();
+        let mut scratch = SearchMemory::default();
         for (&state, place) in states.iter().zip(0u32..) {
             let data = structure.pushdown.state(state);
             let next = self.next[place as usize].clone();
@@ -231,28 +231,28 @@ impl StateGraph {
 
 /// Working memory of searches, which is kept between them because most are short.
 #[derive(Clone, Debug, Default)]
-pub struct Scratch {
+pub struct SearchMemory {
     visited: Vec<u32>,
     search: u32,
     work: Vec<u32>,
 }
 
-impl Scratch {
+impl SearchMemory {
     /// Returns the marked states that can come first from `from` on, itself included, and [`END`] if the run can end before, sorted.
     pub fn first_of(&mut self, view: &StateGraph, member: &[bool], from: u32) -> Vec<u32> {
-        self.first_from(view, member, &[from])
+        self.first_marked_states_from(view, member, &[from])
     }
 
     /// Returns the marked states that can come first after a state, and [`END`] if the run can end before, sorted.
     pub fn first_after(&mut self, view: &StateGraph, member: &[bool], state: u32) -> Vec<u32> {
-        let mut found = self.first_from(view, member, &view.next[state as usize]);
+        let mut found = self.first_marked_states_from(view, member, &view.next[state as usize]);
         if view.ends[state as usize] && found.last() != Some(&END) {
             found.push(END);
         }
         found
     }
 
-    fn first_from(&mut self, view: &StateGraph, member: &[bool], from: &[u32]) -> Vec<u32> {
+    fn first_marked_states_from(&mut self, view: &StateGraph, member: &[bool], from: &[u32]) -> Vec<u32> {
         self.visited.resize(view.state_count(), 0);
         self.search += 1;
         self.work.extend(from);
@@ -276,7 +276,7 @@ impl Scratch {
     }
 }
 
-/// Performs a single search like [`Scratch::first_of`], with its own working memory.
+/// Performs a single search like [`SearchMemory::first_of`], with its own working memory.
 pub fn first_of(view: &StateGraph, member: &[bool], from: u32) -> Vec<u32> {
-    Scratch::default().first_of(view, member, from)
+    SearchMemory::default().first_of(view, member, from)
 }

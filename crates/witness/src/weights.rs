@@ -7,14 +7,14 @@
 use super::program::{StartPoint, Witness, WitnessFunction, WitnessFunctionId, WitnessKind, WitnessProgram};
 use super::sets::{Adjacency, components};
 use std::collections::HashMap;
-use trodden_flow::frequency::{Frequencies, Hint, branch_weights, innermost_loops};
+use trodden_flow::frequency::{BranchHint, Frequencies, branch_weights, innermost_loops};
 use trodden_flow::graph::{Edge, Node};
 
 /// Assumed number of calls to a function in a recursive component for each call from outside. If this is 2, the slowest of four runs of
 /// three benchmark programs counted 0.67 to 1.07 times as much; if it is 64, 0.81 to 1.64 times (docs/benchmarks/constants.md).
-const RECURSION_FACTOR: f64 = 8.0;
+const ASSUMED_CALLS_PER_RECURSIVE_CALL: f64 = 8.0;
 /// Maximum estimated number of calls, so that sums of many remain precise enough to be compared.
-const MAX_CALLS: f64 = 1e15;
+const MAX_ESTIMATED_CALLS: f64 = 1e15;
 
 /// What is known about how often a function's edges are executed.
 #[derive(Clone, Debug)]
@@ -59,8 +59,8 @@ impl Weights {
         Weights { nodes, edges }
     }
 
-    /// Corrects the weights with the measured executions of some nodes; the [`correction_points`] suffice. A node gets the executions of
-    /// its innermost loop's head, or of its function's entry, times the ratio of the two in the uncorrected weights.
+    /// Corrects the weights with the measured executions of some nodes; the [`nodes_whose_counts_correct_weights`] suffice. A node gets the
+    /// executions of its innermost loop's head, or of its function's entry, times the ratio of the two in the uncorrected weights.
     pub fn corrected(&self, program: &WitnessProgram, measured: &HashMap<Witness, f64>) -> Weights {
         let (mut nodes, mut edges) = (self.nodes.clone(), self.edges.clone());
         for f in program.function_ids() {
@@ -104,7 +104,7 @@ impl Weights {
 }
 
 /// Returns the entries of all functions and the heads of their loops: executions measured there correct all others.
-pub fn correction_points(program: &WitnessProgram) -> Vec<Witness> {
+pub fn nodes_whose_counts_correct_weights(program: &WitnessProgram) -> Vec<Witness> {
     let of = |f: WitnessFunctionId| {
         let graph = &program.function(f).graph;
         let mut heads: Vec<Node> = innermost_loops(graph).into_iter().flatten().chain([graph.entry()]).collect();
@@ -125,9 +125,9 @@ fn isolated_entry_frequency(function: &WitnessFunction, node: Node) -> f64 {
 fn frequencies(function: &WitnessFunction, known: &EdgeWeights) -> Frequencies {
     let graph = &function.graph;
     match known {
-        EdgeWeights::PerRun(weights) if weights.len() == graph.edge_count() => Frequencies::measured(graph, weights.clone()),
+        EdgeWeights::PerRun(weights) if weights.len() == graph.edge_count() => Frequencies::from_measured_counts(graph, weights.clone()),
         EdgeWeights::PerBranch(weights) if weights.len() == graph.edge_count() => Frequencies::estimate(graph, weights),
-        _ => Frequencies::estimate(graph, &branch_weights(graph, &vec![Hint::None; graph.edge_count()])),
+        _ => Frequencies::estimate(graph, &branch_weights(graph, &vec![BranchHint::None; graph.edge_count()])),
     }
 }
 
@@ -151,13 +151,13 @@ fn estimate_calls(program: &WitnessProgram, known: &[EdgeWeights], of: &[Frequen
         let recursive = region.iter().any(|(f, (_, g, _))| component[f.index()] == component[g.index()]);
         if recursive {
             let from_outside: f64 = same.iter().map(|f| calls[f.index()]).sum();
-            same.iter().for_each(|f| calls[f.index()] = (from_outside * RECURSION_FACTOR).min(MAX_CALLS));
+            same.iter().for_each(|f| calls[f.index()] = (from_outside * ASSUMED_CALLS_PER_RECURSIVE_CALL).min(MAX_ESTIMATED_CALLS));
         }
         for (caller, (node, callee, part)) in region {
             if component[caller.index()] != component[callee.index()] {
                 let entered = if per_run(caller) { 1.0 } else { calls[caller.index()] };
                 let more = of[caller.index()].node(node) * entered * part;
-                calls[callee.index()] = (calls[callee.index()] + more).min(MAX_CALLS);
+                calls[callee.index()] = (calls[callee.index()] + more).min(MAX_ESTIMATED_CALLS);
             }
         }
     }
@@ -188,7 +188,7 @@ mod tests {
     fn measured_loop_heads_correct_all_nodes() {
         let program = looping_program();
         let weights = Weights::estimate(&program);
-        let of: Vec<Node> = correction_points(&program).iter().map(|w| Node(w.0)).collect();
+        let of: Vec<Node> = nodes_whose_counts_correct_weights(&program).iter().map(|w| Node(w.0)).collect();
         assert_eq!(of, [Node(0), Node(1)]);
         let measured = HashMap::from([(Witness(0), 10.0), (Witness(1), 5000.0)]);
         let corrected = weights.corrected(&program, &measured);

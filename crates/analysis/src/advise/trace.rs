@@ -222,18 +222,18 @@ impl<'a> ValueTracer<'a> {
 
     /// Returns true if every store that cannot affect an access of type class `known` cannot affect an access of type class `wanted`
     /// either. Type classes form a tree, as LLVM's type-based alias metadata does; `None` may alias everything.
-    fn remains_valid_for(&self, known: Option<ClassId>, wanted: Option<ClassId>) -> bool {
+    fn remains_valid_for(&self, known: Option<MemoryClassId>, wanted: Option<MemoryClassId>) -> bool {
         known.is_none_or(|known| wanted.is_some_and(|wanted| self.enclosing_classes(wanted).any(|c| c == known)))
     }
 
     /// Iterates over a type class and its ancestors. The iteration is bounded, because corrupt input may make classes contain themselves.
-    fn enclosing_classes(&self, class: ClassId) -> impl Iterator<Item = ClassId> {
+    fn enclosing_classes(&self, class: MemoryClassId) -> impl Iterator<Item = MemoryClassId> {
         std::iter::successors(Some(class), |c| self.unit.classes[c.0 as usize]).take(self.unit.classes.len())
     }
 
     /// Returns true if accesses of two type classes may overlap: if one class contains the other, or if their roots differ. Different roots
     /// come from different languages, whose types cannot be compared.
-    fn classes_may_alias(&self, a: ClassId, b: ClassId) -> bool {
+    fn classes_may_alias(&self, a: MemoryClassId, b: MemoryClassId) -> bool {
         self.enclosing_classes(a).any(|c| c == b)
             || self.enclosing_classes(b).any(|c| c == a)
             || self.enclosing_classes(a).last() != self.enclosing_classes(b).last()

@@ -64,7 +64,7 @@ fn run_timed(command: &str, cpu_time: fn() -> u64) -> Result<Duration> {
     let before = cpu_time();
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    for variable in [trodden_wire::OUTPUT_VARIABLE, trodden_wire::stream::STREAM_VARIABLE] {
+    for variable in [trodden_wire::OUTPUT_ENVIRONMENT_VARIABLE, trodden_wire::stream::STREAM_ENVIRONMENT_VARIABLE] {
         shell.env_remove(variable);
     }
     let status = shell.status().context("cannot run `sh`")?;

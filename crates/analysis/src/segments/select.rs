@@ -130,19 +130,19 @@ fn add_edge_counts(builder: &mut SegmentSetBuilder, run: &str) {
     let mut streamed = HashMap::new();
     for (_, unit, function) in profile.functions() {
         if let Some(words) = function.event_words() {
-            let of_events = function.with_event_paths();
+            let of_events = function.with_events_as_paths();
             streamed.insert(
                 (unit.map.source.clone(), function.name.clone(), of_events.version()),
                 (function, words, of_events.graph.edge_count()),
             );
         }
     }
-    builder.set_all_edges(|unit, name, version| {
+    builder.set_edge_executions(|unit, name, version| {
         let Some((function, words, edges)) = streamed.get(&(unit.to_owned(), name.to_owned(), version)) else {
             return known.get(unit, name, version).map(|k| k.edges.clone());
         };
         let own = &known.get(unit, name, function.version())?.edges;
-        let executions = |edge: u32| words.own_edge(Edge(edge)).map_or(0, |own_edge| own[own_edge.index()]);
+        let executions = |edge: u32| words.function_edge_of_event_edge(Edge(edge)).map_or(0, |own_edge| own[own_edge.index()]);
         Some((0..*edges as u32).map(executions).collect())
     });
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use trodden_sequence::Grammar;
 use trodden_sequence::compare::{differences, first_difference};
-use trodden_sequence::grammar::{Fingerprints, Frames};
+use trodden_sequence::grammar::{Fingerprints, RuleFrameEffects};
 
 /// Maximum number of events listed on each side of a difference.
 pub const MAX_SHOWN: u64 = 12;
@@ -52,7 +52,7 @@ pub struct LabelledRange {
 pub fn diff(left: &Grammar, right: &Grammar, table: &EventTable, top: usize) -> SequenceDifferences {
     let first = first_difference(&Fingerprints::new(left), &Fingerprints::new(right));
     let limit = if top == 0 { usize::MAX } else { top };
-    let frames = Frames::new(left, table);
+    let frames = RuleFrameEffects::new(left, table);
     let rows = differences(left, right, table, limit).into_iter().take(limit).map(|found| DifferenceRow {
         open_calls: table.labels(&frames.open_calls(found.left.start)),
         left: label_range(left, table, found.left),

@@ -5,7 +5,7 @@ use super::recording::{EventTable, OpenedSequence};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use trodden_sequence::SearchPattern;
-use trodden_sequence::grammar::Frames;
+use trodden_sequence::grammar::RuleFrameEffects;
 
 /// Occurrences of a string of events.
 #[derive(Serialize)]
@@ -28,7 +28,7 @@ pub struct FoundPosition {
 /// Finds a string of events, given by their labels. Returns the first `top` occurrences, or all if `top` is 0. Fails if an event is not in
 /// the recording.
 pub fn find(opened: &OpenedSequence, events: &[String], top: usize) -> Result<FoundEvents> {
-    let frames = Frames::new(&opened.grammar, &opened.table);
+    let frames = RuleFrameEffects::new(&opened.grammar, &opened.table);
     let mut occurrences = 0;
     let mut positions = Vec::new();
     for string in symbol_strings(&opened.table, events)? {

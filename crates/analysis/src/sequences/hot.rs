@@ -67,7 +67,7 @@ pub fn find_hot_subpaths(opened: &OpenedSequence, question: HotQuery) -> Result<
     let paths = opened.path_events();
     let threshold = ((paths as f64 * question.threshold / 100.0).ceil() as u64).max(1);
     let parameters = HotParameters { shortest: question.shortest, longest: question.longest, threshold: threshold.into() };
-    let sequence = opened.grammar.retained(|symbol| opened.table.is_path(symbol))?;
+    let sequence = opened.grammar.with_symbols_retained(|symbol| opened.table.is_path(symbol))?;
     let found = minimal_hot_subpaths(&sequence, parameters, |_| 1)?;
     let subpaths: Vec<HotSubpathRow> = take_top(found, question.top)
         .into_iter()

@@ -4,7 +4,7 @@ use super::recording::OpenedSequence;
 use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use trodden_sequence::phases::{PhaseParameters, Phases, find_phases, intervals};
+use trodden_sequence::phases::{PhaseParameters, Phases, find_phases, split_into_intervals};
 
 const MAX_LISTED: usize = 5;
 
@@ -72,11 +72,11 @@ fn find_in_sequence(
     features: impl Fn(u64, &mut dyn FnMut(u64, f64)),
 ) -> Result<Phases> {
     let paths = opened.grammar.symbols().filter(|symbol| opened.table.is_path(*symbol));
-    Ok(find_phases(&intervals(paths, interval, features)?, parameters)?)
+    Ok(find_phases(&split_into_intervals(paths, interval, features)?, parameters)?)
 }
 
 fn to_found_phases(phases: Phases, label: impl Fn(u64) -> String) -> FoundPhases {
-    let changes = phases.changes();
+    let changes = phases.phase_change_intervals();
     let rows = phases.phases.iter().map(|phase| PhaseRow {
         intervals: phase.intervals,
         representative: phase.representative,

@@ -4,7 +4,7 @@
 
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use trodden_sequence::events::{Classify, Convention, EventClass, SubpathEnd};
+use trodden_sequence::events::{CallRecordingConvention, Classify, EventClass, SubpathEnd};
 use trodden_sequence::grammar::Window;
 use trodden_sequence::{CompressionMethod, Grammar, WindowLimits, WindowWriter};
 
@@ -175,7 +175,7 @@ pub struct ThreadSequence {
 /// The sequences of all threads of a run.
 pub struct SequenceRecording {
     /// How the events represent a path that is interrupted by calls.
-    pub convention: Convention,
+    pub convention: CallRecordingConvention,
     /// The threads.
     pub threads: Vec<ThreadSequence>,
 }
@@ -217,7 +217,7 @@ impl RecordingWriter {
     }
 
     /// Compresses the remaining events and returns the recording.
-    pub fn finish(self, convention: Convention) -> Result<SequenceRecording> {
+    pub fn finish(self, convention: CallRecordingConvention) -> Result<SequenceRecording> {
         let mut threads = Vec::new();
         for (name, mut writer, mut windows) in self.threads {
             windows.extend(writer.close()?);
@@ -232,7 +232,7 @@ pub struct OpenedSequence {
     /// The meaning of symbols.
     pub table: EventTable,
     /// How the events represent a path that is interrupted by calls.
-    pub convention: Convention,
+    pub convention: CallRecordingConvention,
     /// The sequence.
     pub grammar: Grammar,
 }

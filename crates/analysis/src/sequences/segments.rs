@@ -5,7 +5,7 @@ use super::recording::OpenedSequence;
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use trodden_sequence::segments::{StringCounts, call_segments, supergraph_paths};
+use trodden_sequence::segments::{SymbolStringCounts, call_segments, supergraph_paths};
 
 /// Segments of a sequence, most frequent first.
 #[derive(Serialize)]
@@ -66,7 +66,7 @@ pub fn count_segments(opened: &OpenedSequence, depth: usize, supergraph: bool, t
 }
 
 /// Sorts by descending count, then by symbols.
-fn sort_by_count(counts: StringCounts) -> Vec<(Vec<u64>, u64)> {
+fn sort_by_count(counts: SymbolStringCounts) -> Vec<(Vec<u64>, u64)> {
     let mut rows: Vec<(Vec<u64>, u64)> = counts.into_iter().collect();
     rows.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     rows

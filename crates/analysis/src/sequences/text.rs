@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use trodden_sequence::events::{Convention, SubpathEnd};
+use trodden_sequence::events::{CallRecordingConvention, SubpathEnd};
 use trodden_sequence::{CompressionMethod, WindowLimits};
 
 const HEADER: &str = "#trodden events 1";
@@ -41,7 +41,8 @@ pub fn read(file: &Path, method: CompressionMethod, limits: WindowLimits, table:
     let mut lines = BufReader::new(File::open(file)?);
     let mut line = String::new();
     let mut writer = RecordingWriter::new(method, limits);
-    let mut events = TextEvents { table, writer: &mut writer, convention: Convention::Subpaths, thread: None, frames: Vec::new() };
+    let mut events =
+        TextEvents { table, writer: &mut writer, convention: CallRecordingConvention::Subpaths, thread: None, frames: Vec::new() };
     let mut simulated: Option<HashMap<String, OpenFrames>> = None;
     for number in 1_u64.. {
         line.clear();
@@ -65,7 +66,7 @@ pub fn read(file: &Path, method: CompressionMethod, limits: WindowLimits, table:
 struct TextEvents<'a> {
     table: &'a mut EventTable,
     writer: &'a mut RecordingWriter,
-    convention: Convention,
+    convention: CallRecordingConvention,
     thread: Option<usize>,
     /// For each thread, the functions of its open frames, outermost first.
     frames: Vec<Vec<u32>>,
@@ -130,7 +131,7 @@ impl TextEvents<'_> {
                     }
                 }
                 let named = |table: &mut EventTable| blocks.iter().map(|block| table.intern_block(function, block)).collect();
-                let is_prefix = self.convention == Convention::Prefixes && end == SubpathEnd::Call;
+                let is_prefix = self.convention == CallRecordingConvention::Prefixes && end == SubpathEnd::Call;
                 self.table.intern_path(&PathEvent { function, end, is_prefix, source: None }, path, named)
             }
             _ => bail!("expected a line that starts with convention, thread, enter, leave or path, followed by fields separated by tabs"),
@@ -178,11 +179,11 @@ impl TextEvents<'_> {
     }
 }
 
-fn parse_convention(name: &str) -> Result<Convention> {
+fn parse_convention(name: &str) -> Result<CallRecordingConvention> {
     Ok(match name {
-        "subpaths" => Convention::Subpaths,
-        "whole-paths" => Convention::WholePaths,
-        "prefixes" => Convention::Prefixes,
+        "subpaths" => CallRecordingConvention::Subpaths,
+        "whole-paths" => CallRecordingConvention::WholePaths,
+        "prefixes" => CallRecordingConvention::Prefixes,
         _ => bail!("unknown convention: expected subpaths, whole-paths or prefixes"),
     })
 }

@@ -25,7 +25,7 @@ use trodden_sequence::CompressionMethod;
 use trodden_unit::experiment::spelling::{MAX_PATHS, decode, encode};
 use trodden_unit::experiment::{ExperimentScheme, Keep, Observe, Reach, Settings, ThreadCounters};
 use trodden_unit::iterations::MAX_ITERATIONS;
-use trodden_wire::stream::MAX_REGIONS;
+use trodden_wire::stream::MAX_STREAM_REGION_COUNT;
 
 /// Environment variable that contains the options of `trodden-lab with`, in command-line syntax.
 pub const LABORATORY_VARIABLE: &str = "TRODDEN_LABORATORY";
@@ -233,7 +233,7 @@ pub struct StreamChoices {
     #[arg(long, value_parser = one_of(COMPRESSION_METHODS))]
     pub method: Option<CompressionMethod>,
     /// With --whole-program: stream buffer of each thread, in MiB [default: 64].
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=MAX_REGIONS))]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=MAX_STREAM_REGION_COUNT))]
     pub backlog: Option<u64>,
     /// With --whole-program: longest wait on a full buffer [default: 2s].
     ///

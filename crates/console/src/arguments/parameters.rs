@@ -7,7 +7,7 @@ use clap::{Args, Command, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use trodden_unit::EventSource;
-use trodden_unit::experiment::{Observe, Settings, SettingsFile, Timing};
+use trodden_unit::experiment::{ObservationTiming, Observe, Settings, SettingsFile};
 
 /// Counting options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
@@ -71,7 +71,7 @@ impl Parameters {
             events: self.events,
             known: self.residual.as_ref().map(|profile| SettingsFile::File(profile.into())),
             recorder: self.flight_recorder.clone().map(Into::into),
-            when: self.sample.then_some(Timing::Bursts),
+            when: self.sample.then_some(ObservationTiming::Bursts),
             ..Settings::default()
         }
         .or(self.choices.settings())

@@ -1,14 +1,14 @@
 //! Requests line tables if the user requests no debug information.
 //!
 //! The plugin takes line numbers from clang's debug information. If the user requests none, compile units are marked with
-//! [`MAP_ONLY_FLAG`], and the plugin strips the debug information after reading it. The mark is part of the bitcode, so it survives when
-//! objects are rebuilt from bitcode and when modules are merged.
+//! [`MAP_ONLY_DEBUG_INFO_FLAG`], and the plugin strips the debug information after reading it. The mark is part of the bitcode, so it
+//! survives when objects are rebuilt from bitcode and when modules are merged.
 
 use super::arguments::CommandLine;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
-use trodden_unit::MAP_ONLY_FLAG;
+use trodden_unit::MAP_ONLY_DEBUG_INFO_FLAG;
 
 /// Prefixes of options that make clang keep source locations until code generation although it writes no line tables.
 const OPTIONS_THAT_NEED_LOCATIONS: &[&str] = &[
@@ -35,7 +35,7 @@ pub fn options_to_add(line: &CommandLine, clang: &Path, major: u32) -> Vec<OsStr
     let mut added = vec!["-gline-tables-only"];
     if !needs_locations(line) && !reads_configuration(line, clang) {
         added.extend((major >= FIRST_CLANG_WITH_KEY_INSTRUCTIONS).then_some(NO_KEY_INSTRUCTIONS));
-        added.extend(["-Xclang", "-dwarf-debug-flags", "-Xclang", MAP_ONLY_FLAG]);
+        added.extend(["-Xclang", "-dwarf-debug-flags", "-Xclang", MAP_ONLY_DEBUG_INFO_FLAG]);
     }
     added.into_iter().map(OsString::from).collect()
 }
@@ -67,7 +67,7 @@ mod tests {
 
     const OPTIONS_IF_KEPT: &[&str] = &["-gline-tables-only"];
     const OPTIONS_IF_STRIPPED: &[&str] =
-        &["-gline-tables-only", "-gno-key-instructions", "-Xclang", "-dwarf-debug-flags", "-Xclang", MAP_ONLY_FLAG];
+        &["-gline-tables-only", "-gno-key-instructions", "-Xclang", "-dwarf-debug-flags", "-Xclang", MAP_ONLY_DEBUG_INFO_FLAG];
 
     #[test]
     fn requested_debug_information_is_kept() {

@@ -13,7 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use trodden_unit::Identity;
-use trodden_unit::tasks::{CallSummary, UnitTask, UnitTasks, UnitWork, find_returning_functions};
+use trodden_unit::tasks::{CallSummary, UnitTask, UnitTaskOutput, UnitTasks, find_returning_functions};
 
 /// Maximum amount of bitcode in bytes that one process handles. More is divided among several processes.
 const BYTES_PER_PROCESS: usize = 1 << 20;
@@ -36,7 +36,7 @@ impl CrateObjects<'_> {
         let summaries = if units.len() > 1 { self.read_or_make_summaries(&units)? } else { vec![CallSummary::default(); units.len()] };
         let known = find_returning_functions(&summaries.iter().collect::<Vec<_>>());
         let mut told = vec![Vec::new(); self.objects.len()];
-        units.iter().zip(&summaries).for_each(|(unit, summary)| told[*unit] = summary.called_functions_in(&known));
+        units.iter().zip(&summaries).for_each(|(unit, summary)| told[*unit] = summary.called_functions_among(&known));
         let place = |at: usize| match self.objects[at].is_counted {
             true => self.compiler.cache_file(&format!("unit {}", told[at].join(" ")), self.contents[at], "o"),
             false => self.plain_cache_file(at),
@@ -45,8 +45,8 @@ impl CrateObjects<'_> {
         let made = |at: usize| self.folder.join(object_file(at));
         let missing = (0..places.len()).filter(|at| !places[*at].is_file() && !made(*at).is_file());
         let work = |at: usize| match self.objects[at].is_counted {
-            true => UnitWork::Compile { returning: told[at].clone() },
-            false => UnitWork::CompilePlain,
+            true => UnitTaskOutput::Compile { returning: told[at].clone() },
+            false => UnitTaskOutput::CompilePlain,
         };
         self.execute_tasks(missing.map(|at| (at, object_file(at), work(at))).collect(), &[], max_processes())?;
         for (at, place) in places.iter().enumerate().filter(|(at, _)| made(*at).is_file()) {
@@ -70,13 +70,13 @@ impl CrateObjects<'_> {
         let bytes: usize = missing.iter().map(|number| self.objects[units[*number]].bitcode.len()).sum();
         if missing.is_empty() {
         } else if bytes > BYTES_PER_PROCESS {
-            let tasks = missing.iter().map(|number| (units[*number], summary_file(units[*number]), UnitWork::Summarize));
+            let tasks = missing.iter().map(|number| (units[*number], summary_file(units[*number]), UnitTaskOutput::Summarize));
             self.execute_tasks(tasks.collect(), &[], max_processes())?;
         } else {
             let others: Vec<CallSummary> = cached.iter().flatten().cloned().collect();
-            let of_unit = |unit: usize| (unit, object_file(unit), UnitWork::SummarizeAndCompile { summary: summary_file(unit) });
+            let of_unit = |unit: usize| (unit, object_file(unit), UnitTaskOutput::SummarizeAndCompile { summary: summary_file(unit) });
             let plain = (0..self.objects.len()).filter(|at| !self.objects[*at].is_counted && !self.plain_cache_file(*at).is_file());
-            let plain = plain.map(|at| (at, object_file(at), UnitWork::CompilePlain));
+            let plain = plain.map(|at| (at, object_file(at), UnitTaskOutput::CompilePlain));
             self.execute_tasks(missing.iter().map(|number| of_unit(units[*number])).chain(plain).collect(), &others, 1)?;
         }
         missing
@@ -88,7 +88,7 @@ impl CrateObjects<'_> {
 
     /// Performs work on units, in at most `max_processes` processes. Each element of `works` has the index of an object, the file to write,
     /// and what to do with the object.
-    fn execute_tasks(&self, works: Vec<(usize, String, UnitWork)>, others: &[CallSummary], max_processes: usize) -> Result<()> {
+    fn execute_tasks(&self, works: Vec<(usize, String, UnitTaskOutput)>, others: &[CallSummary], max_processes: usize) -> Result<()> {
         let mut tasks = Vec::with_capacity(works.len());
         for (at, output, work) in works {
             let (task, content) = (UnitTask { bitcode: format!("{at}.bc"), output, work }, &self.objects[at].bitcode);
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn tasks_are_divided_by_size() {
-        let task = |name: &str| UnitTask { bitcode: name.into(), output: String::new(), work: UnitWork::Summarize };
+        let task = |name: &str| UnitTask { bitcode: name.into(), output: String::new(), work: UnitTaskOutput::Summarize };
         let names = |sizes: &[(usize, &str)], max: usize| {
             let shares = divide_tasks(sizes.iter().map(|(size, name)| (*size, task(name))).collect(), max);
             shares.iter().map(|share| share.iter().map(|task| &*task.bitcode).collect::<String>()).collect::<Vec<_>>()

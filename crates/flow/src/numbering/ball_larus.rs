@@ -8,12 +8,12 @@ use crate::graph::Node;
 
 /// A graph has too many paths to number them: at least 2^63 paths begin at the node with this number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", self.with_name(.0))]
+#[error("{}", self.message_with_node_name(.0))]
 pub struct TooManyPaths(pub u32);
 
 impl TooManyPaths {
     /// Returns the message, with a name for the node instead of its number.
-    pub fn with_name(&self, node: &dyn std::fmt::Display) -> String {
+    pub fn message_with_node_name(&self, node: &dyn std::fmt::Display) -> String {
         format!("at least 2^63 paths begin at node {node}. Cut more edges of the graph")
     }
 }

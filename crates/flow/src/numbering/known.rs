@@ -5,16 +5,16 @@
 //! slots among 2^k unless 2^k is of the order of n^2, so tables grow with the square of the number of keys: hundreds of keys take about ten
 //! thousand slots, although thousands of multipliers are tried.
 
-use super::sequence::Shuffle;
+use super::sequence::ShuffleRng;
 
-pub const MAX_SLOTS: u64 = 1 << 24;
+pub const MAX_HASH_SLOTS: u64 = 1 << 24;
 /// Number of multiplications that are tried with one table size before the size is doubled.
-const MULTIPLICATIONS_PER_SIZE: usize = 1 << 21;
+const MAX_MULTIPLICATIONS_PER_TABLE_SIZE: usize = 1 << 21;
 
 /// No multiplier without collisions was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot find a hash of {keys} known paths into {slots} slots without collisions. Select fewer paths, or use --scheme ppp")]
-pub struct NoHash {
+pub struct NoPerfectHashError {
     /// Number of keys.
     pub keys: usize,
     /// Number of slots of the largest table that was tried.
@@ -31,16 +31,16 @@ pub struct PerfectHash {
 
 impl PerfectHash {
     /// Builds a table of distinct keys.
-    pub fn from_keys(keys: &[u64]) -> Result<PerfectHash, NoHash> {
+    pub fn from_keys(keys: &[u64]) -> Result<PerfectHash, NoPerfectHashError> {
         let mut bits = keys.len().next_power_of_two().trailing_zeros().max(1);
-        let mut random = Shuffle::default();
+        let mut random = ShuffleRng::default();
         // For each slot, the attempt that last used it, so that the vector does not have to be cleared between attempts.
         let mut taken: Vec<u32> = Vec::new();
         let mut time = 0;
-        while 1 << bits <= MAX_SLOTS {
+        while 1 << bits <= MAX_HASH_SLOTS {
             taken.resize(1 << bits, 0);
             let shift = 64 - bits;
-            for _ in 0..(MULTIPLICATIONS_PER_SIZE / keys.len().max(1)).max(4) {
+            for _ in 0..(MAX_MULTIPLICATIONS_PER_TABLE_SIZE / keys.len().max(1)).max(4) {
                 let multiplier = random.number() | 1;
                 time += 1;
                 let free = |k: &u64| std::mem::replace(&mut taken[(k.wrapping_mul(multiplier) >> shift) as usize], time) != time;
@@ -50,7 +50,7 @@ impl PerfectHash {
             }
             bits += 1;
         }
-        Err(NoHash { keys: keys.len(), slots: MAX_SLOTS })
+        Err(NoPerfectHashError { keys: keys.len(), slots: MAX_HASH_SLOTS })
     }
 
     fn place_keys(keys: &[u64], multiplier: u64, shift: u32) -> PerfectHash {

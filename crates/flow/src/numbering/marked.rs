@@ -6,7 +6,7 @@ use crate::graph::Node;
 
 /// Numbers the paths of marked edges by Ball-Larus. Returns the value of each edge (0 for an unmarked edge), and the number of paths of
 /// marked edges from each node to the exit.
-pub fn number_marked(dag: &Dag, marked: &DagEdgeSet) -> (Vec<i64>, Vec<i64>) {
+pub fn number_marked_paths(dag: &Dag, marked: &DagEdgeSet) -> (Vec<i64>, Vec<i64>) {
     let mut values = vec![0i64; dag.edges().len()];
     let mut paths = vec![0i64; dag.node_count()];
     paths[dag.exit().index()] = 1;
@@ -23,7 +23,7 @@ pub fn number_marked(dag: &Dag, marked: &DagEdgeSet) -> (Vec<i64>, Vec<i64>) {
 
 /// Numbers all paths. At each node, the uninteresting out-edges come first. If `sorted`, interesting out-edges are sorted by the minimum
 /// number of an interesting path through them, in descending order.
-pub fn number_marked_last(dag: &Dag, interesting: &DagEdgeSet, sorted: bool) -> Result<Vec<i64>, TooManyPaths> {
+pub fn number_with_marked_edges_last(dag: &Dag, interesting: &DagEdgeSet, sorted: bool) -> Result<Vec<i64>, TooManyPaths> {
     let mut values = vec![0i64; dag.edges().len()];
     let mut paths = vec![0i64; dag.node_count()];
     let mut least = vec![i64::MAX; dag.node_count()];
@@ -54,7 +54,7 @@ pub fn number_marked_last(dag: &Dag, interesting: &DagEdgeSet, sorted: bool) -> 
 }
 
 /// Moves the value of each edge that is its head's only in-edge to the head's out-edges, in topological order.
-pub fn push_down(dag: &Dag, values: &mut [i64]) {
+pub fn push_values_down(dag: &Dag, values: &mut [i64]) {
     let movable = |n: &&Node| **n != dag.exit() && dag.incoming(**n).len() == 1;
     for &node in dag.order().iter().filter(movable) {
         let moved = std::mem::take(&mut values[dag.incoming(node)[0].index()]);
@@ -63,7 +63,7 @@ pub fn push_down(dag: &Dag, values: &mut [i64]) {
 }
 
 /// Sets the values of uninteresting edges to zero.
-pub fn zero_unmarked(interesting: &DagEdgeSet, values: &mut [i64]) {
+pub fn zero_unmarked_values(interesting: &DagEdgeSet, values: &mut [i64]) {
     let unmarked = values.iter_mut().zip((0..).map(DagEdgeId)).filter(|(_, edge)| !interesting.contains(*edge));
     unmarked.for_each(|(value, _)| *value = 0);
 }

@@ -8,8 +8,8 @@ mod scheme;
 pub mod sequence;
 
 pub use ball_larus::{Numbering, TooManyPaths};
-pub use known::{NoHash, PerfectHash};
-pub use marked::{number_marked, number_marked_last, push_down, zero_unmarked};
+pub use known::{NoPerfectHashError, PerfectHash};
+pub use marked::{number_marked_paths, number_with_marked_edges_last, push_values_down, zero_unmarked_values};
 pub use scheme::NumberingScheme;
 
 use crate::dag::Dag;

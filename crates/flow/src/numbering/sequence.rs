@@ -3,21 +3,21 @@
 //! SplitMix64 (Steele, Lea and Flood, OOPSLA 2014, figure 17) with a constant seed, and the Fisher-Yates shuffle.
 
 /// The pseudo-random generator.
-pub struct Shuffle {
+pub struct ShuffleRng {
     state: u64,
 }
 
-impl Default for Shuffle {
+impl Default for ShuffleRng {
     /// Starts with the constant seed.
-    fn default() -> Shuffle {
-        Shuffle::from_seed(0x7472_6f64_6465_6e21)
+    fn default() -> ShuffleRng {
+        ShuffleRng::from_seed(0x7472_6f64_6465_6e21)
     }
 }
 
-impl Shuffle {
+impl ShuffleRng {
     /// Starts with the given seed.
-    pub fn from_seed(state: u64) -> Shuffle {
-        Shuffle { state }
+    pub fn from_seed(state: u64) -> ShuffleRng {
+        ShuffleRng { state }
     }
 
     /// Returns the next number.
@@ -35,7 +35,7 @@ impl Shuffle {
     }
 
     /// Returns a number in [0, 1).
-    pub fn fraction(&mut self) -> f64 {
+    pub fn random_fraction(&mut self) -> f64 {
         (self.number() >> 11) as f64 / (1u64 << 53) as f64
     }
 

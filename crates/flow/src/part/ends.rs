@@ -11,15 +11,15 @@ use crate::graph::{Node, NodeSet};
 
 /// The ends of a DAG's paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ends {
+pub struct PathEnds {
     edges: Vec<DagEdgeId>,
     /// Nodes that a path reaches only after its end.
     decided: NodeSet,
 }
 
-impl Ends {
+impl PathEnds {
     /// Finds the ends of the DAG's paths.
-    pub fn from_dag(dag: &Dag) -> Ends {
+    pub fn from_dag(dag: &Dag) -> PathEnds {
         // Number of paths to the exit, saturating at 2.
         let mut paths_to_exit = vec![0u8; dag.node_count()];
         paths_to_exit[dag.exit().index()] = 1;
@@ -28,12 +28,12 @@ impl Ends {
             paths_to_exit[node.index()] = sum.min(2) as u8;
         }
         let decided = NodeSet::from_fn(dag.node_count(), |node| paths_to_exit[node.index()] == 1);
-        Ends::from_decided_nodes(dag, decided)
+        PathEnds::from_nodes_after_end(dag, decided)
     }
 
     /// Finds the ends if no path may be counted on the dummy edge where it begins. Nodes where paths begin are then undecided.
-    pub fn within_paths(dag: &Dag) -> Ends {
-        let mut decided = Ends::from_dag(dag).decided;
+    pub fn without_dummy_entry_edges(dag: &Dag) -> PathEnds {
+        let mut decided = PathEnds::from_dag(dag).decided;
         // The exit stays decided even if a cut edge leads to it, so that a path begins there.
         for &node in dag.order().iter().rev().filter(|node| **node != dag.exit()) {
             let begins = dag.incoming(node).iter().any(|e| matches!(dag.edge(*e).origin, Origin::Enter(_)));
@@ -41,16 +41,16 @@ impl Ends {
                 decided.remove(node);
             }
         }
-        Ends::from_decided_nodes(dag, decided)
+        PathEnds::from_nodes_after_end(dag, decided)
     }
 
     /// Returns the edges from undecided to decided nodes.
-    fn from_decided_nodes(dag: &Dag, mut decided: NodeSet) -> Ends {
+    fn from_nodes_after_end(dag: &Dag, mut decided: NodeSet) -> PathEnds {
         // In a function with a single path, the out-edge of the entry is the end.
         decided.remove(dag.entry());
         let is_end = |e: &DagEdgeId| decided.contains(dag.edge(*e).to) && !decided.contains(dag.edge(*e).from);
         let edges = dag.edge_ids().filter(is_end).collect();
-        Ends { edges, decided }
+        PathEnds { edges, decided }
     }
 
     /// Returns the ends, ordered by number.
@@ -64,7 +64,7 @@ impl Ends {
     }
 
     /// Returns whether paths have passed their end when they reach this node.
-    pub fn is_decided(&self, node: Node) -> bool {
+    pub fn is_after_path_end(&self, node: Node) -> bool {
         self.decided.contains(node)
     }
 }

@@ -6,19 +6,19 @@
 //! log(out-degree)).
 
 use crate::dag::{Dag, DagEdgeId, DagEdgeSet};
-use crate::numbering::{number_marked_last, push_down, zero_unmarked};
+use crate::numbering::{number_with_marked_edges_last, push_values_down, zero_unmarked_values};
 
 /// Returns the label of each edge. The DAG must have fewer than 2^63 paths; sums are less than the number of paths.
 pub fn precise_selective_labels(dag: &Dag, interesting: &DagEdgeSet) -> Vec<i64> {
-    let mut values = number_marked_last(dag, interesting, true).expect("the paths can be numbered");
-    push_down(dag, &mut values);
-    zero_unmarked(interesting, &mut values);
+    let mut values = number_with_marked_edges_last(dag, interesting, true).expect("the paths can be numbered");
+    push_values_down(dag, &mut values);
+    zero_unmarked_values(interesting, &mut values);
     values
 }
 
 /// Finds paths by their sums of labels. At each node, the sums through the interesting out-edges must be in disjoint ranges, so that the
 /// search does not need backtracking. Precise selective labels and Ball-Larus values have this property.
-pub struct LabelSums<'a> {
+pub struct LabelSumDecoder<'a> {
     dag: &'a Dag,
     labels: &'a [i64],
     interesting: &'a DagEdgeSet,
@@ -26,11 +26,11 @@ pub struct LabelSums<'a> {
     ranges: Vec<Option<(i128, i128)>>,
 }
 
-impl<'a> LabelSums<'a> {
+impl<'a> LabelSumDecoder<'a> {
     /// Prepares the search for paths of `interesting` edges. `labels` has an element for each edge.
-    pub fn new(dag: &'a Dag, labels: &'a [i64], interesting: &'a DagEdgeSet) -> LabelSums<'a> {
-        let ranges = dag.sums_to_exit(|e| interesting.contains(e).then_some(labels[e.index()]));
-        LabelSums { dag, labels, interesting, ranges }
+    pub fn new(dag: &'a Dag, labels: &'a [i64], interesting: &'a DagEdgeSet) -> LabelSumDecoder<'a> {
+        let ranges = dag.min_and_max_sums_to_exit(|e| interesting.contains(e).then_some(labels[e.index()]));
+        LabelSumDecoder { dag, labels, interesting, ranges }
     }
 
     /// Finds the interesting path with the given sum, or returns `None` if there is no such path.

@@ -4,19 +4,20 @@
 //! - [`Part::whole`]: all paths, by Ball-Larus numbers.
 //! - [`Part::selective`]: the paths over a set of edges, by precise selective labels. All paths are counted, but only interesting ones have
 //!   unique sums.
-//! - [`Part::by_ends`]: the paths with certain [ends](Ends). Paths with other ends are not counted and do not need unique sums.
+//! - [`Part::counting_paths_with_ends`]: the paths with certain [ends](PathEnds). Paths with other ends are not counted and do not need
+//! unique sums.
 
 mod ends;
 mod hits;
 mod labels;
 
-pub use ends::Ends;
-pub use hits::Hits;
-pub use labels::{LabelSums, precise_selective_labels};
+pub use ends::PathEnds;
+pub use hits::ProbeHits;
+pub use labels::{LabelSumDecoder, precise_selective_labels};
 
 use crate::dag::{Dag, DagEdgeId, DagEdgeSet};
 use crate::graph::NodeSet;
-use crate::numbering::{Numbering, number_marked};
+use crate::numbering::{Numbering, number_marked_paths};
 use crate::placement::move_to_chords;
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +50,7 @@ pub struct Part {
 }
 
 /// Constraints for placing increments on chords.
-struct Chords<'a> {
+struct ChordConstraints<'a> {
     live: &'a DagEdgeSet,
     /// Whether all sums may be off by the same constant, so that the edge from exit to entry need not be in the spanning tree.
     free_exit: bool,
@@ -66,17 +67,23 @@ impl Part {
     /// Creates the part that counts the paths of `interesting_edges` with unique numbers. Other paths are also counted, since all ends have
     /// counts. The DAG must have fewer than 2^63 paths.
     pub fn selective(dag: &Dag, interesting_edges: &DagEdgeSet, frequencies: &[u64], measure: Measure) -> Part {
-        let interesting = dag.on_marked_paths(|e| interesting_edges.contains(e));
+        let interesting = dag.edges_on_marked_paths(|e| interesting_edges.contains(e));
         let values = precise_selective_labels(dag, &interesting);
         Part::with_counts_on_all_ends(dag, interesting, values, frequencies, measure)
     }
 
     /// Creates the part that counts the paths with one of the interesting ends. The DAG must have fewer than 2^63 paths.
-    pub fn by_ends(dag: &Dag, interesting_ends: &[DagEdgeId], frequencies: &[u64], measure: Measure) -> Part {
+    pub fn counting_paths_with_ends(dag: &Dag, interesting_ends: &[DagEdgeId], frequencies: &[u64], measure: Measure) -> Part {
         let interesting = edges_on_paths_with_ends(dag, interesting_ends);
-        let (values, _) = number_marked(dag, &interesting);
-        let mut part =
-            Part::place_increments(dag, &Chords { live: &interesting, free_exit: true }, interesting.clone(), values, frequencies, measure);
+        let (values, _) = number_marked_paths(dag, &interesting);
+        let mut part = Part::place_increments(
+            dag,
+            &ChordConstraints { live: &interesting, free_exit: true },
+            interesting.clone(),
+            values,
+            frequencies,
+            measure,
+        );
         part.counted.extend(interesting_ends.iter().copied());
         part
     }
@@ -110,7 +117,7 @@ impl Part {
     }
 
     /// Returns the minimum and maximum number that is counted, including numbers of uninteresting paths, or `None` if no path is counted.
-    pub fn counted_numbers(&self, dag: &Dag) -> Option<(i64, i64)> {
+    pub fn counted_number_range(&self, dag: &Dag) -> Option<(i64, i64)> {
         let mut sums: Vec<Option<(i64, i64)>> = vec![None; dag.node_count()];
         for &node in dag.order().iter().rev() {
             let through = |edge: DagEdgeId| {
@@ -135,12 +142,13 @@ impl Part {
 
     /// Returns the interesting path with the given number, or `None` if there is no such path.
     pub fn path(&self, dag: &Dag, id: i64) -> Option<Vec<DagEdgeId>> {
-        LabelSums::new(dag, &self.values, &self.interesting).path(id)
+        LabelSumDecoder::new(dag, &self.values, &self.interesting).path(id)
     }
 
     fn with_counts_on_all_ends(dag: &Dag, interesting: DagEdgeSet, values: Vec<i64>, frequencies: &[u64], measure: Measure) -> Part {
         let live = DagEdgeSet::full(dag.edges().len());
-        let mut part = Part::place_increments(dag, &Chords { live: &live, free_exit: false }, interesting, values, frequencies, measure);
+        let mut part =
+            Part::place_increments(dag, &ChordConstraints { live: &live, free_exit: false }, interesting, values, frequencies, measure);
         part.counted.clone_from(&part.ends);
         part
     }
@@ -148,21 +156,21 @@ impl Part {
     /// Places increments on the edges with values or on chords, whichever costs fewer hits.
     fn place_increments(
         dag: &Dag,
-        chords: &Chords,
+        chords: &ChordConstraints,
         interesting: DagEdgeSet,
         values: Vec<i64>,
         frequencies: &[u64],
         measure: Measure,
     ) -> Part {
-        let found = Ends::from_dag(dag);
+        let found = PathEnds::from_dag(dag);
         let ends = DagEdgeSet::from_members(dag.edges().len(), found.edges().iter().copied());
         let direct = move_values_to_ends(dag, &found, &values);
         let weight = |e: DagEdgeId| if measure == Measure::All && ends.contains(e) { 0 } else { frequencies[e.index()] };
-        let inner = |e: &DagEdgeId| chords.live.contains(*e) && !found.is_decided(dag.edge(*e).from);
+        let inner = |e: &DagEdgeId| chords.live.contains(*e) && !found.is_after_path_end(dag.edge(*e).from);
         let mut inner: Vec<DagEdgeId> = dag.edge_ids().filter(inner).collect();
         inner.sort_by_key(|e| (std::cmp::Reverse(weight(*e)), *e));
         // Only one path continues after an end, so the spanning tree treats ends as edges to the exit.
-        let head = |e: DagEdgeId| if found.is_decided(dag.edge(e).to) { dag.exit() } else { dag.edge(e).to };
+        let head = |e: DagEdgeId| if found.is_after_path_end(dag.edge(e).to) { dag.exit() } else { dag.edge(e).to };
         let (chords, offset) = move_to_chords(dag, &inner, &direct, head, !chords.free_exit);
         let cost = |increments: &[i64]| {
             let labelled = || dag.edge_ids().filter(|e| increments[e.index()] != 0);
@@ -174,10 +182,10 @@ impl Part {
 }
 
 /// Moves the values after an end to the end itself. This does not change sums, since only one path continues after an end.
-fn move_values_to_ends(dag: &Dag, ends: &Ends, values: &[i64]) -> Vec<i64> {
+fn move_values_to_ends(dag: &Dag, ends: &PathEnds, values: &[i64]) -> Vec<i64> {
     let mut rest = vec![0; dag.node_count()];
     let mut resolved = values.to_vec();
-    for &node in dag.order().iter().rev().filter(|n| ends.is_decided(**n) && **n != dag.exit()) {
+    for &node in dag.order().iter().rev().filter(|n| ends.is_after_path_end(**n) && **n != dag.exit()) {
         let only = dag.out(node)[0];
         rest[node.index()] = values[only.index()] + rest[dag.edge(only).to.index()];
         resolved[only.index()] = 0;
@@ -188,9 +196,9 @@ fn move_values_to_ends(dag: &Dag, ends: &Ends, values: &[i64]) -> Vec<i64> {
 
 fn edges_on_paths_with_ends(dag: &Dag, interesting_ends: &[DagEdgeId]) -> DagEdgeSet {
     let mut marked = DagEdgeSet::full(dag.edges().len());
-    for end in Ends::from_dag(dag).edges() {
+    for end in PathEnds::from_dag(dag).edges() {
         marked.remove(*end);
     }
     marked.extend(interesting_ends.iter().copied());
-    dag.on_marked_paths(|e| marked.contains(e))
+    dag.edges_on_marked_paths(|e| marked.contains(e))
 }

@@ -31,12 +31,12 @@ pub struct DominantIterationCode {
     /// The index of the iteration's counter.
     pub index: i64,
     /// How the executions are counted in a register, or `None` if they are counted in memory.
-    pub in_register: Option<RegisterCounted>,
+    pub in_register: Option<RegisterCountedIteration>,
 }
 
 /// A dominant iteration whose executions are counted in a register. The register is 0 when the loop is entered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RegisterCounted {
+pub struct RegisterCountedIteration {
     /// The loop's head.
     pub head: Node,
     /// The nodes in which the register may be nonzero, in topological order, the head first.
@@ -47,7 +47,7 @@ pub struct RegisterCounted {
 
 /// The part of a program that passes do not change: its graph and the acyclic graph of its paths.
 #[derive(Clone, Debug)]
-pub(crate) struct ProgramFrame {
+pub(crate) struct ProgramGraphs {
     pub graph: Graph,
     /// The nodes except the exit, in topological order of the paths.
     pub order: Vec<Node>,
@@ -57,10 +57,10 @@ pub(crate) struct ProgramFrame {
     pub origins: Option<Vec<Edge>>,
 }
 
-impl ProgramFrame {
-    pub fn from_function(graph: &Graph, dag: &Dag) -> ProgramFrame {
+impl ProgramGraphs {
+    pub fn from_function(graph: &Graph, dag: &Dag) -> ProgramGraphs {
         let order = dag.order().iter().copied().filter(|n| *n != graph.exit()).collect();
-        ProgramFrame { graph: graph.clone(), order, dag: dag.clone(), origins: None }
+        ProgramGraphs { graph: graph.clone(), order, dag: dag.clone(), origins: None }
     }
 
     pub fn origin(&self, edge: Edge) -> Edge {
@@ -95,7 +95,7 @@ impl EdgeCode {
     }
 
     /// Returns the operations on an edge without the flushes at its start, which add the counts of the loops that control leaves.
-    pub fn after_flushes(&self, edge: Edge) -> &[Operation] {
+    pub fn operations_after_flushes(&self, edge: Edge) -> &[Operation] {
         let operations = self.operations_on(edge);
         let flushes = operations.iter().take_while(|o| matches!(o, Operation::Flush { .. } | Operation::FlushDominant(_)));
         &operations[flushes.count()..]

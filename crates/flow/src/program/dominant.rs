@@ -4,10 +4,11 @@
 //! single instruction that counts all iterations adds to different words (the first iteration ends a different path than later ones), which
 //! makes the prediction fail: on an AMD EPYC (family 26), each iteration then waits about seven cycles for the previous one. If the word to
 //! which nearly all iterations add has an instruction of its own, the prediction is always correct. If the dominant iteration is often
-//! repeated before control leaves the loop or makes a call, its executions are counted in a register ([`RegisterCounted`]) until then.
+//! repeated before control leaves the loop or makes a call, its executions are counted in a register ([`RegisterCountedIteration`]) until
+//! then.
 
 use super::BlockProperties;
-use super::code::{DominantIterationCode, EdgeCode, ProgramFrame, RegisterCounted};
+use super::code::{DominantIterationCode, EdgeCode, ProgramGraphs, RegisterCountedIteration};
 use super::operation::{DominantId, Operation};
 use crate::dag::CutReason;
 use crate::frequency::{Frequencies, innermost_loops};
@@ -16,13 +17,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Maximum number of instructions of an iteration. Longer iterations hide the latency of the addition to memory. If this is 100, three
 /// benchmark programs execute 0 to 0.6% more instructions (docs/benchmarks/constants.md).
-const MAX_SIZE: u32 = 24;
+const MAX_ITERATION_INSTRUCTIONS: u32 = 24;
 /// Minimum number of dominant iterations per write of their register. If this is 0.5, three benchmark programs built with measured weights
 /// execute 0 to 1.8% more instructions; if it is 8, 0 to 0.2% fewer, and fewer loops qualify (docs/benchmarks/constants.md).
-const MIN_ITERATIONS_PER_WRITE: f64 = 2.0;
+const MIN_ITERATIONS_PER_REGISTER_WRITE: f64 = 2.0;
 /// Maximum number of edges on which a loop's register is written, each of which needs code. If this is 2, three benchmark programs execute
 /// 0 to 0.2% fewer instructions; if it is 64, the same number.
-const MAX_WRITES: usize = 8;
+const MAX_REGISTER_WRITES: usize = 8;
 
 /// How the dominant iterations of loops are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,8 +37,14 @@ pub enum DominantCounting {
 }
 
 /// Separates the counts of the dominant iterations of all loops that have one.
-pub fn run(frame: &ProgramFrame, code: &mut EdgeCode, frequencies: &Frequencies, blocks: &BlockProperties, counting: DominantCounting) {
-    code.dominant = find_iterations(frame, code, frequencies, blocks, counting);
+pub fn count_dominant_iterations(
+    frame: &ProgramGraphs,
+    code: &mut EdgeCode,
+    frequencies: &Frequencies,
+    blocks: &BlockProperties,
+    counting: DominantCounting,
+) {
+    code.dominant = find_dominant_iterations(frame, code, frequencies, blocks, counting);
     for index in 0..code.dominant.len() {
         let (id, back) = (DominantId(index), code.dominant[index].back);
         for operation in &mut code.operations[back.index()] {
@@ -51,8 +58,8 @@ pub fn run(frame: &ProgramFrame, code: &mut EdgeCode, frequencies: &Frequencies,
     }
 }
 
-fn find_iterations(
-    frame: &ProgramFrame,
+fn find_dominant_iterations(
+    frame: &ProgramGraphs,
     code: &EdgeCode,
     frequencies: &Frequencies,
     blocks: &BlockProperties,
@@ -80,7 +87,7 @@ fn find_iterations(
 }
 
 struct LoopSearch<'a> {
-    frame: &'a ProgramFrame,
+    frame: &'a ProgramGraphs,
     code: &'a EdgeCode,
     frequencies: &'a Frequencies,
     blocks: &'a BlockProperties,
@@ -99,7 +106,7 @@ impl LoopSearch<'_> {
     /// Returns the most frequent iteration that ends with a back edge and is counted there, if it is short and has no calls or loops.
     fn find_iteration(&self, back: Edge) -> Option<(DominantIterationCode, f64)> {
         let head = self.frame.graph.to(back);
-        let [Operation::Count { increment }, Operation::Set(start)] = *self.code.after_flushes(back) else { return None };
+        let [Operation::Count { increment }, Operation::Set(start)] = *self.code.operations_after_flushes(back) else { return None };
         let mut prefixes = HashMap::from([(head, DominantPrefix { probability: 1.0, register: start, size: 0 })]);
         for &node in &self.frame.order {
             let Some(&prefix) = prefixes.get(&node) else { continue };
@@ -111,7 +118,7 @@ impl LoopSearch<'_> {
         let prefix = prefixes.get(&latch).filter(|_| self.blocks.quiet.contains(latch))?;
         let often = self.frequencies.node(head) * prefix.probability * self.branch_probability(latch, back);
         let dominant = DominantIterationCode { back, index: prefix.register.wrapping_add(increment), in_register: None };
-        (prefix.size + self.blocks.sizes[latch.index()] <= MAX_SIZE).then_some((dominant, often))
+        (prefix.size + self.blocks.sizes[latch.index()] <= MAX_ITERATION_INSTRUCTIONS).then_some((dominant, often))
     }
 
     fn branch_probability(&self, tail: Node, edge: Edge) -> f64 {
@@ -142,7 +149,7 @@ impl LoopSearch<'_> {
     }
 
     /// Returns how a loop's dominant iterations are counted in a register, or `None` if that is impossible or not profitable.
-    fn plan_register_counting(&self, head: Node, back: Edge, often: f64) -> Option<RegisterCounted> {
+    fn plan_register_counting(&self, head: Node, back: Edge, often: f64) -> Option<RegisterCountedIteration> {
         let body = self.find_loop_nodes(head)?;
         let nodes = self.find_register_nodes(head, &body);
         let stays = |e: Edge| self.frame.graph.to(e) == head || (nodes.contains(&self.frame.graph.to(e)) && self.frame.cut(e).is_none());
@@ -153,8 +160,8 @@ impl LoopSearch<'_> {
         let is_possible = !writes.is_empty()
             && nodes.contains(&self.frame.graph.from(back))
             && writes.iter().all(|e| self.blocks.can_carry_code.contains(*e));
-        let is_profitable = often >= MIN_ITERATIONS_PER_WRITE * written && writes.len() <= MAX_WRITES;
-        (is_possible && is_profitable).then_some(RegisterCounted { head, nodes, writes })
+        let is_profitable = often >= MIN_ITERATIONS_PER_REGISTER_WRITE * written && writes.len() <= MAX_REGISTER_WRITES;
+        (is_possible && is_profitable).then_some(RegisterCountedIteration { head, nodes, writes })
     }
 
     /// Returns the nodes of a loop, including those of inner loops, or `None` if the loop has an entry other than its head.

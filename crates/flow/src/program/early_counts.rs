@@ -7,15 +7,21 @@
 //! Counts of a block that only returns the result of a tail call must always be moved: the callee may not return, and the path ends at the
 //! call.
 
-use super::code::{EdgeCode, ProgramFrame};
-use super::operation::{Operation, value_set};
+use super::code::{EdgeCode, ProgramGraphs};
+use super::operation::{Operation, constant_register_value};
 use super::{BlockProperties, EarlyCounting};
 use crate::frequency::Frequencies;
 use crate::graph::{Edge, Node};
 
 /// Moves the chosen counts from a node's out-edge to its in-edges. Visits nodes in reverse topological order, so that a count can move
 /// repeatedly.
-pub fn run(frame: &ProgramFrame, code: &mut EdgeCode, frequencies: &Frequencies, blocks: &BlockProperties, which: EarlyCounting) {
+pub fn move_counts_early(
+    frame: &ProgramGraphs,
+    code: &mut EdgeCode,
+    frequencies: &Frequencies,
+    blocks: &BlockProperties,
+    which: EarlyCounting,
+) {
     if which == EarlyCounting::Never {
         return;
     }
@@ -36,7 +42,7 @@ pub fn run(frame: &ProgramFrame, code: &mut EdgeCode, frequencies: &Frequencies,
         if is_possible
             && (blocks.must_count_early.contains(node) || (if_profitable && is_profitable(code, &into, &known, frequencies, blocks)))
         {
-            let set = value_set(code.operations_on(end)).map_or(Operation::Discard, Operation::Set);
+            let set = constant_register_value(code.operations_on(end)).map_or(Operation::Discard, Operation::Set);
             code.operations[end.index()] = vec![set];
             into.iter().for_each(|e| code.operations[e.index()].push(count));
         }
@@ -69,9 +75,9 @@ fn is_profitable(code: &EdgeCode, into: &[Edge], known: &[Option<i64>], frequenc
 }
 
 /// Returns the register's value after each edge, or `None` if different paths have different values.
-fn find_register_constants(frame: &ProgramFrame, code: &EdgeCode) -> Vec<Option<i64>> {
+fn find_register_constants(frame: &ProgramGraphs, code: &EdgeCode) -> Vec<Option<i64>> {
     let graph = &frame.graph;
-    let mut known: Vec<Option<i64>> = graph.edges().map(|e| value_set(code.operations_on(e))).collect();
+    let mut known: Vec<Option<i64>> = graph.edges().map(|e| constant_register_value(code.operations_on(e))).collect();
     for &node in &frame.order {
         let mut into = code.live_edges(graph.incoming(node)).map(|e| known[e.index()]);
         let arriving = match (node == graph.entry(), into.next().flatten()) {

@@ -1,21 +1,21 @@
-//! Moves counts to the [ends](Ends) of paths, for programs that need the register up to the last edge of each path for other reasons.
+//! Moves counts to the [ends](PathEnds) of paths, for programs that need the register up to the last edge of each path for other reasons.
 
 use super::ProbeProgram;
-use super::cells::Cells;
+use super::cells::CounterCells;
 use super::operation::{Operation, add};
 use crate::dag::DagEdgeId;
-use crate::part::Ends;
+use crate::part::PathEnds;
 use crate::{Edge, NodeSet};
 
 impl ProbeProgram {
-    /// Moves the count of each path to its end. No end may be a dummy edge that begins a path ([`Ends::within_paths`]). The program must
-    /// count by labels ([`ProbeProgram::from_labels`]), and no pass may have run. The register still has its value where the path's last
-    /// edge begins.
-    pub fn count_at(&mut self, ends: &Ends) {
-        let Cells::Labels { part, .. } = &self.cells else { return };
+    /// Moves the count of each path to its end. No end may be a dummy edge that begins a path ([`PathEnds::without_dummy_entry_edges`]).
+    /// The program must count by labels ([`ProbeProgram::from_labels`]), and no pass may have run. The register still has its value where
+    /// the path's last edge begins.
+    pub fn move_counts_to_ends(&mut self, ends: &PathEnds) {
+        let CounterCells::Labels { part, .. } = &self.cells else { return };
         let (dag, increment) = (&self.frame.dag, |id: DagEdgeId| part.increments[id.index()]);
         let mut rest = vec![0i64; dag.node_count()];
-        for &node in dag.order().iter().rev().filter(|node| ends.is_decided(**node) && **node != dag.exit()) {
+        for &node in dag.order().iter().rev().filter(|node| ends.is_after_path_end(**node) && **node != dag.exit()) {
             let only = dag.out(node)[0];
             rest[node.index()] = increment(only).wrapping_add(rest[dag.edge(only).to.index()]);
         }
@@ -37,11 +37,11 @@ impl ProbeProgram {
         }
     }
 
-    /// Limits counting, after [`ProbeProgram::count_at`], to the edges for which `is_counted` returns true. An edge for which `needs_sum`
-    /// returns true also keeps or gets a `Count`, which gives the path's sum to code that does not count there. Increments of the register
-    /// that no later `Count` of the path reads are removed.
-    pub fn count_only_on(&mut self, is_counted: impl Fn(Edge) -> bool, needs_sum: impl Fn(Edge) -> bool) {
-        let Cells::Labels { part, .. } = &self.cells else { return };
+    /// Limits counting, after [`ProbeProgram::move_counts_to_ends`], to the edges for which `is_counted` returns true. An edge for which
+    /// `needs_sum` returns true also keeps or gets a `Count`, which gives the path's sum to code that does not count there. Increments of
+    /// the register that no later `Count` of the path reads are removed.
+    pub fn keep_counts_only_on(&mut self, is_counted: impl Fn(Edge) -> bool, needs_sum: impl Fn(Edge) -> bool) {
+        let CounterCells::Labels { part, .. } = &self.cells else { return };
         for edge in self.frame.graph.edges() {
             let operations = &mut self.code.operations[edge.index()];
             if needs_sum(edge) && !operations.iter().any(is_count) {

@@ -4,9 +4,9 @@
 //! that is declared dead, or leaving a loop whose iterations have not been counted.
 
 use crate::graph::{Edge, Node};
-use crate::part::Hits;
+use crate::part::ProbeHits;
 use crate::program::operation::{DominantId, LoopId, Operation};
-use crate::program::{ProbeProgram, RegisterCounted};
+use crate::program::{ProbeProgram, RegisterCountedIteration};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An item of a stream.
@@ -39,7 +39,7 @@ pub enum MachineFault {
 
 /// The state of one thread.
 #[derive(Clone, Debug)]
-pub struct Machine {
+pub struct ProbeMachine {
     /// The path register, or `None` after its value was discarded.
     pub register: Option<i64>,
     /// Nonzero counts by index.
@@ -51,42 +51,42 @@ pub struct Machine {
     /// The path that [`Operation::NoteCall`] wrote to the frame of the current call.
     pub noted: Option<i64>,
     /// Number of executions of probes that the program itself counted ([`Operation::CountHits`]).
-    pub hits: Hits,
+    pub hits: ProbeHits,
     /// Pending iterations of loops that are counted by trip count.
     iterations: BTreeMap<LoopId, u64>,
     /// Pending executions of dominant iterations that are counted in a register.
     in_register: BTreeMap<DominantId, u64>,
 }
 
-impl Default for Machine {
-    fn default() -> Machine {
-        Machine {
+impl Default for ProbeMachine {
+    fn default() -> ProbeMachine {
+        ProbeMachine {
             register: Some(0),
             counts: BTreeMap::new(),
             known: BTreeSet::new(),
             stream: Vec::new(),
             noted: None,
-            hits: Hits::default(),
+            hits: ProbeHits::default(),
             iterations: BTreeMap::new(),
             in_register: BTreeMap::new(),
         }
     }
 }
 
-impl Machine {
+impl ProbeMachine {
     /// Creates a machine to which the paths with the given numbers are known.
-    pub fn with_known(known: impl IntoIterator<Item = i64>) -> Machine {
-        Machine { known: known.into_iter().collect(), ..Machine::default() }
+    pub fn with_known_paths(known: impl IntoIterator<Item = i64>) -> ProbeMachine {
+        ProbeMachine { known: known.into_iter().collect(), ..ProbeMachine::default() }
     }
 
     /// Enters a call of the program's function: the path register is 0, and no path is noted.
-    pub fn enter(&mut self, program: &ProbeProgram) {
+    pub fn enter_function(&mut self, program: &ProbeProgram) {
         (self.register, self.noted) = (Some(0), None);
-        self.stream.extend(program.at_entry().iter().filter(|o| **o == Operation::EnterCall).map(|_| StreamItem::EnterCall));
+        self.stream.extend(program.operations_at_entry().iter().filter(|o| **o == Operation::EnterCall).map(|_| StreamItem::EnterCall));
     }
 
     /// Executes the operations on an edge.
-    pub fn take(&mut self, program: &ProbeProgram, edge: Edge) -> Result<(), MachineFault> {
+    pub fn take_edge(&mut self, program: &ProbeProgram, edge: Edge) -> Result<(), MachineFault> {
         for operation in program.operations(edge) {
             self.execute(program, edge, *operation)?;
         }
@@ -150,7 +150,7 @@ impl Machine {
                 return Err(MachineFault::Iterations(edge, *id));
             }
         }
-        let leaves = |in_register: &RegisterCounted, node: Node| {
+        let leaves = |in_register: &RegisterCountedIteration, node: Node| {
             !in_register.nodes.contains(&node) || (node == in_register.head && !in_register.nodes.contains(&from))
         };
         for id in self.in_register.keys() {

@@ -23,20 +23,20 @@ pub mod verify;
 use crate::dag::{Cut, Dag, DagEdgeSet};
 use crate::frequency::Frequencies;
 use crate::graph::{Edge, EdgeSet, Graph, Node, NodeSet};
-use crate::interesting::{InterestingPlan, PathEnding};
+use crate::interesting::{InterestingPathPlan, PathEndCounterMapping};
 use crate::numbering::NumberedPaths;
-use crate::part::{Hits, Part};
+use crate::part::{Part, ProbeHits};
 use crate::placement::Probes;
 use crate::plan::{PartPlan, Plan, RegisterAction};
 use code::EdgeCode;
-pub(crate) use code::ProgramFrame;
+pub(crate) use code::ProgramGraphs;
 use operation::{DominantId, LoopId, Operation, add};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use verify::{ProgramFault, WalkBudget, verify_counts};
 
-pub use cells::{Cells, InterestingCells};
-pub use code::{DominantIterationCode, RegisterCounted, TripCountedLoop};
+pub use cells::{CounterCells, InterestingPathCells};
+pub use code::{DominantIterationCode, RegisterCountedIteration, TripCountedLoop};
 pub use dominant::DominantCounting;
 pub use place::{CodeVersion, NodePlace};
 pub use stream::StreamEdges;
@@ -99,7 +99,7 @@ pub struct PassChoices {
 
 impl PassChoices {
     /// Counts every path separately, where it ends.
-    pub const AT_PATH_ENDS: PassChoices =
+    pub const COUNTING_AT_PATH_ENDS: PassChoices =
         PassChoices { trip_counts: TripCounting::Off, early: EarlyCounting::IfNecessary, dominant: DominantCounting::Shared };
 
     /// Restricts each of these passes to what `limit` allows.
@@ -113,7 +113,7 @@ impl PassChoices {
     }
 
     /// Counts iterations in registers where that is profitable. If a program is killed inside a loop, these counts are lost.
-    pub fn in_registers(self) -> PassChoices {
+    pub fn accumulating_in_registers(self) -> PassChoices {
         let trip_counts = if self.trip_counts == TripCounting::Tight { TripCounting::On } else { self.trip_counts };
         let dominant = if self.dominant == DominantCounting::Split { DominantCounting::Register } else { self.dominant };
         PassChoices { trip_counts, dominant, ..self }
@@ -157,12 +157,12 @@ impl fmt::Display for PassFault {
 /// The operations on the edges of a graph, and the meaning of the counters.
 #[derive(Clone, Debug)]
 pub struct ProbeProgram {
-    frame: ProgramFrame,
+    frame: ProgramGraphs,
     code: EdgeCode,
     paths: NumberedPaths,
     /// The increments by edge of the acyclic graph, or `None` if a path's increments do not sum to its number.
     increments: Option<Probes>,
-    cells: Cells,
+    cells: CounterCells,
     /// Numbers of the known paths, which are not counted, or `None` if all paths are counted.
     known: Option<Vec<u64>>,
     versions: Option<CodeVersions>,
@@ -195,14 +195,14 @@ impl ProbeProgram {
     }
 
     fn from_actions(graph: &Graph, plan: &Plan) -> ProbeProgram {
-        ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), actions(graph, plan), plan)
+        ProbeProgram::new(ProgramGraphs::from_function(graph, &plan.dag), actions(graph, plan), plan)
     }
 
-    /// Creates the program that counts the paths of one of several copies, each at its end ([`crate::part::Ends`]).
+    /// Creates the program that counts the paths of one of several copies, each at its end ([`crate::part::PathEnds`]).
     fn from_part(graph: &Graph, plan: &Plan, part: &PartPlan) -> ProbeProgram {
         let operations = part::operations(graph, &plan.dag, &part.part);
-        let cells = Cells::Labels { labels: part.labels.clone(), cells: part.words, part: part.part.clone() };
-        ProbeProgram { cells, ..ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), operations, plan) }
+        let cells = CounterCells::Labels { labels: part.labels.clone(), cells: part.words, part: part.part.clone() };
+        ProbeProgram { cells, ..ProbeProgram::new(ProgramGraphs::from_function(graph, &plan.dag), operations, plan) }
     }
 
     /// Creates the program that counts all paths of a plan whose increments sum to precise selective labels instead of numbers, so that
@@ -213,47 +213,47 @@ impl ProbeProgram {
         let counted = DagEdgeSet::from_members(plan.dag.edges().len(), plan.dag.incoming(plan.dag.exit()).iter().copied());
         // At each node, the sums of increments differ from the sums of labels by a constant, so their ranges are also disjoint.
         let part = Part { interesting, values: increments.clone(), increments, offset: 0, ends: counted.clone(), counted };
-        let cells = Cells::Labels { labels: part.values.clone(), cells: plan.numbering.paths(), part };
+        let cells = CounterCells::Labels { labels: part.values.clone(), cells: plan.numbering.paths(), part };
         ProbeProgram { cells, ..program }
     }
 
     /// Creates the program that counts each interesting path separately, and all others in one counter. A path's number is its number among
     /// all paths.
-    pub fn from_interesting(graph: &Graph, planned: InterestingPlan) -> ProbeProgram {
+    pub fn from_interesting(graph: &Graph, planned: InterestingPathPlan) -> ProbeProgram {
         let program = ProbeProgram::from_plan(graph, &planned.plan);
-        let InterestingPlan { dag, numbering, ending, paths, aliases, proven, .. } = planned;
-        let cells = Cells::Interesting(InterestingCells { ending, paths, aliases, proven });
+        let InterestingPathPlan { dag, numbering, ending, paths, aliases, proven, .. } = planned;
+        let cells = CounterCells::Interesting(InterestingPathCells { ending, paths, aliases, proven });
         ProbeProgram { paths: NumberedPaths { dag, numbering }, increments: None, cells, ..program }
     }
 
     /// Creates the program that counts the paths of a plan that are not in `known`, in a single version of the code. Each path is looked up
     /// at its end.
     pub(crate) fn from_lookups(graph: &Graph, plan: &Plan, operations: Vec<Vec<Operation>>, known: Vec<u64>) -> ProbeProgram {
-        let program = ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), operations, plan);
+        let program = ProbeProgram::new(ProgramGraphs::from_function(graph, &plan.dag), operations, plan);
         ProbeProgram { increments: Some(plan.probes.clone()), known: Some(known), ..program }
     }
 
     /// Creates the program that counts the paths of a plan that are not in `known`. Known paths are recognised at their end by preferential
     /// numbers. The plan's increments must belong to `ending`, and its numbering to all paths.
-    pub fn from_preferential(graph: &Graph, plan: &Plan, ending: PathEnding, known: Vec<u64>) -> ProbeProgram {
+    pub fn from_preferential(graph: &Graph, plan: &Plan, ending: PathEndCounterMapping, known: Vec<u64>) -> ProbeProgram {
         let looked_up = |operation: Operation| match operation {
             Operation::Count { increment } => Operation::Check { increment },
             other => other,
         };
         let operations = actions(graph, plan).into_iter().map(|edge| edge.into_iter().map(looked_up).collect()).collect();
         let program = ProbeProgram::from_lookups(graph, plan, operations, known);
-        ProbeProgram { increments: None, cells: Cells::Preferential(ending), ..program }
+        ProbeProgram { increments: None, cells: CounterCells::Preferential(ending), ..program }
     }
 
     /// Creates the program that counts all paths, and finds each path's counter by `ending`, to which the plan's increments must belong.
     /// The numbering is of all paths.
-    pub fn from_register_ending(graph: &Graph, plan: &Plan, ending: PathEnding) -> ProbeProgram {
-        ProbeProgram { increments: None, cells: Cells::Preferential(ending), ..ProbeProgram::from_complete(graph, plan) }
+    pub fn from_register_ending(graph: &Graph, plan: &Plan, ending: PathEndCounterMapping) -> ProbeProgram {
+        ProbeProgram { increments: None, cells: CounterCells::Preferential(ending), ..ProbeProgram::from_complete(graph, plan) }
     }
 
     /// Creates the program that counts the paths of a plan that are not in `known`, in a graph with several versions of the function.
     pub(crate) fn from_versions(
-        frame: ProgramFrame,
+        frame: ProgramGraphs,
         plan: &Plan,
         operations: Vec<Vec<Operation>>,
         versions: CodeVersions,
@@ -263,9 +263,9 @@ impl ProbeProgram {
         ProbeProgram { increments: Some(plan.probes.clone()), known: Some(known), versions: Some(versions), ..program }
     }
 
-    fn new(frame: ProgramFrame, operations: Vec<Vec<Operation>>, plan: &Plan) -> ProbeProgram {
+    fn new(frame: ProgramGraphs, operations: Vec<Vec<Operation>>, plan: &Plan) -> ProbeProgram {
         let paths = NumberedPaths { dag: plan.numbered().clone(), numbering: plan.numbering.clone() };
-        let (code, cells) = (EdgeCode::new(operations), Cells::Paths);
+        let (code, cells) = (EdgeCode::new(operations), CounterCells::Paths);
         ProbeProgram { frame, code, paths, increments: None, cells, known: None, versions: None, stream: None }
     }
 
@@ -284,8 +284,8 @@ impl ProbeProgram {
 
     /// Runs the chosen passes. `frequencies` belong to the function's graph, `blocks` to the program's, which may have several versions.
     pub fn run_passes(&mut self, frequencies: &Frequencies, blocks: &BlockProperties, choices: PassChoices) {
-        let own = self.own_frequencies(frequencies);
-        Pass::ALL.into_iter().for_each(|pass| self.run(pass, own.as_ref().unwrap_or(frequencies), blocks, choices));
+        let own = self.frequencies_of_versions(frequencies);
+        Pass::ALL.into_iter().for_each(|pass| self.run_pass(pass, own.as_ref().unwrap_or(frequencies), blocks, choices));
     }
 
     /// Like [`ProbeProgram::run_passes`], but [verifies](verify_counts) the program before the first pass and after each pass.
@@ -297,9 +297,9 @@ impl ProbeProgram {
         budget: &WalkBudget,
     ) -> Result<(), PassFault> {
         verify_counts(self, budget).map_err(|fault| PassFault { pass: None, fault })?;
-        let own = self.own_frequencies(frequencies);
+        let own = self.frequencies_of_versions(frequencies);
         for pass in Pass::ALL {
-            self.run(pass, own.as_ref().unwrap_or(frequencies), blocks, choices);
+            self.run_pass(pass, own.as_ref().unwrap_or(frequencies), blocks, choices);
             verify_counts(self, budget).map_err(|fault| PassFault { pass: Some(pass), fault })?;
         }
         Ok(())
@@ -307,17 +307,17 @@ impl ProbeProgram {
 
     /// Returns the frequencies of the edges of the program's graph, or `None` if that is the function's graph, to which `frequencies`
     /// belongs.
-    fn own_frequencies(&self, frequencies: &Frequencies) -> Option<Frequencies> {
+    fn frequencies_of_versions(&self, frequencies: &Frequencies) -> Option<Frequencies> {
         let edges = self.frame.origins.as_ref()?.iter().map(|e| frequencies.edge(*e)).collect();
-        Some(Frequencies::measured(&self.frame.graph, edges))
+        Some(Frequencies::from_measured_counts(&self.frame.graph, edges))
     }
 
-    fn run(&mut self, pass: Pass, frequencies: &Frequencies, blocks: &BlockProperties, choices: PassChoices) {
+    fn run_pass(&mut self, pass: Pass, frequencies: &Frequencies, blocks: &BlockProperties, choices: PassChoices) {
         let ProbeProgram { frame, code, .. } = self;
         match pass {
-            Pass::TripCounts => trip_counts::run(frame, code, frequencies, blocks, choices.trip_counts),
-            Pass::EarlyCounts => early_counts::run(frame, code, frequencies, blocks, choices.early),
-            Pass::DominantIterations => dominant::run(frame, code, frequencies, blocks, choices.dominant),
+            Pass::TripCounts => trip_counts::count_loops_by_trip_count(frame, code, frequencies, blocks, choices.trip_counts),
+            Pass::EarlyCounts => early_counts::move_counts_early(frame, code, frequencies, blocks, choices.early),
+            Pass::DominantIterations => dominant::count_dominant_iterations(frame, code, frequencies, blocks, choices.dominant),
         }
     }
 
@@ -329,10 +329,10 @@ impl ProbeProgram {
     /// Adds counters for executed probes, whose values are compared with the prediction. Changes nothing unless paths are divided among
     /// several copies of the function.
     pub fn count_hits(&mut self) {
-        let Cells::Labels { part, .. } = &self.cells else { return };
+        let CounterCells::Labels { part, .. } = &self.cells else { return };
         for edge in self.frame.graph.edges() {
             let hits = part::probe_hits(&self.frame.dag, part, edge);
-            if hits != Hits::default() {
+            if hits != ProbeHits::default() {
                 self.code.operations[edge.index()].push(Operation::CountHits(hits));
             }
         }
@@ -364,7 +364,7 @@ impl ProbeProgram {
     }
 
     /// Returns the mapping of paths to counters.
-    pub fn cells(&self) -> &Cells {
+    pub fn cells(&self) -> &CounterCells {
         &self.cells
     }
 
@@ -444,7 +444,7 @@ impl ProbeProgram {
     }
 
     /// Returns whether an edge counts a path that continues after it.
-    pub fn counts_early(&self, edge: Edge) -> bool {
+    pub fn counts_before_path_end(&self, edge: Edge) -> bool {
         use Operation::{Check, Count, CountHits, Emit, LeaveCall, NoteCall};
         let last = self.code.operations_on(edge).iter().rev().find(|o| !matches!(o, CountHits(_) | NoteCall | LeaveCall));
         self.frame.graph.to(edge) != self.frame.graph.exit() && matches!(last, Some(Count { .. } | Check { .. } | Emit { .. }))

@@ -4,7 +4,7 @@
 //! pending number of executions for each dominant iteration that is counted in a register, and a stream. [`super::machine`] defines the
 //! meaning of each operation. Loops and dominant iterations that an operation refers to belong to the same program.
 
-use crate::part::Hits;
+use crate::part::ProbeHits;
 
 /// A loop that is counted by trip count, by its index in [`loops`](super::ProbeProgram::loops).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,7 +55,7 @@ pub enum Operation {
     /// Adds the executions of a dominant iteration that is counted in a register: `count[index] += register`, `register = 0`.
     FlushDominant(DominantId),
     /// Counts the executions of the probes on this edge, to compare them with the prediction for a copy of the program.
-    CountHits(Hits),
+    CountHits(ProbeHits),
     /// Appends path `r + increment` to the stream.
     Emit {
         /// The path's number minus the register.
@@ -77,7 +77,7 @@ impl Operation {
     }
 
     /// Returns whether the previous value of the register is irrelevant after the operation.
-    fn overwrites(self) -> bool {
+    fn overwrites_register(self) -> bool {
         matches!(self, Operation::Set(_) | Operation::Discard)
     }
 
@@ -89,11 +89,11 @@ impl Operation {
 
 /// Returns whether the register's value before these operations is used by them or after them.
 pub fn reads_register(operations: &[Operation]) -> bool {
-    operations.iter().find(|o| o.overwrites() || o.uses_register()).is_none_or(|o| !o.overwrites())
+    operations.iter().find(|o| o.overwrites_register() || o.uses_register()).is_none_or(|o| !o.overwrites_register())
 }
 
 /// Returns the constant to which these operations set the register, or `None` if they do not set it.
-pub fn value_set(operations: &[Operation]) -> Option<i64> {
+pub fn constant_register_value(operations: &[Operation]) -> Option<i64> {
     operations.iter().rev().find_map(|o| match o {
         Operation::Set(value) => Some(*value),
         _ => None,

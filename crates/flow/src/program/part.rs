@@ -1,5 +1,5 @@
 //! Creates the operations for the paths that one of several copies of a program counts. Each of these paths is counted on its end
-//! ([`crate::part::Ends`]).
+//! ([`crate::part::PathEnds`]).
 //!
 //! After its end, a path has only one continuation, without a call that may not return, so a count on the end is exact. Edges after which
 //! none of these paths can follow have no operations until the next path begins.
@@ -10,7 +10,7 @@
 use super::operation::{Operation, add};
 use crate::dag::{Cut, CutReason, Dag, DagEdgeId};
 use crate::graph::{Edge, Graph, Node, NodeSet};
-use crate::part::{Hits, Part};
+use crate::part::{Part, ProbeHits};
 
 pub fn operations(graph: &Graph, dag: &Dag, part: &Part) -> Vec<Vec<Operation>> {
     let mut returning = NodeSet::empty(graph.node_count());
@@ -20,21 +20,21 @@ pub fn operations(graph: &Graph, dag: &Dag, part: &Part) -> Vec<Vec<Operation>> 
             false => returning.remove(graph.to(cut.edge)),
         };
     }
-    let counting = PartCounting { graph, dag, part, nodes_before_counts: part.nodes_before_counts(dag), returning };
+    let counting = PartCountPlacement { graph, dag, part, nodes_before_counts: part.nodes_before_counts(dag), returning };
     graph.edges().map(|e| counting.operations_on(e)).collect()
 }
 
 /// Returns the number of probes that are executed each time control takes an edge, including those on the dummy edges that replace it.
-pub fn probe_hits(dag: &Dag, part: &Part, edge: Edge) -> Hits {
+pub fn probe_hits(dag: &Dag, part: &Part, edge: Edge) -> ProbeHits {
     let of = |id: DagEdgeId| {
         let (labelled, counted, end) = (part.increments[id.index()] != 0, part.counted.contains(id), part.ends.contains(id));
-        Hits { labels: labelled.into(), all: (counted || labelled && !end).into() }
+        ProbeHits { labels: labelled.into(), all: (counted || labelled && !end).into() }
     };
     let cut = dag.cut(edge).map(|cut| [cut.leave, cut.enter]).unwrap_or_default();
     [dag.real(edge)].into_iter().chain(cut).flatten().map(of).sum()
 }
 
-struct PartCounting<'a> {
+struct PartCountPlacement<'a> {
     graph: &'a Graph,
     dag: &'a Dag,
     part: &'a Part,
@@ -44,7 +44,7 @@ struct PartCounting<'a> {
     returning: NodeSet,
 }
 
-impl PartCounting<'_> {
+impl PartCountPlacement<'_> {
     fn operations_on(&self, edge: Edge) -> Vec<Operation> {
         let pending = self.returning.contains(self.graph.from(edge)).then_some(self.part.offset);
         if let Some(id) = self.dag.real(edge) {

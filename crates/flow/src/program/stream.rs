@@ -30,7 +30,7 @@ impl ProbeProgram {
             let streaming = counting.iter().enumerate().flat_map(|(at, operation)| match *operation {
                 Operation::Count { increment } => {
                     let restarts = counting[at..].iter().any(|o| matches!(o, Operation::Set(_)));
-                    let end = if restarts { Some(edge) } else { self.find_only_end_after(edge) };
+                    let end = if restarts { Some(edge) } else { self.find_only_path_end_after(edge) };
                     let is = |edges: &EdgeSet| end.is_some_and(|e| edges.contains(e));
                     let note = is(&edges.calls).then_some(Operation::NoteCall);
                     let leave = is(&edges.leaves).then_some(Operation::LeaveCall);
@@ -46,7 +46,7 @@ impl ProbeProgram {
 
     /// Returns the edge on which all paths that take `edge` end (`edge` itself if it leads to the exit), or `None` if they end on several
     /// edges.
-    fn find_only_end_after(&self, edge: Edge) -> Option<Edge> {
+    fn find_only_path_end_after(&self, edge: Edge) -> Option<Edge> {
         let graph = &self.frame.graph;
         let mut last = edge;
         // A path does not take an edge twice, so the number of steps is bounded by the number of edges.
@@ -67,7 +67,7 @@ impl ProbeProgram {
     }
 
     /// Returns the operations at function entry.
-    pub fn at_entry(&self) -> &'static [Operation] {
+    pub fn operations_at_entry(&self) -> &'static [Operation] {
         if self.stream.is_some() { &[Operation::EnterCall] } else { &[] }
     }
 }

@@ -45,7 +45,7 @@ impl fmt::Display for ProbeProgram {
                 }
             }
         }
-        self.at_entry().iter().try_for_each(|operation| writeln!(f, "entry: {operation}"))?;
+        self.operations_at_entry().iter().try_for_each(|operation| writeln!(f, "entry: {operation}"))?;
         self.graph().edges().try_for_each(|edge| self.write_edge(f, edge))
     }
 }

@@ -6,12 +6,12 @@
 //! prove that there are none. The verifier shares only the acyclic graph and the numbering with schemes and passes. Walks that do not reach
 //! the exit are not verified, since counts may be pending.
 
-use super::machine::{Machine, MachineFault, StreamItem};
+use super::machine::{MachineFault, ProbeMachine, StreamItem};
 use crate::dag::{DagEdge, DagEdgeId, Origin};
 use crate::graph::{Edge, Node};
-use crate::interesting::NumberAliases;
-use crate::program::{Cells, ProbeProgram};
-use crate::verify::{verify_full, verify_part};
+use crate::interesting::UninterestingPathAliases;
+use crate::program::{CounterCells, ProbeProgram};
+use crate::verify::{verify_complete_numbering, verify_part};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 /// Number and length of the walks that are tried.
@@ -34,7 +34,7 @@ impl Default for WalkBudget {
 pub enum ProgramFault {
     /// The program performed an illegal action.
     #[error("{fault} (on the walk {walk:?})")]
-    Machine {
+    ProbeMachine {
         /// The edges of the program's graph up to the fault.
         walk: Vec<Edge>,
         /// The illegal action.
@@ -75,16 +75,16 @@ pub enum ProgramFault {
 }
 
 /// Verifies that a program's paths are numbered consecutively from 0 and, if their increments should sum to the numbers, that they do. If
-/// the program counts by labels ([`Cells::Labels`]), verifies instead that its interesting paths have different numbers, and that each is
-/// counted once. Linear in the size of the graph. The error describes the first fault.
+/// the program counts by labels ([`CounterCells::Labels`]), verifies instead that its interesting paths have different numbers, and that
+/// each is counted once. Linear in the size of the graph. The error describes the first fault.
 pub fn verify_numbering(program: &ProbeProgram) -> Result<(), String> {
-    if let Cells::Labels { part, .. } = program.cells() {
+    if let CounterCells::Labels { part, .. } = program.cells() {
         return verify_part(program.dag(), part).map_err(|fault| fault.to_string());
     }
     let (dag, numbering) = (&program.paths().dag, &program.paths().numbering);
     // If the plan omits paths, increments do not sum to numbers, and are not verified here.
     let increments = program.increments().map_or(numbering.values(), |i| i.increments());
-    let paths = verify_full(dag, numbering.values(), increments).map_err(|fault| fault.to_string())?;
+    let paths = verify_complete_numbering(dag, numbering.values(), increments).map_err(|fault| fault.to_string())?;
     match paths == numbering.paths() {
         true => Ok(()),
         false => Err(format!("expected {} paths, found {paths}", numbering.paths())),
@@ -167,18 +167,18 @@ impl<'a> ExpectedCounters<'a> {
         let dag = &program.paths().dag;
         let key = |edge: DagEdge| (edge.from, edge.to, edge.origin);
         let interesting = match program.cells() {
-            Cells::Interesting(cells) => cells.paths.iter().map(|(cell, path)| (*path, *cell as i64)).collect(),
-            Cells::Paths | Cells::Labels { .. } | Cells::Preferential(_) => HashMap::new(),
+            CounterCells::Interesting(cells) => cells.paths.iter().map(|(cell, path)| (*path, *cell as i64)).collect(),
+            CounterCells::Paths | CounterCells::Labels { .. } | CounterCells::Preferential(_) => HashMap::new(),
         };
         let known = program.known().unwrap_or_default().iter().copied().collect();
         ExpectedCounters { program, numbered: dag.edge_ids().map(|e| (key(dag.edge(e)), e)).collect(), known, interesting }
     }
 
     fn verify_walk(&self, walk: Vec<Edge>) -> Result<(), ProgramFault> {
-        let mut machine = Machine::with_known(self.known.iter().map(|path| *path as i64));
-        machine.enter(self.program);
+        let mut machine = ProbeMachine::with_known_paths(self.known.iter().map(|path| *path as i64));
+        machine.enter_function(self.program);
         for (at, edge) in walk.iter().enumerate() {
-            machine.take(self.program, *edge).map_err(|fault| ProgramFault::Machine { walk: walk[..=at].to_vec(), fault })?;
+            machine.take_edge(self.program, *edge).map_err(|fault| ProgramFault::ProbeMachine { walk: walk[..=at].to_vec(), fault })?;
             self.verify_note(&walk[..=at], &machine)?;
         }
         self.verify_stream(&walk, &machine)?;
@@ -210,7 +210,7 @@ impl<'a> ExpectedCounters<'a> {
     }
 
     /// Checks that the program has noted the path that led to a call.
-    fn verify_note(&self, walk: &[Edge], machine: &Machine) -> Result<(), ProgramFault> {
+    fn verify_note(&self, walk: &[Edge], machine: &ProbeMachine) -> Result<(), ProgramFault> {
         let is_call = |edge: &Edge| self.program.stream().is_some_and(|s| s.calls.contains(*edge));
         if !walk.last().is_some_and(is_call) {
             return Ok(());
@@ -221,7 +221,7 @@ impl<'a> ExpectedCounters<'a> {
     }
 
     /// Checks that the stream consists of the walk's paths in order, or is empty if the program writes none.
-    fn verify_stream(&self, walk: &[Edge], machine: &Machine) -> Result<(), ProgramFault> {
+    fn verify_stream(&self, walk: &[Edge], machine: &ProbeMachine) -> Result<(), ProgramFault> {
         let mut expected = Vec::new();
         if let Some(edges) = self.program.stream() {
             let is_left = walk.last().is_some_and(|e| edges.leaves.contains(*e));
@@ -259,12 +259,14 @@ impl<'a> ExpectedCounters<'a> {
     }
 
     fn expected_effect(&self, path: &[DagEdgeId]) -> ExpectedEffect {
-        if let Cells::Labels { part, .. } = self.program.cells() {
+        if let CounterCells::Labels { part, .. } = self.program.cells() {
             return if part.is_interesting(path) { ExpectedEffect::Cell(part.id(path)) } else { ExpectedEffect::Elsewhere };
         }
         let Some(number) = self.path_number(path) else { return ExpectedEffect::Elsewhere };
         match self.program.cells() {
-            Cells::Interesting(_) => self.interesting.get(&number).map_or(ExpectedEffect::Elsewhere, |cell| ExpectedEffect::Cell(*cell)),
+            CounterCells::Interesting(_) => {
+                self.interesting.get(&number).map_or(ExpectedEffect::Elsewhere, |cell| ExpectedEffect::Cell(*cell))
+            }
             _ if self.known.contains(&number) => ExpectedEffect::Nothing,
             _ => ExpectedEffect::Cell(number as i64),
         }
@@ -278,13 +280,13 @@ impl<'a> ExpectedCounters<'a> {
         Some(self.program.paths().numbering.id(&own?))
     }
 
-    fn counts_by_cell(&self, machine: &Machine) -> BTreeMap<i64, u64> {
+    fn counts_by_cell(&self, machine: &ProbeMachine) -> BTreeMap<i64, u64> {
         let mut by_cell = BTreeMap::new();
         for (&index, &count) in &machine.counts {
             let cell = match self.program.cells() {
-                Cells::Interesting(cells) => cells.ending.counter_of(index) as i64,
-                Cells::Preferential(ending) => (index as u64 & ending.identity_mask().unwrap_or(u64::MAX)) as i64,
-                Cells::Paths | Cells::Labels { .. } => index,
+                CounterCells::Interesting(cells) => cells.ending.counter_of(index) as i64,
+                CounterCells::Preferential(ending) => (index as u64 & ending.identity_mask().unwrap_or(u64::MAX)) as i64,
+                CounterCells::Paths | CounterCells::Labels { .. } => index,
             };
             *by_cell.entry(cell).or_insert(0) += count;
         }
@@ -293,15 +295,15 @@ impl<'a> ExpectedCounters<'a> {
 
     /// Returns whether a counter of an interesting path may also count uninteresting paths.
     fn may_alias(&self) -> bool {
-        matches!(self.program.cells(), Cells::Interesting(cells) if !matches!(cells.aliases, NumberAliases::Exact(0)))
+        matches!(self.program.cells(), CounterCells::Interesting(cells) if !matches!(cells.aliases, UninterestingPathAliases::Exact(0)))
     }
 
     /// Returns whether a counter belongs to a single path.
     fn counts_single_path(&self, cell: i64) -> bool {
         match self.program.cells() {
-            Cells::Paths | Cells::Preferential(_) => true,
-            Cells::Labels { part, .. } => part.path(self.program.dag(), cell).is_some(),
-            Cells::Interesting(cells) => !self.may_alias() && cells.paths.binary_search_by_key(&(cell as u64), |p| p.0).is_ok(),
+            CounterCells::Paths | CounterCells::Preferential(_) => true,
+            CounterCells::Labels { part, .. } => part.path(self.program.dag(), cell).is_some(),
+            CounterCells::Interesting(cells) => !self.may_alias() && cells.paths.binary_search_by_key(&(cell as u64), |p| p.0).is_ok(),
         }
     }
 }

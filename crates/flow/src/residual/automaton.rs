@@ -30,14 +30,14 @@ pub struct RegionState {
 
 /// The known-path region.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Automaton {
+pub struct KnownPathAutomaton {
     /// The states, the entry first.
     pub states: Vec<RegionState>,
 }
 
-impl Automaton {
+impl KnownPathAutomaton {
     /// Creates an automaton with one state for each node. Its transitions are the edges of the region.
-    pub fn from_edges(dag: &Dag, region: &DagEdgeSet, unclear: &DagEdgeSet) -> Automaton {
+    pub fn from_edges(dag: &Dag, region: &DagEdgeSet, unclear: &DagEdgeSet) -> KnownPathAutomaton {
         // State 0 must be the entry, so it is swapped with node 0.
         let number = |node: Node| match node {
             n if n == dag.entry() => 0,
@@ -56,7 +56,7 @@ impl Automaton {
                 })
                 .collect();
         }
-        Automaton { states }
+        KnownPathAutomaton { states }
     }
 
     /// Returns the transition on an edge from a state, or `None` if the edge leaves the region.
@@ -66,7 +66,7 @@ impl Automaton {
 
     /// Returns, for each state, whether it needs the path register, because an edge out of the region or an unclear transition may follow.
     pub fn needs_register(&self, dag: &Dag) -> Vec<bool> {
-        let position = dag.positions();
+        let position = dag.topological_positions();
         let mut order: Vec<usize> = (0..self.states.len()).collect();
         order.sort_by_key(|s| std::cmp::Reverse(position[self.states[*s].node.index()]));
         let mut needed = vec![false; self.states.len()];
@@ -79,7 +79,7 @@ impl Automaton {
     }
 
     /// Returns the first state of a node, or `None` if the node has no state.
-    pub fn state_of(&self, node: Node) -> Option<usize> {
+    pub fn first_state_of_node(&self, node: Node) -> Option<usize> {
         self.states.iter().position(|s| s.node == node)
     }
 }

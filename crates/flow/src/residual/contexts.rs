@@ -7,8 +7,8 @@
 //! paths and thresholds of executions are tried, and the cheapest result is used ([`super::prices`]).
 
 use super::KnownPath;
-use super::automaton::{Automaton, RegionState, RegionTransition};
-use super::prices::Prices;
+use super::automaton::{KnownPathAutomaton, RegionState, RegionTransition};
+use super::prices::RegionPrices;
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
 use std::collections::{BTreeSet, HashMap};
@@ -16,37 +16,37 @@ use std::collections::{BTreeSet, HashMap};
 /// Shares of all executions. For each share, the most frequent paths that make up the share are tried as a region. With only the last
 /// share, three benchmark programs execute 1.0 to 8.2% more instructions; with only the first and the last, 0.2% fewer to 2.7% more
 /// (docs/benchmarks/constants.md).
-const REGION_SHARES: [f64; 6] = [0.9, 0.97, 0.99, 0.997, 0.999, 1.0];
+const TRIED_EXECUTION_SHARES: [f64; 6] = [0.9, 0.97, 0.99, 0.997, 0.999, 1.0];
 /// The number of all executions is divided by each of these. The quotient is the minimum number of executions of a prefix with a separate
 /// state; with the divisor 0, no prefix has a separate state. With only 0, three benchmark programs execute 0.6 to 5.1% more instructions;
 /// with only 64 and 0, 0 to 1.4% more (docs/benchmarks/constants.md).
-const DISTINCT_DIVISORS: [u64; 5] = [4, 16, 64, 256, 0];
+const TRIED_PREFIX_EXECUTION_DIVISORS: [u64; 5] = [4, 16, 64, 256, 0];
 /// Maximum number of states of a region in excess of twice its nodes. If this is 0, two of three benchmark programs execute 6% more
 /// instructions; if it is 160, one executes 1.3% fewer and has 3% more code (docs/benchmarks/constants.md).
 const MAX_EXTRA_STATES: usize = 16;
 /// Maximum total number of edges of a region's paths, which bounds the time and memory of a build.
-const MAX_EDGES: usize = 200_000;
+const MAX_PREFIX_TRIE_EDGES: usize = 200_000;
 
 /// Finds the cheapest region with contexts, or `None` if none costs less than `cost`, the cost of the region of `nodes` uncopied nodes.
-pub fn find_cheapest_region(dag: &Dag, paths: &[KnownPath], prices: Prices, cost: f64, nodes: usize) -> Option<Automaton> {
+pub fn find_cheapest_region(dag: &Dag, paths: &[KnownPath], prices: RegionPrices, cost: f64, nodes: usize) -> Option<KnownPathAutomaton> {
     let all: u64 = paths.iter().map(|p| p.executions).fold(0, u64::saturating_add);
     let mut ranked: Vec<&KnownPath> = paths.iter().collect();
     ranked.sort_by_key(|p| std::cmp::Reverse(p.executions));
     let max_states = 2 * nodes + MAX_EXTRA_STATES;
-    let mut best: Option<(f64, Automaton)> = None;
+    let mut best: Option<(f64, KnownPathAutomaton)> = None;
     let mut tried = BTreeSet::new();
-    for share in REGION_SHARES {
+    for share in TRIED_EXECUTION_SHARES {
         let (mut region, mut sum, mut edges) = (0, 0u64, 0);
         while region < ranked.len() && (sum as f64) < share * all as f64 {
             sum = sum.saturating_add(ranked[region].executions);
             edges += ranked[region].edges.len();
             region += 1;
         }
-        if edges > MAX_EDGES || !tried.insert(region) {
+        if edges > MAX_PREFIX_TRIE_EDGES || !tried.insert(region) {
             continue;
         }
         let trie = PrefixTrie::new(dag, &ranked[..region]);
-        for divisor in DISTINCT_DIVISORS {
+        for divisor in TRIED_PREFIX_EXECUTION_DIVISORS {
             let distinct_from = all.checked_div(divisor).unwrap_or(u64::MAX);
             let Some(contexts) = trie.choose_states(distinct_from, max_states) else { continue };
             let more = contexts.states.len().saturating_sub(nodes);
@@ -83,7 +83,7 @@ impl PrefixTrie {
         for path in paths {
             let mut at = 0;
             for &edge in &path.edges {
-                prefixes[at].executions = prefixes[at].executions.saturating_add(path.own_executions());
+                prefixes[at].executions = prefixes[at].executions.saturating_add(path.executions_of_own_edges());
                 let known = prefixes[at].transitions.iter().find(|(e, _)| *e == edge).map(|(_, to)| *to);
                 let to = known.unwrap_or_else(|| {
                     let head = dag.edge(edge).to;
@@ -162,7 +162,7 @@ struct ContextAutomaton {
 }
 
 impl ContextAutomaton {
-    fn build_automaton(&self, dag: &Dag, trie: &PrefixTrie) -> Automaton {
+    fn build_automaton(&self, dag: &Dag, trie: &PrefixTrie) -> KnownPathAutomaton {
         let transition =
             |(edge, to): &(DagEdgeId, Option<usize>)| RegionTransition { edge: *edge, to: to.map(|to| self.state_of[to]), unclear: false };
         let state = |at: &usize| {
@@ -170,6 +170,6 @@ impl ContextAutomaton {
             debug_assert!(transitions.iter().all(|(e, _)| dag.edge(*e).from == *node));
             RegionState { node: *node, transitions: transitions.iter().map(transition).collect() }
         };
-        Automaton { states: self.states.iter().map(state).collect() }
+        KnownPathAutomaton { states: self.states.iter().map(state).collect() }
     }
 }

@@ -11,7 +11,7 @@ const LOOKUP_PRICE: f64 = 2.0;
 const REGISTER_PRICE: f64 = 3.0;
 /// Price of a path through the instrumented code instead of the region. If this is 3, the programs execute 0 to 6% more instructions; if it
 /// is 48, also 0 to 6% more.
-const DETOUR_PRICE: f64 = 12.0;
+const LEAVING_REGION_PRICE: f64 = 12.0;
 /// Price of an additional state, as a fraction of all executions. If this is a tenth, the programs execute 0 to 4% more instructions; if it
 /// is ten times as much, 0 to 2% more.
 const STATE_PRICE_SHARE: f64 = 3e-3;
@@ -20,19 +20,19 @@ const STATE_PRICE_SHARE: f64 = 3e-3;
 const MIN_STATE_PRICE: f64 = 200.0;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Prices {
+pub struct RegionPrices {
     /// Number of executions of all known paths of the function.
     all: f64,
 }
 
-impl Prices {
-    pub fn new(all: u64) -> Prices {
-        Prices { all: all as f64 }
+impl RegionPrices {
+    pub fn new(all: u64) -> RegionPrices {
+        RegionPrices { all: all as f64 }
     }
 
     /// Returns the cost of paths outside the region, of lookups, and of `kept` executions of joins that need the register.
     pub fn execution_cost(&self, detours: f64, lookups: f64, kept: f64) -> f64 {
-        DETOUR_PRICE * detours + LOOKUP_PRICE * lookups + REGISTER_PRICE * kept
+        LEAVING_REGION_PRICE * detours + LOOKUP_PRICE * lookups + REGISTER_PRICE * kept
     }
 
     pub fn state_cost(&self, states: usize) -> f64 {

@@ -7,22 +7,22 @@
 //! certain edge. Finding an optimal region would take exponential time.
 
 use super::KnownPath;
-use super::prices::Prices;
+use super::prices::RegionPrices;
 use crate::dag::{Dag, DagEdgeId, DagEdgeSet};
 use crate::graph::{Node, NodeSet};
 
 /// Minimum relative improvement of a move. If this is 1e-5, three benchmark programs execute 0 to 0.3% more instructions; if it is 3e-2,
 /// the difference is within 0.2% (docs/benchmarks/constants.md).
-const MIN_IMPROVEMENT: f64 = 1e-3;
+const MIN_COST_IMPROVEMENT_SHARE: f64 = 1e-3;
 /// Maximum number of search steps for a function, which bounds the build time. After that many steps, the best region so far is used.
-const MAX_STEPS: usize = 300_000_000;
+const MAX_SEARCH_STEPS: usize = 300_000_000;
 
 /// The known paths, and the region's edges while the region is improved.
 pub struct KnownPathRegion<'a> {
     dag: &'a Dag,
     pub edges: DagEdgeSet,
     paths: Vec<KnownPath>,
-    prices: Prices,
+    prices: RegionPrices,
     /// For each edge, the paths that take it.
     paths_with: Vec<Vec<usize>>,
     /// For each path, the number of its edges that are not in the region.
@@ -36,7 +36,7 @@ pub struct KnownPathRegion<'a> {
 
 impl<'a> KnownPathRegion<'a> {
     /// Creates the region of all edges of known paths.
-    pub fn from_all_paths(dag: &'a Dag, paths: Vec<KnownPath>, prices: Prices) -> KnownPathRegion<'a> {
+    pub fn from_all_paths(dag: &'a Dag, paths: Vec<KnownPath>, prices: RegionPrices) -> KnownPathRegion<'a> {
         let edges = dag.edges().len();
         let mut paths_with = vec![Vec::new(); edges];
         for (at, path) in paths.iter().enumerate() {
@@ -50,7 +50,7 @@ impl<'a> KnownPathRegion<'a> {
     }
 
     /// Removes edges as long as that lowers the cost, and then the edges that no known path in the region takes.
-    pub fn improve(&mut self) {
+    pub fn remove_edges_while_cheaper(&mut self) {
         self.remove_unprofitable_edges();
         for edge in self.dag.edge_ids() {
             if self.edges.contains(edge) && self.paths_with[edge.index()].iter().all(|at| self.outside[*at] > 0) {
@@ -61,11 +61,11 @@ impl<'a> KnownPathRegion<'a> {
 
     fn remove_unprofitable_edges(&mut self) {
         let mut cost = self.cost();
-        while cost > 0.0 && self.steps < MAX_STEPS {
+        while cost > 0.0 && self.steps < MAX_SEARCH_STEPS {
             let mut best: Option<(f64, Vec<DagEdgeId>)> = None;
             for edges in self.list_moves() {
                 // The time of a round is quadratic in the size of the function, so a single round may take too many steps.
-                if self.steps >= MAX_STEPS {
+                if self.steps >= MAX_SEARCH_STEPS {
                     break;
                 }
                 let new = self.cost_without(&edges);
@@ -74,7 +74,7 @@ impl<'a> KnownPathRegion<'a> {
                 }
             }
             match best {
-                Some((new, edges)) if new < cost * (1.0 - MIN_IMPROVEMENT) => {
+                Some((new, edges)) if new < cost * (1.0 - MIN_COST_IMPROVEMENT_SHARE) => {
                     edges.iter().for_each(|e| self.remove_edge(*e));
                     cost = new;
                 }
@@ -83,7 +83,7 @@ impl<'a> KnownPathRegion<'a> {
         }
     }
 
-    pub fn into_parts(self) -> (DagEdgeSet, Vec<KnownPath>) {
+    pub fn into_edges_and_paths(self) -> (DagEdgeSet, Vec<KnownPath>) {
         (self.edges, self.paths)
     }
 
@@ -121,7 +121,7 @@ impl<'a> KnownPathRegion<'a> {
     /// Returns edges to remove so that no unknown path in the region ends with `end`, chosen greedily, or `None` if they are too many.
     fn edges_to_clear(&mut self, end: DagEdgeId) -> Option<Vec<DagEdgeId>> {
         const MAX_EDGES: usize = 32;
-        if self.steps >= MAX_STEPS {
+        if self.steps >= MAX_SEARCH_STEPS {
             return None;
         }
         let mut out = Vec::new();
@@ -191,9 +191,9 @@ impl<'a> KnownPathRegion<'a> {
     fn add_or_remove_path(&mut self, at: usize, sign: f64) {
         let path = &self.paths[at];
         self.steps += path.edges.len();
-        path.edges.iter().for_each(|e| self.flow[e.index()] += sign * path.own_executions() as f64);
+        path.edges.iter().for_each(|e| self.flow[e.index()] += sign * path.executions_of_own_edges() as f64);
         if let Some(end) = path.edges.last() {
-            self.flow[end.index()] += sign * (path.executions - path.own_executions()) as f64;
+            self.flow[end.index()] += sign * (path.executions - path.executions_of_own_edges()) as f64;
             let ends = &mut self.ends[end.index()];
             *ends = if sign > 0.0 { *ends + 1 } else { *ends - 1 };
         }

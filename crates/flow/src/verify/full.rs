@@ -24,7 +24,7 @@ pub enum NumberingFault {
 }
 
 /// Verifies that the values number all paths from 0 on, and that increments have the same sums. Returns the number of paths.
-pub fn verify_full(dag: &Dag, values: &[i64], increments: &[i64]) -> Result<u64, NumberingFault> {
+pub fn verify_complete_numbering(dag: &Dag, values: &[i64], increments: &[i64]) -> Result<u64, NumberingFault> {
     let mut paths_from = vec![0u64; dag.node_count()];
     paths_from[dag.exit().index()] = 1;
     for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {

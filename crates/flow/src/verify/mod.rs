@@ -3,5 +3,5 @@
 mod full;
 mod part;
 
-pub use full::{NumberingFault, verify_full};
+pub use full::{NumberingFault, verify_complete_numbering};
 pub use part::{PartFault, verify_part};

@@ -25,12 +25,12 @@ pub enum PartFault {
 }
 
 /// The least and the greatest number of the paths from a node to the exit.
-type Interval = (i128, i128);
+type NumberInterval = (i128, i128);
 
 /// Verifies that interesting paths have different numbers, and that each is counted once, with its number.
 pub fn verify_part(dag: &Dag, part: &Part) -> Result<(), PartFault> {
     let region = |e: &&DagEdgeId| part.interesting.contains(**e);
-    let mut numbers_to_exit: Vec<Option<Interval>> = vec![None; dag.node_count()];
+    let mut numbers_to_exit: Vec<Option<NumberInterval>> = vec![None; dag.node_count()];
     numbers_to_exit[dag.exit().index()] = Some((0, 0));
     for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
         let of = |e: &DagEdgeId| {
@@ -38,7 +38,7 @@ pub fn verify_part(dag: &Dag, part: &Part) -> Result<(), PartFault> {
             let value = i128::from(part.values[e.index()]);
             Some((least + value, greatest + value))
         };
-        let mut intervals: Vec<Interval> = dag.out(node).iter().filter(region).filter_map(of).collect();
+        let mut intervals: Vec<NumberInterval> = dag.out(node).iter().filter(region).filter_map(of).collect();
         intervals.sort_unstable();
         if intervals.windows(2).any(|pair| pair[0].1 >= pair[1].0) {
             return Err(PartFault::Numbers(node.0));
@@ -50,28 +50,28 @@ pub fn verify_part(dag: &Dag, part: &Part) -> Result<(), PartFault> {
 
 /// What is true of all interesting paths from the entry to a node.
 #[derive(Clone, Copy, PartialEq)]
-enum InterestingProgress {
+enum InterestingPathProgress {
     /// The paths are not counted yet. The sum of values exceeds the register by this amount.
     NotCounted(i128),
     Counted,
 }
 
-fn check_counts(dag: &Dag, part: &Part, numbers_to_exit: &[Option<Interval>]) -> Result<(), PartFault> {
-    let mut states: Vec<Option<InterestingProgress>> = vec![None; dag.node_count()];
-    states[dag.entry().index()] = Some(InterestingProgress::NotCounted(0));
+fn check_counts(dag: &Dag, part: &Part, numbers_to_exit: &[Option<NumberInterval>]) -> Result<(), PartFault> {
+    let mut states: Vec<Option<InterestingPathProgress>> = vec![None; dag.node_count()];
+    states[dag.entry().index()] = Some(InterestingPathProgress::NotCounted(0));
     for &node in dag.order() {
         let Some(state) = states[node.index()] else { continue };
         for &edge in dag.out(node).iter().filter(|e| part.interesting.contains(**e)) {
             let to = dag.edge(edge).to;
             let next = match (state, part.counted.contains(edge)) {
-                (InterestingProgress::Counted, false) => InterestingProgress::Counted,
-                (InterestingProgress::Counted, true) => return Err(PartFault::Counts(edge.0)),
-                (InterestingProgress::NotCounted(ahead), counted) => {
+                (InterestingPathProgress::Counted, false) => InterestingPathProgress::Counted,
+                (InterestingPathProgress::Counted, true) => return Err(PartFault::Counts(edge.0)),
+                (InterestingPathProgress::NotCounted(ahead), counted) => {
                     let ahead = ahead + i128::from(part.values[edge.index()]) - i128::from(part.increments[edge.index()]);
                     match (counted, numbers_to_exit[to.index()]) {
-                        (false, _) => InterestingProgress::NotCounted(ahead),
+                        (false, _) => InterestingPathProgress::NotCounted(ahead),
                         (true, Some((least, greatest))) if least == greatest && ahead + least == i128::from(part.offset) => {
-                            InterestingProgress::Counted
+                            InterestingPathProgress::Counted
                         }
                         (true, _) => return Err(PartFault::Increments(edge.0)),
                     }
@@ -80,7 +80,7 @@ fn check_counts(dag: &Dag, part: &Part, numbers_to_exit: &[Option<Interval>]) ->
             let known = states[to.index()].get_or_insert(next);
             match (*known == next, *known, next) {
                 (true, ..) => {}
-                (false, InterestingProgress::NotCounted(_), InterestingProgress::NotCounted(_)) => {
+                (false, InterestingPathProgress::NotCounted(_), InterestingPathProgress::NotCounted(_)) => {
                     return Err(PartFault::Increments(edge.0));
                 }
                 (false, ..) => return Err(PartFault::Counts(edge.0)),
@@ -88,7 +88,7 @@ fn check_counts(dag: &Dag, part: &Part, numbers_to_exit: &[Option<Interval>]) ->
         }
     }
     match states[dag.exit().index()] {
-        Some(InterestingProgress::NotCounted(_)) => Err(PartFault::Counts(dag.incoming(dag.exit()).first().map_or(0, |e| e.0))),
+        Some(InterestingPathProgress::NotCounted(_)) => Err(PartFault::Counts(dag.incoming(dag.exit()).first().map_or(0, |e| e.0))),
         _ => Ok(()),
     }
 }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
-use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
+use trodden_flow::frequency::{BranchHint, Frequencies, branch_weights};
 use trodden_flow::plan::{PlanOptions, RegisterAction};
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, Origin, Plan, Probes};
 use trodden_testkit::Random;
@@ -170,8 +170,10 @@ fn plans_count_what_a_log_of_the_walks_contains() {
         let mut random = Random::new(seed ^ 0x5eed_0000);
         let graph = random_graph(&mut random);
         let cuts = forced_cuts(&mut random, &graph);
-        let hints: Vec<Hint> =
-            graph.edges().map(|_| random.pick(&[Hint::None, Hint::None, Hint::Weight(7.0), Hint::Cold, Hint::Never])).collect();
+        let hints: Vec<BranchHint> = graph
+            .edges()
+            .map(|_| random.pick(&[BranchHint::None, BranchHint::None, BranchHint::Weight(7.0), BranchHint::Cold, BranchHint::Never]))
+            .collect();
         let frequencies = Frequencies::estimate(&graph, &branch_weights(&graph, &hints));
         assert!(graph.edges().all(|e| frequencies.edge(e).is_finite() && frequencies.edge(e) >= 0.0), "seed {seed}");
         let options = plan_options(&mut random);

@@ -29,7 +29,7 @@ fn pairs_of_interesting_paths_have_numbers_that_no_other_pair_has() {
         let share = random.pick(&[5, 20, 60]);
         let chosen: BTreeSet<usize> = (0..paths.len()).filter(|_| random.chance(share)).collect();
         let marked = DagEdgeSet::from_members(dag.edges().len(), chosen.iter().flat_map(|path| &paths[*path]).copied());
-        let interesting = dag.on_marked_paths(|edge| marked.contains(edge));
+        let interesting = dag.edges_on_marked_paths(|edge| marked.contains(edge));
         let labels = precise_selective_labels(&dag, &interesting);
         let weights: Vec<f64> = dag.edge_ids().map(|_| random.below(50) as f64).collect();
         let probes = if random.chance(50) { Probes::direct(&labels) } else { Probes::on_chords(&dag, &labels, &weights) };

@@ -1,6 +1,6 @@
 //! Bounds on the counts of nodes, checked with random executions of random graphs with some hidden counts.
 
-use trodden_flow::bounds::{Bounds, find_contradicted_nodes, find_inevitable_nodes, find_reachable_nodes, node_bounds};
+use trodden_flow::bounds::{CountInterval, compute_node_bounds, find_contradicted_nodes, find_inevitable_nodes, find_reachable_nodes};
 use trodden_flow::{Graph, Node};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, graph};
@@ -34,15 +34,15 @@ fn bounds_contain_the_hidden_counts() {
         let mut may_end: Vec<bool> = graph.nodes().map(|_| random.chance(20)).collect();
         let counts = execute(&mut random, &graph, &mut may_end);
         let given = |random: &mut Random, count: u64| match random.below(10) {
-            0..4 => Bounds::ANY,
-            4 => Bounds::at_least(count.saturating_sub(1)),
-            _ => Bounds::exactly(count),
+            0..4 => CountInterval::ANY,
+            4 => CountInterval::at_least(count.saturating_sub(1)),
+            _ => CountInterval::exactly(count),
         };
-        let given: Vec<Bounds> = counts.iter().map(|count| given(&mut random, *count)).collect();
-        for ((bounds, count), given) in node_bounds(&graph, given.clone(), &may_end).iter().zip(&counts).zip(&given) {
+        let given: Vec<CountInterval> = counts.iter().map(|count| given(&mut random, *count)).collect();
+        for ((bounds, count), given) in compute_node_bounds(&graph, given.clone(), &may_end).iter().zip(&counts).zip(&given) {
             assert!((bounds.low..=bounds.high).contains(count), "{bounds:?} {count} {graph:?} {given:?}");
-            hidden += u64::from(*given == Bounds::ANY);
-            exact += u64::from(*given == Bounds::ANY && bounds.low == bounds.high);
+            hidden += u64::from(*given == CountInterval::ANY);
+            exact += u64::from(*given == CountInterval::ANY && bounds.low == bounds.high);
         }
     }
     // With fewer exact bounds, the analysis would be useless.
@@ -58,16 +58,17 @@ fn inevitable_nodes_were_executed_and_executed_nodes_are_reachable() {
         let mut may_end: Vec<bool> = graph.nodes().map(|_| random.chance(10)).collect();
         let counts = execute(&mut random, &graph, &mut may_end);
         let seen = |count: &u64| match random.chance(30) {
-            true if *count == 0 => Bounds::exactly(0),
-            true => Bounds::at_least(1),
-            false => Bounds::ANY,
+            true if *count == 0 => CountInterval::exactly(0),
+            true => CountInterval::at_least(1),
+            false => CountInterval::ANY,
         };
-        let seen: Vec<Bounds> = counts.iter().map(seen).collect();
+        let seen: Vec<CountInterval> = counts.iter().map(seen).collect();
         for (node, found) in find_inevitable_nodes(&graph, &seen, &may_end).into_iter().enumerate() {
             assert!(!found || counts[node] > 0, "{node} {graph:?} {seen:?} {may_end:?}");
-            concluded += u64::from(found && seen[node] == Bounds::ANY);
+            concluded += u64::from(found && seen[node] == CountInterval::ANY);
         }
-        let given = counts.iter().map(|n| if *n == 0 && random.chance(30) { Bounds::exactly(0) } else { Bounds::ANY }).collect();
+        let given =
+            counts.iter().map(|n| if *n == 0 && random.chance(30) { CountInterval::exactly(0) } else { CountInterval::ANY }).collect();
         for (node, found) in find_reachable_nodes(&graph, given, &may_end).into_iter().enumerate() {
             assert!(found || counts[node] == 0, "{node} {graph:?} {counts:?}");
             unreachable += u64::from(!found);
@@ -81,14 +82,14 @@ fn unobserved_side_of_a_branch_gets_the_remaining_executions() {
     // 0 -> 1 | 2 -> 3
     let edges = [(0, 1), (0, 2), (1, 3), (2, 3)].map(|(a, b)| (Node(a), Node(b))).to_vec();
     let graph = Graph::new(4, Node(0), Node(3), edges).unwrap();
-    let given = |first: u64, second| vec![Bounds::exactly(first), second];
-    let bounds = node_bounds(&graph, given(10, Bounds::exactly(4)), &[false; 4]);
-    assert_eq!((bounds[2], bounds[3]), (Bounds::exactly(6), Bounds::exactly(10)));
+    let given = |first: u64, second| vec![CountInterval::exactly(first), second];
+    let bounds = compute_node_bounds(&graph, given(10, CountInterval::exactly(4)), &[false; 4]);
+    assert_eq!((bounds[2], bounds[3]), (CountInterval::exactly(6), CountInterval::exactly(10)));
     // A call in node 0 may not have returned.
-    assert_eq!(node_bounds(&graph, given(10, Bounds::exactly(4)), &[true, false, false, false])[2].low, 0);
-    assert_eq!(node_bounds(&graph, given(10, Bounds::at_least(4)), &[false; 4])[2], Bounds { low: 0, high: 6 });
+    assert_eq!(compute_node_bounds(&graph, given(10, CountInterval::exactly(4)), &[true, false, false, false])[2].low, 0);
+    assert_eq!(compute_node_bounds(&graph, given(10, CountInterval::at_least(4)), &[false; 4])[2], CountInterval { low: 0, high: 6 });
     // Contradictory counts do not change other bounds.
-    assert_eq!(node_bounds(&graph, given(1, Bounds::exactly(4)), &[false; 4])[1].low, 4);
+    assert_eq!(compute_node_bounds(&graph, given(1, CountInterval::exactly(4)), &[false; 4])[1].low, 4);
 }
 
 #[test]
@@ -96,14 +97,15 @@ fn nodes_given_as_unexecuted_are_contradicted_if_executions_are_missing() {
     // 0 -> 1 | 2 -> 3 -> 4
     let edges = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)].map(|(a, b)| (Node(a), Node(b))).to_vec();
     let graph = Graph::new(5, Node(0), Node(4), edges).unwrap();
-    let given =
-        |one: u64, two: u64, three: u64| [Bounds::ANY, Bounds::exactly(one), Bounds::exactly(two), Bounds::at_least(three)].to_vec();
+    let given = |one: u64, two: u64, three: u64| {
+        [CountInterval::ANY, CountInterval::exactly(one), CountInterval::exactly(two), CountInterval::at_least(three)].to_vec()
+    };
     assert_eq!(find_contradicted_nodes(&graph, given(4, 0, 4), &[false; 5]), []);
     assert_eq!(find_contradicted_nodes(&graph, given(4, 0, 6), &[false; 5]), [Node(2)]);
     assert_eq!(find_contradicted_nodes(&graph, given(0, 0, 6), &[false; 5]), [Node(1), Node(2)]);
     let entered = |end| {
         let mut given = given(4, 0, 0);
-        given[0] = Bounds::exactly(6);
+        given[0] = CountInterval::exactly(6);
         find_contradicted_nodes(&graph, given, &[end, false, false, false, false])
     };
     assert_eq!((entered(false), entered(true)), (vec![Node(2)], vec![]));

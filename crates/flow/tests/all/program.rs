@@ -6,8 +6,8 @@ use trodden_flow::dag::{Entries, Origin};
 use trodden_flow::frequency::{Frequencies, innermost_loops};
 use trodden_flow::part::{Measure, Part};
 use trodden_flow::plan::{Plan, RegisterAction};
-use trodden_flow::program::machine::Machine;
-use trodden_flow::program::operation::{Operation, value_set};
+use trodden_flow::program::machine::ProbeMachine;
+use trodden_flow::program::operation::{Operation, constant_register_value};
 use trodden_flow::program::{BlockProperties, DominantCounting, DominantIterationCode, EarlyCounting, PassChoices, TripCounting};
 use trodden_flow::verify::verify_part;
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, EdgeSet, Graph, Node, NodeSet, Numbering, PlanOptions, ProbeProgram};
@@ -180,19 +180,19 @@ fn programs_count_what_plans_count() {
         let program = ProbeProgram::from_graph(&graph, &plan, &frequencies, &properties, choices);
         let is_flush = |o: &Operation| matches!(o, Operation::Flush { .. } | Operation::FlushDominant(_));
         for edge in graph.edges() {
-            let moved = program.operations(edge).iter().any(is_flush) || program.counts_early(edge);
+            let moved = program.operations(edge).iter().any(is_flush) || program.counts_before_path_end(edge);
             assert!(!moved || properties.can_carry_code.contains(edge), "seed {seed}: {edge:?} cannot carry code");
         }
         by_trip_count += program.loops().len();
         in_register += program.dominant().iter().filter(|u| u.in_register.is_some()).count();
         around_loops += program.dominant().iter().filter(|u| is_written_before_inner_loop(&graph, u)).count();
-        early += graph.edges().filter(|e| program.counts_early(*e)).count();
+        early += graph.edges().filter(|e| program.counts_before_path_end(*e)).count();
         for _ in 0..8 {
             let Some(walk) = random_walk(&mut random, &graph) else { continue };
-            let (mut planned, mut scheduled) = (PlanMachine::default(), Machine::default());
+            let (mut planned, mut scheduled) = (PlanMachine::default(), ProbeMachine::default());
             for edge in walk {
                 planned.apply(plan.action(&graph, edge));
-                scheduled.take(&program, edge).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
+                scheduled.take_edge(&program, edge).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
             }
             many += planned.counts.values().filter(|c| **c > 1).count();
             assert_eq!(scheduled.counts, planned.counts, "seed {seed}: {program:?}");
@@ -229,7 +229,7 @@ fn dominant_iterations_are_the_most_frequent_of_their_loops() {
         let frequencies = Frequencies::estimate(&graph, &weights);
         let plan = Plan::ball_larus(&graph, &[], &frequencies, &plan_options(&mut random));
         let properties = random_block_properties(&mut random, &graph);
-        let choices = PassChoices { dominant: DominantCounting::Split, ..PassChoices::AT_PATH_ENDS };
+        let choices = PassChoices { dominant: DominantCounting::Split, ..PassChoices::COUNTING_AT_PATH_ENDS };
         let program = ProbeProgram::from_graph(&graph, &plan, &frequencies, &properties, choices);
         let innermost = innermost_loops(&graph);
         let fits = |head: Node, nodes: &[Node]| {
@@ -288,10 +288,10 @@ impl Walks {
     }
 
     fn count_by_program(&self, program: &ProbeProgram) -> BTreeMap<i64, u64> {
-        let mut machine = Machine::default();
+        let mut machine = ProbeMachine::default();
         for (again, walk) in &self.0 {
-            machine.register = Some(again.map_or(0, |e| value_set(program.operations(e)).expect("a path begins there")));
-            walk.iter().for_each(|e| machine.take(program, *e).expect("no fault"));
+            machine.register = Some(again.map_or(0, |e| constant_register_value(program.operations(e)).expect("a path begins there")));
+            walk.iter().for_each(|e| machine.take_edge(program, *e).expect("no fault"));
         }
         machine.counts
     }
@@ -354,7 +354,7 @@ fn counts_of_copies_sum_to_the_counts_of_all_paths() {
                 let leave = plan.dag.cut(counted_loop.back).and_then(|cut| cut.leave).expect("a loop is closed by a cut edge");
                 by_trip_count[usize::from(part.counted.contains(leave))] += 1;
             }
-            beginnings += graph.edges().filter(|e| program.counts_early(*e) && plan.dag.cut(*e).is_some()).count();
+            beginnings += graph.edges().filter(|e| program.counts_before_path_end(*e) && plan.dag.cut(*e).is_some()).count();
             let counts = walks.count_by_program(&program);
             parts += 1;
             assert_copy_counts_its_paths(seed, &plan.dag, &plan.numbering, &copy, &counts, &truth, &mut known);

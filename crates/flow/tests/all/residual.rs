@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::plan::{Plan, RegisterAction};
 use trodden_flow::program::CodeVersion;
-use trodden_flow::program::machine::Machine;
+use trodden_flow::program::machine::ProbeMachine;
 use trodden_flow::program::{BlockProperties, DominantCounting, EarlyCounting, PassChoices, TripCounting};
 use trodden_flow::residual::ResidualInput;
 use trodden_flow::{Edge, EdgeSet, Graph, Node, NodeSet, ProbeProgram, ResidualPlan};
@@ -90,11 +90,11 @@ fn run_residual_plan(versions: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Ve
 }
 
 fn count_with_program(versions: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> Counts {
-    let mut machine = Machine::with_known(known.iter().map(|id| *id as i64));
+    let mut machine = ProbeMachine::with_known_paths(known.iter().map(|id| *id as i64));
     for walk in walks {
-        machine.enter(versions);
+        machine.enter_function(versions);
         for edge in edges_taken_in(versions, walk) {
-            machine.take(versions, edge).expect("no fault");
+            machine.take_edge(versions, edge).expect("no fault");
         }
     }
     machine.counts.into_iter().map(|(id, count)| (id as u64, count)).collect()
@@ -223,7 +223,7 @@ fn known_paths_are_separated_from_their_combinations_in_the_cheapest_way() {
             ResidualInput { paths: &known, uncopied: single, marks_call: &EdgeSet::empty(8) },
         );
         let transitions = || residual.region().states.iter().flat_map(|s| &s.transitions);
-        let mut region: Vec<u32> = transitions().filter_map(|w| plan.dag.underlying(w.edge)).map(|e| e.0).collect();
+        let mut region: Vec<u32> = transitions().filter_map(|w| plan.dag.underlying_graph_edge(w.edge)).map(|e| e.0).collect();
         region.sort();
         (region, transitions().filter(|w| w.unclear).count(), residual.region().states.iter().filter(|s| s.node == Node(3)).count())
     };
@@ -282,14 +282,14 @@ fn paths_are_looked_up_before_a_tail_call_that_ends_them() {
     let returns: Vec<Edge> = versions.graph().edges().filter(|e| is_return(versions.graph().from(*e))).collect();
     versions.run_passes(&frequencies, &properties, choices);
     let mut one = residual.program_with_lookups(&graph, &plan);
-    one.run_passes(&frequencies, &blocks(&graph, &|n| n == Node(3)), PassChoices::AT_PATH_ENDS);
+    one.run_passes(&frequencies, &blocks(&graph, &|n| n == Node(3)), PassChoices::COUNTING_AT_PATH_ENDS);
     assert!(returns.iter().all(|e| !versions.has_code(*e)) && !one.has_code(Edge(4)), "{versions:?} {one:?}");
     let walks = [vec![Edge(0), Edge(2), Edge(4)], vec![Edge(1), Edge(3), Edge(4)]];
     assert_eq!(count_with_program(&versions, &BTreeSet::from([0]), &walks), BTreeMap::from([(1, 1)]));
-    let mut machine = Machine::with_known([0]);
+    let mut machine = ProbeMachine::with_known_paths([0]);
     for walk in &walks {
-        machine.enter(&one);
-        walk.iter().for_each(|e| machine.take(&one, *e).expect("no fault"));
+        machine.enter_function(&one);
+        walk.iter().for_each(|e| machine.take_edge(&one, *e).expect("no fault"));
     }
     assert_eq!(machine.counts, BTreeMap::from([(1, 1)]));
 }

@@ -6,7 +6,7 @@ use trodden_flow::limit::cut_to_limit;
 use trodden_flow::numbering::NumberedPaths;
 use trodden_flow::part::Measure;
 use trodden_flow::{DagEdgeSet, Graph, Node};
-use trodden_partition::tasks::{are_too_many, tasks};
+use trodden_partition::tasks::{are_too_many_tasks, tasks};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures, hits, plan};
 use trodden_testkit::Random;
 
@@ -82,12 +82,12 @@ fn paths_of_a_long_chain_are_distributed_in_time() {
 #[test]
 fn a_graph_with_too_many_tasks_is_not_divided() {
     let procedure = procedure(&chain(60_000, true));
-    assert!(are_too_many(&procedure.dag, ProfitableProcedures::ALL.threshold(&procedure.dag, 4)));
+    assert!(are_too_many_tasks(&procedure.dag, ProfitableProcedures::ALL.threshold(&procedure.dag, 4)));
     let options = PartitionOptions { copies: 4, profitable: ProfitableProcedures::ALL, fold_again: true, measure: Measure::All };
     let plan = plan(std::slice::from_ref(&procedure), PartitionStrategy::P3, &options);
     assert_eq!(plan.copies.iter().filter(|c| c.parts[0].is_some()).count(), 1);
     let short = self::procedure(&chain(1000, true)).dag;
-    assert!(!are_too_many(&short, ProfitableProcedures::ALL.threshold(&short, 4)));
+    assert!(!are_too_many_tasks(&short, ProfitableProcedures::ALL.threshold(&short, 4)));
 }
 
 /// An earlier version, which kept a set of edges for each node, took 10 GB here.

@@ -63,7 +63,7 @@ fn random_program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<Pro
     Some(match scheme {
         0 => ProbeProgram::from_plan(graph, &plan()),
         1 => {
-            let (dag, numbering) = Plan::cut_at(graph, &cuts, Entries::Shared).ok()?;
+            let (dag, numbering) = Plan::cut_and_number(graph, &cuts, Entries::Shared).ok()?;
             let ids: Vec<u64> = (0..numbering.paths().min(50)).filter(|_| random.chance(40)).collect();
             let input =
                 InterestingInput { scheme: random.pick(&NumberingScheme::ALL), ids: &ids, marks_call: &EdgeSet::empty(graph.edge_count()) };
@@ -123,7 +123,7 @@ fn streaming_program(random: &mut Random, graph: &Graph) -> ProbeProgram {
     let mut program = random_program(random, graph, 0).expect("every path has a program");
     let blocks = random_block_properties(random, graph);
     let early = if random.chance(60) { EarlyCounting::IfProfitable } else { EarlyCounting::IfNecessary };
-    let choices = PassChoices { early, ..PassChoices::AT_PATH_ENDS };
+    let choices = PassChoices { early, ..PassChoices::COUNTING_AT_PATH_ENDS };
     let frequencies = machine::random_frequencies(random, graph);
     program.run_passes(&frequencies, &blocks, choices);
     let is_end = |e: Edge| graph.to(e) == graph.exit();
@@ -144,7 +144,7 @@ fn streams_contain_the_paths_of_walks_in_order() {
         let program = streaming_program(&mut random, &graph);
         verify_counts(&program, &BUDGET).unwrap_or_else(|fault| panic!("seed {seed}: {fault}\n{program}"));
         verified += 1;
-        early += usize::from(graph.edges().any(|e| program.counts_early(e)));
+        early += usize::from(graph.edges().any(|e| program.counts_before_path_end(e)));
     }
     assert!(verified > 1_000 && early > 100, "{verified}, {early} with paths that are appended early");
 }

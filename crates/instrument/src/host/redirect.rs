@@ -10,14 +10,14 @@
 //! different order, or if the target machine is not the first member of both `PassBuilder` and the callback in `TargetIRAnalysis`. In all
 //! of these cases the compilation ends with an error; no code is silently left uninstrumented.
 
-use super::{find_symbol, version_text};
+use super::{find_symbol, llvm_version_text};
 use crate::llvm::{Module, TargetMachine};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
 /// A function of libLLVM whose calls are redirected.
-struct Redirection {
+struct FunctionRedirection {
     name: &'static CStr,
     replacement: usize,
     /// Address of the function itself.
@@ -38,14 +38,14 @@ static IS_CODE_GENERATION_SKIPPED: AtomicBool = AtomicBool::new(false);
 pub extern "C" fn register(builder: *mut c_void) {
     // SAFETY: LLVM passes a live `PassBuilder`, whose first member is a pointer to the target machine.
     TARGET_MACHINE.store(unsafe { *builder.cast::<*mut c_void>() }, Relaxed);
-    static ONCE: Once = Once::new();
-    ONCE.call_once(redirect_all);
+    static REDIRECTION_ONCE: Once = Once::new();
+    REDIRECTION_ONCE.call_once(redirect_clang_functions);
 }
 
 extern "C" fn optimise(result: *mut c_void, manager: *mut c_void, module: *mut c_void, analyses: *mut c_void) -> *mut c_void {
-    type OptimiserRun = extern "C" fn(*mut c_void, *mut c_void, *mut c_void, *mut c_void) -> *mut c_void;
+    type OptimiserRunFn = extern "C" fn(*mut c_void, *mut c_void, *mut c_void, *mut c_void) -> *mut c_void;
     // SAFETY: the address is that of `PassManager<Module>::run`, which has this type: it returns a structure in memory.
-    let original: OptimiserRun = unsafe { std::mem::transmute(ORIGINAL_OPTIMISER.load(Relaxed)) };
+    let original: OptimiserRunFn = unsafe { std::mem::transmute(ORIGINAL_OPTIMISER.load(Relaxed)) };
     OPTIMISED_MODULE.store(module, Relaxed);
     original(result, manager, module, analyses)
 }
@@ -57,12 +57,12 @@ extern "C" fn begin_code_generation(analysis: *mut c_void) -> *mut c_void {
     // SAFETY: the parameter starts with a function object, which starts with the target machine that it captures.
     let captured = unsafe { *analysis.cast::<*mut c_void>() };
     if captured != machine {
-        crate::fail(&unsupported_clang("generates code in an unknown way"));
+        crate::exit_with_error(&unsupported_clang_message("generates code in an unknown way"));
     }
     // SAFETY: both pointers are null, or clang passed them to LLVM's functions and keeps the objects until it has generated code.
     let (module, machine) = unsafe { (Module::from_raw(module), TargetMachine::from_raw(machine)) };
     let Some((module, machine)) = module.zip(machine) else {
-        crate::fail(&unsupported_clang("generates code in an unknown way"));
+        crate::exit_with_error(&unsupported_clang_message("generates code in an unknown way"));
     };
     IS_CODE_GENERATION_SKIPPED.store(crate::before_code_generation(module, machine, 0, std::ptr::null_mut()), Relaxed);
     original(analysis)
@@ -72,32 +72,32 @@ extern "C" fn generate_code(manager: *mut c_void, module: *mut c_void) -> bool {
     // SAFETY: the address is that of `legacy::PassManager::run`, which has this type.
     let original: extern "C" fn(*mut c_void, *mut c_void) -> bool = unsafe { std::mem::transmute(ORIGINAL_CODE_GENERATOR.load(Relaxed)) };
     if OPTIMISED_MODULE.load(Relaxed) == module {
-        crate::fail(&unsupported_clang("generates code in an unknown way"));
+        crate::exit_with_error(&unsupported_clang_message("generates code in an unknown way"));
     }
     !IS_CODE_GENERATION_SKIPPED.swap(false, Relaxed) && original(manager, module)
 }
 
-fn unsupported_clang(reason: &str) -> String {
+fn unsupported_clang_message(reason: &str) -> String {
     let clang = std::env::current_exe().map_or("clang".into(), |path| path.display().to_string());
     format!(
         "{clang} (LLVM {}) {reason}, so its code cannot be counted. Use clang as packaged by your distribution, or clang 22",
-        version_text()
+        llvm_version_text()
     )
 }
 
-fn redirect_all() {
+fn redirect_clang_functions() {
     let all = [
-        Redirection {
+        FunctionRedirection {
             name: c"_ZN4llvm11PassManagerINS_6ModuleENS_15AnalysisManagerIS1_JEEEJEE3runERS1_RS3_",
             replacement: optimise as *const () as usize,
             original: &ORIGINAL_OPTIMISER,
         },
-        Redirection {
+        FunctionRedirection {
             name: c"_ZN4llvm36createTargetTransformInfoWrapperPassENS_16TargetIRAnalysisE",
             replacement: begin_code_generation as *const () as usize,
             original: &ORIGINAL_CODE_GENERATION_START,
         },
-        Redirection {
+        FunctionRedirection {
             name: c"_ZN4llvm6legacy11PassManager3runERNS_6ModuleE",
             replacement: generate_code as *const () as usize,
             original: &ORIGINAL_CODE_GENERATOR,
@@ -111,7 +111,9 @@ fn redirect_all() {
         let slots = objects.iter().filter(|object| !object.contains(PT_LOAD, address)).map(|object| object.redirect_slots(redirection));
         if address == 0 || slots.sum::<usize>() == 0 {
             let name = redirection.name.to_string_lossy();
-            crate::fail(&unsupported_clang(&format!("is not dynamically linked against libLLVM (it has no slot for `{name}`)")));
+            crate::exit_with_error(&unsupported_clang_message(&format!(
+                "is not dynamically linked against libLLVM (it has no slot for `{name}`)"
+            )));
         }
     }
 }
@@ -176,12 +178,12 @@ struct SymbolEntry {
 
 /// Tags of the dynamic section.
 mod tag {
-    pub const PLT_RELOCATION_SIZE: u64 = 2;
-    pub const STRINGS: u64 = 5;
-    pub const SYMBOLS: u64 = 6;
-    pub const RELOCATIONS: u64 = 7;
-    pub const RELOCATION_SIZE: u64 = 8;
-    pub const PLT_RELOCATIONS: u64 = 23;
+    pub const PLT_RELOCATIONS_SIZE_TAG: u64 = 2;
+    pub const STRING_TABLE_TAG: u64 = 5;
+    pub const SYMBOL_TABLE_TAG: u64 = 6;
+    pub const RELOCATIONS_TAG: u64 = 7;
+    pub const RELOCATIONS_SIZE_TAG: u64 = 8;
+    pub const PLT_RELOCATIONS_TAG: u64 = 23;
 }
 
 struct LoadedObject {
@@ -214,7 +216,7 @@ impl LoadedObject {
     }
 
     /// Returns the value of the entry with tag `wanted` in the dynamic section, or 0 if there is none.
-    fn dynamic_entry(&self, wanted: u64) -> usize {
+    fn dynamic_section_value(&self, wanted: u64) -> usize {
         let Some((start, segment)) = self.segments_of(PT_DYNAMIC).next() else { return 0 };
         // SAFETY: the dynamic section of a loaded file is an array of pairs of words.
         let entries = unsafe { std::slice::from_raw_parts(start as *const [u64; 2], segment.size as usize / 16) };
@@ -223,21 +225,27 @@ impl LoadedObject {
 
     /// Returns the address in the entry with tag `wanted` of the dynamic section; `None` if there is no such entry. Some dynamic linkers
     /// leave these addresses relative to the file's base.
-    fn dynamic_address(&self, wanted: u64) -> Option<usize> {
-        let value = self.dynamic_entry(wanted);
+    fn dynamic_section_address(&self, wanted: u64) -> Option<usize> {
+        let value = self.dynamic_section_value(wanted);
         let address = if value < self.base { value + self.base } else { value };
         (value != 0).then_some(address)
     }
 
     /// Makes the slots of a function point to its replacement. Returns the number of slots.
-    fn redirect_slots(&self, redirection: &Redirection) -> usize {
-        let (Some(symbols), Some(strings)) = (self.dynamic_address(tag::SYMBOLS), self.dynamic_address(tag::STRINGS)) else { return 0 };
+    fn redirect_slots(&self, redirection: &FunctionRedirection) -> usize {
+        let (Some(symbols), Some(strings)) =
+            (self.dynamic_section_address(tag::SYMBOL_TABLE_TAG), self.dynamic_section_address(tag::STRING_TABLE_TAG))
+        else {
+            return 0;
+        };
         let mut slots = 0;
-        for (table, size) in [(tag::PLT_RELOCATIONS, tag::PLT_RELOCATION_SIZE), (tag::RELOCATIONS, tag::RELOCATION_SIZE)] {
-            let Some(table) = self.dynamic_address(table) else { continue };
+        for (table, size) in [(tag::PLT_RELOCATIONS_TAG, tag::PLT_RELOCATIONS_SIZE_TAG), (tag::RELOCATIONS_TAG, tag::RELOCATIONS_SIZE_TAG)]
+        {
+            let Some(table) = self.dynamic_section_address(table) else { continue };
             // SAFETY: the table of a loaded file has that many bytes.
-            let relocations =
-                unsafe { std::slice::from_raw_parts(table as *const Relocation, self.dynamic_entry(size) / size_of::<Relocation>()) };
+            let relocations = unsafe {
+                std::slice::from_raw_parts(table as *const Relocation, self.dynamic_section_value(size) / size_of::<Relocation>())
+            };
             for relocation in relocations.iter().filter(|r| SLOT_RELOCATION_TYPES.contains(&(r.info as u32))) {
                 // SAFETY: symbols that relocations refer to exist, and have terminated names.
                 let name = unsafe {
@@ -260,7 +268,7 @@ impl LoadedObject {
         // boundary.
         unsafe {
             if mprotect(page, PAGE_BYTES, PROT_READ | PROT_WRITE) != 0 {
-                crate::fail(&unsupported_clang(&format!("has protected slots ({})", std::io::Error::last_os_error())));
+                crate::exit_with_error(&unsupported_clang_message(&format!("has protected slots ({})", std::io::Error::last_os_error())));
             }
             (slot as *mut usize).write(value);
         }

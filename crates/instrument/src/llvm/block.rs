@@ -66,7 +66,7 @@ impl Block {
     }
 
     /// Returns the first instruction after the phi nodes, the landing pad and the `alloca`s.
-    pub fn after_head(self) -> Value {
+    pub fn first_instruction_after_allocas(self) -> Value {
         let head = [LLVMOpcode::LLVMPHI, LLVMOpcode::LLVMLandingPad, LLVMOpcode::LLVMAlloca];
         self.instructions().find(|i| !i.is_one_of(&head)).expect("a block has a terminator")
     }

@@ -1,6 +1,6 @@
 //! An instruction builder that checks its arguments.
 
-use super::classes::{Class, FunctionType, IntegerType, NumberValue, Pointer, StructType};
+use super::classes::{FunctionType, HandleClass, IntegerType, NumberValue, Pointer, StructType};
 use super::functions::*;
 use super::handles::{Block, BuilderHandle, CodeAttribute, DebugLocation, Module, Terminated, Type, Value};
 use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp, LLVMInlineAsmDialect, LLVMIntPredicate};
@@ -38,7 +38,7 @@ operations! {
 }
 
 /// Name of all instructions that are built.
-const UNNAMED: &std::ffi::CStr = c"";
+const UNNAMED_VALUE: &std::ffi::CStr = c"";
 
 /// Where a builder inserts instructions.
 impl Builder {
@@ -68,7 +68,7 @@ impl Builder {
     }
 
     /// Inserts an empty phi node with the type, location and fast-math flags of `phi`.
-    pub fn phi_like(module: Module, phi: Value, before: Value) -> Value {
+    pub fn insert_phi_like(module: Module, phi: Value, before: Value) -> Value {
         let new = Builder::phi_before(module, before, phi.kind(), phi.location());
         new.copy_fast_math(phi);
         new
@@ -127,7 +127,7 @@ impl Builder {
     }
 
     pub fn phi(&self, kind: Type) -> Value {
-        LLVMBuildPhi(self.raw, kind, UNNAMED.into())
+        LLVMBuildPhi(self.raw, kind, UNNAMED_VALUE.into())
     }
 }
 
@@ -136,7 +136,7 @@ impl Builder {
     fn operation(&self, operator: IntegerOperator, a: Value, b: Value) -> Value {
         assert!(a.kind() == b.kind(), "an operation has operands of one type");
         // SAFETY: the operator takes two integers of one type, which `a` and `b` are.
-        unsafe { operator.0(self.raw, a.expect(), b.expect(), UNNAMED.into()) }
+        unsafe { operator.0(self.raw, a.expect(), b.expect(), UNNAMED_VALUE.into()) }
     }
 
     pub fn constant(&self, value: u64) -> Value {
@@ -144,14 +144,14 @@ impl Builder {
     }
 
     pub fn not(&self, number: Value) -> Value {
-        LLVMBuildNot(self.raw, number.expect(), UNNAMED.into())
+        LLVMBuildNot(self.raw, number.expect(), UNNAMED_VALUE.into())
     }
 
     pub fn compare(&self, how: LLVMIntPredicate, a: Value, b: Value) -> Value {
         let is_comparable = NumberValue::of(a).is_some() || Pointer::of(a).is_some();
         assert!(is_comparable && a.kind() == b.kind(), "numbers or pointers of one type are compared");
         // SAFETY: both operands are numbers or pointers of one type.
-        unsafe { LLVMBuildICmp(self.raw, how, a, b, UNNAMED.into()) }
+        unsafe { LLVMBuildICmp(self.raw, how, a, b, UNNAMED_VALUE.into()) }
     }
 
     pub fn equal(&self, a: Value, b: Value) -> Value {
@@ -161,7 +161,7 @@ impl Builder {
     pub fn select(&self, condition: Value, yes: Value, no: Value) -> Value {
         assert!(yes.kind() == no.kind(), "both values have the type of the result");
         // SAFETY: the condition is an `i1`, and the values have one type.
-        unsafe { LLVMBuildSelect(self.raw, condition.expect(), yes, no, UNNAMED.into()) }
+        unsafe { LLVMBuildSelect(self.raw, condition.expect(), yes, no, UNNAMED_VALUE.into()) }
     }
 
     /// Zero-extends a number to 64 bits.
@@ -169,30 +169,30 @@ impl Builder {
         let (from, to) = (number.expect(), self.module.i64());
         assert!(number.integer_width() <= to.width(), "the number has at most 64 bits");
         // SAFETY: the new type is not narrower.
-        unsafe { LLVMBuildZExt(self.raw, from, to.expect(), UNNAMED.into()) }
+        unsafe { LLVMBuildZExt(self.raw, from, to.expect(), UNNAMED_VALUE.into()) }
     }
 
     /// Sign-extends a number to a wider type.
     pub fn sign_extend(&self, number: Value, to: Type) -> Value {
         assert!(number.integer_width() <= to.width(), "the new type is not narrower");
         // SAFETY: the new type is not narrower.
-        unsafe { LLVMBuildSExt(self.raw, number.expect(), to.expect(), UNNAMED.into()) }
+        unsafe { LLVMBuildSExt(self.raw, number.expect(), to.expect(), UNNAMED_VALUE.into()) }
     }
 
     /// Truncates a number to a narrower type.
     pub fn truncate(&self, number: Value, to: Type) -> Value {
         assert!(number.integer_width() >= to.width(), "the new type is not wider");
         // SAFETY: the new type is not wider.
-        unsafe { LLVMBuildTrunc(self.raw, number.expect(), to.expect(), UNNAMED.into()) }
+        unsafe { LLVMBuildTrunc(self.raw, number.expect(), to.expect(), UNNAMED_VALUE.into()) }
     }
 
     pub fn pointer_to_int(&self, address: Value) -> Value {
-        LLVMBuildPtrToInt(self.raw, address.expect(), self.module.i64().expect::<IntegerType>(), UNNAMED.into())
+        LLVMBuildPtrToInt(self.raw, address.expect(), self.module.i64().expect::<IntegerType>(), UNNAMED_VALUE.into())
     }
 
     /// Builds `freeze`: turns poison into an arbitrary but fixed value.
     pub fn freeze(&self, value: Value) -> Value {
-        LLVMBuildFreeze(self.raw, value, UNNAMED.into())
+        LLVMBuildFreeze(self.raw, value, UNNAMED_VALUE.into())
     }
 
     /// Counts leading or trailing zeros with the given intrinsic; the result for 0 is 64.
@@ -206,18 +206,18 @@ impl Builder {
 impl Builder {
     /// Reserves memory in the stack frame.
     pub fn allocate(&self, kind: Type) -> Value {
-        LLVMBuildAlloca(self.raw, kind.expect(), UNNAMED.into())
+        LLVMBuildAlloca(self.raw, kind.expect(), UNNAMED_VALUE.into())
     }
 
     /// Builds the address `base + offset`, where `offset` counts elements of type `element`.
     pub fn offset(&self, element: Type, base: Value, offset: Value) -> Value {
         let index: NumberValue = offset.expect();
         // SAFETY: the single index is a number, which moves the address by multiples of the type's size.
-        unsafe { LLVMBuildGEP2(self.raw, element.expect(), base.expect(), &index, 1, UNNAMED.into()) }
+        unsafe { LLVMBuildGEP2(self.raw, element.expect(), base.expect(), &index, 1, UNNAMED_VALUE.into()) }
     }
 
     pub fn load(&self, kind: Type, from: Value) -> Value {
-        LLVMBuildLoad2(self.raw, kind.expect(), from.expect(), UNNAMED.into())
+        LLVMBuildLoad2(self.raw, kind.expect(), from.expect(), UNNAMED_VALUE.into())
     }
 
     pub fn store(&self, value: Value, to: Value) -> Value {
@@ -246,7 +246,7 @@ impl Builder {
     fn extract(&self, structure: Value, index: u32) -> Value {
         assert!(StructType::of(structure.kind()).is_some() && index < structure.kind().structure_elements().len() as u32);
         // SAFETY: the value is a structure that has the element.
-        unsafe { LLVMBuildExtractValue(self.raw, structure, index, UNNAMED.into()) }
+        unsafe { LLVMBuildExtractValue(self.raw, structure, index, UNNAMED_VALUE.into()) }
     }
 }
 
@@ -269,7 +269,7 @@ impl Builder {
         check_arguments(kind, arguments);
         let count = arguments.len() as u32;
         // SAFETY: the array has that many arguments, which fit the type.
-        unsafe { LLVMBuildCall2(self.raw, kind.expect::<FunctionType>(), callee.expect(), arguments.as_ptr(), count, UNNAMED.into()) }
+        unsafe { LLVMBuildCall2(self.raw, kind.expect::<FunctionType>(), callee.expect(), arguments.as_ptr(), count, UNNAMED_VALUE.into()) }
     }
 
     /// Builds an `invoke` of a function.
@@ -278,7 +278,7 @@ impl Builder {
         check_arguments(kind, arguments);
         let (kind, count) = (kind.expect::<FunctionType>(), arguments.len() as u32);
         // SAFETY: the array has that many arguments, which fit the type.
-        unsafe { LLVMBuildInvoke2(self.raw, kind, function.expect(), arguments.as_ptr(), count, normal, unwind, UNNAMED.into()) }
+        unsafe { LLVMBuildInvoke2(self.raw, kind, function.expect(), arguments.as_ptr(), count, normal, unwind, UNNAMED_VALUE.into()) }
     }
 
     /// Builds inline assembly, in AT&T syntax and with side effects, so that LLVM does not remove it.
@@ -295,7 +295,7 @@ impl Builder {
     }
 
     /// Builds a copy of a value about which LLVM can infer nothing.
-    pub fn opaque_copy(&self, value: Value) -> Value {
+    pub fn build_opaque_copy(&self, value: Value) -> Value {
         self.assembly_with(false, value.kind(), "", "=r,0", &[value])
     }
 

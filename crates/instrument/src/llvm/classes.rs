@@ -1,5 +1,5 @@
 //! Classes of LLVM handles: subsets of the values, types, attributes and metadata that certain functions of LLVM-C require. A class has one
-//! constructor, which tests whether a handle belongs to it ([`Class::of`], in [`checks`]).
+//! constructor, which tests whether a handle belongs to it ([`HandleClass::of`], in [`checks`]).
 //!
 //! A live value never changes its class, with one exception: an instruction can be inserted in a block or removed from it. So a
 //! [`PlacedInstruction`] is only created for the next call and not kept.
@@ -9,7 +9,7 @@ mod checks;
 use super::handles::{AttributeKind, CodeAttribute, Metadata, Type, Value};
 
 /// A type that wraps those handles of type `Of` which belong to a certain class.
-pub trait Class<Of>: Sized {
+pub trait HandleClass<Of>: Sized {
     /// The class's name, for messages.
     const NAME: &'static str;
 
@@ -126,7 +126,7 @@ impl Value {
     /// # Panics
     /// Panics if it is not.
     #[track_caller]
-    pub(super) fn expect<C: Class<Value>>(self) -> C {
+    pub(super) fn expect<C: HandleClass<Value>>(self) -> C {
         C::of(self).unwrap_or_else(|| panic!("`{}` is not of class {}", self.printed().trim(), C::NAME))
     }
 }
@@ -137,7 +137,7 @@ impl Metadata {
     /// # Panics
     /// Panics if it is not.
     #[track_caller]
-    pub(super) fn expect<C: Class<Metadata>>(self) -> C {
+    pub(super) fn expect<C: HandleClass<Metadata>>(self) -> C {
         C::of(self).unwrap_or_else(|| panic!("the metadata is not of class {}", C::NAME))
     }
 }
@@ -148,7 +148,7 @@ impl Type {
     /// # Panics
     /// Panics if it is not.
     #[track_caller]
-    pub(super) fn expect<C: Class<Type>>(self) -> C {
+    pub(super) fn expect<C: HandleClass<Type>>(self) -> C {
         C::of(self).unwrap_or_else(|| panic!("`{}` is not of class {}", self.printed(), C::NAME))
     }
 }

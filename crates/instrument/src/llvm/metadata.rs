@@ -1,6 +1,6 @@
 //! Metadata: nodes, strings, and debug information.
 
-use super::classes::{AttachedNode, Class, MetadataNode, Subprogram};
+use super::classes::{AttachedNode, HandleClass, MetadataNode, Subprogram};
 use super::functions::*;
 use super::handles::{DebugFile, DebugLocation, LlvmContext, LocalScope, Metadata, MetadataKind, Module, TemporaryNode, Value};
 use super::values::{bytes_of, text_of};

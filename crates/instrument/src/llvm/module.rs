@@ -8,12 +8,12 @@ use llvm_sys::{LLVMLinkage, LLVMThreadLocalMode, LLVMVisibility};
 use std::ffi::CString;
 
 /// A module that the plugin created and frees, together with its context if it has its own.
-pub struct OwnModule {
+pub struct OwnedModule {
     pub module: Module,
     context: Option<LlvmContext>,
 }
 
-impl Drop for OwnModule {
+impl Drop for OwnedModule {
     fn drop(&mut self) {
         // SAFETY: whoever created the value guaranteed that no handle to the module is used after this.
         unsafe { LLVMDisposeModule(self.module) };
@@ -51,35 +51,35 @@ fn parse(context: LlvmContext, bitcode: &[u8]) -> Option<Module> {
     module.filter(|_| !failed)
 }
 
-impl OwnModule {
+impl OwnedModule {
     /// Parses bitcode in a new context, so that the names of types do not depend on other modules. Returns `None` if LLVM cannot read it.
     ///
     /// # Safety
     /// No handle to the module or its context may be used after the result is dropped.
-    pub unsafe fn parse(bitcode: &[u8]) -> Option<OwnModule> {
+    pub unsafe fn parse(bitcode: &[u8]) -> Option<OwnedModule> {
         let context = LLVMContextCreate();
         let module = parse(context, bitcode);
         if module.is_none() {
             // SAFETY: there is no other handle to the context.
             unsafe { LLVMContextDispose(context) };
         }
-        Some(OwnModule { module: module?, context: Some(context) })
+        Some(OwnedModule { module: module?, context: Some(context) })
     }
 
     /// Parses bitcode in the context of another module. Returns `None` if LLVM cannot read it.
     ///
     /// # Safety
     /// No handle to the new module may be used after the result is dropped. Handles to metadata and types stay valid.
-    pub unsafe fn parse_beside(module: Module, bitcode: &[u8]) -> Option<OwnModule> {
-        Some(OwnModule { module: parse(module.context(), bitcode)?, context: None })
+    pub unsafe fn parse_in_context_of(module: Module, bitcode: &[u8]) -> Option<OwnedModule> {
+        Some(OwnedModule { module: parse(module.context(), bitcode)?, context: None })
     }
 
     /// Clones a module.
     ///
     /// # Safety
     /// No handle to the clone may be used after the result is dropped. Handles to metadata and types stay valid.
-    pub unsafe fn copy_of(module: Module) -> OwnModule {
-        OwnModule { module: LLVMCloneModule(module), context: None }
+    pub unsafe fn clone_of(module: Module) -> OwnedModule {
+        OwnedModule { module: LLVMCloneModule(module), context: None }
     }
 }
 
@@ -175,7 +175,7 @@ impl Module {
     }
 
     /// Returns the resolvers of the indirect functions (ifuncs), which choose their implementations.
-    pub fn resolvers(self) -> impl Iterator<Item = Value> {
+    pub fn ifunc_resolvers(self) -> impl Iterator<Item = Value> {
         let all = std::iter::successors(LLVMGetFirstGlobalIFunc(self), |ifunc| LLVMGetNextGlobalIFunc(ifunc.expect()));
         all.map(|ifunc| LLVMGetGlobalIFuncResolver(ifunc.expect()))
     }

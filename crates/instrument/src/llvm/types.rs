@@ -10,12 +10,12 @@ use llvm_sys::LLVMTypeKind::{
 };
 
 /// Maximum width of an integer type, in bits.
-const MAX_BITS: u32 = 1 << 23;
+const MAX_INTEGER_BITS: u32 = 1 << 23;
 
 impl LlvmContext {
     /// Returns the integer type with that many bits.
     pub fn integer(self, bits: u32) -> Type {
-        assert!((1..=MAX_BITS).contains(&bits), "LLVM has the type");
+        assert!((1..=MAX_INTEGER_BITS).contains(&bits), "LLVM has the type");
         // SAFETY: LLVM has integers with that many bits.
         unsafe { LLVMIntTypeInContext(self, bits) }
     }

@@ -7,7 +7,7 @@
 //! are transferred to the module by the indices of instructions within blocks.
 
 use super::{Observer, plan_function};
-use crate::describe::{EdgeSite, FunctionCfg};
+use crate::describe::{EdgeInsertionSite, FunctionCfg};
 use crate::error::InstrumentError;
 use crate::flags::set_option;
 use crate::llvm::{Block, Builder, Module, Value};
@@ -19,7 +19,7 @@ use trodden_unit::probes::{PseudoProbe, probe_function_id};
 use trodden_unit::{EdgeKind, Identity};
 
 /// Named metadata without which LLVM emits no pseudo probes for a module.
-const PROBES_METADATA: &str = "llvm.pseudo_probe_desc";
+const PSEUDO_PROBES_METADATA: &str = "llvm.pseudo_probe_desc";
 
 /// Observer that collects each function's probes, to be inserted later.
 #[derive(Default)]
@@ -28,22 +28,22 @@ pub struct BlockAddresses {
 }
 
 impl Observer for BlockAddresses {
-    fn observe(&mut self, unit: &mut Unit, function: Value) -> Result<(), InstrumentError> {
+    fn observe_function(&mut self, unit: &mut Unit, function: Value) -> Result<(), InstrumentError> {
         let positions = InstructionPositions::from_function(function);
         let planned = plan_function(unit, self, function)?;
         self.probes.push(positions.find_probes(function, &planned.cfg));
-        unit.finish_code(&[function]);
+        unit.protect_instrumented_code(&[function]);
         unit.add_function(planned);
         Ok(())
     }
 
-    fn as_dyn(&mut self) -> &mut dyn Observer {
+    fn as_dyn_observer(&mut self) -> &mut dyn Observer {
         self
     }
 }
 
 impl BlockAddresses {
-    pub fn insert_into(&self, module: Module, unit: Identity) {
+    pub fn insert_pseudo_probes_into(&self, module: Module, unit: Identity) {
         insert_pseudo_probes(module, unit, &self.probes);
     }
 }
@@ -71,7 +71,7 @@ impl InstructionPositions {
         let mut at = Vec::new();
         for (number, block) in cfg.nodes.iter().enumerate() {
             let Some(block) = block else { continue };
-            let first = block.after_head();
+            let first = block.first_instruction_after_allocas();
             if number > 0 && is_redundant_jump(*block) {
                 continue;
             }
@@ -86,7 +86,7 @@ impl InstructionPositions {
                 }
                 _ => continue,
             };
-            if let EdgeSite::Before(instruction) = site
+            if let EdgeInsertionSite::Before(instruction) = site
                 && has_call_before(*instruction)
             {
                 at.extend(self.0.get(instruction).map(|place| (*place, probe)));
@@ -125,13 +125,13 @@ fn has_call_before(instruction: Value) -> bool {
 }
 
 /// Disables tail merging, which deletes probes from the merged ends of blocks.
-pub fn forbid_tail_merging() {
+pub fn disable_tail_merging() {
     set_option(c"-enable-tail-merge=0");
 }
 
 /// Inserts the pseudo probes into the module. Functions are numbered in the order of `probes`.
 fn insert_pseudo_probes(module: Module, unit: Identity, probes: &[FunctionPseudoProbes]) {
-    module.declare_named_metadata(PROBES_METADATA);
+    module.declare_named_metadata(PSEUDO_PROBES_METADATA);
     let probe = module.intrinsic("llvm.pseudoprobe", &[]);
     let whole = module.i32().unsigned(0);
     let functions: IndexMap<String, Value> = module.functions().map(|f| (f.name(), f)).collect();

@@ -15,21 +15,21 @@ impl Observer for CountsInBursts {
         crate::versions::reason_not_to_double(function)
     }
 
-    fn observe_all(&mut self, unit: &mut Unit, functions: &[Value], _: TargetMachine) -> Result<(), InstrumentError> {
+    fn observe_functions(&mut self, unit: &mut Unit, functions: &[Value], _: TargetMachine) -> Result<(), InstrumentError> {
         let planned = functions.iter().map(|f| plan_function(unit, self, *f)).collect::<Result<Vec<_>, _>>()?;
         let tier = sample::SampleTier::new(unit.context, &planned, unit.options.choices.trip_counts);
         for mut planned in planned {
             let function = planned.function;
             let inserted = tier.insert(&mut planned, unit.map.counters);
             inserted.map_err(|what| InstrumentError::Probes { function: function.name(), what })?;
-            unit.finish_code(&tier.parts(function));
+            unit.protect_instrumented_code(&tier.parts(function));
             unit.add_function(planned);
         }
-        emit::define_switch(unit.module);
+        emit::define_sampling_switch(unit.module);
         Ok(())
     }
 
-    fn as_dyn(&mut self) -> &mut dyn Observer {
+    fn as_dyn_observer(&mut self) -> &mut dyn Observer {
         self
     }
 }

@@ -21,18 +21,18 @@ impl EdgeProfileCounts {
     ///
     /// # Errors
     /// Fails if the module has a different kind of LLVM counters, or if its counters cannot be removed.
-    pub fn begin(
+    pub fn extract_from_module(
         module: Module,
         context: ModuleContext,
         options: &PluginOptions,
         next: &mut u64,
     ) -> Result<EdgeProfileCounts, PlaceholderError> {
-        let placeholders = Some(extract(module, context, options, CounterKind::Edges, next)?);
+        let placeholders = Some(extract_llvm_counters(module, context, options, CounterKind::Edges, next)?);
         Ok(EdgeProfileCounts { placeholders })
     }
 }
 
-pub fn extract(
+pub fn extract_llvm_counters(
     module: Module,
     context: ModuleContext,
     options: &PluginOptions,
@@ -40,36 +40,37 @@ pub fn extract(
     next: &mut u64,
 ) -> Result<Placeholders, PlaceholderError> {
     let options = RemovalOptions { kind, shared: options.experiment.threads() == ThreadCounters::Atomic };
-    Placeholders::extract(module, context.counters, next, options)
+    Placeholders::extract_llvm_counters(module, context.counters, next, options)
 }
 
 /// Removes the placeholders of LLVM's counters from stored bitcode, for a build that does not need them.
-pub fn discard(module: Module, counters: Value) -> Result<(), PlaceholderError> {
+pub fn discard_llvm_counters(module: Module, counters: Value) -> Result<(), PlaceholderError> {
     if placeholders::has_placeholders(module) {
-        Placeholders::extract(module, counters, &mut 0, RemovalOptions { kind: CounterKind::Discarded, shared: false })?.finish();
+        Placeholders::extract_llvm_counters(module, counters, &mut 0, RemovalOptions { kind: CounterKind::Discarded, shared: false })?
+            .finish_edge_profile();
     }
     Ok(())
 }
 
 impl Observer for EdgeProfileCounts {
-    fn before_description(&mut self, unit: &Unit, function: Value) {
+    fn before_function_description(&mut self, unit: &Unit, function: Value) {
         self.placeholders.iter_mut().for_each(|p| p.emit_computed_counts(function, unit.context.counters));
     }
 
-    fn after_description(&mut self, unit: &mut Unit, function: Value, cfg: &FunctionCfg) {
+    fn after_function_description(&mut self, unit: &mut Unit, function: Value, cfg: &FunctionCfg) {
         let Some(placeholders) = &mut self.placeholders else { return };
         placeholders.record_placeholders(function, cfg, &unit.no_return, unit.map.functions.len(), &mut unit.map.counters);
     }
 
-    fn after_insertion(&mut self, _: &PlannedFunction, base: Value, _: PathEndAction, _: Option<DebugLocation>) {
-        self.placeholders.iter_mut().for_each(|placeholders| placeholders.resolve(base));
+    fn after_probe_insertion(&mut self, _: &PlannedFunction, base: Value, _: PathEndAction, _: Option<DebugLocation>) {
+        self.placeholders.iter_mut().for_each(|placeholders| placeholders.resolve_counter_base(base));
     }
 
     fn edge_profile(&mut self) -> Option<EdgeProfile> {
-        self.placeholders.take().map(Placeholders::finish)
+        self.placeholders.take().map(Placeholders::finish_edge_profile)
     }
 
-    fn as_dyn(&mut self) -> &mut dyn Observer {
+    fn as_dyn_observer(&mut self) -> &mut dyn Observer {
         self
     }
 }

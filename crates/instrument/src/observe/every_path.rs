@@ -5,7 +5,7 @@ use super::Observer;
 pub struct EveryPath;
 
 impl Observer for EveryPath {
-    fn as_dyn(&mut self) -> &mut dyn Observer {
+    fn as_dyn_observer(&mut self) -> &mut dyn Observer {
         self
     }
 }

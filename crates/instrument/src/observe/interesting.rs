@@ -4,23 +4,23 @@
 use super::Observer;
 use crate::describe::FunctionCfg;
 use crate::error::InstrumentError;
-use crate::interesting::{InterestingPathCode, InterestingRequest, plan, program_for_all_paths};
+use crate::interesting::{InterestingPathCode, InterestingRequest, plan_interesting_paths, program_for_all_paths};
 use crate::llvm::{Block, DebugLocation, Value};
 use crate::options::ExperimentScheme;
 use crate::path_end::PathEndAction;
 use crate::planned_function::PlannedFunction;
 use crate::unit::Unit;
-use trodden_flow::program::{Cells, EarlyCounting, PassChoices};
+use trodden_flow::program::{CounterCells, EarlyCounting, PassChoices};
 use trodden_flow::{NumberingScheme, Plan};
 use trodden_selective::plan::{InterestingInput, InterestingPlanError};
 use trodden_unit::{BlockKind, KnownFunction, NameVersion, Skipped, graph_hash};
 
 /// Why a function without interesting paths is not counted.
-const NOT_INTERESTING: &str = "none of its paths is interesting (--interesting)";
+const NOT_INTERESTING_REASON: &str = "none of its paths is interesting (--interesting)";
 
 /// Passes for functions with interesting paths. Two passes of `PassChoices` are left out: counting on a loop's exit edge would look up
 /// paths that were not taken, and the dominant iteration is recognised by the register, which does not hold a path number here.
-const INTERESTING_PATH_PASSES: PassChoices = PassChoices { early: EarlyCounting::IfProfitable, ..PassChoices::AT_PATH_ENDS };
+const INTERESTING_PATH_PASSES: PassChoices = PassChoices { early: EarlyCounting::IfProfitable, ..PassChoices::COUNTING_AT_PATH_ENDS };
 
 pub struct InterestingPaths;
 
@@ -29,37 +29,42 @@ impl Observer for InterestingPaths {
         reason_to_skip(unit, function)
     }
 
-    fn measured_edges<'u>(&self, unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u [u64]> {
-        interesting_of(unit, name, cfg).map(|known| known.edges.as_slice())
+    fn measured_edge_counts<'u>(&self, unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u [u64]> {
+        find_interesting_paths(unit, name, cfg).map(|known| known.edges.as_slice())
     }
 
-    fn plan_again(
+    fn replan_function(
         &mut self,
         unit: &mut Unit,
         mut planned: PlannedFunction,
         _: &[(Block, BlockKind)],
     ) -> Result<PlannedFunction, InstrumentError> {
-        plan_again(unit, &mut planned)?;
+        count_only_interesting_paths(unit, &mut planned)?;
         Ok(planned)
     }
 
-    fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> PassChoices {
+    fn choose_passes(&self, unit: &Unit, planned: &PlannedFunction) -> PassChoices {
         match planned.program.cells() {
-            Cells::Interesting(_) => unit.options.choices.limited_to(INTERESTING_PATH_PASSES),
-            _ => unit.passes(planned),
+            CounterCells::Interesting(_) => unit.options.choices.limited_to(INTERESTING_PATH_PASSES),
+            _ => unit.choose_passes(planned),
         }
     }
 
-    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<DebugLocation>) -> (Value, PathEndAction<'p>) {
+    fn emit_function_entry<'p>(
+        &self,
+        unit: &Unit,
+        planned: &'p PlannedFunction,
+        location: Option<DebugLocation>,
+    ) -> (Value, PathEndAction<'p>) {
         let base = unit.emit_thread_counters(planned, location);
         let at_end = match declare_path_code(unit, planned) {
             Some(words) => PathEndAction::Interesting(words, None),
-            None => unit.in_array_or_table(planned),
+            None => unit.counting_in_array_or_table(planned),
         };
         (base, at_end)
     }
 
-    fn as_dyn(&mut self) -> &mut dyn Observer {
+    fn as_dyn_observer(&mut self) -> &mut dyn Observer {
         self
     }
 }
@@ -67,21 +72,21 @@ impl Observer for InterestingPaths {
 /// Returns the reason for not counting a function; `None` if some of its paths are interesting.
 pub fn reason_to_skip(unit: &Unit, function: Value) -> Option<&'static str> {
     let is_named = unit.options.interesting.as_ref().is_none_or(|paths| paths.has_function(&unit.map.source, &function.name()));
-    (!is_named).then_some(NOT_INTERESTING)
+    (!is_named).then_some(NOT_INTERESTING_REASON)
 }
 
 /// Returns the interesting paths of a function; `None` if there are none, or if they belong to a different version of it.
-pub fn interesting_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u KnownFunction> {
+pub fn find_interesting_paths<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u KnownFunction> {
     let known = unit.options.interesting.as_ref()?;
     let version = NameVersion { shape: graph_hash(&cfg.blocks, &cfg.graph), code: cfg.code };
-    known.find_same_shape(&unit.map.source, name, version).filter(|k| k.edges.len() == cfg.graph.edge_count())
+    known.find_function_with_same_shape(&unit.map.source, name, version).filter(|k| k.edges.len() == cfg.graph.edge_count())
 }
 
 /// Returns the emitter of counter indices for a function's interesting paths; `None` if the function counts in a different way.
 pub fn declare_path_code<'p>(unit: &Unit, planned: &'p PlannedFunction) -> Option<InterestingPathCode<'p>> {
     match planned.program.cells() {
-        Cells::Interesting(cells) => Some(InterestingPathCode::declare(unit.module, &planned.function.name(), &cells.ending)),
-        Cells::Paths | Cells::Labels { .. } | Cells::Preferential(_) => None,
+        CounterCells::Interesting(cells) => Some(InterestingPathCode::declare(unit.module, &planned.function.name(), &cells.ending)),
+        CounterCells::Paths | CounterCells::Labels { .. } | CounterCells::Preferential(_) => None,
     }
 }
 
@@ -90,18 +95,18 @@ pub fn declare_path_code<'p>(unit: &Unit, planned: &'p PlannedFunction) -> Optio
 ///
 /// # Errors
 /// Fails if the paths belong to a different function, or if the verifier rejects their numbering.
-pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), InstrumentError> {
+pub fn count_only_interesting_paths(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), InstrumentError> {
     let name = planned.function.name();
-    let Some(known) = interesting_of(unit, &name, &planned.cfg).cloned() else {
+    let Some(known) = find_interesting_paths(unit, &name, &planned.cfg).cloned() else {
         let reason = "its shape differs from that of the function with this name whose paths are interesting".into();
         unit.map.fully_counted.push(Skipped { name, reason });
         return Ok(());
     };
     let ids: Vec<u64> = known.known.iter().map(|(id, _)| *id).collect();
     let entries = unit.options.plan.entries;
-    let (dag, numbering) = Plan::cut_at_if_same_count(&planned.cfg.graph, &known.cuts, entries, known.paths)
+    let (dag, numbering) = Plan::cut_and_number_if_same_count(&planned.cfg.graph, &known.cuts, entries, known.paths)
         .ok_or_else(|| InstrumentError::KnownPathsMismatch(name.clone()))?;
-    let excluded = planned.cfg.reach_edges();
+    let excluded = planned.cfg.edges_from_calls_to_exit();
     let scheme = match unit.options.experiment.scheme() {
         ExperimentScheme::Interesting(scheme) => Some(scheme),
         _ => None,
@@ -118,7 +123,7 @@ pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), 
     let few = numbering.paths() <= unit.options.plan.max_paths;
     let elsewhere = (!few).then(|| explain_different_cuts(unit, numbering.paths()));
     let in_full = few.then(|| program_for_all_paths(&request, dag.clone(), numbering.clone()));
-    let reason = match scheme.map(|_| plan(&request, dag, numbering)) {
+    let reason = match scheme.map(|_| plan_interesting_paths(&request, dag, numbering)) {
         Some(Ok(program)) => {
             planned.program = program;
             return Ok(());

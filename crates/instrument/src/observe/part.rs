@@ -20,19 +20,19 @@ struct CopyPart {
     count_hits: bool,
 }
 
-pub fn begin(module: Module, part: observe::CopyPart) -> Box<dyn Observer> {
+pub fn create_part_observer(module: Module, part: observe::CopyPart) -> Box<dyn Observer> {
     match part.known {
-        Some(_) => Box::new(UnknownPaths::new(module, PassChoices::in_registers, reason_to_skip)),
+        Some(_) => Box::new(UnknownPaths::new(module, PassChoices::accumulating_in_registers, reason_to_skip)),
         None => Box::new(CopyPart { count_hits: part.count_hits }),
     }
 }
 
 /// Skips functions in which this copy counts nothing.
 fn reason_to_skip(unit: &Unit, function: Value) -> Option<&'static str> {
-    part_of(unit, &function.name()).is_none().then_some("other copies of the program count its paths")
+    find_function_part(unit, &function.name()).is_none().then_some("other copies of the program count its paths")
 }
 
-fn part_of<'u>(unit: &'u Unit, name: &str) -> Option<&'u FunctionPart> {
+fn find_function_part<'u>(unit: &'u Unit, name: &str) -> Option<&'u FunctionPart> {
     unit.options.parts.as_ref()?.get(unit.options.experiment.part()?.origin, name)
 }
 
@@ -43,15 +43,16 @@ impl Observer for CopyPart {
 
     fn plan(&self, unit: &Unit, name: &str, cfg: &FunctionCfg, _: &Frequencies) -> Result<Plan, InstrumentError> {
         let other = || InstrumentError::PartMismatch(name.to_owned());
-        let known = part_of(unit, name).filter(|k| k.shape == graph_hash(&cfg.blocks, &cfg.graph)).ok_or_else(other)?;
-        let (dag, _) = Plan::cut_at_if_same_count(&cfg.graph, &known.cuts, unit.options.plan.entries, known.paths).ok_or_else(other)?;
+        let known = find_function_part(unit, name).filter(|k| k.shape == graph_hash(&cfg.blocks, &cfg.graph)).ok_or_else(other)?;
+        let (dag, _) =
+            Plan::cut_and_number_if_same_count(&cfg.graph, &known.cuts, unit.options.plan.entries, known.paths).ok_or_else(other)?;
         Plan::from_part(dag, known.part.clone()).ok_or_else(other)
     }
 
     /// If executions of probes are counted, each iteration is counted when it ends. Counting paths before they end would gain nothing,
     /// because the only edge on which a path is known is the last one.
-    fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> PassChoices {
-        let chosen = if self.count_hits { count_each_iteration(unit.options.choices) } else { unit.passes(planned) };
+    fn choose_passes(&self, unit: &Unit, planned: &PlannedFunction) -> PassChoices {
+        let chosen = if self.count_hits { count_each_iteration(unit.options.choices) } else { unit.choose_passes(planned) };
         PassChoices { early: EarlyCounting::Never, dominant: DominantCounting::Shared, ..chosen }
     }
 
@@ -61,12 +62,17 @@ impl Observer for CopyPart {
         }
     }
 
-    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<DebugLocation>) -> (Value, PathEndAction<'p>) {
-        let hits = if let Storage::Labels(labels) = unit.choose_storage(planned) { labels.hits() } else { None };
+    fn emit_function_entry<'p>(
+        &self,
+        unit: &Unit,
+        planned: &'p PlannedFunction,
+        location: Option<DebugLocation>,
+    ) -> (Value, PathEndAction<'p>) {
+        let hits = if let Storage::Labels(labels) = unit.choose_storage(planned) { labels.hit_counter_index() } else { None };
         (unit.emit_thread_counters(planned, location), PathEndAction::Part(hits))
     }
 
-    fn as_dyn(&mut self) -> &mut dyn Observer {
+    fn as_dyn_observer(&mut self) -> &mut dyn Observer {
         self
     }
 }

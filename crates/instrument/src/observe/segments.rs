@@ -6,7 +6,7 @@ use crate::describe::FunctionCfg;
 use crate::emit;
 use crate::entry;
 use crate::error::InstrumentError;
-use crate::interesting::RESTARTS;
+use crate::interesting::PREFERENTIAL_NUMBERING_RESTARTS;
 use crate::llvm::{TargetMachine, Value};
 use crate::path_end::PathEndAction;
 use crate::places;
@@ -14,9 +14,9 @@ use crate::planned_function::PlannedFunction;
 use crate::probes;
 use crate::program_passes;
 use crate::segments::hand_over::ContextWords;
-use crate::segments::{FunctionOnSegments, SegmentPlan, declare_context, export_local_name};
+use crate::segments::{PlannedFunctionOnSegments, SegmentPlan, declare_context, export_local_name};
 use crate::supergraph::version::{ContextSource, SegmentVersion};
-use crate::supergraph::{OnSegments, Supergraph};
+use crate::supergraph::{FunctionWithSegments, Supergraph};
 use crate::unit::{Unit, verify_plan};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -33,7 +33,7 @@ use trodden_unit::{NameVersion, Observation, SegmentFunction, SegmentSet, Segmen
 type PlannedSegments = (PlannedFunction, u32, Option<ContextNumbering>);
 
 /// Why a function without segments is not counted.
-const NO_SEGMENT: &str = "no counted segment runs through it (--segments)";
+const NO_SEGMENT_REASON: &str = "no counted segment runs through it (--segments)";
 
 #[derive(Default)]
 pub struct SegmentCounts {
@@ -48,27 +48,27 @@ struct SegmentedFunction {
 }
 
 impl SegmentedFunction {
-    fn on_segments(&self) -> OnSegments<'_> {
+    fn as_function_with_segments(&self) -> FunctionWithSegments<'_> {
         let SegmentedFunction { planned, number, segments, entries } = self;
-        OnSegments { function: planned.function, number: *number, cfg: &planned.cfg, plan: segments, entries: *entries }
+        FunctionWithSegments { function: planned.function, number: *number, cfg: &planned.cfg, plan: segments, entries: *entries }
     }
 }
 
 impl Observer for SegmentCounts {
     fn reason_to_skip(&self, unit: &Unit, function: Value) -> Option<&'static str> {
         let is_on_segments = unit.options.segments.as_ref().is_none_or(|set| set.has_function(&unit.map.source, &function.name()));
-        (!is_on_segments).then_some(NO_SEGMENT)
+        (!is_on_segments).then_some(NO_SEGMENT_REASON)
     }
 
-    fn measured_edges<'u>(&self, unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u [u64]> {
-        segments_of(unit, name, cfg).map(|(_, function)| function.edges.as_slice())
+    fn measured_edge_counts<'u>(&self, unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u [u64]> {
+        find_segment_function(unit, name, cfg).map(|(_, function)| function.edges.as_slice())
     }
 
-    fn observe_all(&mut self, unit: &mut Unit, functions: &[Value], machine: TargetMachine) -> Result<(), InstrumentError> {
+    fn observe_functions(&mut self, unit: &mut Unit, functions: &[Value], machine: TargetMachine) -> Result<(), InstrumentError> {
         let set = &unit.options.segments.clone().expect("a unit that counts segments has a set of them");
         let planned = functions.iter().filter_map(|f| self.plan_segments(unit, *f, set).transpose()).collect::<Result<Vec<_>, _>>()?;
         let on_paths = plan_words(unit, planned, set);
-        let all: Vec<OnSegments> = on_paths.iter().map(SegmentedFunction::on_segments).collect();
+        let all: Vec<FunctionWithSegments> = on_paths.iter().map(SegmentedFunction::as_function_with_segments).collect();
         let supergraph = Supergraph::new(unit.module, &unit.map.source, set, &all);
         for (at, on) in on_paths.iter().enumerate() {
             for version in supergraph.of_function(at) {
@@ -79,22 +79,22 @@ impl Observer for SegmentCounts {
                 export_local_name(unit.module, &unit.map.source.clone(), on.planned.function);
             }
         }
-        let summary = supergraph.inline(machine)?;
-        self.context_words.iter().for_each(|words| words.clear_where_calls_return_twice(unit.module));
+        let summary = supergraph.inline_versions(machine)?;
+        self.context_words.iter().for_each(|words| words.clear_contexts_after_returning_twice(unit.module));
         for (on, summary) in on_paths.into_iter().zip(summary) {
             let codes: Vec<Value> = summary.copies.iter().copied().chain([on.planned.function]).collect();
-            unit.finish_code(&codes);
+            unit.protect_instrumented_code(&codes);
             let words = SegmentWords { inlined: summary.inlined, duplicated: summary.duplicated, ..on.segments.words };
             unit.add_function_with_storage(on.planned, Storage::Segments(words));
         }
         Ok(())
     }
 
-    fn remove_unused(&self, _: &Unit) {
+    fn remove_unused_declarations(&self, _: &Unit) {
         self.context_words.iter().for_each(|words| emit::remove_unused_declarations(&[words.0]));
     }
 
-    fn as_dyn(&mut self) -> &mut dyn Observer {
+    fn as_dyn_observer(&mut self) -> &mut dyn Observer {
         self
     }
 }
@@ -109,13 +109,13 @@ impl SegmentCounts {
         set: &Rc<SegmentSet>,
     ) -> Result<Option<PlannedSegments>, InstrumentError> {
         let mut planned = plan_function(unit, self, function)?;
-        let Some(number) = segments_of(unit, &function.name(), &planned.cfg).map(|(number, _)| number) else {
+        let Some(number) = find_segment_function(unit, &function.name(), &planned.cfg).map(|(number, _)| number) else {
             let reason = "its shape differs from that of the function with this name in the segments";
             unit.map.skipped.push(Skipped { name: function.name(), reason: reason.into() });
             return Ok(None);
         };
         let known = &set.functions()[number as usize];
-        let numbered = Plan::cut_at_if_same_count(&planned.cfg.graph, &known.cuts, unit.options.plan.entries, known.paths);
+        let numbered = Plan::cut_and_number_if_same_count(&planned.cfg.graph, &known.cuts, unit.options.plan.entries, known.paths);
         let (dag, numbering) = numbered.ok_or_else(|| InstrumentError::KnownPathsMismatch(function.name()))?;
         let preferential = preferential_numbering(unit, &function.name(), known, set, (&dag, &numbering));
         let (graph, frequencies, options) = (&planned.cfg.graph, &planned.frequencies, &unit.options.plan);
@@ -135,7 +135,7 @@ impl SegmentCounts {
         };
         verify_plan(&planned)?;
         let PlannedFunction { cfg, program, frequencies, .. } = &mut planned;
-        program_passes::run_passes(program, frequencies, &places::block_properties(cfg), PassChoices::AT_PATH_ENDS);
+        program_passes::run_passes(program, frequencies, &places::block_properties(cfg), PassChoices::COUNTING_AT_PATH_ENDS);
         Ok(Some((planned, number, preferential)))
     }
 
@@ -143,7 +143,7 @@ impl SegmentCounts {
         let (module, SegmentedFunction { planned, segments, .. }) = (unit.module, on);
         let location = crate::debug::location_without_line(module, version.code);
         let words = *self.context_words.get_or_insert_with(|| declare_context(module));
-        let code = segments.begin(module, version, words, location);
+        let code = segments.emit_version_entry(module, version, words, location);
         let base = match segments.words.words {
             0 => unit.context.counters,
             // A function that counts nothing itself and only passes contexts to callees needs no counters.
@@ -151,7 +151,7 @@ impl SegmentCounts {
             _ => entry::emit_thread_counters(unit.context, version.code, location, true),
         };
         let counters = unit.counters(base, PathEndAction::Segment(code));
-        probes::insert(unit.context, version.code, &version.cfg, &planned.program, counters);
+        probes::insert_function_probes(unit.context, version.code, &version.cfg, &planned.program, counters);
     }
 }
 
@@ -166,13 +166,13 @@ fn preferential_numbering(
 ) -> Option<ContextNumbering> {
     let observation = unit.options.experiment.observation();
     let is_asked = matches!(observation, Observation::SegmentCounts(c) if c.numbering == SegmentNumbering::Preferential);
-    let (contexts, bits) = (known.contexts.len() as u32, SegmentWords::path_bits(known.paths));
+    let (contexts, bits) = (known.contexts.len() as u32, SegmentWords::bits_for_path(known.paths));
     let rows = (u64::from(contexts) + 1) << bits;
     let pairs: Vec<(u32, u64)> = known.interesting.iter().copied().collect();
     if !is_asked || set.counts_all_pairs() || !known.counts || contexts == 0 || pairs.is_empty() || rows <= pairs.len() as u64 + 1 {
         return None;
     }
-    match preferential_contexts((dag, numbering), (contexts, bits), &pairs, RESTARTS) {
+    match preferential_contexts((dag, numbering), (contexts, bits), &pairs, PREFERENTIAL_NUMBERING_RESTARTS) {
         Ok(found) => Some(found),
         Err(why) => {
             let reason = format!("its segments are looked up by hash instead of by number: {why}");
@@ -195,7 +195,7 @@ fn selective_label_program(
 ) -> ProbeProgram {
     let edges = paths.iter().filter_map(|path| numbering.path(&dag, *path)).flatten();
     let marked = DagEdgeSet::from_members(dag.edges().len(), edges);
-    let interesting = dag.on_marked_paths(|edge| marked.contains(edge));
+    let interesting = dag.edges_on_marked_paths(|edge| marked.contains(edge));
     let labels = precise_selective_labels(&dag, &interesting);
     let (graph, frequencies) = (&planned.cfg.graph, &planned.frequencies);
     let probes = match unit.options.plan.chords {
@@ -217,12 +217,12 @@ fn plan_words(unit: &Unit, planned: Vec<PlannedSegments>, set: &Rc<SegmentSet>) 
         let graph: &Graph = &cfg.graph;
         let source = &source;
         let mut on =
-            FunctionOnSegments { module, source, set, number, cfg, graph, program, frequencies, identity, numbering, preferential };
+            PlannedFunctionOnSegments { module, source, set, number, cfg, graph, program, frequencies, identity, numbering, preferential };
         let segments = SegmentPlan::new(&mut on, first_word);
-        let entries = on.entries();
+        let entries = on.estimated_call_count();
         first_word += segments.words.words;
         // The verified program counts every path, but paths that are not part of a segment need no code, so their counts are removed.
-        for edge in graph.edges().filter(|e| !segments.has_code(*e)) {
+        for edge in graph.edges().filter(|e| !segments.has_code_on_edge(*e)) {
             let kept = program.operations(edge).iter().copied().filter(|o| !matches!(o, Operation::Count { .. }));
             program.set_operations(edge, kept.collect());
         }
@@ -232,7 +232,7 @@ fn plan_words(unit: &Unit, planned: Vec<PlannedSegments>, set: &Rc<SegmentSet>) 
 }
 
 /// Returns a function's number and entry in the set of segments; `None` if the set lacks it or has a version with a different shape.
-fn segments_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<(u32, &'u SegmentFunction)> {
+fn find_segment_function<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<(u32, &'u SegmentFunction)> {
     let set = unit.options.segments.as_ref()?;
     let version = NameVersion { shape: graph_hash(&cfg.blocks, &cfg.graph), code: cfg.code };
     let number = set.find_function(&unit.map.source, name, version)?;

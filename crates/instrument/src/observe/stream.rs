@@ -11,7 +11,7 @@ use crate::options::PluginOptions;
 use crate::path_end::PathEndAction;
 use crate::planned_function::{CountedPaths, PlannedFunction};
 use crate::program_passes;
-use crate::stream::{Streams, catches_unwinding, edges};
+use crate::stream::{StreamRuntimeFunctions, may_resume_after_unwinding, stream_edges};
 use crate::unit::Unit;
 use std::os::unix::ffi::OsStrExt;
 use trodden_flow::frequency::{Frequencies, branch_weights};
@@ -21,31 +21,31 @@ use trodden_flow::{Edge, Plan, ProbeProgram};
 use trodden_unit::BlockKind;
 
 pub struct PathStream {
-    streams: Streams,
+    streams: StreamRuntimeFunctions,
     /// Finds the calls that get an event: those that may not return, and those of functions of this unit. The event before a function's
     /// entry tells where it was called.
     no_return: NoReturnAnalysis,
 }
 
 impl PathStream {
-    pub fn begin(module: Module, options: &PluginOptions) -> PathStream {
-        let no_return = NoReturnAnalysis::new(module, options.reach_all).with_calls(true);
-        PathStream { streams: Streams::declare(module), no_return }
+    pub fn new(module: Module, options: &PluginOptions) -> PathStream {
+        let no_return = NoReturnAnalysis::new(module, options.reach_all).with_calls_to_defined_functions(true);
+        PathStream { streams: StreamRuntimeFunctions::declare(module), no_return }
     }
 }
 
 impl Observer for PathStream {
     /// Functions that catch exceptions or `longjmp` are always observed, because the stream must show where unwinding ends.
     fn reason_to_skip(&self, unit: &Unit, function: Value) -> Option<&'static str> {
-        interesting::reason_to_skip(unit, function).filter(|_| !catches_unwinding(function))
+        interesting::reason_to_skip(unit, function).filter(|_| !may_resume_after_unwinding(function))
     }
 
-    fn measured_edges<'u>(&self, unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u [u64]> {
-        interesting::interesting_of(unit, name, cfg).map(|known| known.edges.as_slice())
+    fn measured_edge_counts<'u>(&self, unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u [u64]> {
+        interesting::find_interesting_paths(unit, name, cfg).map(|known| known.edges.as_slice())
     }
 
     /// Plans events at all calls, in addition to those at the ends of paths.
-    fn plan_again(
+    fn replan_function(
         &mut self,
         unit: &mut Unit,
         planned: PlannedFunction,
@@ -55,39 +55,44 @@ impl Observer for PathStream {
         plan_events(unit, planned, with_calls)
     }
 
-    fn passes(&self, _: &Unit, _: &PlannedFunction) -> PassChoices {
-        PassChoices::AT_PATH_ENDS
+    fn choose_passes(&self, _: &Unit, _: &PlannedFunction) -> PassChoices {
+        PassChoices::COUNTING_AT_PATH_ENDS
     }
 
     fn rewrite_program(&self, program: &mut ProbeProgram, cfg: &FunctionCfg) {
-        program_passes::write_stream(program, edges(cfg));
+        program_passes::write_stream(program, stream_edges(cfg));
     }
 
-    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<DebugLocation>) -> (Value, PathEndAction<'p>) {
-        match planned.program.at_entry().contains(&Operation::EnterCall) {
+    fn emit_function_entry<'p>(
+        &self,
+        unit: &Unit,
+        planned: &'p PlannedFunction,
+        location: Option<DebugLocation>,
+    ) -> (Value, PathEndAction<'p>) {
+        match planned.program.operations_at_entry().contains(&Operation::EnterCall) {
             true => {
                 let counters = unit.context.counters;
-                let stream = self.streams.enter(planned.function, unit.map.counters, counters, location);
+                let stream = self.streams.emit_function_entry(planned.function, unit.map.counters, counters, location);
                 (counters, PathEndAction::Stream(stream))
             }
             false => (unit.emit_thread_counters(planned, location), PathEndAction::Word),
         }
     }
 
-    fn after_insertion(&mut self, planned: &PlannedFunction, _: Value, at_end: PathEndAction, location: Option<DebugLocation>) {
+    fn after_probe_insertion(&mut self, planned: &PlannedFunction, _: Value, at_end: PathEndAction, location: Option<DebugLocation>) {
         if let PathEndAction::Stream(stream) = at_end {
-            stream.append_resumes(planned.function, &planned.cfg, location);
+            stream.append_resume_events_after_unwinding(planned.function, &planned.cfg, location);
         }
     }
 
-    fn remove_unused(&self, unit: &Unit) {
-        self.streams.remove_unused();
+    fn remove_unused_declarations(&self, unit: &Unit) {
+        self.streams.remove_unused_declarations();
         if let Some(pattern) = &unit.options.recorder {
             emit::define_default_output(unit.module, pattern.as_bytes());
         }
     }
 
-    fn as_dyn(&mut self) -> &mut dyn Observer {
+    fn as_dyn_observer(&mut self) -> &mut dyn Observer {
         self
     }
 }
@@ -95,7 +100,7 @@ impl Observer for PathStream {
 /// Plans the probe program that writes a function's events. Compared with the counting program, its graph has additional edges for calls,
 /// but paths are cut at the same edges.
 fn plan_events(unit: &Unit, own: PlannedFunction, cfg: FunctionCfg) -> Result<PlannedFunction, InstrumentError> {
-    let extra_edges = cfg.extra_edges(&own.cfg);
+    let extra_edges = cfg.edges_missing_from(&own.cfg);
     if extra_edges.is_empty() && cfg.blocks == own.cfg.blocks {
         return Ok(PlannedFunction { cfg, ..own });
     }
@@ -104,7 +109,8 @@ fn plan_events(unit: &Unit, own: PlannedFunction, cfg: FunctionCfg) -> Result<Pl
     let edges: Vec<Edge> = graph.edges().filter(|edge| extra_edges.binary_search_by_key(edge, |call| call.0).is_err()).collect();
     let cuts: Vec<_> = own.program.dag().cuts().iter().map(|cut| (edges[cut.edge.index()], cut.reason)).collect();
     let options = &unit.options.plan;
-    let (dag, numbering) = Plan::cut_at(graph, &cuts, options.entries).map_err(|_| InstrumentError::TooManyEvents(own.function.name()))?;
+    let (dag, numbering) =
+        Plan::cut_and_number(graph, &cuts, options.entries).map_err(|_| InstrumentError::TooManyEvents(own.function.name()))?;
     let plan = Plan::from_numbering(dag, numbering, graph, &frequencies, options);
     let program = ProbeProgram::from_plan(graph, &plan);
     let counted = Some(Box::new(CountedPaths { blocks: own.cfg.blocks, graph: own.cfg.graph, program: own.program, extra_edges }));

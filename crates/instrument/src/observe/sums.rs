@@ -19,7 +19,7 @@ pub struct EventSums {
 }
 
 impl EventSums {
-    pub fn begin(module: Module, sums: observe::EventSums) -> EventSums {
+    pub fn new(module: Module, sums: observe::EventSums) -> EventSums {
         EventSums { events: EventSymbols::declare(module, sums.event), of_interesting: sums.paths.is_some() }
     }
 }
@@ -29,32 +29,37 @@ impl Observer for EventSums {
         interesting::reason_to_skip(unit, function)
     }
 
-    fn measured_edges<'u>(&self, unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u [u64]> {
-        interesting::interesting_of(unit, name, cfg).map(|known| known.edges.as_slice())
+    fn measured_edge_counts<'u>(&self, unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u [u64]> {
+        interesting::find_interesting_paths(unit, name, cfg).map(|known| known.edges.as_slice())
     }
 
-    fn plan_again(
+    fn replan_function(
         &mut self,
         unit: &mut Unit,
         mut planned: PlannedFunction,
         _: &[(Block, BlockKind)],
     ) -> Result<PlannedFunction, InstrumentError> {
         if self.of_interesting {
-            interesting::plan_again(unit, &mut planned)?;
+            interesting::count_only_interesting_paths(unit, &mut planned)?;
         }
         Ok(planned)
     }
 
     /// Applies no pass that moves counts, because events must be read exactly where paths end.
-    fn passes(&self, _: &Unit, _: &PlannedFunction) -> PassChoices {
-        PassChoices::AT_PATH_ENDS
+    fn choose_passes(&self, _: &Unit, _: &PlannedFunction) -> PassChoices {
+        PassChoices::COUNTING_AT_PATH_ENDS
     }
 
-    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<DebugLocation>) -> (Value, PathEndAction<'p>) {
+    fn emit_function_entry<'p>(
+        &self,
+        unit: &Unit,
+        planned: &'p PlannedFunction,
+        location: Option<DebugLocation>,
+    ) -> (Value, PathEndAction<'p>) {
         let entry = planned.function.entry();
         // The address is computed inline, since the events of a call would be charged to a path. The event counter is read after that.
         let base = unit.emit_thread_counters_inline(planned, location);
-        let events = self.events.begin(unit.module, entry, location);
+        let events = self.events.emit_read_at_entry(unit.module, entry, location);
         let at_end = match interesting::declare_path_code(unit, planned) {
             Some(words) => PathEndAction::Interesting(words, Some(events)),
             None => PathEndAction::Sums(events),
@@ -62,7 +67,7 @@ impl Observer for EventSums {
         (base, at_end)
     }
 
-    fn as_dyn(&mut self) -> &mut dyn Observer {
+    fn as_dyn_observer(&mut self) -> &mut dyn Observer {
         self
     }
 }

@@ -5,6 +5,6 @@ use crate::llvm::Module;
 use crate::unit::count_each_iteration;
 
 /// Creates the observer. Each loop iteration is counted when it ends, so that the user is notified at once.
-pub fn begin(module: Module) -> UnknownPaths {
+pub fn create_watched_paths_observer(module: Module) -> UnknownPaths {
     UnknownPaths::new(module, count_each_iteration, |_, _| None)
 }

@@ -7,8 +7,8 @@
 //! counted in word `first + 8 d + b`. This does not depend on the function, since the optimiser may have merged decisions of different
 //! functions.
 
-use super::llvm_profile::fixed_element;
-use super::{PlaceholderError, derives_address, unsupported_use_error};
+use super::llvm_profile::find_constant_element_index;
+use super::{PlaceholderError, passes_on_address, unsupported_use_error};
 use crate::llvm::{Block, Builder, Module, Value};
 use crate::phis;
 use indexmap::IndexSet;
@@ -17,22 +17,22 @@ use llvm_sys::LLVMIntPredicate::{LLVMIntEQ, LLVMIntNE};
 use llvm_sys::LLVMOpcode;
 
 #[derive(Default)]
-pub struct BitmapUses {
+pub struct ConditionCoverageBitmapUses {
     pub updates: IndexSet<Value>,
     /// Loads by which the code checks whether bits are already set.
     loads: IndexSet<Value>,
 }
 
 /// Returns all uses of a bitmap, following its address through other instructions.
-pub fn find_uses(bitmap: Value) -> Result<BitmapUses, PlaceholderError> {
-    let (mut uses, mut seen, mut stack) = (BitmapUses::default(), IndexSet::from([bitmap]), vec![bitmap]);
+pub fn find_bitmap_uses(bitmap: Value) -> Result<ConditionCoverageBitmapUses, PlaceholderError> {
+    let (mut uses, mut seen, mut stack) = (ConditionCoverageBitmapUses::default(), IndexSet::from([bitmap]), vec![bitmap]);
     while let Some(value) = stack.pop() {
         for user in value.users() {
-            if is_update(user, value) {
+            if is_bitmap_update(user, value) {
                 uses.updates.insert(user);
             } else if user.is_instruction() && user.is(LLVMOpcode::LLVMLoad) && user.integer_width().is_some() {
                 uses.loads.insert(user);
-            } else if derives_address(user) {
+            } else if passes_on_address(user) {
                 stack.extend(seen.insert(user).then_some(user));
             } else {
                 return Err(unsupported_use_error(user));
@@ -42,24 +42,24 @@ pub fn find_uses(bitmap: Value) -> Result<BitmapUses, PlaceholderError> {
     Ok(uses)
 }
 
-impl BitmapUses {
-    pub fn fold_checks(&self, module: Module) {
-        self.loads.iter().for_each(|load| fold_constant(module, *load, 0));
+impl ConditionCoverageBitmapUses {
+    pub fn fold_bitmap_checks(&self, module: Module) {
+        self.loads.iter().for_each(|load| fold_users_of_constant(module, *load, 0));
     }
 }
 
 /// Returns true if an instruction sets bits of the bitmap at `address` without using the old value.
-fn is_update(user: Value, address: Value) -> bool {
+fn is_bitmap_update(user: Value, address: Value) -> bool {
     user.atomic_operation() == Some(LLVMAtomicRMWBinOpOr) && user.operand(0) == address && user.is_unused()
 }
 
 /// Replaces an instruction with a constant, and does the same with all users that thereby become constant.
-fn fold_constant(module: Module, value: Value, constant: u64) {
-    let branches: IndexSet<Value> = value.users().filter(|user| is_branch(*user)).collect();
+fn fold_users_of_constant(module: Module, value: Value, constant: u64) {
+    let branches: IndexSet<Value> = value.users().filter(|user| is_conditional_branch(*user)).collect();
     branches.into_iter().for_each(|branch| fold_branch(module, branch, constant != 0));
     // Search the users again each time, because folding one user may delete another.
-    while let Some((user, constant)) = value.users().find_map(|user| Some((user, folded_result(user, value, constant)?))) {
-        fold_constant(module, user, constant);
+    while let Some((user, constant)) = value.users().find_map(|user| Some((user, fold_to_constant(user, value, constant)?))) {
+        fold_users_of_constant(module, user, constant);
     }
     value.replace_uses(value.kind().unsigned(constant));
     // SAFETY: the instruction has no users left, and callers do not use it afterwards.
@@ -68,7 +68,7 @@ fn fold_constant(module: Module, value: Value, constant: u64) {
 
 /// Returns the result of an instruction one of whose operands, `of`, is a constant; `None` unless the instruction is part of a check of
 /// bits.
-fn folded_result(user: Value, of: Value, constant: u64) -> Option<u64> {
+fn fold_to_constant(user: Value, of: Value, constant: u64) -> Option<u64> {
     if !user.is_instruction() {
         return None;
     }
@@ -90,7 +90,7 @@ fn folded_result(user: Value, of: Value, constant: u64) -> Option<u64> {
     }
 }
 
-fn is_branch(user: Value) -> bool {
+fn is_conditional_branch(user: Value) -> bool {
     user.is_instruction() && user.is(LLVMOpcode::LLVMBr) && user.successors().len() == 2
 }
 
@@ -102,14 +102,14 @@ fn fold_branch(module: Module, branch: Value, condition: bool) {
     // SAFETY: the block has its new terminator, and the caller goes on with other users.
     unsafe { branch.erase() };
     if live != dead {
-        phis::rebuild(module, dead, |old| old.into_iter().filter(|(_, from)| *from != block).collect());
+        phis::rebuild_phis(module, dead, |old| old.into_iter().filter(|(_, from)| *from != block).collect());
     }
 }
 
 /// Returns the bitmap and the numbers of the bits that an update sets, if both are constant.
 pub fn constant_bits(update: Value) -> Option<(Value, Vec<u32>)> {
     let mask = update.operand(1).as_integer()? as u8;
-    let (bitmap, byte) = fixed_element(update.operand(0), 1)?;
+    let (bitmap, byte) = find_constant_element_index(update.operand(0), 1)?;
     Some((bitmap, (0..8).filter(|bit| mask >> bit & 1 == 1).map(|bit| byte * 8 + bit).collect()))
 }
 

@@ -16,13 +16,13 @@ const NAME_FIELD: u32 = 0;
 const HASH_FIELD: u32 = 1;
 const COUNTERS_FIELD: u32 = 2;
 const COUNTER_COUNT_FIELD: u32 = 6;
-const VALUE_SITES_FIELD: u32 = 7;
+const VALUE_SITE_COUNTS_FIELD: u32 = 7;
 const BITMAP_FIELD: u32 = 3;
 const BITMAP_BYTES_FIELD: u32 = 8;
 /// Prefix of the names of function records in the coverage mapping, and the indices of their fields.
-const RECORD_PREFIX: &str = "__covrec_";
-const RECORD_NAME_FIELD: u32 = 0;
-const RECORD_HASH_FIELD: u32 = 2;
+const COVERAGE_RECORD_PREFIX: &str = "__covrec_";
+const COVERAGE_RECORD_NAME_FIELD: u32 = 0;
+const COVERAGE_RECORD_HASH_FIELD: u32 = 2;
 /// Separator of names in `__llvm_prf_nm`.
 const NAME_SEPARATOR: u8 = 1;
 
@@ -67,7 +67,7 @@ fn parse_table(global: Value, data: Value) -> Option<CounterTable> {
     let distant = |at: u32, prefix: &str| field(at)?.operand_if_any(0)?.operand_if_any(0).filter(|c| c.name().starts_with(prefix));
     let counters = distant(COUNTERS_FIELD, "__profc_")?;
     let bitmap = distant(BITMAP_FIELD, "__profbm_");
-    let sites = field(VALUE_SITES_FIELD)?;
+    let sites = field(VALUE_SITE_COUNTS_FIELD)?;
     let element = |at| sites.element(at)?.as_integer();
     let function = ProfiledFunction {
         name: number(NAME_FIELD)? as u64,
@@ -115,7 +115,7 @@ pub fn remove_tables(module: Module, replacements: &[(Value, u64)], mapping: Cov
     let is_kept = |name: &str| mapping == CoverageTables::Kept && is_coverage_mapping(name);
     let mut doomed: IndexSet<Value> =
         globals(module).filter(|g| (is_profile_table(&g.name()) || is_coverage_mapping(&g.name())) && !is_kept(&g.name())).collect();
-    doomed.extend(superseded_records(module));
+    doomed.extend(find_superseded_coverage_records(module));
     remove_from_used_lists(module, &doomed);
     for &(table, number) in replacements {
         let address = table.kind().pointer_from(module.constant(number as i64));
@@ -133,12 +133,16 @@ pub fn remove_tables(module: Module, replacements: &[(Value, u64)], mapping: Cov
 ///
 /// rustc writes such a record (with hash 0) in the crate that defines the function, if all its uses were inlined into other crates. LLVM's
 /// tools use the first record of a name, and would report 0 executions of a function that ran.
-fn superseded_records(module: Module) -> Vec<Value> {
+fn find_superseded_coverage_records(module: Module) -> Vec<Value> {
     let records: Vec<(Value, i64, i64)> = globals(module)
-        .filter(|g| g.name().starts_with(RECORD_PREFIX))
+        .filter(|g| g.name().starts_with(COVERAGE_RECORD_PREFIX))
         .filter_map(|g| {
             let content = g.initializer()?;
-            Some((g, content.operand_if_any(RECORD_NAME_FIELD)?.as_integer()?, content.operand_if_any(RECORD_HASH_FIELD)?.as_integer()?))
+            Some((
+                g,
+                content.operand_if_any(COVERAGE_RECORD_NAME_FIELD)?.as_integer()?,
+                content.operand_if_any(COVERAGE_RECORD_HASH_FIELD)?.as_integer()?,
+            ))
         })
         .collect();
     let counted: HashSet<i64> = records.iter().filter(|(_, _, hash)| *hash != 0).map(|(_, name, _)| *name).collect();
@@ -146,7 +150,7 @@ fn superseded_records(module: Module) -> Vec<Value> {
 }
 
 /// Returns all calls by which LLVM records values (the target of an indirect call, a size). An `invoke` among them is replaced by a call.
-pub fn find_value_calls(module: Module) -> Vec<Value> {
+pub fn find_value_recording_calls(module: Module) -> Vec<Value> {
     let mut notes = Vec::new();
     for function in module.functions().filter(|f| f.name().starts_with("__llvm_profile_instrument_")).collect::<Vec<_>>() {
         // With these attributes, the calls are not treated as calls that may not return.
@@ -196,7 +200,7 @@ fn is_profile_table(name: &str) -> bool {
 
 /// Returns true for globals of the sections `__llvm_covfun`, `__llvm_covmap` and `__llvm_prf_names`.
 fn is_coverage_mapping(name: &str) -> bool {
-    [RECORD_PREFIX, "__llvm_coverage_mapping", "__llvm_prf_nm"].iter().any(|p| name.starts_with(p))
+    [COVERAGE_RECORD_PREFIX, "__llvm_coverage_mapping", "__llvm_prf_nm"].iter().any(|p| name.starts_with(p))
 }
 
 fn globals(module: Module) -> impl Iterator<Item = Value> {
@@ -214,11 +218,11 @@ pub unsafe fn remove_used_global(module: Module, global: Value) {
 }
 
 fn remove_from_used_lists(module: Module, doomed: &IndexSet<Value>) {
-    ["llvm.used", "llvm.compiler.used"].iter().for_each(|list| remove_from_list(module, list, doomed));
+    ["llvm.used", "llvm.compiler.used"].iter().for_each(|list| remove_from_used_list(module, list, doomed));
 }
 
 /// Rebuilds one of LLVM's lists of used globals without the ones that will be deleted.
-fn remove_from_list(module: Module, list: &str, doomed: &IndexSet<Value>) {
+fn remove_from_used_list(module: Module, list: &str, doomed: &IndexSet<Value>) {
     let Some(old) = module.global(list) else { return };
     let Some(content) = old.initializer() else { return };
     let all: Vec<Value> = content.operands().collect();
@@ -239,7 +243,7 @@ fn remove_from_list(module: Module, list: &str, doomed: &IndexSet<Value>) {
 }
 
 /// Returns the array and the index, if an address is that of a constant element of an array. Elements have `bytes` bytes.
-pub fn fixed_element(address: Value, bytes: i64) -> Option<(Value, u32)> {
+pub fn find_constant_element_index(address: Value, bytes: i64) -> Option<(Value, u32)> {
     if address.is_global_variable() {
         return Some((address, 0));
     }

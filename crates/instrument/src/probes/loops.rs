@@ -1,7 +1,7 @@
 //! Emits counts for loops whose paths are counted by trip count: at a loop's exits, for all iterations at once.
 
 use super::{ProbeCode, RegisterValue};
-use crate::counting::Flushing;
+use crate::counting::LoopFlushStrategy;
 use crate::llvm::{Block, Builder, Value};
 use crate::shape::{move_rest_to_new_block, new_block_after, predecessors};
 use crate::trip_count::{self, TripCounter};
@@ -33,7 +33,7 @@ pub(super) struct TripCountFlush {
 
 impl ProbeCode<'_> {
     /// Finds or inserts a counter of the loop's iterations. Returns the path register's value at the loop header.
-    pub(super) fn enter_loop(&mut self, which: LoopId) -> RegisterValue {
+    pub(super) fn enter_trip_counted_loop(&mut self, which: LoopId) -> RegisterValue {
         let (module, counted_loop) = (self.context.module, self.program.loop_by_id(which));
         let head = self.cfg.nodes[counted_loop.head.index()].expect("a dispatch block heads no loop of one path");
         let latch = self.cfg.nodes[self.graph.from(counted_loop.back).index()].expect("a dispatch block is in no loop of one path");
@@ -72,15 +72,21 @@ impl ProbeCode<'_> {
     /// Returns the value of the program's own induction variable on an exit edge. LLVM can infer nothing about the value, because it might
     /// otherwise add a second induction variable to the loop to save one instruction outside. This is not done with inserted counters,
     /// because LLVM may find that they equal the difference of two addresses.
-    fn counter_on_exit_edge(&self, builder: &Builder, counter: TripCounter, counted_loop: &TripCountedLoop, edge: Edge) -> TripCounter {
+    fn iteration_counter_on_exit_edge(
+        &self,
+        builder: &Builder,
+        counter: TripCounter,
+        counted_loop: &TripCountedLoop,
+        edge: Edge,
+    ) -> TripCounter {
         let from = self.graph.from(edge);
         let latch = self.cfg.block(from).filter(|_| from == self.graph.from(counted_loop.back));
-        let next = latch.and_then(|latch| counter.next(latch));
+        let next = latch.and_then(|latch| counter.counter_at_latch(latch));
         let counter = next.unwrap_or(counter);
-        TripCounter { value: builder.opaque_copy(counter.value), ..counter }
+        TripCounter { value: builder.build_opaque_copy(counter.value), ..counter }
     }
 
-    pub(super) fn flush(&self, builder: &Builder, of: LoopId, partial: i64, edge: Edge) -> RegisterValue {
+    pub(super) fn flush_trip_count(&self, builder: &Builder, of: LoopId, partial: i64, edge: Edge) -> RegisterValue {
         let module = self.context.module;
         let counted_loop = self.program.loop_by_id(of);
         let (number, entered) = self.trip_counts[&of];
@@ -92,7 +98,7 @@ impl ProbeCode<'_> {
                 return self.add_increment(builder, start, partial);
             }
             IterationCount::Inserted(number) => number,
-            IterationCount::Existing(number) => self.counter_on_exit_edge(builder, number, counted_loop, edge),
+            IterationCount::Existing(number) => self.iteration_counter_on_exit_edge(builder, number, counted_loop, edge),
         };
         if entered == start {
             self.count(builder, start, counted_loop.increment, number.emit_iterations_minus(builder, 0));
@@ -104,7 +110,7 @@ impl ProbeCode<'_> {
             let (entry_value, start_value) = (self.add_increment(builder, entered, partial), self.add_increment(builder, start, partial));
             builder.select(some, self.register_value(start_value), self.register_value(entry_value))
         };
-        if self.counters.flushing == Flushing::Branch {
+        if self.counters.flushing == LoopFlushStrategy::Branch {
             let choice = choose();
             // Adding 0 creates a new value, because `entered` may be replaced before the counts are emitted.
             let entered = builder.add(self.register_value(entered), module.constant(0));

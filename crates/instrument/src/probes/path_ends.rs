@@ -1,7 +1,7 @@
 //! Emits the code at the end of a path, for each way of counting ([`PathEndAction`]).
 
 use super::{ProbeCode, RegisterValue};
-use crate::counting::Lookup;
+use crate::counting::KnownPathLookup;
 use crate::events::EventActivation;
 use crate::interesting::InterestingPathCode;
 use crate::llvm::{Builder, Value};
@@ -16,10 +16,12 @@ impl ProbeCode<'_> {
                 let address = self.counter_address(builder, builder.module.i64(), register, increment);
                 self.counters.add(builder, address, by);
             }
-            PathEndAction::Table(_) | PathEndAction::Unknown(_) => self.defer_count(builder, register, increment, by, Lookup::NotNeeded),
+            PathEndAction::Table(_) | PathEndAction::Unknown(_) => {
+                self.defer_count(builder, register, increment, by, KnownPathLookup::NotNeeded)
+            }
             PathEndAction::Sums(events) => {
                 let address = self.counter_address(builder, events.cells, register, increment);
-                self.charge_and_count(events, builder, address, by);
+                self.charge_events_and_count(events, builder, address, by);
             }
             PathEndAction::Interesting(words, events) => {
                 self.count_interesting_path((words, events), builder, self.add_increment(builder, register, increment), by)
@@ -34,9 +36,9 @@ impl ProbeCode<'_> {
     }
 
     /// Emits the count of the path with the cells at address `path`. If the path ends here, also adds its events.
-    fn charge_and_count(&self, events: EventActivation, builder: &Builder, path: Value, by: Value) {
+    fn charge_events_and_count(&self, events: EventActivation, builder: &Builder, path: Value, by: Value) {
         if self.path_ends {
-            events.end(builder, path);
+            events.emit_charge_to_path(builder, path);
         }
         self.counters.add(builder, path, by);
     }
@@ -63,7 +65,7 @@ impl ProbeCode<'_> {
             }
         };
         match events {
-            Some(events) => self.charge_and_count(events, builder, address, by),
+            Some(events) => self.charge_events_and_count(events, builder, address, by),
             None => counters.add(builder, address, by),
         }
     }

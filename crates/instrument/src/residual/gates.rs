@@ -13,7 +13,7 @@ use llvm_sys::LLVMOpcode;
 
 /// Inserts gates before the loops of the checking code to which the instrumented code (`counted`) returns. `outer_headers` are the headers
 /// of loops that contained other loops in the original function.
-pub fn insert(module: Module, function: Value, heads: &[Block], counted: &IndexSet<Block>, outer_headers: &IndexSet<Block>) {
+pub fn insert_gates(module: Module, function: Value, heads: &[Block], counted: &IndexSet<Block>, outer_headers: &IndexSet<Block>) {
     let flow = ControlFlow::new(function, heads, counted);
     for &head in heads {
         if let Some(outer) = flow.outer_predecessors(head) {
@@ -40,14 +40,14 @@ fn freeze_induction_variables(module: Module, head: Block) {
         }
     }
     if !frozen.is_empty() {
-        phis::rebuild(module, head, |entries| entries.into_iter().map(|(v, b)| (frozen.get(&v).copied().unwrap_or(v), b)).collect());
+        phis::rebuild_phis(module, head, |entries| entries.into_iter().map(|(v, b)| (frozen.get(&v).copied().unwrap_or(v), b)).collect());
     }
 }
 
 /// Returns true if a value is the result of one addition, subtraction or address computation on a phi node.
 fn is_step_of(value: Value, phi: Value) -> bool {
     let is_sum = || matches!(value.opcode(), LLVMOpcode::LLVMAdd | LLVMOpcode::LLVMSub | LLVMOpcode::LLVMGetElementPtr);
-    value.is_instruction() && is_sum() && value.operands().any(|operand| operand == phi)
+    value.is_instruction() && is_addition() && value.operands().any(|operand| operand == phi)
 }
 
 struct ControlFlow {
@@ -114,7 +114,7 @@ fn insert_gate(module: Module, head: Block, outer: &IndexSet<Block>) {
     gate.move_before(head);
     let location = head.instructions().next().and_then(Value::location);
     Builder::at_end(module, gate, location).jump(head);
-    phis::rebuild(module, head, |entries| {
+    phis::rebuild_phis(module, head, |entries| {
         let (outside, mut others): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(_, b)| outer.contains(b));
         let kind = outside[0].0.kind();
         let arriving = match outside.iter().all(|(v, _)| *v == outside[0].0) {

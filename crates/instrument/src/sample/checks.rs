@@ -19,41 +19,41 @@ use trodden_unit::EdgeKind;
 // programs while sampling is off: mostly by at most 1 %. Larger increases are given below.
 
 /// Minimum length of an iteration for a check in a loop that is neither outermost nor innermost, in instructions.
-const MIN_LENGTH: f64 = 256.0;
+const MIN_ITERATION_LENGTH: f64 = 256.0;
 /// Minimum length of an iteration for a check in an outermost loop, in instructions. It is lower because the function may have no other
 /// check.
-const MIN_LENGTH_OUTERMOST: f64 = 64.0;
+const MIN_OUTERMOST_ITERATION_LENGTH: f64 = 64.0;
 /// Minimum length of an iteration for a check in an innermost loop without calls, in instructions. With 32, two of four programs execute 5
 /// and 12 % more instructions.
-const MIN_LENGTH_INNERMOST: f64 = 128.0;
+const MIN_INNERMOST_ITERATION_LENGTH: f64 = 128.0;
 /// Minimum amount of work after an indirect branch for a check at its target, in instructions. Higher values may keep an interpreter in one
 /// version of its code for a long time. With 32, the instructions of four interpreters change by -1.5 to +11.5 %; without such checks, by
 /// -2.1 to +0.5 % (docs/benchmarks/constants.md).
-const MIN_LENGTH_AFTER_JUMP: f64 = 128.0;
+const MIN_ITERATION_LENGTH_AFTER_JUMP: f64 = 128.0;
 /// An interpreter's code for one kind of instruction contains a check if the estimated probability that such an instruction jumps in the
 /// interpreted program is at least this. Conditional jumps and the ends of counted loops count as jumps. With 0.1, three interpreters
 /// execute between 0.1 % more and 0.6 % fewer instructions; with 0.7, -0.9 to +1.1 % (docs/benchmarks/constants.md).
 const MIN_JUMP_PROBABILITY: f64 = 0.4;
 /// Number of instructions between two checks in a short loop, which is unrolled for this purpose.
-const CHECK_DISTANCE: f64 = 64.0;
+const CHECK_DISTANCE_INSTRUCTIONS: f64 = 64.0;
 /// Number of instructions between two checks in an unrolled loop with calls or inner loops. Many such loops iterate only a few times (along
 /// a chain of a hash table), and then never reach the check.
-const CHECK_DISTANCE_WITH_CALLS: f64 = 128.0;
+const CHECK_DISTANCE_INSTRUCTIONS_WITH_CALLS: f64 = 128.0;
 /// Maximum size of an unrolled loop, in instructions. It limits the distance of checks in case iterations are longer than estimated.
 const MAX_UNROLLED_SIZE: f64 = 512.0;
 const MAX_UNROLLED_ITERATIONS: usize = 16;
 /// Short loops also get checks if at least this many loops have checks: values are then merged at many points already, and further checks
 /// hardly matter. In a function with one such loop (dynamic programming on a matrix), a second check cost 8 % of the instructions.
-const MANY_CHECKS: usize = 3;
+const MIN_CHECKS_FOR_CHECKS_IN_SHORT_LOOPS: usize = 3;
 /// A loop with calls or inner loops and at least this many blocks is assumed to be an interpreter's main loop, whose iterations are short
 /// and which may run for a long time. With 64, three of six programs execute 0.6 to 1.4 % more instructions; with 1, four programs execute
 /// 0 to 3.5 % more.
-const MANY_BLOCKS: usize = 16;
+const MIN_INTERPRETER_LOOP_BLOCKS: usize = 16;
 /// Maximum trip count assumed for inner loops when the length of an iteration is estimated. The static estimate is 32, but a low value is
 /// assumed because checks matter most in loops whose inner loops have few iterations.
 const MAX_ASSUMED_TRIPS: f64 = 3.0;
 /// Assumed cost of a call, in instructions.
-const CALL_COST: f64 = 24.0;
+const CALL_COST_INSTRUCTIONS: f64 = 24.0;
 
 struct CheckedLoop {
     head: Node,
@@ -113,7 +113,7 @@ pub enum CallFrequency {
 
 /// Chooses the loops of a function that check the switch. Short loops may be unrolled for this, but not in a function with indirect
 /// branches.
-pub fn check_sites(
+pub fn choose_check_sites(
     cfg: &FunctionCfg,
     graph: &Graph,
     dag: &Dag,
@@ -129,29 +129,38 @@ pub fn check_sites(
     let mut short: Vec<&CheckedLoop> = Vec::new();
     // Loops around one of these may iterate without reaching a check.
     let mut unrolled_outer: Vec<&CheckedLoop> = Vec::new();
-    let unrolled =
-        |this: &CheckedLoop, distance| this.plan_unrolling(cfg, graph, frequencies, distance).filter(|_| !this.is_entangled(&loops));
+    let unrolled = |this: &CheckedLoop, distance| {
+        this.plan_unrolling(cfg, graph, frequencies, distance).filter(|_| !this.is_in_irreducible_code(&loops))
+    };
     for (at, this) in loops.iter().enumerate() {
         let innermost = !loops[..at].iter().any(|l| this.body.contains(&l.head) && l.head != this.head);
         let outermost = !loops[at + 1..].iter().any(|l| l.body.contains(&this.head));
         let length = this.iteration_length(cfg, frequencies);
-        let long = length >= if outermost { MIN_LENGTH_OUTERMOST } else { MIN_LENGTH };
-        if innermost && !this.calls && length < MIN_LENGTH_INNERMOST {
+        let long = length >= if outermost { MIN_OUTERMOST_ITERATION_LENGTH } else { MIN_ITERATION_LENGTH };
+        if innermost && !this.calls && length < MIN_INNERMOST_ITERATION_LENGTH {
             short.push(this);
-        } else if innermost && !this.calls || long || (outermost && (this.calls || is_main)) || this.body.len() >= MANY_BLOCKS {
+        } else if innermost && !this.calls
+            || long
+            || (outermost && (this.calls || is_main))
+            || this.body.len() >= MIN_INTERPRETER_LOOP_BLOCKS
+        {
             // Unrolling copies the loop's body, so a loop that contains checks of inner loops is not unrolled.
             let checks_inside = || checking.iter().chain(&unrolled_outer).any(|l| this.body.contains(&l.head));
             let holds_checks = !innermost && (is_main || checks_inside());
-            match chosen.add_check(this, cfg, unrolled(this, CHECK_DISTANCE_WITH_CALLS).filter(|_| !holds_checks && !jumps_by_address)) {
+            match chosen.add_check(
+                this,
+                cfg,
+                unrolled(this, CHECK_DISTANCE_INSTRUCTIONS_WITH_CALLS).filter(|_| !holds_checks && !jumps_by_address),
+            ) {
                 true => unrolled_outer.push(this),
                 false => checking.push(this),
             }
         }
     }
     checking.extend(unrolled_outer);
-    if of != CallFrequency::Unknown || checking.len() >= MANY_CHECKS {
+    if of != CallFrequency::Unknown || checking.len() >= MIN_CHECKS_FOR_CHECKS_IN_SHORT_LOOPS {
         for this in short.into_iter().filter(|l| is_main || !checking.iter().any(|c| c.body.contains(&l.head))) {
-            chosen.add_check(this, cfg, unrolled(this, CHECK_DISTANCE));
+            chosen.add_check(this, cfg, unrolled(this, CHECK_DISTANCE_INSTRUCTIONS));
         }
     }
     chosen.every_iteration.sort();
@@ -161,7 +170,7 @@ pub fn check_sites(
 impl CheckedLoop {
     /// Returns true if this loop and another one contain each other's header, as in irreducible code. Unrolling one would copy the checks
     /// of the other.
-    fn is_entangled(&self, loops: &[CheckedLoop]) -> bool {
+    fn is_in_irreducible_code(&self, loops: &[CheckedLoop]) -> bool {
         loops.iter().any(|l| l.head != self.head && l.body.contains(&self.head) && self.body.contains(&l.head))
     }
 
@@ -192,8 +201,14 @@ impl CheckedLoop {
 
 /// Returns the targets of indirect branches that get a check: those followed by much work before the next indirect branch or iteration, and
 /// those at which an interpreter executes an instruction that may jump.
-pub fn landings_with_check(landings: &[Block], cfg: &FunctionCfg, graph: &Graph, dag: &Dag, frequencies: &Frequencies) -> Vec<Block> {
-    let jumping_blocks = super::steps::jumping_blocks(landings);
+pub fn choose_landings_with_check(
+    landings: &[Block],
+    cfg: &FunctionCfg,
+    graph: &Graph,
+    dag: &Dag,
+    frequencies: &Frequencies,
+) -> Vec<Block> {
+    let jumping_blocks = super::steps::blocks_jumping_in_interpreter(landings);
     // For each node, the amount of work from there on (in instructions), and the probability of a jump.
     let mut ahead = vec![(0.0, 0.0); graph.node_count()];
     for &node in dag.order().iter().rev() {
@@ -208,7 +223,7 @@ pub fn landings_with_check(landings: &[Block], cfg: &FunctionCfg, graph: &Graph,
         let is_jump = cfg.block(node).is_some_and(|b| jumping_blocks.contains(&b));
         ahead[node.index()] = (far, if is_jump { 1.0 } else { jumps });
     }
-    let is_chosen = |(far, jumps): (f64, f64)| far >= MIN_LENGTH_AFTER_JUMP || jumps >= MIN_JUMP_PROBABILITY;
+    let is_chosen = |(far, jumps): (f64, f64)| far >= MIN_ITERATION_LENGTH_AFTER_JUMP || jumps >= MIN_JUMP_PROBABILITY;
     let sites = |landing: &Block| cfg.nodes.iter().position(|n| *n == Some(*landing)).is_some_and(|n| is_chosen(ahead[n]));
     landings.iter().copied().filter(sites).collect()
 }
@@ -255,7 +270,7 @@ fn reachable_nodes(graph: &Graph, from: Node) -> IndexSet<Node> {
 fn instruction_cost(cfg: &FunctionCfg, node: Node) -> f64 {
     let Some(block) = cfg.block(node) else { return 0.0 };
     let calls = block.instructions().filter(|i| is_call(*i)).count();
-    f64::from(cfg.blocks[node.index()].instructions) + CALL_COST * calls as f64
+    f64::from(cfg.blocks[node.index()].instructions) + CALL_COST_INSTRUCTIONS * calls as f64
 }
 
 /// Returns true if an instruction calls a function other than an intrinsic.

@@ -1,9 +1,9 @@
 //! Gives the instrumented version of a function its own tables for indirect branches. An interpreter dispatches by loading a block's
 //! address from a constant table and jumping there. The instrumented code gets a copy of the table with the addresses of its own blocks, so
 //! such jumps stay in their version, and the switch is only checked at targets that precede much work
-//! ([`super::checks::landings_with_check`]). This requires that all addresses come from tables that contain only block addresses of the
-//! function and have no other use. In other functions, both versions share one landing block per target. LLVM duplicates the dispatch code
-//! for each instruction of the interpreter, but would not do so where values of both versions are merged, so a limit is
+//! ([`super::checks::choose_landings_with_check`]). This requires that all addresses come from tables that contain only block addresses of
+//! the function and have no other use. In other functions, both versions share one landing block per target. LLVM duplicates the dispatch
+//! code for each instruction of the interpreter, but would not do so where values of both versions are merged, so a limit is
 //! [raised](crate::bounds::BRANCH_DUPLICATION_LIMIT). Invariant: no block address is live where control changes versions; otherwise one
 //! version would jump into the other.
 
@@ -104,7 +104,7 @@ impl DispatchTables {
         let mut kept = IndexMap::<Value, Value>::new();
         for (user, operand, table) in &self.uses {
             let at_entry = || Builder::before(module, function.entry().terminator(), None);
-            let address = *kept.entry(*table).or_insert_with(|| at_entry().opaque_copy(*table));
+            let address = *kept.entry(*table).or_insert_with(|| at_entry().build_opaque_copy(*table));
             user.set_operand(*operand, address);
         }
     }

@@ -3,18 +3,18 @@
 
 use super::checks::{self, CheckSites};
 use super::dispatch::{self, DispatchTables};
-use super::unroll::{self, Unrolled};
+use super::unroll::{self, UnrolledCopies};
 use super::{SampleTier, latch};
 use crate::bounds;
-use crate::counting::Counters;
-use crate::describe::{EdgeSite, FunctionCfg};
+use crate::counting::CounterAccess;
+use crate::describe::{EdgeInsertionSite, FunctionCfg};
 use crate::entry;
 use crate::llvm::{Block, Builder, DebugLocation, Module, Value};
 use crate::phis;
 use crate::planned_function::PlannedFunction;
 use crate::probes;
 use crate::shape::new_block_after;
-use crate::versions::copies::{CopyMapping, LinePolicy};
+use crate::versions::copies::{CopiedLinePolicy, CopyMapping};
 use crate::versions::ssa::{self, VersionDefinitions};
 use crate::versions::{cfg_of_copies, indirect_branch_targets, split_landings};
 use crate::weights;
@@ -24,11 +24,11 @@ use trodden_flow::{Edge, Graph};
 
 /// Weight of the plain version of an interpreter's loop header relative to the instrumented one. Without weights, two of four such
 /// interpreters execute 0.1 and 2 % more instructions (docs/benchmarks/constants.md).
-const FAST_HEADER_WEIGHT: i64 = 1 << 20;
+const UNINSTRUMENTED_LOOP_HEADER_WEIGHT: i64 = 1 << 20;
 
 /// Entry count of functions for which no count is known, high enough that the frequencies of unlikely edges are not rounded to 0. The exact
 /// value does not matter: three programs compile to the same code with 2^10 and 2^40 (docs/benchmarks/constants.md).
-const ASSUMED_ENTRIES: u64 = 1 << 20;
+const ASSUMED_FUNCTION_ENTRY_COUNT: u64 = 1 << 20;
 
 /// Builds both versions of a function's code.
 pub struct DoubledFunction<'a> {
@@ -60,24 +60,24 @@ impl DoubledFunction<'_> {
             shared.extend(landings.iter().map(|(landing, _)| *landing));
         }
         let fast: Vec<Block> = function.blocks().filter(|b| !shared.contains(b)).collect();
-        let mut copies = CopyMapping::new(module, &fast, function, &tier.left_to_callers, LinePolicy::Keep);
+        let mut copies = CopyMapping::new(module, &fast, function, &tier.left_to_callers, CopiedLinePolicy::Keep);
         match &tables {
             Some(tables) => tables.retarget_copies(module, function, &copies),
-            None => work.join_landings(&landings, &copies),
+            None => work.join_landing_versions(&landings, &copies),
         }
         let (acquire, _) = work.emit_region_acquisition(copies.block(entry.1));
         tier.insert_check(entry.0, acquire, entry.1, location);
         let counted = cfg_of_copies(&cfg, &copies);
-        let counters = Counters::of_thread(work.bases[0], first_counter);
-        let replaced = probes::insert(tier.context, function, &counted, &planned.program, counters);
+        let counters = CounterAccess::private_to_thread(work.bases[0], first_counter);
+        let replaced = probes::insert_function_probes(tier.context, function, &counted, &planned.program, counters);
         copies.replace(&replaced);
         let is_interpreter = work.split_latches(&crossings, &mut copies);
-        let unrolled: Vec<Unrolled> =
-            sites.unrolled.iter().zip(&short).map(|(l, (check, head))| work.unroll(&cfg, l, *check, *head)).collect();
+        let unrolled: Vec<UnrolledCopies> =
+            sites.unrolled.iter().zip(&short).map(|(l, (check, head))| work.unroll_loop(&cfg, l, *check, *head)).collect();
         // Collect the values before anything is deleted, because new values may get the addresses of deleted ones.
         let values = value_versions(&copies, &fast, &unrolled);
         let heads: Vec<(Block, Block)> = crossings.iter().map(|(_, head)| (*head, copies.block(*head))).collect();
-        work.insert_version_changes(&landings, &crossings, &copies)?;
+        work.insert_version_switches(&landings, &crossings, &copies)?;
         for ((check, head), unrolled) in short.iter().zip(&unrolled) {
             work.connect_versions(*check, *head, &copies, unrolled.last_copy())?;
         }
@@ -87,8 +87,8 @@ impl DoubledFunction<'_> {
         }
         // If there is an entry count, LLVM trusts the weights, and moves instrumented code out of the checking code's loops. In a module
         // with a real profile, an assumed count would make the function appear hot.
-        if !weights::has_entry_count(module, function) && !weights::is_profiled(module) {
-            weights::set_entry_count(module, function, ASSUMED_ENTRIES);
+        if !weights::has_entry_count(module, function) && !weights::has_profile_summary(module) {
+            weights::set_entry_count(module, function, ASSUMED_FUNCTION_ENTRY_COUNT);
         }
         if is_interpreter {
             work.set_header_weights(&heads);
@@ -111,7 +111,7 @@ impl DoubledFunction<'_> {
     }
 
     /// Inserts the changes of versions at targets of indirect branches, and on back edges of loops that are not unrolled.
-    fn insert_version_changes(
+    fn insert_version_switches(
         &mut self,
         landings: &[(Block, Block)],
         crossings: &[(Block, Block)],
@@ -131,7 +131,7 @@ impl DoubledFunction<'_> {
             let live = tables.blocks_with_live_address();
             let PlannedFunction { cfg, program, frequencies, .. } = planned;
             let graph = &cfg.graph;
-            landings = checks::landings_with_check(&landings, cfg, graph, program.dag(), frequencies);
+            landings = checks::choose_landings_with_check(&landings, cfg, graph, program.dag(), frequencies);
             landings.retain(|l| !live.contains(l));
             let is_free = |e: &Edge| cfg.nodes[graph.to(*e).index()].is_none_or(|b| !live.contains(&b));
             sites.every_iteration.retain(is_free);
@@ -140,9 +140,9 @@ impl DoubledFunction<'_> {
         (landings, sites)
     }
 
-    fn unroll(&self, cfg: &FunctionCfg, sites: &checks::UnrolledLoop, check: Block, head: Block) -> Unrolled {
+    fn unroll_loop(&self, cfg: &FunctionCfg, sites: &checks::UnrolledLoop, check: Block, head: Block) -> UnrolledCopies {
         let body = sites.body.iter().filter_map(|n| cfg.nodes[n.index()]).collect();
-        unroll::unroll(self.module, body, head, check, sites.iterations, self.location)
+        unroll::unroll_loop(self.module, body, head, check, sites.iterations, self.location)
     }
 
     /// Inserts a block on each of the given back edges that lacks one of its own, or on all of them if `new`. Returns the blocks, each with
@@ -154,7 +154,7 @@ impl DoubledFunction<'_> {
             let block = |node: trodden_flow::Node| cfg.nodes[node.index()].expect("a block");
             let (from, to) = (block(graph.from(edge)), block(graph.to(edge)));
             let taken: Vec<usize> = match &cfg.sites[edge.index()] {
-                EdgeSite::OnEdge(successors) => successors.clone(),
+                EdgeInsertionSite::OnEdge(successors) => successors.clone(),
                 _ if new => vec![0],
                 _ => Vec::new(),
             };
@@ -165,17 +165,17 @@ impl DoubledFunction<'_> {
                 taken.iter().for_each(|i| from.terminator().set_successor(*i, check));
                 renames.entry(to).or_default().insert(from, check);
             }
-            cfg.sites[edge.index()] = EdgeSite::Before(check.terminator());
+            cfg.sites[edge.index()] = EdgeInsertionSite::Before(check.terminator());
             crossings.push((check, to));
         }
         for (to, renamed) in renames {
-            phis::rename_all(self.module, to, &renamed);
+            phis::rename_phi_predecessors(self.module, to, &renamed);
         }
         crossings
     }
 
     /// Adds the values that come from the copies' indirect branches to the phi nodes of shared targets.
-    fn join_landings(&self, landings: &[(Block, Block)], copies: &CopyMapping) {
+    fn join_landing_versions(&self, landings: &[(Block, Block)], copies: &CopyMapping) {
         for phi in landings.iter().flat_map(|(landing, _)| landing.phis().collect::<Vec<_>>()) {
             let more: Vec<_> = phi.incoming().into_iter().map(|(v, b)| (copies.value(v), copies.block(b))).collect();
             phi.add_incoming(&more);
@@ -239,14 +239,14 @@ impl DoubledFunction<'_> {
     /// could hold in registers.
     fn set_header_weights(&self, heads: &[(Block, Block)]) {
         for &(fast, counted) in heads {
-            weights::set_header_weight(self.module, fast, FAST_HEADER_WEIGHT);
+            weights::set_header_weight(self.module, fast, UNINSTRUMENTED_LOOP_HEADER_WEIGHT);
             weights::set_header_weight(self.module, counted, 1);
         }
     }
 
     /// Merges the values that have several definitions now that the versions are connected.
     fn merge_versions(&self, values: &[Vec<Value>]) {
-        let mut flow = ssa::ValueFlow::new(self.module, self.function, &self.join_blocks);
+        let mut flow = ssa::VersionSsaRepair::new(self.module, self.function, &self.join_blocks);
         flow.rewrite_uses(&self.bases, VersionDefinitions::Arbitrary);
         flow.merge(values, VersionDefinitions::OnePerVersion);
     }
@@ -256,14 +256,14 @@ impl DoubledFunction<'_> {
 fn find_dispatch_tables(function: Value) -> Option<DispatchTables> {
     let tables = DispatchTables::from_function(function)?;
     if indirect_branch_targets(function).len() <= dispatch::MAX_COPIED_LANDINGS {
-        bounds::BRANCH_DUPLICATION_LIMIT.raise();
+        bounds::BRANCH_DUPLICATION_LIMIT.raise_limit();
     }
     Some(tables)
 }
 
 /// Returns the versions of each value, starting with the one in the plain code.
-fn value_versions(copies: &CopyMapping, fast: &[Block], unrolled: &[Unrolled]) -> Vec<Vec<Value>> {
-    let mut more: IndexMap<Value, Vec<Value>> = unrolled.iter().flat_map(Unrolled::copies_of_values).collect();
+fn value_versions(copies: &CopyMapping, fast: &[Block], unrolled: &[UnrolledCopies]) -> Vec<Vec<Value>> {
+    let mut more: IndexMap<Value, Vec<Value>> = unrolled.iter().flat_map(UnrolledCopies::copies_of_values).collect();
     let pairs = copies.pairs(fast).into_iter().filter(|(v, _)| !v.is_void());
     pairs.map(|(one, other)| [one, other].into_iter().chain(more.swap_remove(&one).into_iter().flatten()).collect()).collect()
 }

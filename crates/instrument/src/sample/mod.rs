@@ -14,7 +14,7 @@ mod steps;
 mod unroll;
 
 use crate::attributes::declare_with_attributes_of;
-use crate::counting::Counters;
+use crate::counting::CounterAccess;
 use crate::entry;
 use crate::llvm::{Block, Builder, DebugLocation, Module, Value};
 use crate::module_context::ModuleContext;
@@ -22,7 +22,7 @@ use crate::planned_function::PlannedFunction;
 use crate::probes;
 use crate::program_passes;
 use crate::versions::cfg_of_copies;
-use crate::versions::copies::{CopyMapping, LinePolicy};
+use crate::versions::copies::{CopiedLinePolicy, CopyMapping};
 use crate::weights;
 use checks::{CallFrequency, CheckSites};
 use double::DoubledFunction;
@@ -47,9 +47,9 @@ pub struct SampleTier {
 impl SampleTier {
     /// Chooses the functions that are split into two, and declares their counted versions.
     pub fn new(context: ModuleContext, functions: &[PlannedFunction], iterations: TripCounting) -> SampleTier {
-        let switch = crate::emit::declare_switch(context.module);
+        let switch = crate::emit::declare_sampling_switch(context.module);
         let rare = find_rarely_called(functions);
-        let sites: IndexMap<Value, CheckSites> = functions.iter().map(|f| (f.function, f.check_sites(&rare))).collect();
+        let sites: IndexMap<Value, CheckSites> = functions.iter().map(|f| (f.function, f.choose_check_sites(&rare))).collect();
         let two: Vec<&PlannedFunction> = functions.iter().filter(|f| !f.jumps_by_address() && sites[&f.function].is_empty()).collect();
         let candidates: Vec<Value> = two.iter().filter(|f| !f.may_lack_region).map(|f| f.function).collect();
         let is_candidate: IndexSet<Value> = candidates.iter().copied().collect();
@@ -62,7 +62,8 @@ impl SampleTier {
             calls.entry(planned.function).or_default().retain(|c| *c != planned.function);
         }
         let functions_without_check = checks::functions_without_check(&candidates, &calls);
-        let counted: IndexMap<Value, Value> = two.iter().map(|f| (f.function, declare_counted(context.module, f.function))).collect();
+        let counted: IndexMap<Value, Value> =
+            two.iter().map(|f| (f.function, declare_counted_version(context.module, f.function))).collect();
         let left_to_callers = counted.iter().map(|(f, c)| (*f, *c)).filter(|(f, _)| functions_without_check.contains(f)).collect();
         SampleTier { context, switch, counted, left_to_callers, sites, iterations }
     }
@@ -74,7 +75,7 @@ impl SampleTier {
     pub fn insert(&self, planned: &mut PlannedFunction, first_counter: u64) -> Result<(), String> {
         self.run_passes(planned);
         match self.counted.get(&planned.function) {
-            Some(&counted) => self.build_counted(planned, counted, first_counter),
+            Some(&counted) => self.build_counted_version(planned, counted, first_counter),
             None => DoubledFunction::insert(self, planned, first_counter)?,
         }
         Ok(())
@@ -91,7 +92,7 @@ impl SampleTier {
             program,
             frequencies,
             &blocks,
-            PassChoices { trip_counts: self.iterations, ..PassChoices::AT_PATH_ENDS },
+            PassChoices { trip_counts: self.iterations, ..PassChoices::COUNTING_AT_PATH_ENDS },
         );
     }
 
@@ -100,25 +101,25 @@ impl SampleTier {
         [Some(function), self.counted.get(&function).copied()].into_iter().flatten().collect()
     }
 
-    fn build_counted(&self, planned: &PlannedFunction, counted: Value, first_counter: u64) {
+    fn build_counted_version(&self, planned: &PlannedFunction, counted: Value, first_counter: u64) {
         let mut known = self.left_to_callers.clone();
         known.extend(planned.function.parameters().into_iter().zip(counted.parameters()));
         let blocks: Vec<Block> = planned.function.blocks().collect();
-        let copies = CopyMapping::new(self.context.module, &blocks, counted, &known, LinePolicy::Drop);
+        let copies = CopyMapping::new(self.context.module, &blocks, counted, &known, CopiedLinePolicy::Drop);
         let cfg = cfg_of_copies(&planned.cfg, &copies);
         // If the function leaves the check to its callers, they have made sure that the thread has counters.
         let is_left = self.left_to_callers.contains_key(&planned.function);
         let base = entry::emit_thread_counters(self.context, counted, None, !is_left);
-        let counters = Counters::of_thread(base, first_counter);
-        probes::insert(self.context, counted, &cfg, &planned.program, counters);
+        let counters = CounterAccess::private_to_thread(base, first_counter);
+        probes::insert_function_probes(self.context, counted, &cfg, &planned.program, counters);
         if !is_left {
-            self.check_at_entry(planned.function, counted);
+            self.insert_check_at_entry(planned.function, counted);
         }
     }
 
     /// Inserts a check at a function's entry, which tail-calls the counted version if the switch is on. As a tail call, it does not enlarge
     /// the stack frame of the checking code.
-    fn check_at_entry(&self, function: Value, counted: Value) {
+    fn insert_check_at_entry(&self, function: Value, counted: Value) {
         let (module, location) = (self.context.module, crate::debug::location_without_line(self.context.module, function));
         let (entry, old) = entry::insert_entry_block(module, function);
         let instead = Block::append(module, function);
@@ -143,12 +144,12 @@ impl SampleTier {
         value.set_volatile();
         let zero = module.i8().unsigned(0);
         let is_on = builder.compare(LLVMIntPredicate::LLVMIntNE, value, zero);
-        weights::mark_unlikely(module, builder.branch(is_on, on, off));
+        weights::mark_branch_unlikely(module, builder.branch(is_on, on, off));
     }
 }
 
 impl PlannedFunction {
-    fn check_sites(&self, rare: &IndexSet<Value>) -> CheckSites {
+    fn choose_check_sites(&self, rare: &IndexSet<Value>) -> CheckSites {
         let of = if self.function.name() == "main" {
             CallFrequency::Once
         } else if rare.contains(&self.function) {
@@ -156,7 +157,7 @@ impl PlannedFunction {
         } else {
             CallFrequency::Unknown
         };
-        checks::check_sites(&self.cfg, &self.cfg.graph, self.program.dag(), &self.frequencies, of, self.jumps_by_address())
+        checks::choose_check_sites(&self.cfg, &self.cfg.graph, self.program.dag(), &self.frequencies, of, self.jumps_by_address())
     }
 
     fn jumps_by_address(&self) -> bool {
@@ -197,7 +198,7 @@ fn find_rarely_called(functions: &[PlannedFunction]) -> IndexSet<Value> {
     rare
 }
 
-fn declare_counted(module: Module, function: Value) -> Value {
+fn declare_counted_version(module: Module, function: Value) -> Value {
     let kind = function.value_type();
     let counted = declare_with_attributes_of(module, function, &format!("{}.counted", function.name()), kind);
     counted.add_attribute(module.context(), "cold");

@@ -8,15 +8,15 @@
 use crate::llvm::{Block, Builder, DebugLocation, Module, Value};
 use crate::phis;
 use crate::shape::new_block_after;
-use crate::versions::copies::{CopyMapping, LinePolicy};
+use crate::versions::copies::{CopiedLinePolicy, CopyMapping};
 use indexmap::{IndexMap, IndexSet};
 
-pub struct Unrolled {
+pub struct UnrolledCopies {
     body: Vec<Block>,
     copies: Vec<CopyMapping>,
 }
 
-impl Unrolled {
+impl UnrolledCopies {
     /// Returns the last copy of the loop's body, which leads to the check.
     pub fn last_copy(&self) -> &CopyMapping {
         self.copies.last().expect("there are several iterations")
@@ -31,11 +31,18 @@ impl Unrolled {
 
 /// Unrolls a loop with the blocks `body`, in which a jump from `check` leads back to `head`, so that control reaches `check` once in
 /// `iterations` iterations.
-pub fn unroll(module: Module, body: Vec<Block>, head: Block, check: Block, iterations: usize, location: Option<DebugLocation>) -> Unrolled {
+pub fn unroll_loop(
+    module: Module,
+    body: Vec<Block>,
+    head: Block,
+    check: Block,
+    iterations: usize,
+    location: Option<DebugLocation>,
+) -> UnrolledCopies {
     let function = head.function();
     let latch_values: Vec<Value> = head.phis().map(|phi| phi.incoming_from(check).expect("the edge was there")).collect();
     let mut copies: Vec<CopyMapping> =
-        (1..iterations).map(|_| CopyMapping::new(module, &body, function, &IndexMap::new(), LinePolicy::Keep)).collect();
+        (1..iterations).map(|_| CopyMapping::new(module, &body, function, &IndexMap::new(), CopiedLinePolicy::Keep)).collect();
     extend_exit_phis(&body, check, &copies);
     let original = CopyMapping::default();
     for at in 0..copies.len() {
@@ -47,7 +54,7 @@ pub fn unroll(module: Module, body: Vec<Block>, head: Block, check: Block, itera
         Builder::at_end(module, between, location).jump(next);
         latches.into_iter().for_each(|latch| latch.terminator().redirect(check, between));
         let mut values = latch_values.iter();
-        let replaced = phis::rebuild(module, next, |_| vec![(before.value(*values.next().expect("one for each")), between)]);
+        let replaced = phis::rebuild_phis(module, next, |_| vec![(before.value(*values.next().expect("one for each")), between)]);
         this.replace(&replaced);
     }
     let last = copies.last().expect("there are several iterations");
@@ -55,7 +62,7 @@ pub fn unroll(module: Module, body: Vec<Block>, head: Block, check: Block, itera
         let place = phi.incoming().iter().position(|(_, from)| *from == check).expect("the edge was there");
         phi.set_operand(place as u32, last.value(*value));
     }
-    Unrolled { body, copies }
+    UnrolledCopies { body, copies }
 }
 
 /// Adds the copies' values to the phi nodes at the loop's exits.

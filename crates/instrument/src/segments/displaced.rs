@@ -8,7 +8,7 @@
 const MAX_MULTIPLIERS_TRIED: u64 = 64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DisplacedHash {
+pub struct DisplacementHash {
     multiplier: u64,
     /// Number of bits of a bucket number, which is the top bits of the product.
     bucket_bits: u32,
@@ -18,9 +18,9 @@ pub struct DisplacedHash {
     keys: Vec<Option<u64>>,
 }
 
-impl DisplacedHash {
+impl DisplacementHash {
     /// Builds the hash function for distinct keys; `None` if no multiplier of the sequence is suitable.
-    pub fn from_keys(keys: &[u64]) -> Option<DisplacedHash> {
+    pub fn from_keys(keys: &[u64]) -> Option<DisplacementHash> {
         let slot_bits = keys.len().next_power_of_two().trailing_zeros().max(1);
         let bucket_bits = (slot_bits - 1).max(1);
         // Odd numbers with random-looking bits (splitmix64).
@@ -29,7 +29,7 @@ impl DisplacedHash {
             let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) | 1
         };
-        let empty = |number: u64| DisplacedHash {
+        let empty = |number: u64| DisplacementHash {
             multiplier: multiplier(number),
             bucket_bits,
             slot_bits,
@@ -39,10 +39,10 @@ impl DisplacedHash {
         (1..=MAX_MULTIPLIERS_TRIED).find_map(|number| empty(number).with_keys(keys))
     }
 
-    fn with_keys(mut self, keys: &[u64]) -> Option<DisplacedHash> {
+    fn with_keys(mut self, keys: &[u64]) -> Option<DisplacementHash> {
         let mut buckets: Vec<Vec<u64>> = vec![Vec::new(); self.displacements.len()];
         for key in keys {
-            buckets[self.bucket(*key)].push(*key);
+            buckets[self.bucket_of_key(*key)].push(*key);
         }
         let mut order: Vec<usize> = (0..buckets.len()).filter(|bucket| !buckets[*bucket].is_empty()).collect();
         order.sort_by_key(|bucket| std::cmp::Reverse(buckets[*bucket].len()));
@@ -57,14 +57,14 @@ impl DisplacedHash {
             let is_free = |by: &u64| slots.iter().all(|slot| self.keys[((slot + by) & mask) as usize].is_none());
             self.displacements[bucket] = (0..=mask).find(is_free)?;
             for key in own {
-                let slot = self.slot(*key) as usize;
+                let slot = self.slot_of_key(*key) as usize;
                 self.keys[slot] = Some(*key);
             }
         }
         Some(self)
     }
 
-    fn bucket(&self, key: u64) -> usize {
+    fn bucket_of_key(&self, key: u64) -> usize {
         (key.wrapping_mul(self.multiplier) >> (64 - self.bucket_bits)) as usize
     }
 
@@ -73,8 +73,8 @@ impl DisplacedHash {
     }
 
     /// Returns the slot in which a key would be, whether or not the table has it.
-    pub fn slot(&self, key: u64) -> u64 {
-        (self.hash(key) + self.displacements[self.bucket(key)]) & (self.keys.len() as u64 - 1)
+    pub fn slot_of_key(&self, key: u64) -> u64 {
+        (self.hash(key) + self.displacements[self.bucket_of_key(key)]) & (self.keys.len() as u64 - 1)
     }
 
     pub fn keys(&self) -> &[Option<u64>] {
@@ -99,10 +99,10 @@ mod tests {
     fn each_key_has_its_own_slot_in_a_small_table() {
         for (count, step) in [(3u64, 1), (20, 37), (100, 1), (1000, 4097), (5000, 3), (20_000, 1 << 20)] {
             let keys: Vec<u64> = (0..count).map(|i| i * step + (i * i * 7919) % step).collect();
-            let table = DisplacedHash::from_keys(&keys).expect("some multiplier serves");
+            let table = DisplacementHash::from_keys(&keys).expect("some multiplier serves");
             assert!(table.keys().len() as u64 <= 2 * count && table.displacements().len() as u64 <= count);
             for key in &keys {
-                assert_eq!(table.keys()[table.slot(*key) as usize], Some(*key));
+                assert_eq!(table.keys()[table.slot_of_key(*key) as usize], Some(*key));
             }
             assert_eq!(table.keys().iter().flatten().count() as u64, count);
         }

@@ -2,12 +2,12 @@
 //!
 //! Interesting pairs have consecutive words, and all other pairs share the word after them. A key is hashed to a slot, for which constant
 //! tables have the expected key and its word. With few keys, the hash is a multiplication ([`PerfectHash`]); with more, a displacement is
-//! added ([`DisplacedHash`]), so that tables grow linearly. If the interesting keys of the paths that end on an edge form only a few runs
-//! of consecutive numbers, the key is compared with the bounds of the runs instead. If an array indexed by keys needs no more words, or
-//! every pair is counted, the key is the index of the word (Ball-Larus numbering over contexts).
+//! added ([`DisplacementHash`]), so that tables grow linearly. If the interesting keys of the paths that end on an edge form only a few
+//! runs of consecutive numbers, the key is compared with the bounds of the runs instead. If an array indexed by keys needs no more words,
+//! or every pair is counted, the key is the index of the word (Ball-Larus numbering over contexts).
 
-use super::displaced::DisplacedHash;
-use super::transition::{TransitionTables, slot_of};
+use super::displaced::DisplacementHash;
+use super::transition::{ContextTransitionTables, emit_hash_slot};
 use crate::interesting::InterestingPathCode;
 use crate::llvm::{Builder, Value};
 use llvm_sys::LLVMIntPredicate;
@@ -22,7 +22,7 @@ const MAX_COMPARED_RUNS: usize = 2;
 const MAX_SLOTS_PER_KEY: u64 = 4;
 
 /// How the keys of a function are mapped to its counter words.
-pub enum WordPlaces {
+pub enum CounterWordMapping {
     /// The key is the index of the word.
     Keys {
         words: u64,
@@ -34,11 +34,11 @@ pub enum WordPlaces {
         keys: Vec<u64>,
         pairs: Vec<(u32, u64)>,
         /// For each edge, the runs of consecutive keys to which the paths that end there belong.
-        by_edge: BTreeMap<Edge, BTreeSet<KeyRun>>,
+        by_edge: BTreeMap<Edge, BTreeSet<ConsecutiveKeys>>,
         /// The hash function of the keys; `None` if keys are only compared with runs.
         hash: Option<KeyHash>,
         /// The tables of the hash function: the key of each slot, the word of each slot, and displacements.
-        tables: TransitionTables,
+        tables: ContextTransitionTables,
     },
     /// Pairs have a preferential numbering: the path register contains the key, and the index of the word is derived from it. A table with
     /// the expected register value of each word tells interesting keys from all other keys (thesis, section 3.4.4).
@@ -46,26 +46,26 @@ pub enum WordPlaces {
         /// The path register's initial value in each context, and the mapping from its final values to words.
         numbering: ContextNumbering,
         /// The tables: expected register value of each word, and initial register value of each context.
-        tables: TransitionTables,
+        tables: ContextTransitionTables,
     },
 }
 
 /// A maximal run of consecutive keys, with consecutive words from `word` on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct KeyRun {
+pub struct ConsecutiveKeys {
     first: u64,
     last: u64,
     word: u64,
 }
 
-impl KeyRun {
+impl ConsecutiveKeys {
     /// Returns the run of consecutive keys that contains `key`, which must be one of `keys`.
-    fn containing(keys: &[u64], key: u64) -> KeyRun {
+    fn containing(keys: &[u64], key: u64) -> ConsecutiveKeys {
         let at = keys.binary_search(&key).expect("an interesting key is one of them");
         let follows = |place: &usize| keys[place - 1].checked_add(1) == Some(keys[*place]);
         let begins = (1..=at).rev().find(|place| !follows(place)).unwrap_or(0);
         let ends = (at + 1..keys.len()).find(|place| !follows(place)).unwrap_or(keys.len()) - 1;
-        KeyRun { first: keys[begins], last: keys[ends], word: begins as u64 }
+        ConsecutiveKeys { first: keys[begins], last: keys[ends], word: begins as u64 }
     }
 
     /// Emits the index of the word for `key` if the run contains it, and `otherwise` if not.
@@ -82,7 +82,7 @@ impl KeyRun {
 
 pub enum KeyHash {
     Multiplied(PerfectHash),
-    Displaced(DisplacedHash),
+    Displaced(DisplacementHash),
 }
 
 impl KeyHash {
@@ -91,7 +91,7 @@ impl KeyHash {
         let multiplied = (keys.len() <= 64).then(|| PerfectHash::from_keys(keys).ok()).flatten();
         match multiplied.filter(|hash| hash.slots() <= MAX_SLOTS_PER_KEY * keys.len() as u64) {
             Some(hash) => Some(KeyHash::Multiplied(hash)),
-            None => DisplacedHash::from_keys(keys).map(KeyHash::Displaced),
+            None => DisplacementHash::from_keys(keys).map(KeyHash::Displaced),
         }
     }
 
@@ -102,10 +102,10 @@ impl KeyHash {
         }
     }
 
-    fn slot(&self, builder: &Builder, key: Value, tables: &TransitionTables, name: &str) -> Value {
+    fn emit_slot(&self, builder: &Builder, key: Value, tables: &ContextTransitionTables, name: &str) -> Value {
         let constant = |value: u64| builder.constant(value);
         match self {
-            KeyHash::Multiplied(hash) => slot_of(builder, hash, key),
+            KeyHash::Multiplied(hash) => emit_hash_slot(builder, hash, key),
             KeyHash::Displaced(hash) => {
                 let (multiplier, bucket_bits, slot_bits) = hash.parameters();
                 let product = builder.multiply(key, constant(multiplier));
@@ -118,16 +118,16 @@ impl KeyHash {
     }
 }
 
-impl WordPlaces {
+impl CounterWordMapping {
     /// Maps interesting keys to consecutive words. Each key comes with its pair and the edge on which its path ends. Returns `None` if no
     /// hash function is found.
-    pub fn minimal(interesting: &[(u64, (u32, u64), Option<Edge>)]) -> Option<WordPlaces> {
+    pub fn with_consecutive_words(interesting: &[(u64, (u32, u64), Option<Edge>)]) -> Option<CounterWordMapping> {
         let by_key: BTreeMap<u64, (u32, u64)> = interesting.iter().map(|(key, pair, _)| (*key, *pair)).collect();
         let (keys, pairs): (Vec<u64>, Vec<(u32, u64)>) = by_key.into_iter().unzip();
-        let mut by_edge: BTreeMap<Edge, BTreeSet<KeyRun>> = BTreeMap::new();
+        let mut by_edge: BTreeMap<Edge, BTreeSet<ConsecutiveKeys>> = BTreeMap::new();
         for (key, _, edge) in interesting {
             if let Some(edge) = edge {
-                by_edge.entry(*edge).or_default().insert(KeyRun::containing(&keys, *key));
+                by_edge.entry(*edge).or_default().insert(ConsecutiveKeys::containing(&keys, *key));
             }
         }
         let is_looked_up = by_edge.values().any(|runs| runs.len() > MAX_COMPARED_RUNS);
@@ -135,30 +135,30 @@ impl WordPlaces {
             true => Some(KeyHash::from_keys(&keys)?),
             false => None,
         };
-        Some(WordPlaces::Minimal { keys, pairs, by_edge, hash, tables: TransitionTables::default() })
+        Some(CounterWordMapping::Minimal { keys, pairs, by_edge, hash, tables: ContextTransitionTables::default() })
     }
 
-    pub fn words(&self) -> u64 {
+    pub fn word_count(&self) -> u64 {
         match self {
-            WordPlaces::Keys { words, .. } => *words,
-            WordPlaces::Minimal { keys, .. } => keys.len() as u64 + 1,
-            WordPlaces::Preferential { numbering, .. } => numbering.ending.counter_count(),
+            CounterWordMapping::Keys { words, .. } => *words,
+            CounterWordMapping::Minimal { keys, .. } => keys.len() as u64 + 1,
+            CounterWordMapping::Preferential { numbering, .. } => numbering.ending.counter_count(),
         }
     }
 
     /// Returns the pair of each word except the last, encoded by `spell`; `u64::MAX` for a word without a pair. The list is empty if the
     /// key of a pair is the index of its word.
-    pub fn pairs(&self, spell: impl Fn(&(u32, u64)) -> u64) -> Vec<u64> {
+    pub fn encoded_pairs(&self, spell: impl Fn(&(u32, u64)) -> u64) -> Vec<u64> {
         match self {
-            WordPlaces::Keys { pairs, .. } if pairs.is_empty() => Vec::new(),
-            WordPlaces::Keys { words, pairs } => (0..words - 1).map(|word| pairs.get(&word).map_or(u64::MAX, &spell)).collect(),
-            WordPlaces::Minimal { pairs, .. } => pairs.iter().map(spell).collect(),
-            WordPlaces::Preferential { numbering, .. } => numbering.keys.iter().map(|key| key.unwrap_or(u64::MAX)).collect(),
+            CounterWordMapping::Keys { pairs, .. } if pairs.is_empty() => Vec::new(),
+            CounterWordMapping::Keys { words, pairs } => (0..words - 1).map(|word| pairs.get(&word).map_or(u64::MAX, &spell)).collect(),
+            CounterWordMapping::Minimal { pairs, .. } => pairs.iter().map(spell).collect(),
+            CounterWordMapping::Preferential { numbering, .. } => numbering.keys.iter().map(|key| key.unwrap_or(u64::MAX)).collect(),
         }
     }
 
-    pub fn emit_start(&self, builder: &Builder, context: Value, bits: u32, function: Value) -> Value {
-        let WordPlaces::Preferential { numbering, tables } = self else {
+    pub fn emit_initial_key(&self, builder: &Builder, context: Value, bits: u32, function: Value) -> Value {
+        let CounterWordMapping::Preferential { numbering, tables } = self else {
             return builder.shift_left(context, builder.constant(bits.into()));
         };
         let name = format!("{}.starts", function.name());
@@ -176,35 +176,35 @@ impl WordPlaces {
     /// Returns a mask for the bits of the path register that form the key.
     pub fn key_mask(&self) -> u64 {
         match self {
-            WordPlaces::Preferential { numbering, .. } => numbering.ending.identity_mask().unwrap_or(u64::MAX),
-            WordPlaces::Keys { .. } | WordPlaces::Minimal { .. } => u64::MAX,
+            CounterWordMapping::Preferential { numbering, .. } => numbering.ending.identity_mask().unwrap_or(u64::MAX),
+            CounterWordMapping::Keys { .. } | CounterWordMapping::Minimal { .. } => u64::MAX,
         }
     }
 
     /// Returns true if the word for a path that ends on this edge depends on the key; otherwise it is always the shared one.
     pub fn depends_on_key(&self, edge: Edge) -> bool {
         match self {
-            WordPlaces::Minimal { by_edge, .. } => by_edge.get(&edge).is_some_and(|runs| !runs.is_empty()),
-            WordPlaces::Keys { .. } | WordPlaces::Preferential { .. } => true,
+            CounterWordMapping::Minimal { by_edge, .. } => by_edge.get(&edge).is_some_and(|runs| !runs.is_empty()),
+            CounterWordMapping::Keys { .. } | CounterWordMapping::Preferential { .. } => true,
         }
     }
 
     /// Emits the index of the word for a path that ends on the given edge. `key` is its key or, for preferential numbering, the complete
     /// path register.
     pub fn emit_word(&self, builder: &Builder, edge: Edge, key: Value, function: Value) -> Value {
-        if let WordPlaces::Preferential { numbering, tables } = self {
-            let entries = || InterestingPathCode::entries(&numbering.ending).unwrap_or_default();
-            let table = tables.table(0, builder, &format!("{}.segments", function.name()), entries);
+        if let CounterWordMapping::Preferential { numbering, tables } = self {
+            let entries = || InterestingPathCode::lookup_table_entries(&numbering.ending).unwrap_or_default();
+            let table = tables.find_or_add_table(0, builder, &format!("{}.segments", function.name()), entries);
             return InterestingPathCode::with_table(&numbering.ending, table).emit_index(builder, key);
         }
-        let WordPlaces::Minimal { keys, by_edge, hash, tables, .. } = self else { return key };
+        let CounterWordMapping::Minimal { keys, by_edge, hash, tables, .. } = self else { return key };
         let word_of = |key: &u64| keys.binary_search(key).expect("interesting keys have words") as u64;
         let others = builder.constant(keys.len() as u64);
         let here = by_edge.get(&edge);
         match hash {
             Some(hash) if here.is_some_and(|runs| runs.len() > MAX_COMPARED_RUNS) => {
                 let name = format!("{}.segments", function.name());
-                let slot = hash.slot(builder, key, tables, &name);
+                let slot = hash.emit_slot(builder, key, tables, &name);
                 let by_slot = |of: &dyn Fn(Option<u64>) -> u64| hash.keys().into_iter().map(of).collect();
                 // In a narrow table, the value that means "none" may equal an uninteresting key. This is harmless, because the word in such
                 // a slot is the shared one.
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn runs_are_maximal() {
         let keys = [3, 4, 5, 9, 11, 12, u64::MAX];
-        let runs: BTreeSet<KeyRun> = keys.iter().map(|key| KeyRun::containing(&keys, *key)).collect();
+        let runs: BTreeSet<ConsecutiveKeys> = keys.iter().map(|key| ConsecutiveKeys::containing(&keys, *key)).collect();
         let found: Vec<(u64, u64, u64)> = runs.iter().map(|run| (run.first, run.last, run.word)).collect();
         assert_eq!(found, [(3, 5, 0), (9, 9, 3), (11, 12, 4), (u64::MAX, u64::MAX, 6)]);
     }

@@ -22,7 +22,7 @@ pub struct CallRedirection {
 }
 
 /// Attributes of a call that do not apply to a call to a version, because a version counts and may be inlined.
-const DROPPED_ATTRIBUTES: [&str; 2] = ["memory", "noinline"];
+const ATTRIBUTES_DROPPED_FROM_CALLS: [&str; 2] = ["memory", "noinline"];
 
 /// Returns true if a call to a function can be redirected to a version with an additional argument.
 pub fn can_redirect(call: Value, function: Value) -> bool {
@@ -32,7 +32,7 @@ pub fn can_redirect(call: Value, function: Value) -> bool {
     (is_plain || call.is(LLVMOpcode::LLVMInvoke)) && !is_must_tail(call) && same_type && convention && !call.has_operand_bundles()
 }
 
-pub fn redirect(module: Module, redirections: &[CallRedirection]) {
+pub fn redirect_calls(module: Module, redirections: &[CallRedirection]) {
     let mut by_call: IndexMap<Value, Vec<CallRedirection>> = IndexMap::new();
     redirections.iter().for_each(|p| by_call.entry(p.call).or_default().push(*p));
     // Deleted phi nodes and the rebuilt ones. A context may be one of them.
@@ -53,13 +53,13 @@ pub fn redirect(module: Module, redirections: &[CallRedirection]) {
                 // SAFETY: all redirections of this call are processed here, and no others refer to it.
                 unsafe { call.erase() };
             }
-            None => replaced.extend(guard_call(module, call, &redirections)),
+            None => replaced.extend(replace_by_guarded_calls(module, call, &redirections)),
         }
     }
 }
 
 /// Turns an indirect call into guarded direct calls. Returns each deleted phi node with its replacement.
-fn guard_call(module: Module, call: Value, redirections: &[CallRedirection]) -> Vec<(Value, Value)> {
+fn replace_by_guarded_calls(module: Module, call: Value, redirections: &[CallRedirection]) -> Vec<(Value, Value)> {
     let (before, location) = (call.block(), call.location());
     let mut block = before;
     let unwinds = call.is(LLVMOpcode::LLVMInvoke).then(|| call.unwind_destination());
@@ -86,7 +86,7 @@ fn guard_call(module: Module, call: Value, redirections: &[CallRedirection]) -> 
     builder.insert(call);
     call.set_location(location);
     match unwinds {
-        Some(pad) => replaced.extend(phis::rebuild(module, pad, |entries| {
+        Some(pad) => replaced.extend(phis::rebuild_phis(module, pad, |entries| {
             // If control came from the block of the original call, it now comes from one of several calls, with the same value.
             let from = |(value, from): (Value, Block)| match from == before {
                 true => values.iter().map(|(_, direct)| (value, *direct)).chain([(value, block)]).collect(),
@@ -111,7 +111,7 @@ fn split_normal_edge(module: Module, call: Value) -> (Block, Vec<(Value, Value)>
     let (block, then) = (call.block(), call.normal_destination());
     let rest = new_block_after(module, block);
     Builder::at_end(module, rest, call.location()).jump(then);
-    let renamed = phis::rename(module, then, block, rest);
+    let renamed = phis::rename_phi_predecessor(module, then, block, rest);
     call.set_normal_destination(rest);
     (rest, renamed)
 }
@@ -131,7 +131,7 @@ fn call_with_context(builder: &Builder, redirection: CallRedirection) -> Value {
     for index in (0..count).chain([LLVMAttributeFunctionIndex]) {
         call.call_attributes_at(index).into_iter().for_each(|attribute| new.add_call_attribute_at(index, attribute));
     }
-    DROPPED_ATTRIBUTES.iter().for_each(|name| new.remove_call_attribute(name));
+    ATTRIBUTES_DROPPED_FROM_CALLS.iter().for_each(|name| new.remove_call_attribute(name));
     // The branch weights of an `invoke` apply to its replacement, too.
     if let Some(weights) = call.metadata("prof").filter(|_| call.is(LLVMOpcode::LLVMInvoke)) {
         new.set_metadata(builder.module, "prof", Some(weights.as_metadata()));

@@ -51,6 +51,6 @@ impl SegmentVersion {
     }
 
     pub fn redirect_calls(&self, module: Module) {
-        calls::redirect(module, &self.redirections.take());
+        calls::redirect_calls(module, &self.redirections.take());
     }
 }

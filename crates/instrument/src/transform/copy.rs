@@ -8,16 +8,16 @@ use super::TransformTarget;
 use crate::llvm::{Block, Module, Value};
 use crate::phis;
 use crate::shape::predecessors;
-use crate::versions::copies::{CopyMapping, LinePolicy};
-use crate::versions::ssa::{ValueFlow, VersionDefinitions};
+use crate::versions::copies::{CopiedLinePolicy, CopyMapping};
+use crate::versions::ssa::{VersionDefinitions, VersionSsaRepair};
 use crate::weights::set_target_weights;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
-use trodden_unit::transformations::{PathCopy, SplitWeights};
+use trodden_unit::transformations::{CopyEdgeWeights, PathCopy};
 
 /// Copies the blocks if possible. Returns true if they were copied.
 pub fn copy_blocks(place: TransformTarget, copy: &PathCopy) -> bool {
-    let Some((from, blocks)) = resolve_plan(place, copy) else { return false };
+    let Some((from, blocks)) = find_edge_source_and_blocks(place, copy) else { return false };
     let Some(first) = blocks.first().copied().filter(|_| blocks.iter().all(|b| can_be_copied(*b))) else { return false };
     let terminator = from.terminator();
     let successors: Vec<usize> = terminator.successors().iter().enumerate().filter(|(_, to)| **to == first).map(|(i, _)| i).collect();
@@ -27,18 +27,18 @@ pub fn copy_blocks(place: TransformTarget, copy: &PathCopy) -> bool {
     if !leads_there || alone || blocks.contains(&from) {
         return false;
     }
-    let copies = CopyMapping::new(place.module, &blocks, place.function, &IndexMap::new(), LinePolicy::Keep);
+    let copies = CopyMapping::new(place.module, &blocks, place.function, &IndexMap::new(), CopiedLinePolicy::Keep);
     let back = redirect_back_edges(&blocks, &copies);
     successors.iter().for_each(|at| terminator.set_successor(*at, copies.block(first)));
     extend_successor_phis(place.module, &blocks, &copies, &back);
     remove_stale_entries(place.module, &blocks, &copies);
-    merge_values(place, &blocks, &copies);
+    merge_copied_values(place, &blocks, &copies);
     set_split_weights(place, &copies, &copy.weights);
     true
 }
 
 /// Returns the source block of the edge and the blocks to copy; `None` if the plan does not fit the function.
-fn resolve_plan(place: TransformTarget, copy: &PathCopy) -> Option<(Block, Vec<Block>)> {
+fn find_edge_source_and_blocks(place: TransformTarget, copy: &PathCopy) -> Option<(Block, Vec<Block>)> {
     let edge = place.cfg.graph.get_edge(copy.entry)?;
     let first = copy.blocks.first().filter(|b| **b == edge.to)?;
     let mut seen = IndexSet::from([*first]);
@@ -93,7 +93,7 @@ fn extend_successor_phis(module: Module, blocks: &[Block], copies: &CopyMapping,
                 let first = was.get(&value).copied().unwrap_or(value);
                 if copies.value(first) == first { value } else { copies.value(first) }
             };
-            let replaced = phis::rebuild(module, to, |mut old| {
+            let replaced = phis::rebuild_phis(module, to, |mut old| {
                 let new: Vec<_> = old.iter().filter(|(_, b)| b == block).map(|(v, b)| (of_copy(*v), copies.block(*b))).collect();
                 old.extend(new);
                 old
@@ -111,7 +111,7 @@ fn remove_stale_entries(module: Module, blocks: &[Block], copies: &CopyMapping) 
     for block in blocks.iter().flat_map(|b| [*b, copies.block(*b)]) {
         let mut left: IndexMap<Block, usize> = IndexMap::new();
         predecessors(block).into_iter().for_each(|b| *left.entry(b).or_default() += 1);
-        phis::rebuild(module, block, |old| {
+        phis::rebuild_phis(module, block, |old| {
             let mut left = left.clone();
             let mut stays = |b: &Block| left.get_mut(b).is_some_and(|n| std::mem::replace(n, n.saturating_sub(1)) > 0);
             old.into_iter().filter(|(_, b)| stays(b)).collect()
@@ -120,18 +120,18 @@ fn remove_stale_entries(module: Module, blocks: &[Block], copies: &CopyMapping) 
 }
 
 /// Repairs uses of values that have two definitions after copying.
-fn merge_values(place: TransformTarget, blocks: &[Block], copies: &CopyMapping) {
+fn merge_copied_values(place: TransformTarget, blocks: &[Block], copies: &CopyMapping) {
     let pairs: Vec<(Value, Value)> =
         blocks.iter().flat_map(|b| b.instructions().zip(copies.block(*b).instructions())).filter(|(one, _)| !one.is_void()).collect();
-    let mut flow = ValueFlow::new(place.module, place.function, &IndexSet::new());
+    let mut flow = VersionSsaRepair::new(place.module, place.function, &IndexSet::new());
     for (one, other) in pairs {
         flow.rewrite_uses(&[one, other], VersionDefinitions::Arbitrary);
     }
 }
 
 /// Sets the branch weights of originals and copies from the counts of the paths that go through each.
-fn set_split_weights(place: TransformTarget, copies: &CopyMapping, weights: &[SplitWeights]) {
-    let mut by_block: IndexMap<Block, Vec<(Block, SplitWeights)>> = IndexMap::new();
+fn set_split_weights(place: TransformTarget, copies: &CopyMapping, weights: &[CopyEdgeWeights]) {
+    let mut by_block: IndexMap<Block, Vec<(Block, CopyEdgeWeights)>> = IndexMap::new();
     for split in weights {
         let Some(edge) = place.cfg.graph.get_edge(split.edge) else { continue };
         if let (Some(from), Some(to)) = (place.cfg.block(edge.from), place.cfg.block(edge.to)) {
@@ -143,7 +143,7 @@ fn set_split_weights(place: TransformTarget, copies: &CopyMapping, weights: &[Sp
         if copy == block {
             continue;
         }
-        let of = |to: Block, count: fn(&SplitWeights) -> u64| {
+        let of = |to: Block, count: fn(&CopyEdgeWeights) -> u64| {
             successors.iter().find(|(t, _)| *t == to || copies.block(*t) == to).map(|(_, split)| count(split))
         };
         set_target_weights(place.module, block.terminator(), |to| of(to, |p| p.kept));

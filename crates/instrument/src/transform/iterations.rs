@@ -16,41 +16,41 @@ use llvm_sys::LLVMOpcode;
 use trodden_unit::transformations::LastIterations;
 
 /// Metadata by which LLVM marks the latches of loops that it has split or created by splitting.
-const SPLIT_MARK: &str = "loop_constrainer.loop.clone";
+const SPLIT_LOOP_METADATA: &str = "loop_constrainer.loop.clone";
 /// Metadata by which trodden marks the latches of the loops to split.
-const TO_SPLIT_MARK: &str = "trodden.iterations";
-const SPLIT_PASSES: &str = "loop-simplify,lcssa,irce";
+const LOOP_TO_SPLIT_METADATA: &str = "trodden.iterations";
+const LOOP_SPLIT_PASSES: &str = "loop-simplify,lcssa,irce";
 /// Passes that may improve a loop once it has only one path.
-const AFTER_SPLIT_PASSES: &str = "instcombine<no-verify-fixpoint>,simplifycfg,loop-simplify,lcssa,loop-distribute,loop-vectorize,\
+const PASSES_AFTER_LOOP_SPLIT: &str = "instcombine<no-verify-fixpoint>,simplifycfg,loop-simplify,lcssa,loop-distribute,loop-vectorize,\
     instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),instcombine<no-verify-fixpoint>,simplifycfg";
 /// Passes that tidy up if no loop could be split.
-const CLEANUP_PASSES: &str = "instcombine<no-verify-fixpoint>,simplifycfg";
+const PASSES_WITHOUT_LOOP_SPLIT: &str = "instcombine<no-verify-fixpoint>,simplifycfg";
 
 /// Marks the latches of the loops to split. Returns false if there are none that can be marked.
-pub fn mark_latches(place: TransformTarget, loops: &[&LastIterations]) -> bool {
+pub fn mark_loops_to_split(place: TransformTarget, loops: &[&LastIterations]) -> bool {
     let latches: IndexSet<_> = loops.iter().flat_map(|l| &l.latches).filter_map(|n| place.cfg.block(*n)).collect();
     let latches: Vec<Value> = latches.into_iter().map(|b| b.terminator()).filter(|t| t.is(LLVMOpcode::LLVMBr)).collect();
-    latches.iter().for_each(|t| attach_metadata(place, *t, TO_SPLIT_MARK, Some(empty_node(place))));
+    latches.iter().for_each(|t| attach_metadata(place, *t, LOOP_TO_SPLIT_METADATA, Some(empty_node(place))));
     !latches.is_empty()
 }
 
 /// Splits off the last iterations of the marked loops.
 pub fn split_marked_loops(place: TransformTarget) -> Result<(), InstrumentError> {
     let ends = |place: TransformTarget| place.function.blocks().map(|b| b.terminator()).collect::<Vec<_>>();
-    let others = ends(place).into_iter().filter(|t| t.metadata(TO_SPLIT_MARK).is_none());
-    others.for_each(|t| attach_metadata(place, t, SPLIT_MARK, Some(empty_node(place))));
+    let others = ends(place).into_iter().filter(|t| t.metadata(LOOP_TO_SPLIT_METADATA).is_none());
+    others.for_each(|t| attach_metadata(place, t, SPLIT_LOOP_METADATA, Some(empty_node(place))));
     // SAFETY: blocks and terminators are looked up again after each run of passes.
-    unsafe { run_on_function(place.function, place.machine, SPLIT_PASSES)? };
+    unsafe { run_on_function(place.function, place.machine, LOOP_SPLIT_PASSES)? };
     // A latch with both marks is a copy, since other loops have only one mark: LLVM's if they were not chosen, and trodden's if they could
     // not be split.
-    let was_split = ends(place).iter().any(|t| t.metadata(TO_SPLIT_MARK).is_some() && t.metadata(SPLIT_MARK).is_some());
+    let was_split = ends(place).iter().any(|t| t.metadata(LOOP_TO_SPLIT_METADATA).is_some() && t.metadata(SPLIT_LOOP_METADATA).is_some());
     for end in ends(place) {
-        if was_split && end.metadata(TO_SPLIT_MARK).is_some() && end.metadata(SPLIT_MARK).is_none() {
+        if was_split && end.metadata(LOOP_TO_SPLIT_METADATA).is_some() && end.metadata(SPLIT_LOOP_METADATA).is_none() {
             request_distribution(place, end);
         }
-        [TO_SPLIT_MARK, SPLIT_MARK].into_iter().for_each(|kind| attach_metadata(place, end, kind, None));
+        [LOOP_TO_SPLIT_METADATA, SPLIT_LOOP_METADATA].into_iter().for_each(|kind| attach_metadata(place, end, kind, None));
     }
-    let passes = if was_split { AFTER_SPLIT_PASSES } else { CLEANUP_PASSES };
+    let passes = if was_split { PASSES_AFTER_LOOP_SPLIT } else { PASSES_WITHOUT_LOOP_SPLIT };
     // SAFETY: no handle to the function's code is used after this.
     unsafe { run_on_function(place.function, place.machine, passes) }
 }

@@ -9,14 +9,14 @@
 mod copy;
 mod iterations;
 
-use crate::debug::Positions;
+use crate::debug::SourcePositionCollector;
 use crate::describe::FunctionCfg;
 use crate::error::InstrumentError;
 use crate::identical_phis;
 use crate::llvm::{Block, Module, TargetMachine, Value};
 use crate::no_return::NoReturnAnalysis;
 use crate::passes::{run_on_function, verify};
-use crate::shape::prepare;
+use crate::shape::prepare_function_blocks;
 use crate::weights::{set_entry_count, set_target_weights};
 use indexmap::IndexMap;
 use trodden_unit::transformations::BranchWeights;
@@ -24,10 +24,10 @@ use trodden_unit::{EdgeKind, Transformation, TransformationPlan, graph_hash};
 
 /// Passes that remove what has become redundant in copies: tests whose outcome follows from the edge that leads to the copy, and repeated
 /// loads.
-const FOLD_PASSES: &str =
+const CONSTANT_FOLDING_PASSES: &str =
     "instsimplify,correlated-propagation,constraint-elimination,gvn,instcombine<no-verify-fixpoint>,correlated-propagation,simplifycfg";
 
-pub fn apply(
+pub fn apply_transformations(
     module: Module,
     machine: TargetMachine,
     chosen: &[Value],
@@ -40,9 +40,9 @@ pub fn apply(
         return Ok(());
     }
     let no_return = NoReturnAnalysis::new(module, reach_all);
-    let mut positions = Positions::new(module);
+    let mut positions = SourcePositionCollector::new(module);
     for function in known {
-        let prepared = prepare(module, function);
+        let prepared = prepare_function_blocks(module, function);
         let cfg = FunctionCfg::new(function, &prepared, &no_return, &mut positions);
         let found = plan.get(&source, &function.name(), graph_hash(&cfg.blocks, &cfg.graph));
         apply_to_function(TransformTarget { module, machine, function, cfg: &cfg }, found)?;
@@ -71,17 +71,17 @@ fn apply_to_function(place: TransformTarget, plan: &[Transformation]) -> Result<
     }
     let loops: Vec<_> =
         plan.iter().filter_map(|d| if let Transformation::LastIterations(iterations) = d { Some(iterations) } else { None }).collect();
-    let marked = iterations::mark_latches(place, &loops);
+    let marked = iterations::mark_loops_to_split(place, &loops);
     if copied {
         verify(place.function)?;
         // SAFETY: the code below looks up blocks and instructions again, and finds the marked latches by their marks.
-        unsafe { run_on_function(place.function, place.machine, FOLD_PASSES)? };
+        unsafe { run_on_function(place.function, place.machine, CONSTANT_FOLDING_PASSES)? };
     }
     if marked {
         iterations::split_marked_loops(place)?;
     }
     if copied || marked {
-        identical_phis::split_edges(place.module, place.function);
+        identical_phis::split_edges_with_identical_phis(place.module, place.function);
         verify(place.function)?;
     }
     Ok(())

@@ -11,10 +11,10 @@ const X86_INTERRUPT_CONVENTION: u32 = 83;
 
 /// Returns the functions that can be instrumented, and the others with the reasons.
 pub fn choose_instrumentable(module: Module) -> (Vec<Value>, Vec<Skipped>) {
-    let early = functions_run_before_relocation(module);
+    let early = find_functions_run_before_relocation(module);
     let (mut chosen, mut skipped) = (Vec::new(), Vec::new());
     for function in module.functions().filter(|f| is_emitted(*f)) {
-        match reason_to_skip(function, &early) {
+        match reason_to_skip_function(function, &early) {
             None => chosen.push(function),
             Some(reason) => skipped.push(Skipped { name: function.name(), reason: reason.into() }),
         }
@@ -27,7 +27,7 @@ pub fn is_emitted(function: Value) -> bool {
     is_definition(function) && function.linkage() != LLVMLinkage::LLVMAvailableExternallyLinkage
 }
 
-fn reason_to_skip(function: Value, early: &IndexSet<Value>) -> Option<&'static str> {
+fn reason_to_skip_function(function: Value, early: &IndexSet<Value>) -> Option<&'static str> {
     let attributes = [
         ("naked", "it is written in assembly (`naked`)"),
         ("noprofile", "the source asks for it (`no_profile_instrument_function`)"),
@@ -53,9 +53,9 @@ fn reason_to_skip(function: Value, early: &IndexSet<Value>) -> Option<&'static s
 
 /// Returns ifunc resolvers and the functions that they call, directly or indirectly. These run before the program is relocated and
 /// thread-local storage is set up.
-fn functions_run_before_relocation(module: Module) -> IndexSet<Value> {
+fn find_functions_run_before_relocation(module: Module) -> IndexSet<Value> {
     let mut early = IndexSet::new();
-    let mut stack: Vec<Value> = module.resolvers().collect();
+    let mut stack: Vec<Value> = module.ifunc_resolvers().collect();
     while let Some(function) = stack.pop() {
         if function.is_function() && early.insert(function) {
             let calls = function.blocks().flat_map(|b| b.instructions().filter(|i| i.is_call()).map(Value::callee).collect::<Vec<_>>());

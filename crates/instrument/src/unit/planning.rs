@@ -19,7 +19,7 @@ impl Unit {
     pub fn frequencies(&self, name: &str, cfg: &FunctionCfg, path_counts: Option<&[u64]>) -> (Frequencies, bool) {
         // Weight of the static estimate relative to a measured execution. A factor of 100 either way changes the instruction counts of
         // three programs by at most 0.2 % (docs/benchmarks/constants.md).
-        const UNSEEN: f64 = 1e-3;
+        const UNEXECUTED_EDGE_SHARE: f64 = 1e-3;
         let graph = &cfg.graph;
         let estimate = Frequencies::estimate(graph, &branch_weights(graph, &cfg.hints));
         let known = self.options.weights.as_ref().and_then(|w| w.get(name, graph_hash(&cfg.blocks, graph), graph.edge_count()));
@@ -27,8 +27,9 @@ impl Unit {
         match known.or(path_counts).filter(|edges| edges.iter().any(|n| *n > 0)) {
             None => (estimate, false),
             Some(counts) => {
-                let edges = counts.iter().zip(estimate.edges()).map(|(count, guess)| *count as f64 + guess * UNSEEN).collect();
-                (Frequencies::measured(graph, edges), true)
+                let edges =
+                    counts.iter().zip(estimate.edges()).map(|(count, guess)| *count as f64 + guess * UNEXECUTED_EDGE_SHARE).collect();
+                (Frequencies::from_measured_counts(graph, edges), true)
             }
         }
     }
@@ -40,7 +41,7 @@ impl Unit {
 
     /// Returns which of the requested passes apply if counts are in an array or a hash table. Counting iterations pays off in loops with a
     /// high measured trip count, in tight loops, and where the program has an iteration counter anyway.
-    pub fn passes(&self, planned: &PlannedFunction) -> PassChoices {
+    pub fn choose_passes(&self, planned: &PlannedFunction) -> PassChoices {
         let PlannedFunction { program, is_measured, .. } = planned;
         let choices = self.options.choices;
         if self.options.counts_in_table(program.paths().numbering.paths()) {
@@ -51,7 +52,7 @@ impl Unit {
             ThreadCounters::Atomic => PassChoices { dominant: DominantCounting::Shared, ..choices },
             ThreadCounters::Own => choices,
         };
-        if *is_measured { choices.in_registers() } else { choices }
+        if *is_measured { choices.accumulating_in_registers() } else { choices }
     }
 
     /// Returns true if a thread may enter this function before it has counters of its own. This is impossible for a local function that is

@@ -2,7 +2,7 @@
 
 use super::Unit;
 use super::planning::is_local;
-use crate::counting::{Counters, Flushing};
+use crate::counting::{CounterAccess, LoopFlushStrategy};
 use crate::entry;
 use crate::interesting;
 use crate::llvm::{DebugLocation, Value};
@@ -12,7 +12,7 @@ use crate::planned_function::{CountedPaths, PlannedFunction};
 use crate::unoptimised;
 use trodden_flow::Node;
 use trodden_flow::numbering::NumberedPaths;
-use trodden_flow::program::Cells;
+use trodden_flow::program::CounterCells;
 use trodden_unit::{CountTable, EventWords, FunctionMap, LabelWords, Storage, graph_hash};
 
 impl Unit {
@@ -31,12 +31,12 @@ impl Unit {
         let counters = numbering.paths();
         let words = match &storage {
             Storage::Array => counters,
-            Storage::Table(table) => CountTable::words(table.slots),
+            Storage::Table(table) => CountTable::word_count_of_slots(table.slots),
             Storage::Interesting(interesting) => interesting.words,
             Storage::Labels(labels) => labels.range().end - labels.range().start,
             Storage::Segments(segments) => segments.words,
             Storage::Events(events) => events.words,
-            Storage::Iterations(iterations) => iterations.words(),
+            Storage::Iterations(iterations) => iterations.word_count(),
         };
         if let Storage::Table(_) = &storage {
             self.paths_in_tables += counters;
@@ -63,15 +63,15 @@ impl Unit {
 
     pub fn choose_storage(&self, planned: &PlannedFunction) -> Storage {
         match planned.program.cells() {
-            Cells::Interesting(cells) => Storage::Interesting(interesting::describe_words(cells, self.map.counters)),
-            Cells::Labels { labels, cells, .. } => Storage::Labels(LabelWords {
+            CounterCells::Interesting(cells) => Storage::Interesting(interesting::describe_interesting_words(cells, self.map.counters)),
+            CounterCells::Labels { labels, cells, .. } => Storage::Labels(LabelWords {
                 first_word: self.map.counters,
                 words: *cells,
                 has_hits: self.options.count_hits,
                 labels: labels.clone(),
             }),
-            Cells::Paths if self.is_in_table(planned) => Storage::Table(self.table()),
-            Cells::Paths | Cells::Preferential(_) => match &planned.counted {
+            CounterCells::Paths if self.is_in_table(planned) => Storage::Table(self.table()),
+            CounterCells::Paths | CounterCells::Preferential(_) => match &planned.counted {
                 Some(counted) => Storage::Events(event_words(planned, counted, self.map.counters)),
                 None => Storage::Array,
             },
@@ -79,7 +79,7 @@ impl Unit {
     }
 
     /// Returns how to count at a path's end if each path has its own count, in an array or a hash table.
-    pub fn in_array_or_table(&self, planned: &PlannedFunction) -> PathEndAction<'static> {
+    pub fn counting_in_array_or_table(&self, planned: &PlannedFunction) -> PathEndAction<'static> {
         if self.is_in_table(planned) { PathEndAction::Table(self.table()) } else { PathEndAction::Word }
     }
 
@@ -91,9 +91,9 @@ impl Unit {
         CountTable { first_word: self.map.counters, slots: self.options.table_slots }
     }
 
-    pub fn counters<'a>(&self, base: Value, at_end: PathEndAction<'a>) -> Counters<'a> {
+    pub fn counters<'a>(&self, base: Value, at_end: PathEndAction<'a>) -> CounterAccess<'a> {
         let atomic = self.options.experiment.threads() == ThreadCounters::Atomic;
-        Counters { atomic, flushing: Flushing::Branch, at_end, ..Counters::of_thread(base, self.map.counters) }
+        CounterAccess { atomic, flushing: LoopFlushStrategy::Branch, at_end, ..CounterAccess::private_to_thread(base, self.map.counters) }
     }
 
     /// Emits, at a function's entry, the address of the thread's counters. Unoptimised code calls a helper function for this, which keeps

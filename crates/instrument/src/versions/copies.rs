@@ -21,7 +21,7 @@ pub struct CopyMapping {
 /// Whether copies keep their source lines. Copies in a different function must drop them, because that function has a different
 /// `DISubprogram`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum LinePolicy {
+pub enum CopiedLinePolicy {
     Keep,
     Drop,
 }
@@ -29,7 +29,7 @@ pub enum LinePolicy {
 impl CopyMapping {
     /// Appends copies of blocks to a function. `known` maps further values (arguments, callees) to the values that replace them in the
     /// copies.
-    pub fn new(module: Module, blocks: &[Block], function: Value, known: &IndexMap<Value, Value>, lines: LinePolicy) -> CopyMapping {
+    pub fn new(module: Module, blocks: &[Block], function: Value, known: &IndexMap<Value, Value>, lines: CopiedLinePolicy) -> CopyMapping {
         let mut copies = CopyMapping { values: known.clone(), ..CopyMapping::default() };
         for &block in blocks {
             let copy = Block::append(module, function);
@@ -86,7 +86,7 @@ impl CopyMapping {
         }
     }
 
-    fn copy_instructions(&mut self, module: Module, block: Block, lines: LinePolicy) {
+    fn copy_instructions(&mut self, module: Module, block: Block, lines: CopiedLinePolicy) {
         let builder = Builder::at_end(module, self.blocks[&block], None);
         for instruction in block.instructions() {
             let copy = if instruction.is(LLVMOpcode::LLVMPHI) {
@@ -100,7 +100,7 @@ impl CopyMapping {
             };
             // If the copy kept this metadata, the originals' debug records of variables would also refer to it.
             copy.set_metadata(module, "DIAssignID", None);
-            copy.set_location(if lines == LinePolicy::Keep { instruction.location() } else { None });
+            copy.set_location(if lines == CopiedLinePolicy::Keep { instruction.location() } else { None });
             self.values.insert(instruction, copy);
             self.originals.insert(copy, instruction);
         }

@@ -5,7 +5,7 @@
 pub mod copies;
 pub mod ssa;
 
-use crate::describe::{EdgeSite, FunctionCfg};
+use crate::describe::{EdgeInsertionSite, FunctionCfg};
 use crate::llvm::{Block, Module, Value};
 use crate::shape::move_to_new_block;
 use copies::CopyMapping;
@@ -29,9 +29,9 @@ pub fn reason_not_to_double(function: Value) -> Option<&'static str> {
 }
 
 pub fn cfg_of_copies(cfg: &FunctionCfg, copies: &CopyMapping) -> FunctionCfg {
-    let site = |site: &EdgeSite| match site {
-        EdgeSite::Before(i) => EdgeSite::Before(copies.value(*i)),
-        EdgeSite::BeforeThenHead(i) => EdgeSite::BeforeThenHead(copies.value(*i)),
+    let site = |site: &EdgeInsertionSite| match site {
+        EdgeInsertionSite::Before(i) => EdgeInsertionSite::Before(copies.value(*i)),
+        EdgeInsertionSite::BeforeThenHead(i) => EdgeInsertionSite::BeforeThenHead(copies.value(*i)),
         other => other.clone(),
     };
     FunctionCfg {
@@ -63,8 +63,8 @@ pub fn split_landings(module: Module, landings: &[Block], cfg: &mut FunctionCfg)
 
 #[cfg(test)]
 mod tests {
-    use super::copies::{CopyMapping, LinePolicy};
-    use super::ssa::{ValueFlow, VersionDefinitions};
+    use super::copies::{CopiedLinePolicy, CopyMapping};
+    use super::ssa::{VersionDefinitions, VersionSsaRepair};
     use super::*;
     use crate::llvm::test_module::{block, parse};
     use indexmap::IndexMap;
@@ -97,7 +97,7 @@ mod tests {
         let module = parse(LOOP);
         let function = module.function("f").unwrap();
         let blocks: Vec<Block> = function.blocks().collect();
-        let copies = CopyMapping::new(module, &blocks, function, &IndexMap::new(), LinePolicy::Keep);
+        let copies = CopyMapping::new(module, &blocks, function, &IndexMap::new(), CopiedLinePolicy::Keep);
         let pairs = copies.pairs(&blocks);
         assert_eq!(pairs.len(), blocks.iter().map(|b| b.instructions().count()).sum::<usize>());
         for (original, copy) in pairs {
@@ -142,7 +142,7 @@ mod tests {
         assert!(!function.passes_verifier());
         let [one, other, join, done] = ["one", "other", "join", "done"].map(|name| block(function, name));
         let [a, b] = [one, other].map(|block| block.instructions().next().unwrap());
-        let mut flow = ValueFlow::new(module, function, &[join].into_iter().collect());
+        let mut flow = VersionSsaRepair::new(module, function, &[join].into_iter().collect());
         flow.merge(&[vec![a, b]], VersionDefinitions::Arbitrary);
         assert!(function.passes_verifier());
         let phi = join.phis().next().expect("the versions meet here");

@@ -3,8 +3,8 @@
 //! The definition that reaches each block is computed as a fixed point in reverse postorder, and phi nodes are created only where different
 //! definitions meet in a live block. This follows Braun et al., "Simple and efficient construction of static single assignment form" (CC
 //! 2013), section 2, with a worklist because functions may be deep. Cheap values (constant offsets, comparisons, lower parts) are
-//! rematerialised instead, because merged ones would occupy a register or stack slot all the time ([`ValueFlow::merge`]). Invariant: blocks
-//! and edges stay the same from [`ValueFlow::new`] to the last [`ValueFlow::rewrite_uses`].
+//! rematerialised instead, because merged ones would occupy a register or stack slot all the time ([`VersionSsaRepair::merge`]). Invariant:
+//! blocks and edges stay the same from [`VersionSsaRepair::new`] to the last [`VersionSsaRepair::rewrite_uses`].
 
 use crate::llvm::{Block, Builder, Module, Value};
 use crate::shape::predecessors;
@@ -32,7 +32,7 @@ pub enum VersionDefinitions {
 }
 
 /// A use of a definition: an operand of an instruction.
-struct Use {
+struct OperandUse {
     user: Value,
     operand: u32,
     /// The block that the value must reach: that of the user or, for a phi node, the predecessor.
@@ -41,7 +41,7 @@ struct Use {
     at_end: bool,
 }
 
-pub struct ValueFlow {
+pub struct VersionSsaRepair {
     module: Module,
     blocks: Vec<Block>,
     number: IndexMap<Block, usize>,
@@ -57,9 +57,9 @@ pub struct ValueFlow {
     variable: u32,
 }
 
-impl ValueFlow {
+impl VersionSsaRepair {
     /// Reads a function's control flow. `join_blocks` are the blocks where versions meet.
-    pub fn new(module: Module, function: Value, join_blocks: &IndexSet<Block>) -> ValueFlow {
+    pub fn new(module: Module, function: Value, join_blocks: &IndexSet<Block>) -> VersionSsaRepair {
         let blocks: Vec<Block> = function.blocks().collect();
         let number: IndexMap<Block, usize> = blocks.iter().enumerate().map(|(i, b)| (*b, i)).collect();
         let incoming: Vec<Vec<usize>> = blocks.iter().map(|b| predecessors(*b).iter().map(|p| number[p]).collect()).collect();
@@ -72,7 +72,7 @@ impl ValueFlow {
         order.iter().enumerate().for_each(|(at, block)| position[*block] = at);
         let join_blocks = blocks.iter().map(|b| join_blocks.contains(b)).collect();
         let arrivals = vec![(0, ArrivingDefinition::Unknown); blocks.len()];
-        ValueFlow {
+        VersionSsaRepair {
             module,
             blocks,
             number,
@@ -105,7 +105,7 @@ impl ValueFlow {
     /// Makes each use of one of the definitions refer to the definition that reaches it.
     pub fn rewrite_uses(&mut self, definitions: &[Value], of_kind: VersionDefinitions) {
         let defined: IndexMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
-        let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses_elsewhere(*d, &defined)).collect();
+        let uses: Vec<OperandUse> = definitions.iter().flat_map(|d| self.uses_elsewhere(*d, &defined)).collect();
         if uses.is_empty() {
             return;
         }
@@ -117,10 +117,10 @@ impl ValueFlow {
             created.insert(block, Builder::phi_at_top(self.module, self.blocks[block], kind, None));
         }
         let poison = kind.poison();
-        let value = |flow: &ValueFlow, block: usize, at_end: bool| {
+        let value = |flow: &VersionSsaRepair, block: usize, at_end: bool| {
             let arrival = match defined.get(&block) {
                 Some(definition) if at_end => ArrivingDefinition::Definition(*definition),
-                _ => flow.arrival(block),
+                _ => flow.arriving_definition(block),
             };
             match arrival {
                 ArrivingDefinition::Definition(definition) => definitions[definition],
@@ -133,7 +133,7 @@ impl ValueFlow {
             let incoming: Vec<_> = self.predecessors[block].iter().map(|&from| (value(self, from, true), self.blocks[from])).collect();
             created[&block].add_incoming(&incoming);
         }
-        for Use { user, operand, block, at_end } in uses {
+        for OperandUse { user, operand, block, at_end } in uses {
             user.set_operand(operand, value(self, block, at_end));
         }
     }
@@ -142,14 +142,14 @@ impl ValueFlow {
     /// must be repaired in turn.
     fn rematerialise_at_uses(&mut self, definitions: &[Value], sources: &[Rematerialisation], of_kind: VersionDefinitions) {
         let defined: IndexMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
-        let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses_elsewhere(*d, &defined)).collect();
+        let uses: Vec<OperandUse> = definitions.iter().flat_map(|d| self.uses_elsewhere(*d, &defined)).collect();
         let Some(live) = self.find_live_blocks(&uses, &defined, of_kind == VersionDefinitions::Arbitrary) else { return };
         self.solve_arrivals(&live, &defined);
         let source: IndexMap<Value, Rematerialisation> = definitions.iter().copied().zip(sources.iter().copied()).collect();
         let mut created = IndexMap::<(Value, usize, bool), Value>::new();
-        for Use { user, operand, block, at_end } in uses {
+        for OperandUse { user, operand, block, at_end } in uses {
             let definition = user.operand(operand);
-            let value = match self.arrival(block) {
+            let value = match self.arriving_definition(block) {
                 ArrivingDefinition::Definition(definition) => definitions[definition],
                 ArrivingDefinition::Unknown => definition.kind().poison(),
                 ArrivingDefinition::Phi(_) => *created.entry((definition, block, at_end)).or_insert_with(|| {
@@ -176,7 +176,7 @@ impl ValueFlow {
     }
 
     /// Returns the uses of a definition outside its block, and those by phi nodes.
-    fn uses_elsewhere(&self, definition: Value, defined: &IndexMap<usize, usize>) -> Vec<Use> {
+    fn uses_elsewhere(&self, definition: Value, defined: &IndexMap<usize, usize>) -> Vec<OperandUse> {
         let home = definition.block();
         let is_reached = |u: &Value| u.is_instruction() && (u.is(LLVMOpcode::LLVMPHI) || u.block() != home);
         // Keep the order of the use list: later passes depend on it, and an order by address would differ from run to run.
@@ -189,7 +189,7 @@ impl ValueFlow {
                 let block = if at_end { user.incoming_block(operand) } else { user.block() };
                 let block = self.number[&block];
                 if !(at_end && defined.contains_key(&block)) {
-                    uses.push(Use { user, operand, block, at_end });
+                    uses.push(OperandUse { user, operand, block, at_end });
                 }
             }
         }
@@ -197,7 +197,7 @@ impl ValueFlow {
     }
 
     /// Returns the blocks at whose start the variable is live. Unless `always` is set, returns `None` if versions meet in none of them.
-    fn find_live_blocks(&mut self, uses: &[Use], defined: &IndexMap<usize, usize>, always: bool) -> Option<Vec<usize>> {
+    fn find_live_blocks(&mut self, uses: &[OperandUse], defined: &IndexMap<usize, usize>, always: bool) -> Option<Vec<usize>> {
         self.variable += 1;
         let mut live = Vec::new();
         let mut stack: Vec<usize> = uses.iter().map(|u| u.block).collect();
@@ -228,7 +228,7 @@ impl ValueFlow {
             }
             let mut new = ArrivingDefinition::Unknown;
             for &from in &self.predecessors[block] {
-                let incoming = defined.get(&from).map_or_else(|| self.arrival(from), |d| ArrivingDefinition::Definition(*d));
+                let incoming = defined.get(&from).map_or_else(|| self.arriving_definition(from), |d| ArrivingDefinition::Definition(*d));
                 new = match (new, incoming) {
                     (one, ArrivingDefinition::Unknown) => one,
                     (ArrivingDefinition::Unknown, one) => one,
@@ -247,7 +247,7 @@ impl ValueFlow {
         phis
     }
 
-    fn arrival(&self, block: usize) -> ArrivingDefinition {
+    fn arriving_definition(&self, block: usize) -> ArrivingDefinition {
         let (variable, arrival) = self.arrivals[block];
         if variable == self.variable { arrival } else { ArrivingDefinition::Unknown }
     }
@@ -264,11 +264,11 @@ enum Rematerialisation {
 
 /// Returns how to rematerialise a value; `None` if that is not worthwhile.
 fn rematerialisation(value: Value) -> Option<Rematerialisation> {
-    if is_cloned(value) { Some(Rematerialisation::Clone) } else { zero_extension_of(value).map(Rematerialisation::LowerPart) }
+    if is_recomputed_by_llvm(value) { Some(Rematerialisation::Clone) } else { zero_extension_of(value).map(Rematerialisation::LowerPart) }
 }
 
 /// Returns true if LLVM prefers computing such a value again to keeping it in a register.
-fn is_cloned(value: Value) -> bool {
+fn is_recomputed_by_llvm(value: Value) -> bool {
     match value.opcode() {
         LLVMOpcode::LLVMGetElementPtr => value.operands().skip(1).all(Value::is_constant),
         LLVMOpcode::LLVMBitCast | LLVMOpcode::LLVMPtrToInt | LLVMOpcode::LLVMIntToPtr => true,

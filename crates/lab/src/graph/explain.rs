@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use trodden_flow::{DagEdgeId, NumberingScheme};
 use trodden_selective::InterestingSet;
-use trodden_selective::separation::{Separation, WeightedPaths, decide_separation};
+use trodden_selective::separation::{ThresholdSeparation, WeightedPaths, decide_separation};
 use trodden_selective::steps::{PreferentialStep, preferential_steps, selective_steps};
 
 /// Returns the steps of precise selective or preferential numbering as JSON. Fails for other schemes, and if a number is too large.
@@ -78,15 +78,15 @@ pub fn separable_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &Interest
         paths.iter().map(one).collect::<Vec<_>>()
     };
     Ok(match decide_separation(dag, &acyclic.all, set)? {
-        Separation::Unknown => Value::Null,
-        Separation::Separated(values) => {
+        ThresholdSeparation::Unknown => Value::Null,
+        ThresholdSeparation::Separated(values) => {
             let edge = |id: DagEdgeId| {
                 let [from, to] = end_names(named, acyclic, id);
                 json!({"from": from, "to": to, "value": signed_json(values[id.index()])})
             };
             json!({"separable": true, "below": 0, "edges": dag.edge_ids().map(edge).collect::<Vec<_>>()})
         }
-        Separation::Inseparable { interesting, others } => {
+        ThresholdSeparation::Inseparable { interesting, others } => {
             json!({"separable": false, "interesting": paths(&interesting), "others": paths(&others)})
         }
     })

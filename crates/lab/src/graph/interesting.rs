@@ -72,7 +72,7 @@ pub fn edges_of_interest(named: &NamedGraph, options: &Interesting) -> Vec<Edge>
 /// Returns the paths that take only the given edges. Dummy edges are allowed if they replace a given edge that was cut, or if they end a
 /// path without replacing any edge.
 fn paths_over(acyclic: &AcyclicGraph, edges: &[Edge]) -> Result<InterestingSet> {
-    let marked = |id: DagEdgeId| acyclic.dag.underlying(id).is_none_or(|e| edges.contains(&e));
+    let marked = |id: DagEdgeId| acyclic.dag.underlying_graph_edge(id).is_none_or(|e| edges.contains(&e));
     let marked = DagEdgeSet::from_fn(acyclic.dag.edges().len(), marked);
     Ok(InterestingSet::from_edges(&acyclic.dag, &marked)?)
 }
@@ -114,7 +114,7 @@ fn to_dag_path(named: &NamedGraph, acyclic: &AcyclicGraph, edges: &[Edge]) -> Re
     }
     match dag.out(graph.to(last)) {
         // The path ends at a node without out-edges, from which a dummy edge leads to the exit.
-        [only] if dag.cut(last).is_none() && dag.underlying(*only).is_none() => path.push(*only),
+        [only] if dag.cut(last).is_none() && dag.underlying_graph_edge(*only).is_none() => path.push(*only),
         _ if dag.cut(last).is_none() && graph.to(last) != graph.exit() => bail!("the path must end at the exit or with a cut edge"),
         _ => {}
     }

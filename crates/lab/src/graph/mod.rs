@@ -27,7 +27,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use trodden_coding::CodingError;
 use trodden_flow::dag::Entries;
-use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
+use trodden_flow::frequency::{BranchHint, Frequencies, branch_weights};
 use trodden_flow::limit::cut_to_limit_avoiding_edges;
 use trodden_flow::numbering::TooManyPaths;
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, Origin};
@@ -92,15 +92,15 @@ fn print_answer(answer: &Value) -> Result<()> {
 /// Replaces the node numbers in an error by the names in the user's graph.
 fn name_in_error(named: &NamedGraph, error: anyhow::Error) -> anyhow::Error {
     let name = |node: &u32| format!("`{}`", named.names.get(*node as usize).map_or("?", String::as_str));
-    let many = |paths: &TooManyPaths| paths.with_name(&name(&paths.0));
+    let many = |paths: &TooManyPaths| paths.message_with_node_name(&name(&paths.0));
     let known = error.chain().find_map(|cause| match (cause.downcast_ref(), cause.downcast_ref(), cause.downcast_ref()) {
         (Some(NumberingError::TooManyPaths(paths)), ..) | (_, Some(paths), _) => Some(many(paths)),
         (Some(NumberingError::NoPathThrough { nodes }), ..) => {
             let nodes: Vec<String> = nodes.iter().map(name).collect();
             Some(NumberingError::no_path_through(&nodes))
         }
-        (.., Some(CodingError::NoWeight(node))) => Some(CodingError::no_weight(&name(node))),
-        (.., Some(CodingError::Overlap(node))) => Some(CodingError::overlap(&name(node))),
+        (.., Some(CodingError::NoWeight(node))) => Some(CodingError::no_weight_message(&name(node))),
+        (.., Some(CodingError::Overlap(node))) => Some(CodingError::overlap_message(&name(node))),
         _ => None,
     });
     known.map_or(error, anyhow::Error::msg)
@@ -229,8 +229,8 @@ fn path_edges(graph: &Graph, numbers: &HashMap<String, u32>, path: &PathInput) -
 fn frequencies_of(named: &NamedGraph) -> Frequencies {
     let graph = &named.graph;
     match &named.weights {
-        Some(weights) => Frequencies::measured(graph, weights.clone()),
-        None => Frequencies::estimate(graph, &branch_weights(graph, &vec![Hint::None; graph.edge_count()])),
+        Some(weights) => Frequencies::from_measured_counts(graph, weights.clone()),
+        None => Frequencies::estimate(graph, &branch_weights(graph, &vec![BranchHint::None; graph.edge_count()])),
     }
 }
 

@@ -20,7 +20,7 @@ pub fn model(named: &NamedGraph, job: &ModelJob) -> Result<Value> {
     let row = |path: &Vec<DagEdgeId>| {
         let mut row = json!({
             "path": nodes_json(named, &acyclic.dag, path),
-            "edges": path.iter().map(|e| acyclic.dag.underlying(*e).map(|e| e.0)).collect::<Vec<_>>(),
+            "edges": path.iter().map(|e| acyclic.dag.underlying_graph_edge(*e).map(|e| e.0)).collect::<Vec<_>>(),
             "id": coding.encode(path).map(|id| u128::try_from(id).map_or(Value::Null, number_json)),
             "probability": coding.probability(path).to_string(),
         });
@@ -125,10 +125,10 @@ enum ContextHistory {
 
 fn contexts_json(named: &NamedGraph, acyclic: &AcyclicGraph, model: &CodingModel, history: ContextHistory, list: u64) -> Vec<Value> {
     let dag = &acyclic.dag;
-    let one = |context: trodden_coding::ModelContext| {
+    let one = |context: trodden_coding::CodingModelContext| {
         let edge = |(edge, (low, high)): (DagEdgeId, trodden_coding::CodingRange)| {
             json!({
-                "edge": dag.underlying(edge).map(|e| e.0),
+                "edge": dag.underlying_graph_edge(edge).map(|e| e.0),
                 "to": named.names[dag.edge(edge).to.index()],
                 "probability": (&high - &low).to_string(),
                 "range": [low.to_string(), high.to_string()],

@@ -7,10 +7,10 @@ use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
-use trodden_flow::interesting::NumberAliases;
+use trodden_flow::interesting::UninterestingPathAliases;
 use trodden_flow::{DagEdgeId, Edge, NumberingScheme, Origin};
-use trodden_selective::verify::{Verdict, VerifyBudget, VerifyMethod, verify};
-use trodden_selective::{Budget, Classification, NumberOptions, PathClass, RegisterPlacement, SearchEnd, number as flow_number};
+use trodden_selective::verify::{VerifierVerdict, VerifyBudget, VerifyMethod, verify};
+use trodden_selective::{Budget, Classification, NumberOptions, PathClass, RegisterPlacement, SpanSearchEnd, number as flow_number};
 use trodden_selective::{InterestingSet, Labelling};
 
 /// Default time limit of a search, in seconds.
@@ -76,7 +76,7 @@ fn summary_json(
     set: &InterestingSet,
     given: bool,
     labelling: &Labelling,
-    verdict: &Verdict,
+    verdict: &VerifierVerdict,
     marks: &PathsToMark,
 ) -> Result<Value> {
     let dag = &acyclic.dag;
@@ -97,8 +97,8 @@ fn summary_json(
         "labels": labelling.labels(dag),
         "placement": if labelling.placement() == RegisterPlacement::Direct { "direct" } else { "chords" },
         "aliases": match verdict.aliases {
-            NumberAliases::Exact(aliases) => number_json(aliases),
-            NumberAliases::Sampled { aliases, of } => json!({"drawn": of, "aliases": aliases}),
+            UninterestingPathAliases::Exact(aliases) => number_json(aliases),
+            UninterestingPathAliases::Sampled { aliases, of } => json!({"drawn": of, "aliases": aliases}),
         },
         "verified": match verdict.method {
             VerifyMethod::Enumerated => json!("enumerated"),
@@ -108,8 +108,8 @@ fn summary_json(
     });
     if let Some(proof) = labelling.proof() {
         answer["bound"] = number_json(proof.bound.into());
-        answer["optimal"] = json!(proof.end != SearchEnd::BudgetSpent);
-        answer["search"] = json!({"closed_form": proof.end == SearchEnd::ClosedForm, "rank": proof.rank, "steps": proof.steps});
+        answer["optimal"] = json!(proof.end != SpanSearchEnd::BudgetSpent);
+        answer["search"] = json!({"closed_form": proof.end == SpanSearchEnd::ClosedForm, "rank": proof.rank, "steps": proof.steps});
     }
     if let Classification::Hashed(table) = labelling.classification() {
         let (multiplier, shift) = table.parameters();
@@ -124,7 +124,7 @@ fn edges_json(named: &NamedGraph, acyclic: &AcyclicGraph, labelling: &Labelling)
         let edge = dag.edge(id);
         let increments = labelling.increments(id);
         let mut row = json!({
-            "edge": dag.underlying(id).map(|e| e.0),
+            "edge": dag.underlying_graph_edge(id).map(|e| e.0),
             "from": named.names[edge.from.index()],
             "to": named.names[edge.to.index()],
             "value": signed_json(labelling.registers()[0].values[id.index()]),
@@ -148,7 +148,7 @@ fn edges_json(named: &NamedGraph, acyclic: &AcyclicGraph, labelling: &Labelling)
             "value": 0, "probe": false, "probe_value": 0, "unused": true,
         })
     };
-    let used: HashSet<Edge> = dag.edge_ids().filter_map(|id| dag.underlying(id)).collect();
+    let used: HashSet<Edge> = dag.edge_ids().filter_map(|id| dag.underlying_graph_edge(id)).collect();
     let rest = named.graph.edges().filter(|e| !used.contains(e)).map(unused);
     dag.edge_ids().map(one).chain(rest).collect()
 }
@@ -163,7 +163,7 @@ fn ids_json(named: &NamedGraph, acyclic: &AcyclicGraph, labelling: &Labelling, m
         let registers = labelling.register_values(&path);
         let mut row = json!({
             "path": nodes_json(named, dag, &path),
-            "edges": path.iter().map(|e| dag.underlying(*e).map(|e| e.0)).collect::<Vec<_>>(),
+            "edges": path.iter().map(|e| dag.underlying_graph_edge(*e).map(|e| e.0)).collect::<Vec<_>>(),
             "id": signed_json(registers[0]),
         });
         let interesting = marked.contains_key(&id);

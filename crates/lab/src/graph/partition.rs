@@ -35,7 +35,7 @@ pub fn partition(named: &NamedGraph, request: &PartitionRequest) -> Result<Value
     let procedure = to_procedure(named);
     ensure!(
         request.strategy != PartitionStrategy::P3
-            || !tasks::are_too_many(&procedure.dag, ProfitableProcedures::ALL.threshold(&procedure.dag, request.copies)),
+            || !tasks::are_too_many_tasks(&procedure.dag, ProfitableProcedures::ALL.threshold(&procedure.dag, request.copies)),
         "the acyclic graph is too large for --strategy p3: it has {} edges, of which {} leave its entry. Use --strategy weighted",
         procedure.dag.edges().len(),
         procedure.dag.out(procedure.dag.entry()).len()
@@ -114,7 +114,7 @@ fn edges_json(named: &NamedGraph, dag: &Dag, part: &Part) -> Vec<Value> {
     let one = |id: DagEdgeId| {
         let (edge, increment) = (dag.edge(id), part.increments[id.index()]);
         let mut row = json!({
-            "edge": dag.underlying(id).map(|e| e.0),
+            "edge": dag.underlying_graph_edge(id).map(|e| e.0),
             "from": named.names[edge.from.index()],
             "to": named.names[edge.to.index()],
             "interesting": part.interesting.contains(id),

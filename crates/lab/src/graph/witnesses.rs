@@ -4,15 +4,16 @@ use super::functions::WitnessFile;
 use crate::cli::{Condition, Witnesses};
 use anyhow::{Result, anyhow, bail};
 use serde_json::{Value, json};
-use trodden_witness::bound::bound;
+use trodden_witness::bound::min_cost_of_slowest_machine;
 use trodden_witness::condition::{BranchNode, BranchTarget, Violation, members};
 use trodden_witness::distribution::{assign_to_machines, plan};
 use trodden_witness::placed::plan_placed;
 use trodden_witness::placement::WrongWitnessKind;
 use trodden_witness::pushdown::Pushdown;
-use trodden_witness::structure::Structure;
+use trodden_witness::structure::PushdownStructure;
 use trodden_witness::{
-    ConditionCheck, Distribution, DistributionOptions, Placement, PlanError, Witness, WitnessKind, ambiguous, check_pairwise, check_paper,
+    ConditionCheck, Distribution, DistributionOptions, Placement, PlanError, Witness, WitnessKind, ambiguous, check_pairwise,
+    check_published_theorems,
 };
 
 const SCHEMA_VERSION: u32 = 2;
@@ -41,7 +42,7 @@ pub fn witnesses(file: &WitnessFile, job: &Witnesses) -> Result<(Value, bool)> {
         "realizable": realizable,
         "violations": violations,
         "cost": costs,
-        "bound": bound(&file.program, kind, &file.weights, costs.len()),
+        "bound": min_cost_of_slowest_machine(&file.program, kind, &file.weights, costs.len()),
     });
     if !file.unbalanced.is_empty() {
         answer["unbalanced"] = json!(file.unbalanced.iter().map(|(f, n)| file.node(*f, *n)).collect::<Vec<_>>());
@@ -57,7 +58,7 @@ pub fn witnesses(file: &WitnessFile, job: &Witnesses) -> Result<(Value, bool)> {
 
 /// Checks the distribution by the paper's theorems. Returns the violations, and which theorems hold.
 fn check_by_paper(file: &WitnessFile, distribution: &Distribution) -> Result<(ConditionCheck, Option<Value>)> {
-    let paper = check_paper(&file.program, distribution)?;
+    let paper = check_published_theorems(&file.program, distribution)?;
     let theorems = json!({ "graph": paper.graph.is_empty(), "path": paper.path.is_empty() });
     let mut violations = paper.path;
     let more: Vec<Violation> = paper.graph.into_iter().filter(|v| !violations.contains(v)).collect();
@@ -131,7 +132,7 @@ pub fn violations_json(file: &WitnessFile, distribution: &Distribution, check: &
     if check.violations.is_empty() {
         return Vec::new();
     }
-    let structure = Structure::new(Pushdown::new(&file.program, distribution.kind));
+    let structure = PushdownStructure::new(Pushdown::new(&file.program, distribution.kind));
     let listed = &check.violations[..check.violations.len().min(MAX_VIOLATIONS)];
     let found = ambiguous::find_ambiguous_executions(&structure, &members(&file.program, distribution), listed, MAX_SEARCHED_PAIRS);
     let row = |(violation, found): (&Violation, &Option<[ambiguous::BlockSequence; 2]>)| {

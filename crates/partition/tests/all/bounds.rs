@@ -6,11 +6,11 @@
 
 use std::collections::HashMap;
 use trodden_flow::dag::Entries;
-use trodden_flow::part::{Ends, Measure};
+use trodden_flow::part::{Measure, PathEnds};
 use trodden_flow::{Dag, DagEdgeId};
 use trodden_partition::lower_bound::bound;
-use trodden_partition::separation_bound::least_labels;
-use trodden_partition::single_path_bound::least_labels_of_one;
+use trodden_partition::separation_bound::min_label_executions_for_ends;
+use trodden_partition::single_path_bound::min_label_executions_for_one_path;
 use trodden_partition::{ExecutedPath, Procedure};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, all_paths, graph};
@@ -19,7 +19,7 @@ const MAX_INNER_EDGES: usize = 11;
 
 struct BoundedProcedure {
     procedure: Procedure,
-    ends: Ends,
+    ends: PathEnds,
     /// For each path, the edges before its end, as a bit set of indices into `labels`, and the end.
     paths: Vec<(u32, DagEdgeId)>,
     /// Number of executions of each edge on which a label can distinguish paths.
@@ -29,8 +29,8 @@ struct BoundedProcedure {
 fn random_procedure(random: &mut Random, most_paths: usize) -> Option<BoundedProcedure> {
     let (nodes, edges) = random.pick(&[(5, 8), (6, 10), (7, 12)]);
     let dag = Dag::new(&graph(random, nodes, edges, Cycles::None), &[], Entries::PerEdge);
-    let ends = Ends::from_dag(&dag);
-    let inner: Vec<DagEdgeId> = dag.edge_ids().filter(|e| !ends.is_decided(dag.edge(*e).to)).collect();
+    let ends = PathEnds::from_dag(&dag);
+    let inner: Vec<DagEdgeId> = dag.edge_ids().filter(|e| !ends.is_after_path_end(dag.edge(*e).to)).collect();
     let found = all_paths(&dag, most_paths).filter(|p| p.len() > 1 && inner.len() <= MAX_INNER_EDGES)?;
     let place: HashMap<DagEdgeId, usize> = inner.iter().enumerate().map(|(at, e)| (*e, at)).collect();
     let (mut frequencies, mut executed, mut paths) = (vec![0; dag.edges().len()], Vec::new(), Vec::new());
@@ -77,7 +77,7 @@ fn labels_that_distinguish_paths_cost_at_least_the_bound() {
         let mut sets = vec![ends.edges().to_vec()];
         sets.extend(ends.edges().iter().map(|e| vec![*e]));
         for interesting in sets {
-            let found = least_labels(dag, ends, frequencies, &interesting);
+            let found = min_label_executions_for_ends(dag, ends, frequencies, &interesting);
             let least = subject.min_label_executions(|at| interesting.contains(&paths[at].1));
             assert!(found <= least, "seed {seed} {interesting:?}: {found}, but {least} are enough");
             (tight, all) = (tight + u32::from(found == least), all + 1);
@@ -93,7 +93,7 @@ fn labels_that_distinguish_one_path_cost_at_least_the_bound() {
         let Some(subject) = random_procedure(&mut Random::new(seed), 40) else { continue };
         let BoundedProcedure { procedure: Procedure { dag, frequencies, .. }, ends, paths, .. } = &subject;
         for end in ends.edges() {
-            let found = least_labels_of_one(dag, ends, frequencies, *end);
+            let found = min_label_executions_for_one_path(dag, ends, frequencies, *end);
             let of_end = (0..paths.len()).filter(|at| paths[*at].1 == *end);
             let least = of_end.map(|at| subject.min_label_executions(|other| other == at)).max().unwrap_or(0);
             assert!(found <= least, "seed {seed} {end:?}: {found}, but {least} are enough");

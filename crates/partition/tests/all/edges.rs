@@ -3,7 +3,7 @@
 use trodden_flow::part::Measure;
 use trodden_flow::verify::verify_part;
 use trodden_flow::{CutReason, Edge, EdgeSet, Graph, Node, Origin};
-use trodden_partition::edges::{Network, cut_all, dag, plan};
+use trodden_partition::edges::{EdgeFlowNetwork, cut_at_every_edge, dag, plan};
 use trodden_partition::{Procedure, hits};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, graph};
@@ -86,8 +86,8 @@ fn counts_of_all_edges_follow_from_counts_of_chords() {
         if counts.is_empty() || graph.nodes().any(|n| n != graph.exit() && graph.out(n).iter().all(|e| reaches.contains(*e))) {
             continue;
         }
-        let dag = dag(graph, &cut_all(graph, cuts));
-        let network = Network::new(graph, &dag, |e| reaches.contains(e), |node| cuts.iter().any(|c| graph.to(c.0) == node));
+        let dag = dag(graph, &cut_at_every_edge(graph, cuts));
+        let network = EdgeFlowNetwork::new(graph, &dag, |e| reaches.contains(e), |node| cuts.iter().any(|c| graph.to(c.0) == node));
         let truth: Vec<u64> = network
             .events()
             .iter()
@@ -112,15 +112,15 @@ fn counts_of_all_edges_follow_from_counts_of_chords() {
             .zip(&truth)
             .map(|(event, n)| parts.iter().any(|p| p.is_interesting(&event.path)).then_some(*n))
             .collect();
-        assert_eq!(network.complete(&known).as_ref(), Ok(&truth));
+        assert_eq!(network.complete_event_counts(&known).as_ref(), Ok(&truth));
         // The copies together count all chords, each of them once, and no other events.
-        let chords = network.chords(&truth);
+        let chords = network.chord_event_indices(&truth);
         assert_eq!(known.iter().filter(|n| n.is_some()).count(), chords.len());
         let hit: u64 = plan.copies.iter().map(|c| hits::copy_hits(std::slice::from_ref(&procedure), c).of(Measure::All)).sum();
         assert_eq!(hit, chords.iter().map(|at| truth[*at]).sum::<u64>());
         if let Some(at) = chords.first() {
             let less: Vec<Option<u64>> = known.iter().enumerate().map(|(i, n)| n.filter(|_| i != *at)).collect();
-            assert!(network.complete(&less).is_err(), "one chord less is as good");
+            assert!(network.complete_event_counts(&less).is_err(), "one chord less is as good");
         }
         (tried, saved, all_events) = (tried + 1, saved + known.len() - chords.len(), all_events + known.len());
     }
@@ -132,9 +132,9 @@ fn a_diamond_in_a_loop_needs_three_counters() {
     // 0 -> 1 | 2 -> 3 -> back to 0 or to the exit (4).
     let edges = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 0), (3, 4)];
     let graph = Graph::new(5, Node(0), Node(4), edges.iter().map(|(a, b)| (Node(*a), Node(*b))).collect()).unwrap();
-    let dag = dag(&graph, &cut_all(&graph, &[]));
-    let network = Network::new(&graph, &dag, |_| false, |_| false);
+    let dag = dag(&graph, &cut_at_every_edge(&graph, &[]));
+    let network = EdgeFlowNetwork::new(&graph, &dag, |_| false, |_| false);
     assert_eq!(network.events().len(), 6);
     // By Knuth's formula: the number of edges, minus the number of nodes (exit and entry are one), plus one.
-    assert_eq!(network.chords(&[10; 6]).len(), 3);
+    assert_eq!(network.chord_event_indices(&[10; 6]).len(), 3);
 }

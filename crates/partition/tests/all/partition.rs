@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use trodden_flow::dag::Entries;
 use trodden_flow::part::precise_selective_labels;
-use trodden_flow::part::{Ends, Hits, Measure, Part};
+use trodden_flow::part::{Measure, Part, PathEnds, ProbeHits};
 use trodden_flow::{Dag, DagEdgeId, DagEdgeSet, Edge, Graph, Node};
 use trodden_partition::lower_bound::bound;
 use trodden_partition::tasks::tasks;
@@ -32,7 +32,7 @@ fn random_procedure(random: &mut Random) -> Option<EnumeratedProcedure> {
     if dag.edges().is_empty() {
         return None;
     }
-    let ends: HashSet<DagEdgeId> = Ends::from_dag(&dag).edges().iter().copied().collect();
+    let ends: HashSet<DagEdgeId> = PathEnds::from_dag(&dag).edges().iter().copied().collect();
     let mut frequencies = vec![0; dag.edges().len()];
     let (mut executed, mut paths) = (Vec::new(), Vec::new());
     let dominant = random.chance(30);
@@ -69,8 +69,8 @@ fn execute_path(part: &Part, path: &[DagEdgeId]) -> (i64, bool) {
 }
 
 /// Computes the hits of a part by adding up the probes on each path, for each of its executions.
-fn naive_hits(part: &Part, paths: &[(Vec<DagEdgeId>, u64)]) -> Hits {
-    let mut hits = Hits::default();
+fn naive_hits(part: &Part, paths: &[(Vec<DagEdgeId>, u64)]) -> ProbeHits {
+    let mut hits = ProbeHits::default();
     for (path, count) in paths {
         let labels = path.iter().filter(|e| part.increments[e.index()] != 0).count() as u64;
         let counts = path.iter().filter(|e| part.counted.contains(**e)).count() as u64;
@@ -127,7 +127,7 @@ fn copies_have_no_more_probes_than_the_bound() {
         let subjects = random_procedures(&mut random);
         let procedures: Vec<Procedure> = subjects.iter().map(|s| s.procedure.clone()).collect();
         let (most, measure) = (random.pick(&[1, 2, 4, 8, 16, 64]), random.pick(&[Measure::Labels, Measure::All]));
-        match bounded::plan(&procedures, most, measure) {
+        match bounded::plan_with_max_probes(&procedures, most, measure) {
             Ok(plan) => {
                 check_plan(seed, "bounded", &subjects, &plan);
                 let probes = |copy: &CopyPlan| copy.parts.iter().flatten().map(Part::probes).sum::<usize>();
@@ -144,8 +144,8 @@ fn copies_have_no_more_probes_than_the_bound() {
             }
             Err(few) => {
                 let Procedure { dag, frequencies, .. } = &procedures[few.procedure];
-                let alone = |end: &DagEdgeId| Part::by_ends(dag, &[*end], frequencies, measure).probes();
-                assert!(Ends::from_dag(dag).edges().iter().any(|end| alone(end) == few.probes) && few.probes > most, "seed {seed}");
+                let alone = |end: &DagEdgeId| Part::counting_paths_with_ends(dag, &[*end], frequencies, measure).probes();
+                assert!(PathEnds::from_dag(dag).edges().iter().any(|end| alone(end) == few.probes) && few.probes > most, "seed {seed}");
                 rejected += 1;
             }
         }
@@ -216,7 +216,7 @@ fn selective_labels_are_valid_for_any_set_of_edges() {
         let dag = &subject.procedure.dag;
         let share = random.pick(&[30, 60, 80, 95]);
         let marked = DagEdgeSet::from_fn(dag.edges().len(), |_| random.chance(share));
-        let interesting = dag.on_marked_paths(|e| marked.contains(e));
+        let interesting = dag.edges_on_marked_paths(|e| marked.contains(e));
         let values = precise_selective_labels(dag, &interesting);
         let id = |path: &[DagEdgeId]| path.iter().map(|e| values[e.index()]).sum::<i64>();
         let is_interesting = |path: &[DagEdgeId]| path.iter().all(|e| marked.contains(*e));

@@ -6,14 +6,14 @@ use crate::model::ImageProfile;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use trodden_flow::{Dag, Edge, Node, Numbering};
-use trodden_partition::edges::{Network, cut_all, dag};
+use trodden_partition::edges::{EdgeFlowNetwork, cut_at_every_edge, dag};
 use trodden_unit::{BlockKind, CountedEvent, EdgeKind, FunctionMap, Identity, MapError, Storage, UnitMap};
 
 /// Converts a unit's map so that each path is a single edge.
 pub fn edge_unit(map: &UnitMap) -> Result<UnitMap, MapError> {
     let mut out = UnitMap { functions: Vec::new(), counters: 0, edge_profile: None, counted: CountedEvent::Edges, ..map.clone() };
     for function in &map.functions {
-        let dag = dag(&function.graph, &cut_all(&function.graph, &function.cuts));
+        let dag = dag(&function.graph, &cut_at_every_edge(&function.graph, &function.cuts));
         let numbering = Numbering::ball_larus(&dag).map_err(|e| function.inconsistency(e.to_string()))?;
         let (first_counter, counters) = (out.counters, numbering.paths());
         out.counters += counters;
@@ -33,11 +33,11 @@ pub fn edge_unit(map: &UnitMap) -> Result<UnitMap, MapError> {
 }
 
 /// Builds the network from which the copies' counted edges are chosen, for a function of a unit that [`edge_unit`] converted.
-pub fn build_event_network(function: &FunctionMap) -> Result<(Dag, Network), MapError> {
+pub fn build_event_network(function: &FunctionMap) -> Result<(Dag, EdgeFlowNetwork), MapError> {
     let dag = function.dag()?;
     let is_reach = |edge: Edge| function.graph.kind(edge) == EdgeKind::Reach;
     let returning = |node: Node| function.blocks.get(node.index()).is_some_and(|b| b.kind == BlockKind::Continuation);
-    let network = Network::new(&function.graph, &dag, is_reach, returning);
+    let network = EdgeFlowNetwork::new(&function.graph, &dag, is_reach, returning);
     Ok((dag, network))
 }
 
@@ -55,7 +55,7 @@ pub(super) fn complete_edge_counts(
         let counted = parts.iter().any(|part| part.contains(&event.path));
         counted.then(|| counts.get(id).copied().unwrap_or(0))
     });
-    match network.complete(&known.collect::<Vec<_>>()) {
+    match network.complete_event_counts(&known.collect::<Vec<_>>()) {
         Ok(all) => {
             counts.extend(ids.into_iter().zip(all).filter(|(_, count)| *count > 0));
             Ok(None)

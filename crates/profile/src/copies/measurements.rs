@@ -52,7 +52,7 @@ pub struct CopyMeasurements {
 pub fn counted_hits(profile: &Profile) -> [u64; 2] {
     let mut sums = [0; 2];
     for (_, unit, function) in profile.functions() {
-        let Some(first) = function.label_words().and_then(|words| words.hits()) else { continue };
+        let Some(first) = function.label_words().and_then(|words| words.hit_counter_index()) else { continue };
         let executions = |counter: u64| unit.counts.executions_of(counter);
         sums[0] += executions(first + 1);
         sums[1] += executions(first);

@@ -7,7 +7,7 @@
 use super::{EdgeError, ProfileFunctions};
 use crate::model::{ImageProfile, UnitProfile};
 use std::collections::{BTreeMap, HashSet};
-use trodden_unit::edge_profile::{SIZE_CLASSES, TARGET_BUCKETS, size_of_class, target_bucket};
+use trodden_unit::edge_profile::{SIZE_CLASS_COUNT, TARGET_BUCKET_COUNT, size_of_class, target_bucket_index};
 use trodden_unit::{ProfiledValueKind, ValueCounters};
 
 /// A profiled value.
@@ -88,15 +88,15 @@ fn add(values: &mut CountsByValue, value: ProfiledValue, count: u64) {
 }
 
 fn add_sizes(values: &mut CountsByValue, counts: &[u64]) {
-    for class in 0..SIZE_CLASSES {
+    for class in 0..SIZE_CLASS_COUNT {
         add(values, ProfiledValue::Number(size_of_class(class)), counts[class as usize]);
     }
 }
 
 fn add_targets(values: &mut CountsByValue, counts: &[u64], targets: &Targets, candidates: &[u64]) {
-    for bucket in (0..TARGET_BUCKETS).filter(|b| counts[2 * *b as usize] > 0) {
+    for bucket in (0..TARGET_BUCKET_COUNT).filter(|b| counts[2 * *b as usize] > 0) {
         let (calls, sum) = (counts[2 * bucket as usize], counts[2 * bucket as usize + 1]);
-        let of_bucket: Vec<u64> = candidates.iter().copied().filter(|c| target_bucket(*c) == bucket).collect();
+        let of_bucket: Vec<u64> = candidates.iter().copied().filter(|c| target_bucket_index(*c) == bucket).collect();
         for (distance, count) in solve_callees(calls, sum, bucket, targets, &of_bucket) {
             let name = targets.get(&distance).map_or(ProfiledValue::Elsewhere, |t| ProfiledValue::Function(t.name.clone()));
             add(values, name, count);
@@ -111,10 +111,10 @@ const UNKNOWN_OFFSET: u64 = 0;
 /// offset and calls; if the solution is not unique, all calls are attributed to `UNKNOWN_OFFSET`.
 fn solve_callees(calls: u64, sum: u64, bucket: u32, targets: &Targets, candidates: &[u64]) -> Vec<(u64, u64)> {
     let mean = sum / calls;
-    if sum.is_multiple_of(calls) && target_bucket(mean) == bucket && (mean == UNKNOWN_OFFSET || targets.contains_key(&mean)) {
+    if sum.is_multiple_of(calls) && target_bucket_index(mean) == bucket && (mean == UNKNOWN_OFFSET || targets.contains_key(&mean)) {
         return vec![(mean, calls)];
     }
-    let elsewhere = (target_bucket(UNKNOWN_OFFSET) == bucket).then_some(UNKNOWN_OFFSET);
+    let elsewhere = (target_bucket_index(UNKNOWN_OFFSET) == bucket).then_some(UNKNOWN_OFFSET);
     let all: Vec<u64> = candidates.iter().copied().chain(elsewhere).collect();
     let pairs = all.iter().enumerate().flat_map(|(i, a)| all[i + 1..].iter().map(move |b| (*a.min(b), *a.max(b))));
     let answers: Vec<_> = pairs.filter_map(|(low, high)| Some(((low, high), calls_to_higher(calls, sum, low, high)?))).take(2).collect();
@@ -143,9 +143,9 @@ mod tests {
 
     #[test]
     fn callees_are_determined_if_there_are_at_most_two() {
-        let bucket = target_bucket(0x1230);
-        let other = (0x1240..).step_by(16).find(|d| target_bucket(*d) == bucket).unwrap();
-        let third = (other + 16..).step_by(16).find(|d| target_bucket(*d) == bucket).unwrap();
+        let bucket = target_bucket_index(0x1230);
+        let other = (0x1240..).step_by(16).find(|d| target_bucket_index(*d) == bucket).unwrap();
+        let third = (other + 16..).step_by(16).find(|d| target_bucket_index(*d) == bucket).unwrap();
         let (all, known) = ([0x1230, other, third], targets(&[0x1230, other, third]));
         assert_eq!(solve_callees(7, 7 * 0x1230, bucket, &known, &all), [(0x1230, 7)]);
         let sum = 1_000_003 * 0x1230 + 77 * third;
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn size_classes_match_llvm() {
-        let all: Vec<u64> = (0..SIZE_CLASSES).map(size_of_class).collect();
+        let all: Vec<u64> = (0..SIZE_CLASS_COUNT).map(size_of_class).collect();
         assert_eq!(all, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 32, 33, 64, 65, 128, 129, 256, 257, 512, 513]);
     }
 }

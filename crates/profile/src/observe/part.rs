@@ -3,7 +3,7 @@
 
 use super::{FunctionTally, Inexact, InexactFinder};
 use trodden_flow::DagEdgeSet;
-use trodden_flow::part::LabelSums;
+use trodden_flow::part::LabelSumDecoder;
 use trodden_unit::experiment::Spelling;
 use trodden_unit::{CountedEvent, FunctionMap, LabelWords, MapError, Storage, UnitMap, parts};
 
@@ -11,7 +11,7 @@ pub fn translate_words(function: &FunctionMap, words: &LabelWords, indices: &[u6
     let dag = function.dag()?;
     let numbering = function.numbering(&dag)?;
     let all = DagEdgeSet::full(dag.edges().len());
-    let search = LabelSums::new(&dag, &words.labels, &all);
+    let search = LabelSumDecoder::new(&dag, &words.labels, &all);
     let number = |word: &u64| Some(numbering.id(&search.path((word - words.first_word) as i64)?));
     Ok(indices.iter().map(|word| Some(function.first_counter.saturating_add(number(word)?))).collect())
 }

@@ -23,11 +23,11 @@ pub struct EventPaths {
 impl EventPaths {
     /// Creates a translator, which matches the edges of the function's graph with those of its event graph.
     pub fn new(function: &FunctionMap, words: &EventWords) -> Result<EventPaths, MapError> {
-        let of_events = function.with_event_paths();
+        let of_events = function.with_events_as_paths();
         let events = of_events.dag()?;
         let (dag, numbering) = (function.dag()?, of_events.numbering(&events)?);
         let by_origin: HashMap<Origin, DagEdgeId> = dag.edge_ids().map(|id| (dag.edge(id).origin, id)).collect();
-        let own_edge = |edge: Edge| words.own_edge(edge);
+        let own_edge = |edge: Edge| words.function_edge_of_event_edge(edge);
         let own_edges = events.edge_ids().map(|id| {
             let origin = match events.edge(id).origin {
                 Origin::Real(e) => own_edge(e).map(Origin::Real),
@@ -53,9 +53,9 @@ impl EventPaths {
 impl ImageProfile {
     /// Returns the image with maps in which each event is a path, and without counts.
     #[must_use]
-    pub fn with_event_paths(&self) -> ImageProfile {
+    pub fn with_events_as_paths(&self) -> ImageProfile {
         let unit =
-            |unit: &UnitProfile| UnitProfile { unit: unit.unit, map: Arc::new(unit.map.with_event_paths()), counts: Counts::default() };
+            |unit: &UnitProfile| UnitProfile { unit: unit.unit, map: Arc::new(unit.map.with_events_as_paths()), counts: Counts::default() };
         ImageProfile { units: self.units.iter().map(unit).collect(), ..self.clone() }
     }
 }

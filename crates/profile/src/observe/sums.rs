@@ -2,7 +2,7 @@
 //! of the events, and the sum of their squares ([`trodden_unit::events`]).
 
 use crate::events::PathEvents;
-use trodden_unit::events::CELLS_PER_COUNTER;
+use trodden_unit::events::EVENT_CELLS_PER_COUNTER;
 
 pub type CountsAndEvents = (Vec<(u64, u64)>, Vec<(u64, PathEvents)>);
 
@@ -13,10 +13,10 @@ pub fn split_cells(cells: &[(u64, u64)], overflow: &[(u64, u128)]) -> CountsAndE
     let (mut counts, mut events) = (Vec::new(), Vec::new());
     let mut cells = wide.peekable();
     while let Some(&(first, _)) = cells.peek() {
-        let counter = first / CELLS_PER_COUNTER;
-        let mut path = [0u128; CELLS_PER_COUNTER as usize];
-        while let Some((at, value)) = cells.next_if(|(at, _)| at / CELLS_PER_COUNTER == counter) {
-            path[(at % CELLS_PER_COUNTER) as usize] = value;
+        let counter = first / EVENT_CELLS_PER_COUNTER;
+        let mut path = [0u128; EVENT_CELLS_PER_COUNTER as usize];
+        while let Some((at, value)) = cells.next_if(|(at, _)| at / EVENT_CELLS_PER_COUNTER == counter) {
+            path[(at % EVENT_CELLS_PER_COUNTER) as usize] = value;
         }
         let [count, sum, low, high] = path;
         if count > 0 {

@@ -21,13 +21,13 @@ use trodden_wire::stream::Event;
 
 /// Extension of journals.
 pub const JOURNAL_EXTENSION: &str = "journal";
-/// Maximum memory, in bytes, that a compressor needs for each of its entries ([`Compressor::items_in_memory`]).
+/// Maximum memory, in bytes, that a compressor needs for each of its entries ([`Compressor::item_count_in_memory`]).
 pub const BYTES_PER_ENTRY: usize = 200;
 
 /// Limits above which windows are closed. They are checked after each frame of events, so the last frame may exceed them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowBounds {
-    /// Maximum number of compressor entries of all open windows of a stream file ([`Compressor::items_in_memory`], [`BYTES_PER_ENTRY`]
+    /// Maximum number of compressor entries of all open windows of a stream file ([`Compressor::item_count_in_memory`], [`BYTES_PER_ENTRY`]
     /// each). If it is exceeded, the largest windows are closed.
     pub max_entries: usize,
     /// Maximum size of a thread's journal in bytes. If it is exceeded, the thread's window is closed.
@@ -132,7 +132,9 @@ impl LogBuilder {
             return self.close(header.key);
         }
         while self.entries_in_memory() > bounds.max_entries {
-            let Some(largest) = self.open.iter().max_by_key(|(_, w)| w.compressor.items_in_memory()).map(|(key, _)| *key) else { break };
+            let Some(largest) = self.open.iter().max_by_key(|(_, w)| w.compressor.item_count_in_memory()).map(|(key, _)| *key) else {
+                break;
+            };
             self.close(largest)?;
         }
         Ok(())
@@ -154,7 +156,7 @@ impl LogBuilder {
 
     /// Returns the number of compressor entries of all open windows.
     pub fn entries_in_memory(&self) -> usize {
-        self.open.values().map(|w| w.compressor.items_in_memory()).sum()
+        self.open.values().map(|w| w.compressor.item_count_in_memory()).sum()
     }
 
     pub fn symbols(&self) -> u64 {

@@ -40,7 +40,7 @@ pub struct CounterLookup<'a> {
 }
 
 impl<'a> CounterLookup<'a> {
-    /// Creates the lookup for an image whose maps have a path for each event ([`ImageProfile::with_event_paths`]).
+    /// Creates the lookup for an image whose maps have a path for each event ([`ImageProfile::with_events_as_paths`]).
     pub fn new(header: &StreamHeader, image: &'a ImageProfile) -> CounterLookup<'a> {
         let mut ranges = Vec::new();
         for (index, unit) in image.units.iter().enumerate() {

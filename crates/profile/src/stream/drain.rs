@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use trodden_sequence::CompressionMethod;
 use trodden_wire::LostThreads;
-use trodden_wire::stream::{CHUNK_EVENTS, SLOTS};
+use trodden_wire::stream::{CHUNK_EVENT_COUNT, STREAM_CHUNKS_PER_REGION};
 
 /// Number of chunks of a thread (16 KiB each) that are collected before they are written to the journal together.
 const CHUNKS_PER_FRAME: usize = 16;
@@ -187,7 +187,7 @@ impl Drain {
         let full = self.live.chunks()?.into_iter().filter(|c| c.is_full).collect();
         let full = self.select_next(full);
         self.expected.resize(self.live.regions()? as usize, 0);
-        full.iter().for_each(|c| self.expected[c.place.0 as usize] = (c.place.1 + 1) % SLOTS);
+        full.iter().for_each(|c| self.expected[c.place.0 as usize] = (c.place.1 + 1) % STREAM_CHUNKS_PER_REGION);
         Ok(full)
     }
 
@@ -202,8 +202,11 @@ impl Drain {
         self.expected.resize(self.live.regions()? as usize, 0);
         let mut full = Vec::new();
         for (region, expected) in self.expected.iter().enumerate() {
-            for ahead in 0..SLOTS {
-                let Some(chunk) = self.live.chunk(region as u64, (expected + ahead) % SLOTS)?.filter(|c| c.is_full) else { break };
+            for ahead in 0..STREAM_CHUNKS_PER_REGION {
+                let Some(chunk) = self.live.chunk(region as u64, (expected + ahead) % STREAM_CHUNKS_PER_REGION)?.filter(|c| c.is_full)
+                else {
+                    break;
+                };
                 full.push(chunk);
             }
         }
@@ -214,11 +217,11 @@ impl Drain {
     fn advance_expected(&mut self, drained: &[StreamChunk]) {
         let drained: BTreeSet<(u64, u64)> = drained.iter().map(|c| c.place).collect();
         for (region, expected) in self.expected.iter_mut().enumerate() {
-            for _ in 0..SLOTS {
+            for _ in 0..STREAM_CHUNKS_PER_REGION {
                 if !drained.contains(&(region as u64, *expected)) {
                     break;
                 }
-                *expected = (*expected + 1) % SLOTS;
+                *expected = (*expected + 1) % STREAM_CHUNKS_PER_REGION;
             }
         }
     }
@@ -275,7 +278,7 @@ fn count_lost_words(live: &LiveStream) -> Result<u64, ProfileError> {
     for offset in &corrupt {
         ::log::warn!("{}: the events in the chunk at byte {offset} are lost, because the chunk's header is corrupt", live.path().display());
     }
-    Ok(corrupt.len() as u64 * CHUNK_EVENTS)
+    Ok(corrupt.len() as u64 * CHUNK_EVENT_COUNT)
 }
 
 /// A part of a thread's stream that is not in a closed window.

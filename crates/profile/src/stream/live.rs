@@ -17,8 +17,8 @@ use trodden_container::FileKind;
 use trodden_unit::Identity;
 use trodden_wire::layout::Layout;
 use trodden_wire::stream::{
-    CHUNK_BYTES, CHUNK_FREE, CHUNK_FULL, Event, HEADER_BYTES, REGION_WORDS, RING_OFFSET, RegionStream, SHADOW_BYTES, SLOTS,
-    StreamChunkHeader,
+    CHUNK_BYTES, CHUNK_FREE, CHUNK_FULL, CHUNK_RING_OFFSET_BYTES, Event, RegionStream, SHADOW_BYTES, STREAM_CHUNKS_PER_REGION,
+    STREAM_HEADER_BYTES, STREAM_REGION_WORDS, StreamChunkHeader,
 };
 use trodden_wire::{LostThreads, RawHeader, RawUnit, region_lost_offset, region_stride};
 
@@ -130,8 +130,8 @@ impl LiveStream {
         let file = OpenOptions::new().read(true).write(to_drain).open(path).map_err(ProfileError::io(path, action))?;
         let raw = RegionFile::new(path, file)?;
         let RawSetup { header, units, image_path } = raw.read_setup(FileKind::STREAM_FILE)?;
-        if header.region_stride != region_stride(REGION_WORDS) {
-            let what = format!("expected regions of {} bytes, found {}", region_stride(REGION_WORDS), header.region_stride);
+        if header.region_stride != region_stride(STREAM_REGION_WORDS) {
+            let what = format!("expected regions of {} bytes, found {}", region_stride(STREAM_REGION_WORDS), header.region_stride);
             return Err(ProfileError::RawCorrupt { path: path.to_owned(), offset: offset_of!(RawHeader, region_stride) as u64, what });
         }
         let units = units.into_iter().map(|RawUnit { unit, first, counters }| (Identity(unit), first, counters)).collect();
@@ -165,7 +165,7 @@ impl LiveStream {
         };
         let of_header = word(offset_of!(RawHeader, lost) as u64)?;
         (0..self.regions()?)
-            .try_fold(of_header, |sum, region| Ok(sum.merge(word(self.region_offset(region, region_lost_offset(REGION_WORDS)))?)))
+            .try_fold(of_header, |sum, region| Ok(sum.merge(word(self.region_offset(region, region_lost_offset(STREAM_REGION_WORDS)))?)))
     }
 
     /// Returns the number of regions that are complete in the file.
@@ -208,7 +208,7 @@ impl LiveStream {
     pub fn corrupt_chunks(&self) -> Result<Vec<u64>, ProfileError> {
         let mut corrupt = Vec::new();
         for region in 0..self.regions()? {
-            for slot in 0..SLOTS {
+            for slot in 0..STREAM_CHUNKS_PER_REGION {
                 let (header, is_intact) = self.read_header(region, slot)?;
                 corrupt.extend((header.state != CHUNK_FREE && !is_intact).then(|| self.chunk_offset(region, slot)));
             }
@@ -220,7 +220,7 @@ impl LiveStream {
     pub fn chunks(&self) -> Result<Vec<StreamChunk>, ProfileError> {
         let mut chunks = Vec::new();
         for region in 0..self.regions()? {
-            for slot in 0..SLOTS {
+            for slot in 0..STREAM_CHUNKS_PER_REGION {
                 chunks.extend(self.chunk(region, slot)?);
             }
         }
@@ -233,7 +233,7 @@ impl LiveStream {
     pub(super) fn count_chunks_by_thread(&self) -> Result<BTreeMap<ThreadKey, u64>, ProfileError> {
         let mut ends = BTreeMap::<ThreadKey, u64>::new();
         for region in 0..self.regions()? {
-            for slot in 0..SLOTS {
+            for slot in 0..STREAM_CHUNKS_PER_REGION {
                 let (header, is_intact) = self.read_header(region, slot)?;
                 if is_intact {
                     let end = ends.entry(ThreadKey::from_header(&header)).or_default();
@@ -246,8 +246,8 @@ impl LiveStream {
 
     /// Appends the events of a chunk to `into`, as words ([`Event::to_word`]). Skips words that are not events, and returns their number.
     pub fn read_events(&self, chunk: &StreamChunk, into: &mut Vec<u32>) -> Result<u64, ProfileError> {
-        let mut bytes = vec![0; (CHUNK_BYTES - HEADER_BYTES) as usize];
-        self.read_exact(&mut bytes, self.chunk_offset(chunk.place.0, chunk.place.1) + HEADER_BYTES)?;
+        let mut bytes = vec![0; (CHUNK_BYTES - STREAM_HEADER_BYTES) as usize];
+        self.read_exact(&mut bytes, self.chunk_offset(chunk.place.0, chunk.place.1) + STREAM_HEADER_BYTES)?;
         let mut invalid = 0;
         // A zero that is followed by other words stands for an event that was never written: a signal handler interrupted the thread before
         // it wrote the event, and did not return.
@@ -306,12 +306,12 @@ impl LiveStream {
                 // Chunks are missing before this point, so earlier chunks are not part of the most recent events.
                 let gap = kept.windows(2).rposition(|pair| pair[0].0.sequence + 1 != pair[1].0.sequence).map_or(0, |at| at + 1);
                 let events = kept[gap..].iter().flat_map(|(_, words)| words.iter().copied().filter_map(Event::from_stored)).collect();
-                let earlier = kept[gap].0.sequence.saturating_mul(trodden_wire::stream::CHUNK_EVENTS);
+                let earlier = kept[gap].0.sequence.saturating_mul(trodden_wire::stream::CHUNK_EVENT_COUNT);
                 return Ok(LiveThread { key, frames, events, earlier, is_running });
             }
             seen = self.chunks()?.into_iter().filter(|chunk| chunk.key == key).collect();
         }
-        let earlier = seen.last().map_or(0, |last| last.sequence.saturating_mul(trodden_wire::stream::CHUNK_EVENTS));
+        let earlier = seen.last().map_or(0, |last| last.sequence.saturating_mul(trodden_wire::stream::CHUNK_EVENT_COUNT));
         Ok(LiveThread { key, frames: Vec::new(), events: Vec::new(), earlier, is_running: true })
     }
 
@@ -338,8 +338,8 @@ impl LiveStream {
             if (ThreadKey { process, started_ns, thread }) != chunk.key {
                 continue;
             }
-            let mut slots = vec![0; (SHADOW_BYTES - HEADER_BYTES + 4) as usize];
-            self.read_exact(&mut slots, self.region_offset(region, HEADER_BYTES))?;
+            let mut slots = vec![0; (SHADOW_BYTES - STREAM_HEADER_BYTES + 4) as usize];
+            self.read_exact(&mut slots, self.region_offset(region, STREAM_HEADER_BYTES))?;
             let words = slots.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().expect("four bytes")));
             let frames = words.take_while(|w| *w != 0).filter_map(|w| Event::from_word(w, chunk.template));
             return Ok(frames.filter(|e| self.is_event(*e)).collect());
@@ -352,7 +352,7 @@ impl LiveStream {
     }
 
     fn chunk_offset(&self, region: u64, slot: u64) -> u64 {
-        self.region_offset(region, RING_OFFSET + slot * CHUNK_BYTES)
+        self.region_offset(region, CHUNK_RING_OFFSET_BYTES + slot * CHUNK_BYTES)
     }
 
     fn read_exact(&self, bytes: &mut [u8], at: u64) -> Result<(), ProfileError> {

@@ -15,12 +15,12 @@ use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use trodden_container::{
-    FILE_HEADER_BYTES, FileError, FileHeader, FileKind, HeaderError, MARKER, SECTION_HEADER_BYTES, Section, SectionError, SectionHeader,
-    encode, expect_header, find_marker,
+    FILE_HEADER_BYTES, FileError, FileHeader, FileKind, HeaderError, SECTION_HEADER_BYTES, SECTION_MARKER, Section, SectionError,
+    SectionHeader, encode, expect_header, find_marker,
 };
 use trodden_sequence::Grammar;
 use trodden_sequence::grammar::read_window;
-use trodden_wire::stream::CHUNK_EVENTS;
+use trodden_wire::stream::CHUNK_EVENT_COUNT;
 
 const LOG_VERSION: u32 = 4;
 const STREAM_HEADER_TAG: u32 = 1;
@@ -372,7 +372,7 @@ impl StreamLog {
                     at = candidate + 1;
                 }
                 // The next search begins before the end of these bytes, since a marker may begin in the last of them.
-                None => at += (length - MARKER.len() + 1) as u64,
+                None => at += (length - SECTION_MARKER.len() + 1) as u64,
             }
         }
         Ok(end)
@@ -415,7 +415,7 @@ fn parse_frame_header(bytes: &[u8; FRAME_HEADER_BYTES], offset: u64) -> Option<F
         _ => return None,
     };
     let index = &bytes[SECTION_HEADER_BYTES..];
-    if section.index_length() != FRAME_INDEX_BYTES as u64 || section.check_index(index).is_err() {
+    if section.index_length() != FRAME_INDEX_BYTES as u64 || section.verify_index_checksum(index).is_err() {
         return None;
     }
     let id = |at: usize| u32::from_le_bytes(section.subject[at..at + 4].try_into().expect("four bytes"));
@@ -451,7 +451,7 @@ fn group_by_thread(mut frames: Vec<FramePosition>) -> Vec<ThreadLog> {
             thread.events = thread.events.saturating_add(frame.header.events);
             thread.lost = frame.header.lost;
         }
-        thread.lost = thread.lost.saturating_add(gaps.saturating_mul(CHUNK_EVENTS));
+        thread.lost = thread.lost.saturating_add(gaps.saturating_mul(CHUNK_EVENT_COUNT));
         threads.push(thread);
     }
     threads

@@ -23,7 +23,7 @@ impl BuiltProgram {
     }
 
     fn frames(&self) -> Vec<Frame> {
-        self.units.iter().zip(&self.maps).map(|(u, m)| Frame::pack(u.0, m, b"")).collect()
+        self.units.iter().zip(&self.maps).map(|(u, m)| Frame::compress(u.0, m, b"")).collect()
     }
 
     fn write_image(&self, frames: &[Frame]) {
@@ -146,7 +146,7 @@ fn unreadable_files_and_images_do_not_affect_others() {
 fn wrong_maps_are_reported() {
     let mut built = BuiltProgram::new();
     let mut frames = built.frames();
-    frames[1] = Frame::pack(built.units[1].0, &built.maps[2], b"");
+    frames[1] = Frame::compress(built.units[1].0, &built.maps[2], b"");
     built.units[1].1 = built.maps[2].counters + 1;
     built.write_image(&frames);
     let Collected { profile, problems } = built.collect(None);
@@ -158,7 +158,7 @@ fn wrong_maps_are_reported() {
 fn cache_keeps_the_latest_map_and_any_bitcode() {
     let built = BuiltProgram::new();
     let (store, unit) = (built.store(), built.units[0].0);
-    let frame = |map: &UnitMap, bitcode: &[u8]| Frame::pack(unit, map, bitcode);
+    let frame = |map: &UnitMap, bitcode: &[u8]| Frame::compress(unit, map, bitcode);
     let kept = || {
         let frame = store.get(unit).unwrap().unwrap();
         (frame.map().unwrap(), frame.has_bitcode())

@@ -4,7 +4,7 @@
 use crate::common;
 use crate::common::{identity, profile};
 use std::path::Path;
-use trodden_container::{FILE_HEADER_BYTES, FileHeader, FileKind, MARKER, SECTION_HEADER_BYTES};
+use trodden_container::{FILE_HEADER_BYTES, FileHeader, FileKind, SECTION_HEADER_BYTES, SECTION_MARKER};
 use trodden_profile::{BranchSampling, BuildPolicy, Merger, SamplingSource};
 use trodden_profile::{Losses, Maps, ObservedBranches, Profile, ProfileError, Sampling};
 
@@ -50,7 +50,7 @@ fn sampling_data_survives_storing() {
 /// Changes the layout version of the first block of a kind, and updates the block's checksum.
 fn with_layout_version(bytes: &[u8], kind: u32, layout: u32) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
-    let is_header = |at: &usize| bytes[*at..].starts_with(&MARKER) && bytes[*at + 8..*at + 12] == kind.to_le_bytes();
+    let is_header = |at: &usize| bytes[*at..].starts_with(&SECTION_MARKER) && bytes[*at + 8..*at + 12] == kind.to_le_bytes();
     let at = (0..bytes.len() - SECTION_HEADER_BYTES).find(is_header).unwrap();
     bytes[at + 12..at + 16].copy_from_slice(&layout.to_le_bytes());
     let sum = xxhash_rust::xxh3::xxh3_64(&bytes[at..at + SECTION_HEADER_BYTES - 8]);
@@ -133,7 +133,7 @@ fn writing_is_deterministic_and_replaces_the_file() {
 fn maps_are_stored_once_and_shared_by_readers() {
     let profile = profile(0, 1);
     let bytes = encode_profile(&profile);
-    let blocks = bytes.windows(8).filter(|w| *w == MARKER).count();
+    let blocks = bytes.windows(8).filter(|w| *w == SECTION_MARKER).count();
     // The run, the end block, 2 images, 4 maps (one unit is linked twice), and the counts.
     let counts = profile.images.iter().flat_map(|i| &i.units).filter(|u| !u.counts.executions.is_empty()).count();
     assert_eq!(blocks, 2 + 2 + 4 + counts);

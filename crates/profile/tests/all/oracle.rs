@@ -5,7 +5,7 @@
 //! and the program may be killed.
 
 use std::collections::BTreeMap;
-use trodden_flow::part::Ends;
+use trodden_flow::part::PathEnds;
 use trodden_flow::plan::RegisterAction;
 use trodden_flow::{DagEdgeId, Edge, Node, Origin};
 use trodden_profile::forks::balance_forks;
@@ -234,7 +234,7 @@ fn check_procedure(seed: u64, subject: &RandomFunction, paths: &FunctionPaths, c
             assert_eq!(*executed as i64, log.edges[e.index()], "seed {seed}: edge {}", e.0);
         }
     }
-    let at_ends: u64 = Ends::from_dag(&procedure.dag).edges().iter().map(|e| procedure.frequencies[e.index()]).sum();
+    let at_ends: u64 = PathEnds::from_dag(&procedure.dag).edges().iter().map(|e| procedure.frequencies[e.index()]).sum();
     let counted: u64 = counts.iter().map(|c| c.1).sum();
     assert_eq!((at_ends, procedure.paths.iter().map(|p| p.count).sum()), (counted, counted), "seed {seed}: counts are made at ends");
 }

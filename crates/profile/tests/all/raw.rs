@@ -162,7 +162,7 @@ fn files_of_other_kinds_and_versions_are_rejected() {
         let error = read_with_header(&FileHeader::new(*kind, trodden_wire::RAW_VERSION).to_bytes());
         assert!(matches!(error, ProfileError::Foreign { .. }), "{phrase}: {error}");
     }
-    let unfinished = FileHeader::new(FileKind::RAW_COUNTS, trodden_wire::RAW_VERSION).unfinished_bytes();
+    let unfinished = FileHeader::new(FileKind::RAW_COUNTS, trodden_wire::RAW_VERSION).bytes_with_zero_checksum();
     assert!(matches!(read_with_header(&unfinished), ProfileError::NotReady(_)));
     assert!(matches!(RawProfile::read(&write_file("e.raw", &[0; 4096]).1), Err(ProfileError::NotReady(_))));
     assert!(matches!(RawProfile::read(Path::new("/nowhere/e.raw")), Err(ProfileError::Io { .. })));

@@ -124,7 +124,7 @@ fn decoders_of_corrupt_maps_and_impossible_counts_do_not_panic() {
 #[test]
 fn readers_of_corrupt_frames_and_images_do_not_panic() {
     let (map, _) = functions::unit(&mut Random::new(1), "a.c", 4, 8);
-    let frames = [Frame::pack(identity(1), &map, b"bitcode"), Frame::pack(identity(2), &map, b"")];
+    let frames = [Frame::compress(identity(1), &map, b"bitcode"), Frame::compress(identity(2), &map, b"")];
     let image = common::image_file(&[(identity(1), map.counters), (identity(2), map.counters)], &frames);
     assert_eq!(InstrumentedImage::read(&image).unwrap().frames, frames);
     let section: Vec<u8> = frames.iter().flat_map(Frame::to_bytes).collect();

@@ -10,7 +10,8 @@ use trodden_profile::stream::{Drain, LiveStream, StreamLog};
 use trodden_sequence::CompressionMethod;
 use trodden_wire::layout::Layout;
 use trodden_wire::stream::{
-    CHUNK_BYTES, CHUNK_CURRENT, CHUNK_FULL, Event, HEADER_BYTES, REGION_WORDS, RING_OFFSET, STREAM_VERSION, StreamChunkHeader, TAG_PATH,
+    CHUNK_BYTES, CHUNK_CURRENT, CHUNK_FULL, CHUNK_RING_OFFSET_BYTES, Event, STREAM_HEADER_BYTES, STREAM_REGION_WORDS, STREAM_VERSION,
+    StreamChunkHeader, TAG_PATH,
 };
 use trodden_wire::{RawHeader, RawUnit, region_stride};
 
@@ -24,10 +25,10 @@ fn example_file() -> (usize, Vec<u8>) {
     let file = RawFile::new(Path::new("/opt/prog"), &[(identity(1), 40)]);
     let (mut bytes, _) = file.header();
     let file_header = FileHeader::new(FileKind::STREAM_FILE, STREAM_VERSION).to_bytes();
-    let header = RawHeader { file_header, region_stride: region_stride(REGION_WORDS), ..RawHeader::read(&bytes).unwrap() };
+    let header = RawHeader { file_header, region_stride: region_stride(STREAM_REGION_WORDS), ..RawHeader::read(&bytes).unwrap() };
     header.write(&mut bytes).unwrap();
     common::seal(&mut bytes);
-    let first = bytes.len() + RING_OFFSET as usize;
+    let first = bytes.len() + CHUNK_RING_OFFSET_BYTES as usize;
     bytes.resize(bytes.len() + header.region_stride as usize, 0);
     for (sequence, state) in [(0, CHUNK_FULL), (1, CHUNK_CURRENT)] {
         let (thread, process, started_ns) = (12, 11, 1_700_000_000_000_000_000);
@@ -45,7 +46,7 @@ fn example_file() -> (usize, Vec<u8>) {
         };
         let chunk = &mut bytes[first + sequence as usize * CHUNK_BYTES as usize..];
         StreamChunkHeader { checksum: unsealed.fields_checksum(), ..unsealed }.write(chunk).unwrap();
-        for (event, word) in chunk[HEADER_BYTES as usize..].chunks_exact_mut(4).take(EVENTS_PER_CHUNK).enumerate() {
+        for (event, word) in chunk[STREAM_HEADER_BYTES as usize..].chunks_exact_mut(4).take(EVENTS_PER_CHUNK).enumerate() {
             let counter = TEMPLATE as u32 + 8 * (sequence as u32 * EVENTS_PER_CHUNK as u32 + event as u32);
             word.copy_from_slice(&(counter | TAG_PATH).to_le_bytes());
         }

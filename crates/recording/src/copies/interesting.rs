@@ -70,7 +70,7 @@ impl InterestingPartition {
         // The set of interesting paths may also name functions of other programs.
         let functions: HashSet<(&str, &str)> =
             units.iter().flat_map(|(_, map)| map.functions.iter().map(|f| (map.source.as_str(), f.name.as_str()))).collect();
-        paths.retain_functions(|(unit, name, _)| functions.contains(&(unit.as_str(), name.as_str())));
+        paths.retain_functions_where(|(unit, name, _)| functions.contains(&(unit.as_str(), name.as_str())));
         let weights = path_sets::estimate_executions(&units)?;
         let whole_functions = numbering.is_none();
         let (owners, copies) = match whole_functions {
@@ -95,7 +95,7 @@ impl Partition for InterestingPartition {
         let of = |copy: usize| {
             let mut own = self.paths.clone();
             match self.whole_functions {
-                true => own.retain_functions(|key| self.is_owner(copy, key, 0)),
+                true => own.retain_functions_where(|key| self.is_owner(copy, key, 0)),
                 false => own.retain_paths(|key, path| self.is_owner(copy, key, path)),
             }
             Ok(Settings { interesting: Some(experiment::store_paths(context.driver, &own)?), ..self.settings.clone() })

@@ -12,14 +12,14 @@ use super::{CopiesRecorded, CopyContext, CopyJob};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use trodden_flow::part::Ends;
+use trodden_flow::part::PathEnds;
 use trodden_flow::{DagEdgeId, Origin};
 use trodden_partition::setup::{DivisibleTask, distribute};
 use trodden_profile::iterations::{CountedIterations, add_counted_iterations, counts_iterations};
 use trodden_profile::{ImageProfile, Profile};
 use trodden_text::words::plural;
 use trodden_unit::experiment::SettingsFile;
-use trodden_unit::iterations::{NO_COUNTED_ITERATION_PATHS, end_of};
+use trodden_unit::iterations::{NO_COUNTED_ITERATION_PATHS, end_of_iteration_path};
 use trodden_unit::{FunctionKey, IterationFunction, IterationSet, Settings};
 
 pub fn run(job: &CopyJob, set: &IterationSet, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
@@ -95,11 +95,11 @@ impl IterationPathPartition {
 /// Returns the cost of counting at each end of a function's paths over iterations. The setup cost is that of updating contexts.
 fn divisible_task(key: &FunctionKey, function: &IterationFunction) -> Result<DivisibleTask> {
     let (dag, numbering) = function.numbered_paths().with_context(|| format!("the path data of function `{}` is corrupt", key.1))?;
-    let ends = Ends::within_paths(&dag);
+    let ends = PathEnds::without_dummy_entry_edges(&dag);
     let mut parts: BTreeMap<DagEdgeId, u64> = function.ends.iter().map(|end| (*end, 0)).collect();
     let mut setup = 0u64;
     for (path, count) in &function.counted {
-        if let Some(end) = end_of(path, &ends, (&dag, &numbering))
+        if let Some(end) = end_of_iteration_path(path, &ends, (&dag, &numbering))
             && let Some(sum) = parts.get_mut(&end)
         {
             *sum = sum.saturating_add(*count);

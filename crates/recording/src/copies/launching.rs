@@ -16,7 +16,7 @@ use trodden_profile::{ProcessEnding, Profile};
 use trodden_text::words::plural;
 use trodden_unit::Identity;
 use trodden_unit::cache::CACHE_VARIABLE;
-use trodden_wire::OUTPUT_VARIABLE;
+use trodden_wire::OUTPUT_ENVIRONMENT_VARIABLE;
 
 pub const PRISTINE_FOLDER: &str = "pristine";
 
@@ -81,7 +81,7 @@ pub fn build_spec(
     context: CopyContext,
 ) -> Result<CopyJobSpec> {
     let working = context.driver.directory()?;
-    let is_replaced = |name: &OsStr| [OUTPUT_VARIABLE, CACHE_VARIABLE].iter().any(|n| name == *n);
+    let is_replaced = |name: &OsStr| [OUTPUT_ENVIRONMENT_VARIABLE, CACHE_VARIABLE].iter().any(|n| name == *n);
     let mut environment: Vec<_> = context.driver.variables.iter().filter(|(name, _)| !is_replaced(name)).collect();
     environment.sort();
     let environment = environment.into_iter().map(|(n, v)| (OsText::from(n.as_os_str()), OsText::from(v.as_os_str()))).collect();

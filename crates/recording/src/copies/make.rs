@@ -12,12 +12,12 @@ use trodden_driver::experiment;
 use trodden_driver::variant::LinkInputs;
 use trodden_flow::part::Measure;
 use trodden_launch::StopFlag;
-use trodden_partition::tasks::are_too_many;
+use trodden_partition::tasks::are_too_many_tasks;
 use trodden_partition::{CopyPlan, PartitionOptions, PartitionPlan, PartitionStrategy, Procedure, bounded, cross_check, hits, weighted};
 use trodden_profile::copies::{PartitionedProgram, edges};
 use trodden_profile::procedures::{self, add_call_sites, add_estimates, edge_procedures};
 use trodden_profile::{Profile, has_standard_numbering};
-use trodden_unit::experiment::{Keep, Timing};
+use trodden_unit::experiment::{Keep, ObservationTiming};
 use trodden_unit::{Frame, FunctionParts, Identity, InstrumentedImage, Observation, Settings, UnitCache, UnitMap};
 
 /// Prefix of the name of a copy's folder. The copy's number follows.
@@ -102,7 +102,7 @@ impl CopiedProgram {
             "--max-probes does not apply to {}, which counts only unknown paths. Omit --max-probes",
             self.original.path
         );
-        bounded::plan(procedures, max_probes, measure).map_err(|few| {
+        bounded::plan_with_max_probes(procedures, max_probes, measure).map_err(|few| {
             let name =
                 self.units.iter().flat_map(|(_, map)| &map.functions).nth(few.procedure).map_or("", |function| function.plain_name());
             anyhow!(
@@ -132,7 +132,8 @@ impl CopiedProgram {
         let functions = self.units.iter().flat_map(|(_, map)| &map.functions);
         let profitable = &options.profitable;
         let threshold = |procedure: &Procedure| profitable.threshold(&procedure.dag, options.copies);
-        let is_left = |procedure: &Procedure| profitable.has_few_callers(procedure) && are_too_many(&procedure.dag, threshold(procedure));
+        let is_left =
+            |procedure: &Procedure| profitable.has_few_callers(procedure) && are_too_many_tasks(&procedure.dag, threshold(procedure));
         let left: Vec<&str> = procedures.iter().zip(functions).filter(|(p, _)| is_left(p)).map(|(_, f)| f.name.as_str()).collect();
         if let Some(first) = left.first() {
             let more = if left.len() > 1 { format!(" and {} more", left.len() - 1) } else { String::new() };
@@ -151,7 +152,7 @@ impl CopiedProgram {
     /// Returns settings for a variant of the program that is sampled, and counts all paths under the same numbers.
     pub fn sampled_settings(&self) -> Settings {
         Settings {
-            when: Some(Timing::Bursts),
+            when: Some(ObservationTiming::Bursts),
             threads: None,
             keep: Some(Keep::Map),
             max_paths: self.units.first().map(|(_, map)| map.experiment.placement().max_paths),
@@ -205,7 +206,7 @@ impl PathPartition {
         };
         let is_whole = !program.is_residual();
         if is_whole && options.max_probes.is_none() {
-            cross_check::add(&procedures, &mut plan, choices.measure);
+            cross_check::add_cross_checks(&procedures, &mut plan, choices.measure);
         }
         // A single copy that counts all paths is the baseline for the cost of the copies, so its labels (increments on edges) must be
         // placed with the same frequencies as theirs.
@@ -321,7 +322,7 @@ fn shared_settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
             _ => Some("Build it with default parameters"),
         };
         if let Some(advice) = advice {
-            let (source, what) = (&map.source, observation.observed().kind().option);
+            let (source, what) = (&map.source, observation.observation_properties().kind().option);
             bail!("copies cannot divide the unit of {source}, because it was built with {what}. {advice}");
         }
         for function in &map.functions {

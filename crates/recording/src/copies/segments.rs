@@ -13,7 +13,7 @@ use super::{CopiesRecorded, CopyContext, CopyJob};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
-use trodden_flow::part::Ends;
+use trodden_flow::part::PathEnds;
 use trodden_flow::{Dag, DagEdge, DagEdgeId, Edge, NumberingScheme, Origin};
 use trodden_partition::{ExecutedPath, PartitionOptions, PartitionPlan, Procedure};
 use trodden_profile::segments::{FunctionPath, counted_segments, counts_segments, function_map, unit_map};
@@ -30,7 +30,7 @@ const MAX_LISTED_SEGMENTS: u64 = 1 << 20;
 type NamedSegmentCounts = BTreeMap<Vec<(String, String, u64)>, u64>;
 
 pub fn run(job: &CopyJob, set: &SegmentSet, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
-    shared::record_with_partition(job, context, input, |_| SegmentPartition::new(set.with_explicit_segments(MAX_LISTED_SEGMENTS), job))
+    shared::record_with_partition(job, context, input, |_| SegmentPartition::new(set.with_all_pairs_as_segments(MAX_LISTED_SEGMENTS), job))
 }
 
 /// Assigns each segment to a copy, by the last path of the segment.
@@ -157,7 +157,7 @@ fn build_subgraph(dag: &Dag, paths: &[(u64, Vec<DagEdgeId>)]) -> (Dag, HashMap<D
 
 fn build_procedure(dag: Dag, paths: &[(u64, Vec<DagEdgeId>, u64)], call_sites: Option<u32>, unit: usize) -> Procedure {
     let mut frequencies = vec![0u64; dag.edges().len()];
-    let ends: BTreeSet<DagEdgeId> = Ends::from_dag(&dag).edges().iter().copied().collect();
+    let ends: BTreeSet<DagEdgeId> = PathEnds::from_dag(&dag).edges().iter().copied().collect();
     let mut executed = Vec::new();
     for (_, edges, count) in paths {
         edges.iter().for_each(|edge| frequencies[edge.index()] = frequencies[edge.index()].saturating_add(*count));

@@ -91,7 +91,7 @@ impl Partition for WatchPartition {
     fn settings(&self, context: CopyContext) -> Result<Vec<Settings>> {
         let of = |copy: usize| {
             let mut others = self.others.clone();
-            others.add_unknown_if(|key, path| self.owners[key][&path] != copy);
+            others.make_unknown_paths_known_if(|key, path| self.owners[key][&path] != copy);
             Ok(Settings { watched: Some(experiment::store_paths(context.driver, &others)?), ..self.settings.clone() })
         };
         (0..self.copies).map(of).collect()

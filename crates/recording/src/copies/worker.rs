@@ -22,8 +22,8 @@ use trodden_profile::{Run, collect, raw_files};
 use trodden_sequence::CompressionMethod;
 use trodden_stored::place::{LOG_EXTENSION, files_with_extension, move_logs};
 use trodden_unit::Identity;
-use trodden_wire::OUTPUT_VARIABLE;
-use trodden_wire::stream::{DEFAULT_REGIONS, MAX_WAIT_LIMIT_MS, STREAM_VARIABLE};
+use trodden_wire::OUTPUT_ENVIRONMENT_VARIABLE;
+use trodden_wire::stream::{DEFAULT_REGIONS, MAX_WAIT_LIMIT_MS, STREAM_ENVIRONMENT_VARIABLE};
 
 /// Burst schedule of a first run. The program counts during a tenth of the time.
 const FIRST_RUN_BURSTS: BurstSchedule = BurstSchedule { burst: Duration::from_micros(200), period: Duration::from_millis(2) };
@@ -135,9 +135,13 @@ fn build_command(spec: &CopyJobSpec, program: &Path, run_folders: &RunFolders) -
     let names = if spec.streamed { STREAM_FILE_NAMES } else { "%m.raw" };
     if spec.streamed {
         // A copy may wait for the recorder as long as necessary.
-        command.env(STREAM_VARIABLE, format!("whole,{DEFAULT_REGIONS},{MAX_WAIT_LIMIT_MS}"));
+        command.env(STREAM_ENVIRONMENT_VARIABLE, format!("whole,{DEFAULT_REGIONS},{MAX_WAIT_LIMIT_MS}"));
     }
-    command.env(OUTPUT_VARIABLE, output_pattern(run_folders.raw.path(), names)).stdin(input).stdout(made(&out)?).stderr(made(&err)?);
+    command
+        .env(OUTPUT_ENVIRONMENT_VARIABLE, output_pattern(run_folders.raw.path(), names))
+        .stdin(input)
+        .stdout(made(&out)?)
+        .stderr(made(&err)?);
     Ok((command, out, err))
 }
 

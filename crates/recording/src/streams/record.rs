@@ -24,8 +24,8 @@ use trodden_profile::{ProcessEnding, Run, collect as collect_profile, is_raw_fil
 use trodden_sequence::CompressionMethod;
 use trodden_stored::place::{self, LOG_EXTENSION, STREAM_EXTENSION, files_with_extension, move_logs, streams_folder_of};
 use trodden_text::words::{count, plural, quote_for_shell};
-use trodden_wire::stream::STREAM_VARIABLE;
-use trodden_wire::{LostReason, LostThreads, OUTPUT_VARIABLE};
+use trodden_wire::stream::STREAM_ENVIRONMENT_VARIABLE;
+use trodden_wire::{LostReason, LostThreads, OUTPUT_ENVIRONMENT_VARIABLE};
 
 /// Name pattern of stream files. Each process has its own file.
 pub const STREAM_FILE_NAMES: &str = "%m.%p.stream";
@@ -42,7 +42,7 @@ pub struct StreamOptions {
 }
 
 impl StreamOptions {
-    /// Formats the bounds as a value of [`STREAM_VARIABLE`].
+    /// Formats the bounds as a value of [`STREAM_ENVIRONMENT_VARIABLE`].
     pub fn to_variable_value(&self) -> String {
         format!("whole,{},{}", self.backlog, self.patience)
     }
@@ -54,7 +54,7 @@ pub fn record_last_paths(arguments: &[OsString], last: u64, context: &RecordingC
     let folder = place::create_flight_folder(store.folder())?;
     let folder = fs::canonicalize(&folder)?;
     let mut command = command(arguments, &folder, STREAM_FILE_NAMES, context);
-    command.env(STREAM_VARIABLE, last.to_string());
+    command.env(STREAM_ENVIRONMENT_VARIABLE, last.to_string());
     let status = wait_forwarding(&mut command).with_context(|| format!("cannot run {}", arguments[0].display()))?;
     let streams = files_with_extension(&folder, STREAM_EXTENSION)?;
     let (streams, others): (Vec<PathBuf>, Vec<PathBuf>) = streams.into_iter().partition(|f| is_stream_file(f));
@@ -85,7 +85,9 @@ pub fn record_last_paths(arguments: &[OsString], last: u64, context: &RecordingC
 pub fn record_complete_streams(what: &RecordedCommand, options: StreamOptions, context: &RecordingContext) -> Result<ExitCode> {
     let folder = run_folder(&what.destination, context)?;
     let mut command = command(&what.command, folder.path(), STREAM_FILE_NAMES, context);
-    command.env(OUTPUT_VARIABLE, output_pattern(folder.path(), STREAM_FILE_NAMES)).env(STREAM_VARIABLE, options.to_variable_value());
+    command
+        .env(OUTPUT_ENVIRONMENT_VARIABLE, output_pattern(folder.path(), STREAM_FILE_NAMES))
+        .env(STREAM_ENVIRONMENT_VARIABLE, options.to_variable_value());
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
     let (status, drained) = drain_during(folder.path(), options.method, || wait_forwarding(&mut command));

@@ -110,7 +110,7 @@ impl ImageSummary {
                 None => out.units_without_map.push(placed.unit.to_string()),
                 Some(frame) => {
                     let map = frame.map().with_context(what)?;
-                    if map.words() != Some(placed.counters) {
+                    if map.words_per_region() != Some(placed.counters) {
                         bail!(
                             "unit {} in {} is corrupt: the number of its counters differs from the number in its map. Rebuild the program",
                             placed.unit,
@@ -155,7 +155,7 @@ impl ImageSummary {
         self.counted_in_full.extend(map.fully_counted.iter().map(named));
         // A unit's counters may include those of an edge profile. Only path counters are shown.
         let paths = map.functions.iter().fold(0, |sum: u64, f| sum.saturating_add(f.counters));
-        self.counters = self.counters.saturating_sub(map.words().unwrap_or_default()).saturating_add(paths);
+        self.counters = self.counters.saturating_sub(map.words_per_region().unwrap_or_default()).saturating_add(paths);
         self.units.push(UnitSummary {
             unit: unit.to_owned(),
             source: map.source.clone(),

@@ -17,7 +17,7 @@
 use super::LineCounts;
 use crate::view::{Function, inline_chain};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use trodden_flow::bounds::{Bounds, find_contradicted_nodes, find_inevitable_nodes, find_reachable_nodes, node_bounds};
+use trodden_flow::bounds::{CountInterval, compute_node_bounds, find_contradicted_nodes, find_inevitable_nodes, find_reachable_nodes};
 use trodden_flow::{Graph, Node};
 use trodden_unit::{LineBlock, LineGraph, UnitMap};
 
@@ -41,7 +41,7 @@ pub fn correct_zero_counts(counts: &mut LineCounts, functions: &[&Function]) {
     let graphs = Graphs::from_functions(functions);
     let mut corrected: BTreeMap<(&str, u32), Option<u64>> = BTreeMap::new();
     for &(file, line) in &graphs.find_functions_called_without_code(counts) {
-        let lines = graphs.by_place[&(file, line)].iter().flat_map(|blocks| blocks.iter()).flat_map(LineBlock::all_lines);
+        let lines = graphs.by_place[&(file, line)].iter().flat_map(|blocks| blocks.iter()).flat_map(LineBlock::block_and_jump_lines);
         corrected.extend(lines.chain([&line]).filter(|l| counts.line(file, **l) == Some(0)).map(|l| ((file, *l), None)));
         if let Some(of_file) = counts.files.get_mut(file) {
             of_file.functions.retain(|(at, _), _| *at != line);
@@ -83,9 +83,9 @@ struct BlockFlow<'a> {
     /// For each block, true if an execution may have ended in it.
     may_end: Vec<bool>,
     /// Bounds on each block's count that follow from the block's own lines.
-    given: Vec<Bounds>,
+    given: Vec<CountInterval>,
     /// Bounds on each block's count that follow from `given` and the structure of the graph.
-    bounds: Vec<Bounds>,
+    bounds: Vec<CountInterval>,
 }
 
 impl BlockFlow<'_> {
@@ -106,10 +106,10 @@ impl BlockFlow<'_> {
     /// a different part of the line, or to a path on which the optimiser did not know the condition.
     fn find_unproven_lines(&self) -> BTreeSet<u32> {
         let copied = self.may_be_copied();
-        let given = |(bounds, copied): (Bounds, bool)| if copied { Bounds::at_least(bounds.low) } else { bounds };
-        let mut given: Vec<Bounds> = self.given.iter().copied().zip(copied).map(given).collect();
+        let given = |(bounds, copied): (CountInterval, bool)| if copied { CountInterval::at_least(bounds.low) } else { bounds };
+        let mut given: Vec<CountInterval> = self.given.iter().copied().zip(copied).map(given).collect();
         let (proofs, others): (Vec<_>, Vec<_>) = self.zero.iter().partition(|(line, blocks)| self.is_statement(**line, blocks));
-        proofs.iter().for_each(|(_, blocks)| given[blocks[0]] = Bounds::exactly(0));
+        proofs.iter().for_each(|(_, blocks)| given[blocks[0]] = CountInterval::exactly(0));
         let reachable = find_reachable_nodes(&self.graph, given, &self.may_end);
         let conditions = others.into_iter().filter(|(_, blocks)| blocks.iter().any(|block| reachable[*block]));
         let arms =
@@ -138,7 +138,7 @@ impl BlockFlow<'_> {
         let mut given = self.given.clone();
         let mut open = vec![false; self.graph.node_count()];
         for block in (0..self.blocks.len()).filter(|b| self.known[*b].is_none() && self.bounds[*b].low == 0) {
-            (open[block], given[block]) = (true, Bounds::exactly(0));
+            (open[block], given[block]) = (true, CountInterval::exactly(0));
         }
         find_contradicted_nodes(&self.graph, given, &self.may_end).into_iter().map(Node::index).filter(|b| open[*b]).collect()
     }
@@ -160,14 +160,14 @@ impl BlockFlow<'_> {
 
 /// Returns bounds for a block's count. `stops` means that the block ends the program; it cannot have been executed if all executions left
 /// the function.
-fn bounds_from_count(graph: &Graph, block: usize, count: Option<u64>, stops: bool) -> Bounds {
+fn bounds_from_count(graph: &Graph, block: usize, count: Option<u64>, stops: bool) -> CountInterval {
     // The optimiser may have duplicated a block with several predecessors for some of them. The block's lines then have the count of the
     // hottest copy.
     match count {
-        Some(count) if block > 0 && graph.incoming(Node(block as u32)).len() > 1 => Bounds::at_least(count),
-        Some(count) => Bounds::exactly(count),
-        None if stops => Bounds::exactly(0),
-        None => Bounds::ANY,
+        Some(count) if block > 0 && graph.incoming(Node(block as u32)).len() > 1 => CountInterval::at_least(count),
+        Some(count) => CountInterval::exactly(count),
+        None if stops => CountInterval::exactly(0),
+        None => CountInterval::ANY,
     }
 }
 
@@ -202,7 +202,7 @@ impl<'a> Graphs<'a> {
             }
         }
         for (&(file, _), blocks) in &graphs.by_place {
-            for &line in blocks.iter().flat_map(|blocks| blocks.iter()).flat_map(LineBlock::all_lines) {
+            for &line in blocks.iter().flat_map(|blocks| blocks.iter()).flat_map(LineBlock::block_and_jump_lines) {
                 *graphs.blocks_of.entry((file, line)).or_default() += 1;
             }
         }
@@ -266,14 +266,15 @@ impl<'a> Graphs<'a> {
         });
         let graph = Graph::new(exit + 1, Node(0), Node(exit), edges.collect()).ok()?;
         let is_own = |l: &&u32| self.blocks_of.get(&(file, **l)) == Some(&1);
-        let count = |b: &LineBlock| b.all_lines().filter(is_own).filter_map(|l| of_file.lines.get(l).copied()).max().filter(|n| *n > 0);
+        let count =
+            |b: &LineBlock| b.block_and_jump_lines().filter(is_own).filter_map(|l| of_file.lines.get(l).copied()).max().filter(|n| *n > 0);
         let mut known: Vec<Option<u64>> = blocks.iter().map(count).collect();
         known[0] = Some(entries).filter(|_| graph.incoming(Node(0)).is_empty()).or(known[0]);
         let may_end: Vec<bool> = blocks.iter().map(|b| b.may_end && self.unfinished.contains(&(file, line))).collect();
         let given =
             (0..blocks.len()).map(|block| bounds_from_count(&graph, block, known[block], blocks[block].stops && !may_end[block])).collect();
         let mut flow = BlockFlow { graph, blocks, known, zero, jumps, may_end, given, bounds: Vec::new() };
-        flow.bounds = node_bounds(&flow.graph, flow.given.clone(), &flow.may_end);
+        flow.bounds = compute_node_bounds(&flow.graph, flow.given.clone(), &flow.may_end);
         Some(flow)
     }
 }

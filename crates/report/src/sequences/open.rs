@@ -6,7 +6,7 @@ use crate::words::plural;
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use trodden_analysis::sequences::{EventTable, OpenedSequence, RecordingWriter, text};
-use trodden_sequence::events::Convention;
+use trodden_sequence::events::CallRecordingConvention;
 use trodden_sequence::{CompressionMethod, Grammar, WindowLimits};
 use trodden_stored::Folders;
 
@@ -27,7 +27,12 @@ pub fn open(wanted: &str, input: ThreadChoice, folders: &Folders) -> Result<Open
 }
 
 /// Like [`open`], but adds the thread's symbols to an existing table, so that several recordings can be compared.
-pub fn open_into(wanted: &str, input: ThreadChoice, table: &mut EventTable, folders: &Folders) -> Result<(Convention, Grammar)> {
+pub fn open_into(
+    wanted: &str,
+    input: ThreadChoice,
+    table: &mut EventTable,
+    folders: &Folders,
+) -> Result<(CallRecordingConvention, Grammar)> {
     let (method, limits) = (input.method.unwrap_or(CompressionMethod::Phrases), WindowLimits::default());
     let file = Path::new(wanted);
     if !file.is_file() || InputKind::detect_file(file)? == Some(InputKind::StreamLogs) {

@@ -14,18 +14,18 @@ use std::path::Path;
 use trodden_analysis::sequences::{EventTable, PathEvent};
 use trodden_profile::stream::{FunctionIndex, PathRole, StreamLog, Symbol, ThreadLog};
 use trodden_sequence::Grammar;
-use trodden_sequence::events::{Convention, SubpathEnd};
+use trodden_sequence::events::{CallRecordingConvention, SubpathEnd};
 use trodden_stored::maps::load_maps;
 use trodden_stored::{Folders, streams as kept};
 
 /// Reads the sequence of one thread. Threads are numbered from 0 over all logs of the run. Fails if the run has no streams or too few
 /// threads.
-pub fn read(wanted: &str, thread: usize, table: &mut EventTable, folders: &Folders) -> Result<(Convention, Grammar)> {
+pub fn read(wanted: &str, thread: usize, table: &mut EventTable, folders: &Folders) -> Result<(CallRecordingConvention, Grammar)> {
     let mut before = 0;
     for file in kept::find_logs(wanted)? {
         let log = kept::open_log(&file)?;
         if let Some(found) = log.threads().get(thread - before) {
-            return Ok((Convention::Prefixes, read_thread(&log, found, table, folders)?));
+            return Ok((CallRecordingConvention::Prefixes, read_thread(&log, found, table, folders)?));
         }
         before += log.threads().len();
         if thread < before {
@@ -50,7 +50,8 @@ fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable, fold
     let event_names = EventNames::new(log.header(), &maps, &view, &sources);
     let mut reader = SequenceReader { event_names: &event_names, table, functions: HashMap::new(), unknown: 0 };
     let stored = log.grammar(thread)?;
-    let grammar = stored.substituted(|number| Symbol::from_number(number).map_or_else(Vec::new, |symbol| reader.replace_symbol(symbol)))?;
+    let grammar =
+        stored.with_symbols_replaced(|number| Symbol::from_number(number).map_or_else(Vec::new, |symbol| reader.replace_symbol(symbol)))?;
     if thread.lost > 0 {
         let lost = plural(thread.lost.into(), "event of the thread was", "events of the thread were");
         log::warn!("{lost} lost; the events before and after each gap are treated as consecutive");

@@ -10,7 +10,7 @@ use std::iter;
 use std::path::PathBuf;
 use trodden_profile::stream::{Nesting, NestingStep, Symbol};
 use trodden_sequence::Grammar;
-use trodden_sequence::grammar::Frames;
+use trodden_sequence::grammar::RuleFrameEffects;
 use trodden_stored::maps::load_maps;
 use trodden_stored::{Folders, streams as kept};
 
@@ -57,7 +57,7 @@ pub fn write_events(run: &str, range: &ShownEvents, folders: &Folders, out: &mut
     // The frames that are active at the first event are computed from the grammar, without expanding it.
     let grammar = with_return_events(&log.grammar(thread)?)?;
     let effect = |symbol| Symbol::from_number(symbol).map(Symbol::effect).unwrap_or_default();
-    let live = Frames::from_frame_effects(&grammar, effect).open_calls(range.from);
+    let live = RuleFrameEffects::from_frame_effects(&grammar, effect).open_calls(range.from);
     let counters = live.into_iter().filter_map(Symbol::from_number).filter_map(|symbol| match symbol {
         Symbol::Enter(counter) | Symbol::Inherited(counter) => Some(counter),
         _ => None,
@@ -93,7 +93,7 @@ pub fn write_events(run: &str, range: &ShownEvents, folders: &Folders, out: &mut
 fn with_return_events(stored: &Grammar) -> Result<Grammar> {
     /// Represents a return. No stream symbol has this number.
     const RETURN: u64 = u64::MAX;
-    let numbered = stored.substituted(|number| match Symbol::from_number(number) {
+    let numbered = stored.with_symbols_replaced(|number| match Symbol::from_number(number) {
         Some(Symbol::Exit(_)) => vec![number, RETURN],
         Some(Symbol::Unwound(frames)) => {
             let returns = iter::repeat_n(RETURN, frames.saturating_sub(1) as usize);

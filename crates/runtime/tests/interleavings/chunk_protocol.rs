@@ -5,7 +5,8 @@ use crate::chunks;
 use crate::model::{explore, let_scheduler_switch, serialise_tests, state, stream};
 use crate::wire::layout::Layout;
 use crate::wire::stream::{
-    CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENTS, CHUNK_FREE, CHUNK_FULL, RING_OFFSET, SHADOW_BYTES, SLOTS, StreamChunkHeader, ThreadStream,
+    CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENT_COUNT, CHUNK_FREE, CHUNK_FULL, CHUNK_RING_OFFSET_BYTES, SHADOW_BYTES, STREAM_CHUNKS_PER_REGION,
+    StreamChunkHeader, ThreadStream,
 };
 use shuttle::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::alloc::{Layout as MemoryLayout, alloc_zeroed, dealloc};
@@ -32,7 +33,7 @@ impl Region {
     }
 
     fn chunk(&self, slot: usize) -> usize {
-        self.0 + RING_OFFSET as usize + slot * CHUNK_SIZE
+        self.0 + CHUNK_RING_OFFSET_BYTES as usize + slot * CHUNK_SIZE
     }
 
     fn header(&self, slot: usize) -> StreamChunkHeader {
@@ -73,7 +74,7 @@ fn event(sequence: u64, at: usize) -> u32 {
 fn write_stream(region: &Region) -> u64 {
     let mut thread = ThreadStream::default();
     stream::STREAM.store(&raw mut thread, SeqCst);
-    chunks::begin(region.0);
+    chunks::begin_stream_at_region(region.0);
     for sequence in 0..WRITTEN_CHUNKS {
         for at in 0..CHECKED_EVENTS {
             let_scheduler_switch();
@@ -116,7 +117,7 @@ fn release_next_chunks(region: &Region, next: &mut u64, is_taken: impl Fn(u32) -
 fn run_whole_program() {
     let region = Arc::new(Region::new());
     // Most of the region contains streams of other threads.
-    (OWN_CHUNKS..SLOTS as usize).for_each(|slot| region.set_state(slot, CHUNK_FULL));
+    (OWN_CHUNKS..STREAM_CHUNKS_PER_REGION as usize).for_each(|slot| region.set_state(slot, CHUNK_FULL));
     let is_over = Arc::new(AtomicBool::new(false));
     let recorder = {
         let (region, is_over) = (region.clone(), is_over.clone());
@@ -133,7 +134,7 @@ fn run_whole_program() {
     let lost = write_stream(&region);
     is_over.store(true, SeqCst);
     let taken = recorder.join().unwrap();
-    assert_eq!(taken + lost / CHUNK_EVENTS, WRITTEN_CHUNKS, "{lost} events are lost");
+    assert_eq!(taken + lost / CHUNK_EVENT_COUNT, WRITTEN_CHUNKS, "{lost} events are lost");
 }
 
 /// Checks the events that two readings of a chunk agree on. A single reading may miss an event that was written in the meantime and yet
@@ -177,9 +178,9 @@ fn run_flight_recorder() {
 #[test]
 fn recorder_gets_events_in_order() {
     let _alone = serialise_tests();
-    stream::RECORDER_SLOTS.0.store(0, Relaxed);
+    stream::FLIGHT_RECORDER_SLOT_COUNT.0.store(0, Relaxed);
     for max_wait_ms in [0, 50] {
-        stream::MAX_WAIT_MS.0.store(max_wait_ms, Relaxed);
+        stream::MAX_RECORDER_WAIT_MS.0.store(max_wait_ms, Relaxed);
         explore(150, run_whole_program);
     }
 }
@@ -189,7 +190,7 @@ fn reader_of_flight_recorder_sees_only_written_events() {
     let _alone = serialise_tests();
     state::SPARE_REGIONS.lock().unwrap().clear();
     for slots in [3, 4] {
-        stream::RECORDER_SLOTS.0.store(slots, Relaxed);
+        stream::FLIGHT_RECORDER_SLOT_COUNT.0.store(slots, Relaxed);
         explore(1500, run_flight_recorder);
     }
 }

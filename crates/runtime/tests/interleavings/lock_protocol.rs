@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 static HOLDER_COUNT: AtomicU32 = AtomicU32::new(0);
 
 fn hold_lock_reentrantly() {
-    let guard = Guard::take(|| false).expect("no thread waits so long that it gives up");
+    let guard = Guard::take_lock(|| false).expect("no thread waits so long that it gives up");
     assert_alone();
     // This is like a signal handler between the fork handlers. Dropping its guard must not release the lock.
-    drop(Guard::take(|| false));
+    drop(Guard::take_lock(|| false));
     assert_alone();
     drop(guard);
 }
@@ -31,7 +31,7 @@ fn run_contended() {
 /// Lets the first holder end without releasing the lock, while other threads may already be waiting.
 fn run_with_ended_holder() {
     let holder = thread::spawn(|| {
-        let _ = lock::acquire(|| false);
+        let _ = lock::acquire_lock(|| false);
         assert_alone();
         system::end_thread();
     });

@@ -177,13 +177,13 @@ pub mod state {
 pub mod stream {
     use super::atomic::AtomicU32;
     use std::sync::atomic::{AtomicPtr, Ordering::SeqCst};
-    use trodden_wire::stream::{HEADER_BYTES, ThreadStream};
+    use trodden_wire::stream::{STREAM_HEADER_BYTES, ThreadStream};
 
-    pub const HEADER_SIZE: usize = HEADER_BYTES as usize;
+    pub const HEADER_SIZE: usize = STREAM_HEADER_BYTES as usize;
     pub const WORD_SIZE: usize = 4;
-    pub static RECORDER_SLOTS: AtomicU32 = AtomicU32::new(0);
-    pub static REGION_LIMIT: AtomicU32 = AtomicU32::new(1);
-    pub static MAX_WAIT_MS: AtomicU32 = AtomicU32::new(1);
+    pub static FLIGHT_RECORDER_SLOT_COUNT: AtomicU32 = AtomicU32::new(0);
+    pub static MAX_STREAM_REGIONS: AtomicU32 = AtomicU32::new(1);
+    pub static MAX_RECORDER_WAIT_MS: AtomicU32 = AtomicU32::new(1);
     pub static STREAM: AtomicPtr<ThreadStream> = AtomicPtr::new(std::ptr::null_mut());
 
     pub fn thread_stream() -> Option<&'static mut ThreadStream> {

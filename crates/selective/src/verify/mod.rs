@@ -13,7 +13,7 @@ use crate::{Classification, InterestingSet, Labelling, PathClass};
 use paths::MarkedPaths;
 use std::collections::HashMap;
 use trodden_flow::dag::{Dag, DagEdgeId, DagEdgeSet};
-use trodden_flow::interesting::NumberAliases;
+use trodden_flow::interesting::UninterestingPathAliases;
 
 /// Limits of a verification.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +57,7 @@ pub enum VerifyFinding {
 
 /// The verdict on a labelling.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
+pub struct VerifierVerdict {
     /// The method by which the verdict was reached.
     pub method: VerifyMethod,
     /// Whether every interesting path is recognised, and no two as the same path.
@@ -67,10 +67,10 @@ pub struct Verdict {
     /// Whether the claimed span is that of the interesting paths' numbers.
     pub compactness: VerifyFinding,
     /// Number of other paths that are recognised as interesting ones.
-    pub aliases: NumberAliases,
+    pub aliases: UninterestingPathAliases,
 }
 
-impl Verdict {
+impl VerifierVerdict {
     /// Returns true if the labelling was not refuted. Validity is only considered if `exact` is true.
     pub fn is_not_refuted(&self, exact: bool) -> bool {
         let good = |f: &VerifyFinding| !matches!(f, VerifyFinding::Fails(..));
@@ -84,7 +84,7 @@ impl Verdict {
 }
 
 /// Verifies a labelling of the paths of `dag` for a set of interesting paths.
-pub fn verify(dag: &Dag, set: &InterestingSet, labelling: &Labelling, budget: &VerifyBudget) -> Verdict {
+pub fn verify(dag: &Dag, set: &InterestingSet, labelling: &Labelling, budget: &VerifyBudget) -> VerifierVerdict {
     let (is_closed, counts_all) = match labelling.classification() {
         Classification::Closure { .. } => (true, false),
         Classification::Every { .. } => (false, true),
@@ -92,24 +92,30 @@ pub fn verify(dag: &Dag, set: &InterestingSet, labelling: &Labelling, budget: &V
     };
     let members = MarkedPaths::new(dag, set, is_closed, counts_all);
     if paths::count(dag, &DagEdgeSet::full(dag.edges().len())) <= u128::from(budget.paths) {
-        let mut tally = PathTally::default();
+        let mut tally = PathFindings::default();
         paths::for_each_path(dag, |path| tally.add(dag, labelling, &members, path));
         return tally.verdict(labelling, VerifyMethod::Enumerated);
     }
     if let Some(found) = pairs::search_pairs(dag, &members, labelling, budget.states) {
         return searched_verdict(dag, &members, labelling, budget, found);
     }
-    let mut tally = PathTally::default();
+    let mut tally = PathFindings::default();
     paths::for_each_random_path(dag, &members, budget.samples, |path| tally.add(dag, labelling, &members, path));
     tally.verdict(labelling, VerifyMethod::Sampled(tally.seen))
 }
 
-fn searched_verdict(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, budget: &VerifyBudget, found: pairs::PairSearch) -> Verdict {
+fn searched_verdict(
+    dag: &Dag,
+    members: &MarkedPaths,
+    labelling: &Labelling,
+    budget: &VerifyBudget,
+    found: pairs::PairSearch,
+) -> VerifierVerdict {
     // Even if no two paths have the same sums, exactly the sums of the interesting paths must be recognised.
-    let mut tally = PathTally::default();
+    let mut tally = PathFindings::default();
     if !members.for_each(dag, |path| tally.add(dag, labelling, members, path)) {
         paths::for_each_random_path(dag, members, budget.samples, |path| tally.add(dag, labelling, members, path));
-        tally.number_range = pairs::number_range(dag, members, labelling);
+        tally.number_range = pairs::interesting_number_range(dag, members, labelling);
     }
     let sums_differ = found.interesting.is_none();
     let finding = |pair: Option<pairs::InterestingPair>| pair.map_or(VerifyFinding::Holds, |(p, q)| VerifyFinding::Fails(p, Some(q)));
@@ -119,22 +125,22 @@ fn searched_verdict(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, bud
     let validity = if surplus { VerifyFinding::Fails(Vec::new(), None) } else { finding(found.other) };
     let valid = validity == VerifyFinding::Holds;
     let aliases = match valid {
-        true => NumberAliases::Exact(0),
+        true => UninterestingPathAliases::Exact(0),
         false => pairs::count_aliases(dag, members, labelling, budget.states).map_or_else(
             || {
-                let mut drawn = PathTally::default();
+                let mut drawn = PathFindings::default();
                 paths::for_each_random_path(dag, members, budget.samples, |path| drawn.add(dag, labelling, members, path));
-                NumberAliases::Sampled { aliases: drawn.aliases, of: drawn.others }
+                UninterestingPathAliases::Sampled { aliases: drawn.aliases, of: drawn.others }
             },
-            NumberAliases::Exact,
+            UninterestingPathAliases::Exact,
         ),
     };
-    Verdict { method: VerifyMethod::Searched, uniqueness, validity, compactness: tally.compactness(labelling, false), aliases }
+    VerifierVerdict { method: VerifyMethod::Searched, uniqueness, validity, compactness: tally.compactness(labelling, false), aliases }
 }
 
 /// Findings about the paths visited so far.
 #[derive(Default)]
-struct PathTally {
+struct PathFindings {
     seen: u64,
     others: u64,
     aliases: u64,
@@ -145,7 +151,7 @@ struct PathTally {
     not_valid: Option<VerifyFinding>,
 }
 
-impl PathTally {
+impl PathFindings {
     fn add(&mut self, dag: &Dag, labelling: &Labelling, members: &MarkedPaths, path: &[DagEdgeId]) {
         self.seen += 1;
         let sums = labelling.register_values(path);
@@ -184,14 +190,14 @@ impl PathTally {
         }
     }
 
-    fn verdict(&self, labelling: &Labelling, method: VerifyMethod) -> Verdict {
+    fn verdict(&self, labelling: &Labelling, method: VerifyMethod) -> VerifierVerdict {
         let sampled = matches!(method, VerifyMethod::Sampled(_));
         let or = |f: &Option<VerifyFinding>| f.clone().unwrap_or(if sampled { VerifyFinding::NotRefuted } else { VerifyFinding::Holds });
         let aliases = match sampled {
-            true => NumberAliases::Sampled { aliases: self.aliases, of: self.others },
-            false => NumberAliases::Exact(self.aliases.into()),
+            true => UninterestingPathAliases::Sampled { aliases: self.aliases, of: self.others },
+            false => UninterestingPathAliases::Exact(self.aliases.into()),
         };
         let (uniqueness, validity) = (or(&self.not_unique), or(&self.not_valid));
-        Verdict { method, uniqueness, validity, compactness: self.compactness(labelling, sampled), aliases }
+        VerifierVerdict { method, uniqueness, validity, compactness: self.compactness(labelling, sampled), aliases }
     }
 }

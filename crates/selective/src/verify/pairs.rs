@@ -35,7 +35,7 @@ struct PairState {
     difference: RegisterSums,
 }
 
-struct Visit {
+struct VisitedPairState {
     state: PairState,
     before: usize,
     edges: (Option<DagEdgeId>, Option<DagEdgeId>),
@@ -49,9 +49,9 @@ pub fn search_pairs(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max
     if !outside[dag.entry().index()].as_ref().is_some_and(fits) {
         return None;
     }
-    let place = dag.positions();
+    let place = dag.topological_positions();
     let start = PairState { first: (dag.entry(), 0), second: (dag.entry(), Some(0)), differ: false, difference: [0, 0] };
-    let mut visits = vec![Visit { state: start, before: 0, edges: (None, None) }];
+    let mut visits = vec![VisitedPairState { state: start, before: 0, edges: (None, None) }];
     let mut seen = HashSet::from([start]);
     let mut open = vec![0];
     let mut found = PairSearch { interesting: None, other: None };
@@ -76,7 +76,7 @@ pub fn search_pairs(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max
                 if seen.len() > max_states {
                     return ControlFlow::Break(());
                 }
-                visits.push(Visit { state: next, before: at, edges });
+                visits.push(VisitedPairState { state: next, before: at, edges });
                 open.push(visits.len() - 1);
             }
             ControlFlow::Continue(())
@@ -129,7 +129,7 @@ fn for_each_successor(
     ControlFlow::Continue(())
 }
 
-fn trace_back_paths(visits: &[Visit], mut at: usize) -> InterestingPair {
+fn trace_back_paths(visits: &[VisitedPairState], mut at: usize) -> InterestingPair {
     let (mut first, mut second) = (Vec::new(), Vec::new());
     while at != 0 {
         first.extend(visits[at].edges.0);
@@ -157,18 +157,18 @@ fn sum_bounds(dag: &Dag, marked: &DagEdgeSet, labelling: &Labelling) -> Vec<Opti
     bounds
 }
 
-pub fn number_range(dag: &Dag, members: &MarkedPaths, labelling: &Labelling) -> Option<(i64, i64)> {
+pub fn interesting_number_range(dag: &Dag, members: &MarkedPaths, labelling: &Labelling) -> Option<(i64, i64)> {
     let (low, high) = sum_bounds(dag, &members.edges(dag), labelling)[dag.entry().index()]?[0];
     Some((low.try_into().ok()?, high.try_into().ok()?))
 }
 
 /// Numbers of paths by their sums and automaton state.
-type PathsBySums = HashMap<([i64; 2], Option<u32>), u128>;
+type PathCountsBySums = HashMap<([i64; 2], Option<u32>), u128>;
 
 /// Returns the number of uninteresting paths recognised as interesting, or `None` if there are more than `max_states` sums.
 pub fn count_aliases(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max_states: usize) -> Option<u128> {
     // A path's automaton state is `None` if the path is not interesting, so paths with the same sums are counted separately.
-    let mut states: Vec<PathsBySums> = vec![PathsBySums::new(); dag.node_count()];
+    let mut states: Vec<PathCountsBySums> = vec![PathCountsBySums::new(); dag.node_count()];
     states[dag.entry().index()].insert(([0, 0], Some(0)), 1);
     let mut size = 1;
     for &node in dag.order().iter().filter(|n| **n != dag.exit()) {

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use trodden_flow::dag::{Dag, DagEdgeId, DagEdgeSet};
 use trodden_flow::graph::Node;
 
-const MAX_LISTED: u128 = 1 << 17;
+const MAX_LISTED_PATHS: u128 = 1 << 17;
 
 pub enum MarkedPaths {
     Closure(DagEdgeSet),
@@ -54,7 +54,7 @@ impl MarkedPaths {
     pub fn for_each(&self, dag: &Dag, mut visit: impl FnMut(&[DagEdgeId])) -> bool {
         match self {
             MarkedPaths::List(paths, _) => paths.iter().for_each(|p| visit(p)),
-            MarkedPaths::Closure(edges) if count(dag, edges) <= MAX_LISTED => for_each_path_on(dag, edges, visit),
+            MarkedPaths::Closure(edges) if count(dag, edges) <= MAX_LISTED_PATHS => for_each_path_on(dag, edges, visit),
             MarkedPaths::Closure(_) => return false,
         }
         true

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::interesting::NumberAliases;
-use trodden_flow::interesting::{InterestingPlan, PathEnding};
+use trodden_flow::interesting::UninterestingPathAliases;
+use trodden_flow::interesting::{InterestingPathPlan, PathEndCounterMapping};
 use trodden_flow::plan::RegisterAction;
 use trodden_flow::{DagEdgeId, Edge, EdgeSet, Graph, Node, NumberingScheme, Plan};
 use trodden_selective::NumberOptions;
@@ -18,7 +18,7 @@ use trodden_testkit::graphs::{Cycles, all_paths, forced_cuts, graph};
 const MAX_PATHS: usize = 300;
 
 /// Returns a random graph with some excluded edges to the exit, and a scheme's plan for some of its paths.
-fn random_plan(seed: u64, scheme: NumberingScheme) -> Option<(Graph, EdgeSet, Vec<u64>, InterestingPlan)> {
+fn random_plan(seed: u64, scheme: NumberingScheme) -> Option<(Graph, EdgeSet, Vec<u64>, InterestingPathPlan)> {
     let random = &mut Random::new(seed);
     let graph = graph(random, 12, 24, Cycles::Some);
     // No edge may leave the exit of a function.
@@ -26,7 +26,7 @@ fn random_plan(seed: u64, scheme: NumberingScheme) -> Option<(Graph, EdgeSet, Ve
         return None;
     }
     let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
-    let (dag, numbering) = Plan::cut_at(&graph, &forced_cuts(random, &graph), Entries::Shared).unwrap();
+    let (dag, numbering) = Plan::cut_and_number(&graph, &forced_cuts(random, &graph), Entries::Shared).unwrap();
     let inner = |e: &Edge| graph.to(*e) == graph.exit() && graph.out(graph.from(*e)).len() > 1;
     let excluded = EdgeSet::from_fn(graph.edge_count(), |e| inner(&e) && random.chance(25));
     let share = random.pick(&[5, 30, 70, 100]);
@@ -41,7 +41,7 @@ fn random_plan(seed: u64, scheme: NumberingScheme) -> Option<(Graph, EdgeSet, Ve
     }
 }
 
-fn register_after(planned: &InterestingPlan, path: &[DagEdgeId]) -> i64 {
+fn register_after(planned: &InterestingPathPlan, path: &[DagEdgeId]) -> i64 {
     path.iter().fold(0i64, |sum, e| sum.wrapping_add(planned.plan.probes.increment(*e)))
 }
 
@@ -57,11 +57,12 @@ fn interesting_paths_have_separate_counters() {
             endings.insert((
                 planned.ending.counter_count() > 2,
                 std::mem::discriminant(&planned.ending)
-                    == std::mem::discriminant(&PathEnding::Direct { bias: 0, width: 0, checked: false }),
+                    == std::mem::discriminant(&PathEndCounterMapping::Direct { bias: 0, width: 0, checked: false }),
             ));
             let listed: BTreeMap<u64, u64> = planned.paths.iter().copied().collect();
             assert_eq!(listed.len(), planned.paths.len(), "seed {seed}: two paths have the same counter");
-            let is_excluded = |p: &[DagEdgeId]| p.last().and_then(|e| planned.dag.underlying(*e)).is_some_and(|e| excluded.contains(e));
+            let is_excluded =
+                |p: &[DagEdgeId]| p.last().and_then(|e| planned.dag.underlying_graph_edge(*e)).is_some_and(|e| excluded.contains(e));
             let (mut reported, mut wrong) = (BTreeSet::new(), 0u128);
             for path in paths.iter().filter(|p| !is_excluded(p)) {
                 let id = planned.numbering.id(path);
@@ -74,7 +75,7 @@ fn interesting_paths_have_separate_counters() {
             assert_eq!(reported.len(), listed.len(), "seed {seed} {}", scheme.name());
             match scheme.is_exact() {
                 true => assert_eq!(wrong, 0, "seed {seed} {}", scheme.name()),
-                false => assert_eq!(planned.aliases, NumberAliases::Exact(wrong), "seed {seed} {}", scheme.name()),
+                false => assert_eq!(planned.aliases, UninterestingPathAliases::Exact(wrong), "seed {seed} {}", scheme.name()),
             }
         }
         assert!(plans > 40, "{}: {plans}", scheme.name());
@@ -123,7 +124,7 @@ fn walks_are_counted_as_the_full_plan_counts_them() {
 }
 
 /// Adds an edge of the graph to the current path of the acyclic graph, and counts the path if it ends.
-fn extend_path(planned: &InterestingPlan, edge: Edge, path: &mut Vec<DagEdgeId>, paths: &mut BTreeMap<u64, u64>) {
+fn extend_path(planned: &InterestingPathPlan, edge: Edge, path: &mut Vec<DagEdgeId>, paths: &mut BTreeMap<u64, u64>) {
     let dag = &planned.dag;
     let mut end = |path: &mut Vec<DagEdgeId>| *paths.entry(planned.numbering.id(&std::mem::take(path))).or_default() += 1;
     match (dag.real(edge), dag.cut(edge)) {

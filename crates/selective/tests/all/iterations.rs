@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::part::Ends;
+use trodden_flow::part::PathEnds;
 use trodden_flow::plan::probe_costs;
 use trodden_flow::program::operation::Operation;
 use trodden_flow::program::verify::{WalkBudget, verify_counts, verify_numbering};
@@ -116,7 +116,7 @@ fn count_only_at(program: &mut ProbeProgram, ends: impl Iterator<Item = DagEdgeI
             Origin::Enter(_) | Origin::Stop(_) => None,
         })
         .collect();
-    program.count_only_on(|edge| counted.contains(&edge), |edge| dag.cut(edge).is_some());
+    program.keep_counts_only_on(|edge| counted.contains(&edge), |edge| dag.cut(edge).is_some());
     before - increments(program)
 }
 
@@ -146,7 +146,7 @@ fn copies_count_paths_over_iterations() {
         }
         let share = random.pick(&[30, 80, 100]);
         let set: Vec<Vec<u64>> = expected.keys().filter(|_| random.chance(share)).cloned().collect();
-        let ends = Ends::within_paths(&dag);
+        let ends = PathEnds::without_dummy_entry_edges(&dag);
         let owners: Vec<u64> = dag.edge_ids().map(|_| random.below(3)).collect();
         let owner = |path: &[u64]| {
             let edges = numbering.path(&dag, *path.last().unwrap()).unwrap();
@@ -159,9 +159,9 @@ fn copies_count_paths_over_iterations() {
             assert_eq!(numbered.keys.len(), paths.len(), "seed {seed}: two paths have the same key");
             let mut program = probe_program(&graph, (&dag, &numbering), &numbered, random.chance(70));
             verify_numbering(&program).unwrap();
-            program.count_at(&ends);
+            program.move_counts_to_ends(&ends);
             verify_counts(&program, &WalkBudget::default()).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
-            early += graph.edges().filter(|edge| program.counts_early(*edge)).count();
+            early += graph.edges().filter(|edge| program.counts_before_path_end(*edge)).count();
             removed += count_only_at(&mut program, ends.edges().iter().copied().filter(|end| owners[end.index()] == copy));
             divided += usize::from(!paths.is_empty() && paths.len() < set.len());
             let counts_at = dag.edge_ids().map(|id| ends.contains(id) && owners[id.index()] == copy).collect();

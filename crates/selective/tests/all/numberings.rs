@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
 use trodden_flow::{Dag, DagEdgeId, DagEdgeSet, Edge, Graph, Node, Numbering, NumberingScheme};
-use trodden_selective::{Budget, Classification, NumberOptions, PathClass, RegisterPlacement, SearchEnd, number, preferential};
+use trodden_selective::{Budget, Classification, NumberOptions, PathClass, RegisterPlacement, SpanSearchEnd, number, preferential};
 use trodden_selective::{InterestingSet, Labelling, NumberingError};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, all_paths, graph};
@@ -223,7 +223,7 @@ fn figure_3_6_has_no_perfect_numbers_and_its_least_span_is_7() {
     let labelling =
         number(NumberingScheme::PppOptimal, &dag, &[1.0; 12], &interesting_set(&dag, &interesting), &NumberOptions::default()).unwrap();
     let proof = labelling.proof().unwrap();
-    assert_eq!((labelling.span().width(), proof.bound, proof.end), (7, 7, SearchEnd::Optimal));
+    assert_eq!((labelling.span().width(), proof.bound, proof.end), (7, 7, SpanSearchEnd::Optimal));
     assert_eq!(assert_paths_are_recognised(0, &dag, &labelling, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 0);
 }
 
@@ -261,7 +261,7 @@ fn optimum_matches_brute_force_and_is_never_worse_than_ppp() {
         assert_eq!(u128::from(proof.bound), span, "seed {seed}: {proof:?}");
         assert_eq!(assert_paths_are_recognised(seed, &dag, &best, &paths, &interesting), 0);
         better += u64::from(span < ppp.span().width());
-        closed += u64::from(proof.end == SearchEnd::ClosedForm);
+        closed += u64::from(proof.end == SpanSearchEnd::ClosedForm);
         if span > interesting.len() as u128 {
             let numbers: Vec<Path> = interesting.iter().cloned().collect();
             assert!(!fits_in_span(&dag, &numbers, span as i64 - 1), "seed {seed}: {span} is not the least span");

@@ -2,9 +2,9 @@
 //! range.
 
 use trodden_flow::dag::Entries;
-use trodden_flow::interesting::NumberAliases;
+use trodden_flow::interesting::UninterestingPathAliases;
 use trodden_flow::{Dag, DagEdgeId, Graph, Node, Numbering, NumberingScheme};
-use trodden_selective::separation::{Separation, decide_separation};
+use trodden_selective::separation::{ThresholdSeparation, decide_separation};
 use trodden_selective::verify::{VerifyBudget, verify};
 use trodden_selective::{InterestingSet, NumberOptions, number, preferential};
 use trodden_testkit::Random;
@@ -23,7 +23,7 @@ fn count_approximate_aliases(dag: &Dag, set: &InterestingSet, weights: &[f64]) -
     let labelling = number(NumberingScheme::Approximate, dag, weights, set, &NumberOptions::default()).unwrap();
     let verdict = verify(dag, set, &labelling, &VerifyBudget::default());
     assert!(verdict.is_not_refuted(false));
-    let NumberAliases::Exact(aliases) = verdict.aliases else { panic!("small graphs are enumerated") };
+    let UninterestingPathAliases::Exact(aliases) = verdict.aliases else { panic!("small graphs are enumerated") };
     aliases
 }
 
@@ -31,7 +31,9 @@ fn count_approximate_aliases(dag: &Dag, set: &InterestingSet, weights: &[f64]) -
 fn figure_3_5_has_no_threshold_but_numbers_without_aliases() {
     let (dag, all, paths) = figure_3_5();
     let set = InterestingSet::from_paths(&dag, &all, &paths).unwrap();
-    let Separation::Inseparable { interesting, others } = decide_separation(&dag, &all, &set).unwrap() else { panic!("lemma 3.3.1") };
+    let ThresholdSeparation::Inseparable { interesting, others } = decide_separation(&dag, &all, &set).unwrap() else {
+        panic!("lemma 3.3.1")
+    };
     assert_eq!(interesting, paths.into_iter().map(|p| (p, 1)).collect::<Vec<_>>());
     assert_eq!(others.len(), 2);
     assert_eq!(count_approximate_aliases(&dag, &set, &[1.0; 8]), 0);
@@ -63,7 +65,7 @@ fn answers_are_proven_by_values_or_by_paths() {
         let paths: Vec<Vec<DagEdgeId>> = ids.iter().map(|id| all.path(&dag, *id).unwrap()).collect();
         let set = InterestingSet::from_paths(&dag, &all, &paths).unwrap();
         match decide_separation(&dag, &all, &set).unwrap() {
-            Separation::Separated(values) => {
+            ThresholdSeparation::Separated(values) => {
                 let mut seen = std::collections::HashSet::new();
                 for id in 0..all.paths() {
                     let sum: i64 = all.path(&dag, id).unwrap().iter().map(|e| values[e.index()]).sum();
@@ -72,7 +74,7 @@ fn answers_are_proven_by_values_or_by_paths() {
                 }
                 separated += 1;
             }
-            Separation::Inseparable { interesting, others } => {
+            ThresholdSeparation::Inseparable { interesting, others } => {
                 assert!(contain_edges_equally_often(&dag, &interesting, &others), "seed {seed}");
                 assert!(
                     interesting.iter().all(|(p, _)| paths.contains(p)) && others.iter().all(|(p, _)| !paths.contains(p)),
@@ -80,7 +82,7 @@ fn answers_are_proven_by_values_or_by_paths() {
                 );
                 never += 1;
             }
-            Separation::Unknown => panic!("seed {seed}: it is small"),
+            ThresholdSeparation::Unknown => panic!("seed {seed}: it is small"),
         }
     }
     assert!(separated > 200 && never > 100, "{separated} separated, {never} not");

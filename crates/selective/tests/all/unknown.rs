@@ -3,15 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::interesting::PathEnding;
+use trodden_flow::interesting::PathEndCounterMapping;
 use trodden_flow::placement::Probes;
 use trodden_flow::plan::{Plan, RegisterAction, probe_costs};
-use trodden_flow::program::machine::Machine;
+use trodden_flow::program::machine::ProbeMachine;
 use trodden_flow::program::verify::{WalkBudget, verify_counts};
 use trodden_flow::residual::ResidualInput;
 use trodden_flow::{Edge, EdgeSet, Graph, NumberingScheme, ProbeProgram, ResidualPlan};
 use trodden_selective::NumberOptions;
-use trodden_selective::plan::listed_register;
+use trodden_selective::plan::map_register_to_listed_counters;
 use trodden_selective::verify::VerifyBudget;
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced_cuts, graph, plan_options};
@@ -51,13 +51,13 @@ fn count_with_full_plan(graph: &Graph, plan: &Plan, walks: &[Vec<Edge>]) -> Coun
 /// Returns the counts of a program. A path's number is in the bits of `mask`.
 fn count_with_program(program: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>], mask: u64) -> Counts {
     let mut counts = Counts::new();
-    let mut machine = Machine::with_known(known.iter().map(|id| *id as i64));
+    let mut machine = ProbeMachine::with_known_paths(known.iter().map(|id| *id as i64));
     for walk in walks {
-        machine.enter(program);
+        machine.enter_function(program);
         let mut at = program.graph().entry();
         for edge in walk {
             let taken = program.graph().out(at).iter().copied().find(|e| program.origin(*e) == *edge).expect("all edges are there");
-            machine.take(program, taken).expect("no fault");
+            machine.take_edge(program, taken).expect("no fault");
             at = program.graph().to(taken);
         }
     }
@@ -75,8 +75,8 @@ struct RecognitionCounts {
 }
 
 impl RecognitionCounts {
-    fn add<'a>(&mut self, plan: &Plan, ending: &PathEnding, untested: impl Iterator<Item = &'a u64>) {
-        let PathEnding::Checked { bias, shift, expected } = ending else { panic!("listed paths are checked") };
+    fn add<'a>(&mut self, plan: &Plan, ending: &PathEndCounterMapping, untested: impl Iterator<Item = &'a u64>) {
+        let PathEndCounterMapping::Checked { bias, shift, expected } = ending else { panic!("listed paths are checked") };
         for id in untested {
             let path = plan.numbering.path(&plan.dag, *id).unwrap();
             let sum = path.iter().map(|edge| plan.probes.increment(*edge)).fold(0i64, i64::wrapping_add);
@@ -123,7 +123,8 @@ fn regions_and_numbers_count_the_same_untested_paths() {
         let weights = probe_costs(&plan.dag, &graph, &frequencies);
         for (scheme, ways) in [(NumberingScheme::Ppp, &mut preferential), (NumberingScheme::Pspp, &mut selective)] {
             let (numbered, options) = ((&plan.dag, &plan.numbering), NumberOptions::default());
-            let (ending, increments) = listed_register(scheme, numbered, &paths, &weights, &options, &VerifyBudget::default()).unwrap();
+            let (ending, increments) =
+                map_register_to_listed_counters(scheme, numbered, &paths, &weights, &options, &VerifyBudget::default()).unwrap();
             let own = Plan { probes: Probes::from_increments(increments), ..plan.clone() };
             let program = ProbeProgram::from_preferential(&graph, &own, ending.clone(), ids.iter().copied().collect());
             let mask = ending.identity_mask().unwrap();

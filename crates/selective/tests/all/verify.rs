@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
-use trodden_flow::interesting::NumberAliases;
+use trodden_flow::interesting::UninterestingPathAliases;
 use trodden_flow::{Dag, DagEdgeId, DagEdgeSet, Graph, Node, Numbering, NumberingScheme};
 use trodden_selective::InterestingSet;
 use trodden_selective::verify::{VerifyBudget, VerifyFinding, VerifyMethod, verify};
@@ -61,7 +61,7 @@ fn search_enumeration_and_brute_force_agree() {
             assert_eq!(verdict.method, if budget.paths == 0 { VerifyMethod::Searched } else { VerifyMethod::Enumerated }, "seed {seed}");
             assert_eq!(verdict.uniqueness == VerifyFinding::Holds, unique, "seed {seed}, {}: {verdict:?}", scheme.name());
             assert_eq!(verdict.validity == VerifyFinding::Holds, aliases == 0, "seed {seed}, {}: {verdict:?}", scheme.name());
-            assert_eq!(verdict.aliases, NumberAliases::Exact(aliases.into()), "seed {seed}, {}", scheme.name());
+            assert_eq!(verdict.aliases, UninterestingPathAliases::Exact(aliases.into()), "seed {seed}, {}", scheme.name());
             assert_eq!(verdict.compactness, VerifyFinding::Holds, "seed {seed}, {}", scheme.name());
             if let (VerifyFinding::Fails(first, Some(second)), true) = (&verdict.validity, budget.paths == 0) {
                 assert_eq!(labelling.register_values(first), labelling.register_values(second), "seed {seed}");
@@ -114,10 +114,14 @@ fn paths_beyond_the_budget_are_sampled_and_the_verdict_mentions_this() {
     assert_eq!(verdict.method, VerifyMethod::Sampled(2_000));
     assert!(!verdict.is_proof() && matches!(verdict.validity, VerifyFinding::Fails(..)), "{verdict:?}");
     // Half of the samples are drawn from all paths, and most of these are recognised as an interesting path.
-    assert!(matches!(verdict.aliases, NumberAliases::Sampled { aliases, of } if of >= 990 && aliases > 0), "{:?}", verdict.aliases);
+    assert!(
+        matches!(verdict.aliases, UninterestingPathAliases::Sampled { aliases, of } if of >= 990 && aliases > 0),
+        "{:?}",
+        verdict.aliases
+    );
     // With a larger budget, the aliases are counted exactly, by sums.
     let verdict = verify(&dag, &set, &labelling, &BUDGET_WITHOUT_ENUMERATION);
-    let NumberAliases::Exact(aliases) = verdict.aliases else { panic!("{verdict:?}") };
+    let UninterestingPathAliases::Exact(aliases) = verdict.aliases else { panic!("{verdict:?}") };
     assert!(verdict.is_proof() && aliases > 1 << 30, "{aliases}");
     let ppp = number(NumberingScheme::Ppp, &dag, &[1.0; 80], &set, &NumberOptions::default()).unwrap();
     assert_eq!(verify(&dag, &set, &ppp, &little).validity, VerifyFinding::NotRefuted);

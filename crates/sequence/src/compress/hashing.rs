@@ -3,12 +3,12 @@
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-pub(crate) type BuildMixer = BuildHasherDefault<Mixer>;
+pub(crate) type BuildSymbolHasher = BuildHasherDefault<SymbolHasher>;
 
 #[derive(Default)]
-pub(crate) struct Mixer(u64);
+pub(crate) struct SymbolHasher(u64);
 
-pub(crate) fn mix(mut word: u64) -> u64 {
+pub(crate) fn mix_bits(mut word: u64) -> u64 {
     word ^= word >> 33;
     word = word.wrapping_mul(0xff51_afd7_ed55_8ccd);
     word ^= word >> 33;
@@ -16,7 +16,7 @@ pub(crate) fn mix(mut word: u64) -> u64 {
     word ^ word >> 33
 }
 
-impl Hasher for Mixer {
+impl Hasher for SymbolHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -30,7 +30,7 @@ impl Hasher for Mixer {
     }
 
     fn write_u64(&mut self, word: u64) {
-        self.0 = mix(self.0.rotate_left(23) ^ word);
+        self.0 = mix_bits(self.0.rotate_left(23) ^ word);
     }
 
     fn write_u32(&mut self, word: u32) {

@@ -7,8 +7,8 @@
 //! "Recompression" (J. ACM 2016).
 
 use super::Compressor;
-use super::hashing::{BuildMixer, mix};
-use crate::grammar::{RULE_BIT, RawRules, Terminals};
+use super::hashing::{BuildSymbolHasher, mix_bits};
+use crate::grammar::{RULE_BIT, RawRules, TerminalNumbering};
 use crate::{Grammar, SequenceError};
 use std::collections::HashMap;
 
@@ -16,12 +16,12 @@ use std::collections::HashMap;
 #[derive(Default)]
 pub struct LocallyConsistent {
     rules: RuleTable,
-    levels: Vec<PendingLevel>,
+    levels: Vec<PendingParseLevel>,
 }
 
 /// One level of the parse, with the items that were not yet passed to the level above.
 #[derive(Default)]
-struct PendingLevel {
+struct PendingParseLevel {
     /// The latest item, and how often it has been repeated so far.
     run: Option<(u32, u64)>,
     /// Items of the block that is not yet complete. The last one may turn out to begin the next block.
@@ -34,19 +34,19 @@ struct PendingLevel {
 
 #[derive(Default)]
 struct RuleTable {
-    terminals: Terminals,
+    terminals: TerminalNumbering,
     starts: Vec<u32>,
     items: Vec<u32>,
     /// For each rule, a hash of the symbols that the rule generates.
     hashes: Vec<u64>,
-    numbers: HashMap<u64, u32, BuildMixer>,
+    numbers: HashMap<u64, u32, BuildSymbolHasher>,
 }
 
 impl LocallyConsistent {
     /// Pushes an item to a level, and completed blocks to the levels above.
     fn push_item(&mut self, level: usize, item: u32) {
         if self.levels.len() == level {
-            self.levels.push(PendingLevel::default());
+            self.levels.push(PendingParseLevel::default());
         }
         let here = &mut self.levels[level];
         here.pushed += 1;
@@ -63,7 +63,7 @@ impl LocallyConsistent {
 
     /// Appends an item that differs from its predecessor to the current block of a level.
     fn extend_block(&mut self, level: usize, item: u32) {
-        let hash = mix(self.rules.hash(item) ^ (level as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let hash = mix_bits(self.rules.hash(item) ^ (level as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let here = &mut self.levels[level];
         let mut done = None;
         if here.is_falling && here.last_hash < hash {
@@ -99,7 +99,7 @@ impl Compressor for LocallyConsistent {
         self.push_item(0, item);
     }
 
-    fn items_in_memory(&self) -> usize {
+    fn item_count_in_memory(&self) -> usize {
         self.rules.items.len() + self.rules.starts.len() + self.rules.terminals.list.len()
     }
 
@@ -123,14 +123,14 @@ impl Compressor for LocallyConsistent {
 
 impl RuleTable {
     fn hash(&self, item: u32) -> u64 {
-        if item & RULE_BIT == 0 { mix(self.terminals.list[item as usize] ^ 1) } else { self.hashes[(item & !RULE_BIT) as usize] }
+        if item & RULE_BIT == 0 { mix_bits(self.terminals.list[item as usize] ^ 1) } else { self.hashes[(item & !RULE_BIT) as usize] }
     }
 
     fn find_or_add_block_rule(&mut self, block: &[u32]) -> u32 {
         if let [item] = block {
             return *item;
         }
-        let hash = block.iter().fold(block.len() as u64, |sum, item| mix(sum.rotate_left(17) ^ self.hash(*item)));
+        let hash = block.iter().fold(block.len() as u64, |sum, item| mix_bits(sum.rotate_left(17) ^ self.hash(*item)));
         // Hash collisions are resolved by linear probing.
         let mut place = hash;
         while let Some(&rule) = self.numbers.get(&place) {

@@ -7,21 +7,21 @@
 //! system" (SOSP 2001); the hash of shifts and additions is due to W. Xia and others, "Ddelta" (2014). Equal phrases share a number. They
 //! are found by hash and then compared, because hashes may collide.
 
-use super::hashing::BuildMixer;
+use super::hashing::BuildSymbolHasher;
 use super::{Compressor, Sequitur};
-use crate::grammar::{GrammarItem, RULE_BIT, RawRules, Terminals};
+use crate::grammar::{GrammarItem, RULE_BIT, RawRules, TerminalNumbering};
 use crate::{Grammar, SequenceError};
 use std::collections::HashMap;
 
 /// Minimum number of symbols in a phrase, except for the last phrase.
-const MIN_LENGTH: usize = 4;
+const MIN_PHRASE_LENGTH: usize = 4;
 /// Maximum number of symbols in a phrase. Without it, a run of equal symbols could form a phrase of any length.
-const MAX_LENGTH: usize = 256;
+const MAX_PHRASE_LENGTH: usize = 256;
 /// Number of upper bits of the hash that are 0 where a phrase ends. With four bits, this happens at one symbol in sixteen.
-const CUT_BITS: u32 = 4;
+const ZERO_HASH_BITS_AT_PHRASE_END: u32 = 4;
 /// Arbitrary odd multipliers for the hashes.
-const SPREAD_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-const FOLD_MULTIPLIER: u64 = 0xff51_afd7_ed55_8ccd;
+const HASH_SPREAD_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+const HASH_FOLD_MULTIPLIER: u64 = 0xff51_afd7_ed55_8ccd;
 
 /// Compresses a sequence by phrases whose ends depend on the content.
 #[derive(Default)]
@@ -34,7 +34,7 @@ pub struct Phrases {
     symbols: Vec<u64>,
     /// For each phrase, the index in `symbols` of its end.
     ends: Vec<u32>,
-    numbers: HashMap<u64, u32, BuildMixer>,
+    numbers: HashMap<u64, u32, BuildSymbolHasher>,
 }
 
 impl Phrases {
@@ -69,18 +69,18 @@ impl Compressor for Phrases {
     #[inline]
     fn push(&mut self, symbol: u64) {
         self.open_phrase.push(symbol);
-        let spread = symbol.wrapping_mul(SPREAD_MULTIPLIER);
+        let spread = symbol.wrapping_mul(HASH_SPREAD_MULTIPLIER);
         self.window_hash = (self.window_hash << 16).wrapping_add(spread);
-        self.open_hash = (self.open_hash.rotate_left(23) ^ spread).wrapping_mul(FOLD_MULTIPLIER);
+        self.open_hash = (self.open_hash.rotate_left(23) ^ spread).wrapping_mul(HASH_FOLD_MULTIPLIER);
         let length = self.open_phrase.len();
-        if (self.window_hash >> (64 - CUT_BITS) == 0 && length >= MIN_LENGTH) || length >= MAX_LENGTH {
+        if (self.window_hash >> (64 - ZERO_HASH_BITS_AT_PHRASE_END) == 0 && length >= MIN_PHRASE_LENGTH) || length >= MAX_PHRASE_LENGTH {
             self.close_phrase();
         }
     }
 
-    fn items_in_memory(&self) -> usize {
+    fn item_count_in_memory(&self) -> usize {
         // A symbol takes at most half as much memory here as an item in Sequitur.
-        self.upper.items_in_memory() + self.symbols.len() / 2 + self.ends.len()
+        self.upper.item_count_in_memory() + self.symbols.len() / 2 + self.ends.len()
     }
 
     fn close(mut self: Box<Self>) -> Result<Grammar, SequenceError> {
@@ -88,7 +88,7 @@ impl Compressor for Phrases {
             self.close_phrase();
         }
         let upper = Box::new(std::mem::take(&mut self.upper)).close()?;
-        let mut terminals = Terminals::default();
+        let mut terminals = TerminalNumbering::default();
         let mut bodies: Vec<Vec<u32>> = Vec::with_capacity(self.ends.len() + upper.rule_count());
         for number in 0..self.ends.len() {
             bodies.push(self.phrase(number).iter().map(|symbol| terminals.number(*symbol)).collect());

@@ -7,8 +7,8 @@
 //! of items in the grammar. The depth is not bounded.
 
 use super::Compressor;
-use super::hashing::BuildMixer;
-use crate::grammar::{RULE_BIT, RawRules, Terminals};
+use super::hashing::BuildSymbolHasher;
+use crate::grammar::{RULE_BIT, RawRules, TerminalNumbering};
 use crate::{Grammar, SequenceError};
 use std::collections::HashMap;
 
@@ -16,14 +16,14 @@ use std::collections::HashMap;
 type BodyNode = u32;
 
 /// Bit in the value of a guard node. A rule's body is a ring of nodes that a guard node closes.
-const GUARD_BIT: u32 = 1 << 30;
+const GUARD_NODE_BIT: u32 = 1 << 30;
 /// Value of an unused node. Like the values of guards, it is not part of any digram.
-const FREE_VALUE: u32 = GUARD_BIT | (GUARD_BIT - 1);
+const UNUSED_NODE_VALUE: u32 = GUARD_NODE_BIT | (GUARD_NODE_BIT - 1);
 
 /// Compressor that maintains a complete Sequitur grammar after every symbol.
 pub struct Sequitur {
-    terminals: Terminals,
-    /// Value of each node: a terminal, `RULE_BIT | rule` or `GUARD_BIT | rule`.
+    terminals: TerminalNumbering,
+    /// Value of each node: a terminal, `RULE_BIT | rule` or `GUARD_NODE_BIT | rule`.
     values: Vec<u32>,
     next: Vec<BodyNode>,
     previous: Vec<BodyNode>,
@@ -31,7 +31,7 @@ pub struct Sequitur {
     rules: Vec<SequiturRule>,
     free_rules: Vec<u32>,
     /// For each digram in the grammar, its first node.
-    digrams: HashMap<u64, BodyNode, BuildMixer>,
+    digrams: HashMap<u64, BodyNode, BuildSymbolHasher>,
     /// Rules that have lost a use since the last check, and may now have only one.
     suspects: Vec<u32>,
 }
@@ -47,7 +47,7 @@ struct SequiturRule {
 impl Default for Sequitur {
     fn default() -> Sequitur {
         let mut sequitur = Sequitur {
-            terminals: Terminals::default(),
+            terminals: TerminalNumbering::default(),
             values: Vec::new(),
             next: Vec::new(),
             previous: Vec::new(),
@@ -67,7 +67,7 @@ impl Compressor for Sequitur {
         let value = self.terminals.number(symbol);
         let last = self.previous_node(self.rules[0].guard);
         self.insert(last, value);
-        self.check_digram(last);
+        self.replace_if_repeated_digram(last);
         while let Some(rule) = self.suspects.pop() {
             let SequiturRule { uses, users, .. } = self.rules[rule as usize];
             if uses == 1 {
@@ -76,7 +76,7 @@ impl Compressor for Sequitur {
         }
     }
 
-    fn items_in_memory(&self) -> usize {
+    fn item_count_in_memory(&self) -> usize {
         self.values.len() - self.free_nodes.len() + self.terminals.list.len()
     }
 
@@ -95,7 +95,7 @@ impl Compressor for Sequitur {
 
 impl Sequitur {
     /// Looks for another occurrence of the digram at a node. If there is one, replaces both by a rule and returns true.
-    fn check_digram(&mut self, node: BodyNode) -> bool {
+    fn replace_if_repeated_digram(&mut self, node: BodyNode) -> bool {
         let Some(key) = self.digram_key(node) else { return false };
         let Some(&known) = self.digrams.get(&key) else {
             self.digrams.insert(key, node);
@@ -115,12 +115,12 @@ impl Sequitur {
             }
         }
         match (self.rule_with_body(known), self.rule_with_body(node)) {
-            (Some(rule), None) => self.substitute(node, rule),
+            (Some(rule), None) => self.replace_digram_by_rule(node, rule),
             (None, Some(rule)) => {
                 self.digrams.insert(key, node);
-                self.substitute(known, rule);
+                self.replace_digram_by_rule(known, rule);
             }
-            (None, None) => self.make_rule(key, known, node),
+            (None, None) => self.add_rule_for_digram(key, known, node),
             // This cannot happen: two rules with the same body would have been merged when the second one was created.
             (Some(_), Some(_)) => return false,
         }
@@ -130,10 +130,10 @@ impl Sequitur {
     /// Returns the rule whose body is exactly the digram at a node.
     fn rule_with_body(&self, node: BodyNode) -> Option<u32> {
         let (left, right) = (self.previous_node(node), self.next_node(self.next_node(node)));
-        (left == right && self.is_guard(left) && left != self.rules[0].guard).then(|| self.value(left) & !GUARD_BIT)
+        (left == right && self.is_guard(left) && left != self.rules[0].guard).then(|| self.value(left) & !GUARD_NODE_BIT)
     }
 
-    fn make_rule(&mut self, key: u64, known: BodyNode, node: BodyNode) {
+    fn add_rule_for_digram(&mut self, key: u64, known: BodyNode, node: BodyNode) {
         let rule = self.new_rule();
         let (first, second) = (self.value(node), self.value(self.next_node(node)));
         let guard = self.rules[rule as usize].guard;
@@ -141,12 +141,12 @@ impl Sequitur {
         self.insert(first, second);
         self.digrams.insert(key, first);
         // The rule is new, so the digrams that its uses form are new, too.
-        self.substitute(known, rule);
-        self.substitute(node, rule);
+        self.replace_digram_by_rule(known, rule);
+        self.replace_digram_by_rule(node, rule);
     }
 
     /// Replaces the digram at a node by a rule.
-    fn substitute(&mut self, node: BodyNode, rule: u32) {
+    fn replace_digram_by_rule(&mut self, node: BodyNode, rule: u32) {
         let (left, second) = (self.previous_node(node), self.next_node(node));
         let right = self.next_node(second);
         let in_run = (self.value(left) == self.value(node), self.value(second) == self.value(right));
@@ -164,8 +164,8 @@ impl Sequitur {
             self.record_digram(right);
         }
         let inserted = self.insert(left, RULE_BIT | rule);
-        if !self.check_digram(left) {
-            self.check_digram(inserted);
+        if !self.replace_if_repeated_digram(left) {
+            self.replace_if_repeated_digram(inserted);
         }
     }
 
@@ -180,12 +180,12 @@ impl Sequitur {
         self.free_node(node);
         self.link(left, first);
         self.link(last, right);
-        self.values[guard as usize] = FREE_VALUE;
+        self.values[guard as usize] = UNUSED_NODE_VALUE;
         self.free_nodes.push(guard);
         self.free_rules.push(rule);
-        self.check_digram(left);
+        self.replace_if_repeated_digram(left);
         // If the first check removed the last node, that node is now free, and this check does nothing.
-        self.check_digram(last);
+        self.replace_if_repeated_digram(last);
     }
 
     fn new_node(&mut self, value: u32) -> BodyNode {
@@ -206,7 +206,7 @@ impl Sequitur {
 
     fn new_rule(&mut self) -> u32 {
         let rule = self.free_rules.pop().unwrap_or(self.rules.len() as u32);
-        let guard = self.new_node(GUARD_BIT | rule);
+        let guard = self.new_node(GUARD_NODE_BIT | rule);
         self.link(guard, guard);
         let entry = SequiturRule { guard, uses: 0, users: 0 };
         match self.rules.get_mut(rule as usize) {
@@ -235,7 +235,7 @@ impl Sequitur {
                 self.suspects.push(number);
             }
         }
-        self.values[node as usize] = FREE_VALUE;
+        self.values[node as usize] = UNUSED_NODE_VALUE;
         self.free_nodes.push(node);
     }
 
@@ -257,7 +257,7 @@ impl Sequitur {
     }
 
     fn is_guard(&self, node: BodyNode) -> bool {
-        self.value(node) & (GUARD_BIT | RULE_BIT) == GUARD_BIT
+        self.value(node) & (GUARD_NODE_BIT | RULE_BIT) == GUARD_NODE_BIT
     }
 
     /// Returns the key of the digram that begins at a node, or `None` at the end of a body.

@@ -12,11 +12,11 @@ use crate::{CompressionMethod, SequenceError};
 pub struct WindowLimits {
     /// Maximum number of symbols.
     pub max_symbols: u64,
-    /// Maximum number of items in the compressor's memory ([`Compressor::items_in_memory`]).
+    /// Maximum number of items in the compressor's memory ([`Compressor::item_count_in_memory`]).
     pub max_held: usize,
 }
 
-const MAX_ITEMS_HELD: usize = 1 << 28;
+const MAX_WINDOW_ITEMS: usize = 1 << 28;
 
 impl Default for WindowLimits {
     /// Returns limits of 2^32 symbols and about 100 MB of memory.
@@ -42,7 +42,7 @@ impl WindowWriter {
         if limits.max_symbols == 0 {
             return Err(SequenceError::invalid_parameter("symbols of a window", limits.max_symbols, "at least 1"));
         }
-        if limits.max_held == 0 || limits.max_held > MAX_ITEMS_HELD {
+        if limits.max_held == 0 || limits.max_held > MAX_WINDOW_ITEMS {
             return Err(SequenceError::invalid_parameter("items held by a window", limits.max_held, "1 to 2^28"));
         }
         Ok(WindowWriter { method, limits, compressor: method.compressor(), first: 0, symbols: 0 })
@@ -52,7 +52,7 @@ impl WindowWriter {
     pub fn push(&mut self, symbol: u64) -> Result<Option<Window>, SequenceError> {
         self.compressor.push(symbol);
         self.symbols += 1;
-        if self.symbols < self.limits.max_symbols && self.compressor.items_in_memory() < self.limits.max_held {
+        if self.symbols < self.limits.max_symbols && self.compressor.item_count_in_memory() < self.limits.max_held {
             return Ok(None);
         }
         self.close()

@@ -8,7 +8,7 @@ use super::{Grammar, GrammarItem, RuleId, TerminalId};
 
 /// Iterator over the symbols of a sequence, starting at some position.
 #[derive(Clone, Debug)]
-pub struct SymbolsFrom<'a>(TerminalIds<'a>);
+pub struct SequenceSymbols<'a>(TerminalIds<'a>);
 
 /// Iterator over the terminal numbers of a sequence, starting at some position.
 #[derive(Clone, Debug)]
@@ -25,18 +25,18 @@ impl Grammar {
     }
 
     /// Iterates over the symbols of the complete sequence.
-    pub fn symbols(&self) -> SymbolsFrom<'_> {
-        self.expanded(self.root())
+    pub fn symbols(&self) -> SequenceSymbols<'_> {
+        self.symbols_of_rule(self.root())
     }
 
     /// Iterates over the symbols that a rule generates.
-    pub fn expanded(&self, rule: RuleId) -> SymbolsFrom<'_> {
-        SymbolsFrom(self.terminal_ids(rule, 0))
+    pub fn symbols_of_rule(&self, rule: RuleId) -> SequenceSymbols<'_> {
+        SequenceSymbols(self.terminal_ids(rule, 0))
     }
 
     /// Iterates over the symbols of the sequence, starting at a position.
-    pub fn symbols_from(&self, position: u64) -> SymbolsFrom<'_> {
-        SymbolsFrom(self.terminal_ids(self.root(), position))
+    pub fn symbols_from(&self, position: u64) -> SequenceSymbols<'_> {
+        SequenceSymbols(self.terminal_ids(self.root(), position))
     }
 
     /// Iterates over the terminal numbers of the symbols that a rule generates, starting at a position.
@@ -67,7 +67,7 @@ impl Grammar {
     }
 }
 
-impl Iterator for SymbolsFrom<'_> {
+impl Iterator for SequenceSymbols<'_> {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {

@@ -118,16 +118,16 @@ struct GrammarReader<'a> {
 }
 
 impl GrammarReader<'_> {
-    fn fail<T>(&self, what: &'static str) -> Result<T, SequenceError> {
+    fn fail_as_corrupt<T>(&self, what: &'static str) -> Result<T, SequenceError> {
         Err(SequenceError::Malformed { offset: self.offset, what })
     }
 
     fn read_number(&mut self) -> Result<u64, SequenceError> {
         let mut number = 0_u64;
         for shift in (0..64).step_by(7) {
-            let Some(&byte) = self.bytes.get(self.offset) else { return self.fail("truncated number") };
+            let Some(&byte) = self.bytes.get(self.offset) else { return self.fail_as_corrupt("truncated number") };
             if shift == 63 && byte > 1 {
-                return self.fail("a number has more than 64 bits");
+                return self.fail_as_corrupt("a number has more than 64 bits");
             }
             self.offset += 1;
             number |= u64::from(byte & 0x7f) << shift;
@@ -135,20 +135,20 @@ impl GrammarReader<'_> {
                 return Ok(number);
             }
         }
-        self.fail("a number has more than 64 bits")
+        self.fail_as_corrupt("a number has more than 64 bits")
     }
 
     /// Reads a number of elements, and checks that the remaining bytes suffice for them. Each element takes at least one byte.
     fn read_count(&mut self) -> Result<usize, SequenceError> {
         let count = self.read_number()?;
         let rest = self.bytes.len() - self.offset;
-        if count > rest as u64 { self.fail("more elements are announced than there are bytes") } else { Ok(count as usize) }
+        if count > rest as u64 { self.fail_as_corrupt("more elements are announced than there are bytes") } else { Ok(count as usize) }
     }
 
     fn read_grammar(&mut self) -> Result<Grammar, SequenceError> {
         let terminals: Vec<u64> = (0..self.read_count()?).map(|_| self.read_number()).collect::<Result<_, _>>()?;
         if terminals.iter().collect::<HashSet<_>>().len() != terminals.len() {
-            return self.fail("duplicate terminal");
+            return self.fail_as_corrupt("duplicate terminal");
         }
         let rules = self.read_count()?;
         let (mut starts, mut items, mut lengths) = (vec![0], Vec::new(), Vec::<u64>::with_capacity(rules));
@@ -156,23 +156,23 @@ impl GrammarReader<'_> {
         for rule in 0..rules {
             let size = self.read_count()?;
             if size == 0 && rule + 1 < rules {
-                return self.fail("a rule other than the root is empty");
+                return self.fail_as_corrupt("a rule other than the root is empty");
             }
             let mut length = 0_u64;
             for _ in 0..size {
                 let (item, symbols) = self.read_item(&terminals, rule, &lengths, &mut used)?;
                 items.push(item);
-                let Some(sum) = length.checked_add(symbols) else { return self.fail("the sequence has more than 2^64 symbols") };
+                let Some(sum) = length.checked_add(symbols) else { return self.fail_as_corrupt("the sequence has more than 2^64 symbols") };
                 length = sum;
             }
             lengths.push(length);
             starts.push(items.len() as u32);
         }
         if rules == 0 || used.iter().take(rules - 1).any(|used| !used) {
-            return self.fail("the root is missing, or a rule is unused");
+            return self.fail_as_corrupt("the root is missing, or a rule is unused");
         }
         if self.offset != self.bytes.len() {
-            return self.fail("unexpected bytes after the last rule");
+            return self.fail_as_corrupt("unexpected bytes after the last rule");
         }
         Ok(Grammar::from_parts(terminals, starts, items))
     }
@@ -182,10 +182,10 @@ impl GrammarReader<'_> {
         let code = self.read_number()?;
         let number = code >> 1;
         if code & 1 == 0 {
-            return if number < terminals.len() as u64 { Ok((number as u32, 1)) } else { self.fail("no such terminal") };
+            return if number < terminals.len() as u64 { Ok((number as u32, 1)) } else { self.fail_as_corrupt("no such terminal") };
         }
         if number >= rule as u64 {
-            return self.fail("a rule refers to a later rule");
+            return self.fail_as_corrupt("a rule refers to a later rule");
         }
         let child = RuleId((rule as u64 - 1 - number) as u32);
         used[child.0 as usize] = true;

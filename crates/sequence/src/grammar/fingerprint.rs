@@ -7,11 +7,11 @@
 //! common extension of two positions takes O(depth x log^2 n).
 
 use super::{Grammar, GrammarItem};
-use crate::compress::hashing::mix;
+use crate::compress::hashing::mix_bits;
 
-const PRIME: u64 = (1 << 61) - 1;
+const FINGERPRINT_PRIME: u64 = (1 << 61) - 1;
 /// The base of the fingerprints: an arbitrary number below the prime.
-const BASE: u64 = 0x0d1b_54a3_2d19_2ed1;
+const FINGERPRINT_BASE: u64 = 0x0d1b_54a3_2d19_2ed1;
 
 /// Fingerprint of a string of symbols. Different strings have different fingerprints, except with negligible probability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,7 +32,7 @@ impl<'a> Fingerprints<'a> {
         for rule in grammar.rules() {
             let mut sum = 0;
             for item in grammar.body(rule) {
-                sum = concatenate(sum, fingerprints.item_fingerprint(item), grammar.item_length(item));
+                sum = concatenate_fingerprints(sum, fingerprints.item_fingerprint(item), grammar.item_length(item));
                 fingerprints.prefixes.push(sum);
             }
         }
@@ -47,13 +47,13 @@ impl<'a> Fingerprints<'a> {
     /// Returns the fingerprint of the symbols from `start` (inclusive) to `end` (exclusive).
     pub fn range(&self, start: u64, end: u64) -> Fingerprint {
         let length = end.saturating_sub(start);
-        let shifted = multiply(self.prefix_fingerprint(start), base_power(length));
-        Fingerprint((self.prefix_fingerprint(start + length) + PRIME - shifted) % PRIME)
+        let shifted = multiply_modulo_prime(self.prefix_fingerprint(start), power_of_base(length));
+        Fingerprint((self.prefix_fingerprint(start + length) + FINGERPRINT_PRIME - shifted) % FINGERPRINT_PRIME)
     }
 
     fn item_fingerprint(&self, item: GrammarItem) -> u64 {
         match item {
-            GrammarItem::Terminal(terminal) => mix(self.grammar.terminals[terminal.0 as usize]) % PRIME,
+            GrammarItem::Terminal(terminal) => mix_bits(self.grammar.terminals[terminal.0 as usize]) % FINGERPRINT_PRIME,
             GrammarItem::Rule(rule) => self.prefixes[self.grammar.body_range(rule).end - 1],
         }
     }
@@ -65,7 +65,7 @@ impl<'a> Fingerprints<'a> {
             let before = self.grammar.ends[places.clone()].partition_point(|end| *end <= rest);
             let place = places.start + before;
             if before > 0 {
-                sum = concatenate(sum, self.prefixes[place - 1], self.grammar.ends[place - 1]);
+                sum = concatenate_fingerprints(sum, self.prefixes[place - 1], self.grammar.ends[place - 1]);
                 rest -= self.grammar.ends[place - 1];
             }
             if rest == 0 || place == places.end {
@@ -98,24 +98,24 @@ pub fn common_extension(left: &Fingerprints, left_start: u64, right: &Fingerprin
     known
 }
 
-fn multiply(a: u64, b: u64) -> u64 {
+fn multiply_modulo_prime(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
-    let sum = (product as u64 & PRIME) + (product >> 61) as u64;
-    if sum >= PRIME { sum - PRIME } else { sum }
+    let sum = (product as u64 & FINGERPRINT_PRIME) + (product >> 61) as u64;
+    if sum >= FINGERPRINT_PRIME { sum - FINGERPRINT_PRIME } else { sum }
 }
 
-fn base_power(mut exponent: u64) -> u64 {
-    let (mut base, mut result) = (BASE, 1);
+fn power_of_base(mut exponent: u64) -> u64 {
+    let (mut base, mut result) = (FINGERPRINT_BASE, 1);
     while exponent > 0 {
         if exponent & 1 == 1 {
-            result = multiply(result, base);
+            result = multiply_modulo_prime(result, base);
         }
-        base = multiply(base, base);
+        base = multiply_modulo_prime(base, base);
         exponent >>= 1;
     }
     result
 }
 
-fn concatenate(left: u64, right: u64, right_length: u64) -> u64 {
-    (multiply(left, base_power(right_length)) + right) % PRIME
+fn concatenate_fingerprints(left: u64, right: u64, right_length: u64) -> u64 {
+    (multiply_modulo_prime(left, power_of_base(right_length)) + right) % FINGERPRINT_PRIME
 }

@@ -8,12 +8,12 @@ use crate::events::{Classify, EventClass, classify_terminals};
 
 /// For each rule of a grammar, its effect on the call stack.
 #[derive(Clone, Debug)]
-pub struct Frames<'a> {
+pub struct RuleFrameEffects<'a> {
     grammar: &'a Grammar,
-    /// The class of each terminal. Empty if this value was created by [`Frames::from_frame_effects`].
+    /// The class of each terminal. Empty if this value was created by [`RuleFrameEffects::from_frame_effects`].
     classes: Vec<EventClass>,
     effects: Vec<FrameEffect>,
-    rules: Vec<Brackets>,
+    rules: Vec<RangeFrameEffect>,
 }
 
 /// The effect of a symbol on the call stack. A symbol may first close frames, and then open one.
@@ -27,12 +27,12 @@ pub struct FrameEffect {
 
 /// The effect of a range on the call stack, without frames that the range both opens and closes.
 #[derive(Clone, Debug, Default)]
-struct Brackets {
+struct RangeFrameEffect {
     closes: u64,
     opens: Vec<TerminalId>,
 }
 
-impl Brackets {
+impl RangeFrameEffect {
     fn join(&mut self, closes: u64, opens: &[TerminalId]) {
         let kept = (self.opens.len() as u64).saturating_sub(closes);
         self.closes += closes.saturating_sub(self.opens.len() as u64);
@@ -41,9 +41,9 @@ impl Brackets {
     }
 }
 
-impl<'a> Frames<'a> {
+impl<'a> RuleFrameEffects<'a> {
     /// Computes the effects of all rules from the classes of symbols.
-    pub fn new(grammar: &'a Grammar, classify: &impl Classify) -> Frames<'a> {
+    pub fn new(grammar: &'a Grammar, classify: &impl Classify) -> RuleFrameEffects<'a> {
         let classes = classify_terminals(grammar, classify);
         let effect = |class: &EventClass| match class {
             EventClass::Enter => FrameEffect { closes: 0, opens: true },
@@ -51,26 +51,28 @@ impl<'a> Frames<'a> {
             EventClass::Subpath { .. } => FrameEffect::default(),
         };
         let effects = classes.iter().map(effect).collect();
-        Frames::from_classes_and_effects(grammar, classes, effects)
+        RuleFrameEffects::from_classes_and_effects(grammar, classes, effects)
     }
 
-    /// Computes the effects of all rules from the effects of symbols. Unlike with [`Frames::new`], a symbol may close any number of frames.
-    pub fn from_frame_effects(grammar: &'a Grammar, effect: impl Fn(u64) -> FrameEffect) -> Frames<'a> {
+    /// Computes the effects of all rules from the effects of symbols. Unlike with [`RuleFrameEffects::new`], a symbol may close any number
+    /// of frames.
+    pub fn from_frame_effects(grammar: &'a Grammar, effect: impl Fn(u64) -> FrameEffect) -> RuleFrameEffects<'a> {
         let effects = grammar.terminals().iter().map(|symbol| effect(*symbol)).collect();
-        Frames::from_classes_and_effects(grammar, Vec::new(), effects)
+        RuleFrameEffects::from_classes_and_effects(grammar, Vec::new(), effects)
     }
 
-    fn from_classes_and_effects(grammar: &'a Grammar, classes: Vec<EventClass>, effects: Vec<FrameEffect>) -> Frames<'a> {
-        let mut frames = Frames { grammar, classes, effects, rules: Vec::new() };
+    fn from_classes_and_effects(grammar: &'a Grammar, classes: Vec<EventClass>, effects: Vec<FrameEffect>) -> RuleFrameEffects<'a> {
+        let mut frames = RuleFrameEffects { grammar, classes, effects, rules: Vec::new() };
         for rule in grammar.rules() {
-            let mut brackets = Brackets::default();
-            grammar.body(rule).for_each(|item| frames.apply_item(&mut brackets, item));
+            let mut brackets = RangeFrameEffect::default();
+            grammar.body(rule).for_each(|item| frames.apply_item_effect(&mut brackets, item));
             frames.rules.push(brackets);
         }
         frames
     }
 
-    /// Returns the class of the symbol at a position; `None` after the end, or if this value was created by [`Frames::from_frame_effects`].
+    /// Returns the class of the symbol at a position; `None` after the end, or if this value was created by
+    /// [`RuleFrameEffects::from_frame_effects`].
     pub fn class_at(&self, position: u64) -> Option<EventClass> {
         self.grammar.terminal_ids(self.grammar.root(), position).next().and_then(|terminal| self.classes.get(terminal.0 as usize).copied())
     }
@@ -78,7 +80,7 @@ impl<'a> Frames<'a> {
     /// Returns the `Enter` symbols of the calls that are active before a position, outermost first.
     pub fn open_calls(&self, position: u64) -> Vec<u64> {
         let (mut rule, mut rest) = (self.grammar.root(), position);
-        let mut brackets = Brackets::default();
+        let mut brackets = RangeFrameEffect::default();
         'descent: loop {
             for item in self.grammar.body(rule) {
                 let length = self.grammar.item_length(item);
@@ -88,7 +90,7 @@ impl<'a> Frames<'a> {
                         continue 'descent;
                     }
                     _ if rest == 0 => break 'descent,
-                    _ => self.apply_item(&mut brackets, item),
+                    _ => self.apply_item_effect(&mut brackets, item),
                 }
                 rest -= length;
             }
@@ -108,7 +110,7 @@ impl<'a> Frames<'a> {
                 continue;
             };
             let item = self.grammar.decode_item(self.grammar.items[place]);
-            let (closes, opens) = self.brackets(item);
+            let (closes, opens) = self.closed_and_opened_counts(item);
             match item {
                 GrammarItem::Rule(child) if closes > depth => open.push(self.grammar.body_range(child)),
                 _ if closes > depth => return at,
@@ -121,7 +123,7 @@ impl<'a> Frames<'a> {
         at
     }
 
-    fn brackets(&self, item: GrammarItem) -> (u64, u64) {
+    fn closed_and_opened_counts(&self, item: GrammarItem) -> (u64, u64) {
         match item {
             GrammarItem::Rule(rule) => {
                 let brackets = &self.rules[rule.0 as usize];
@@ -134,7 +136,7 @@ impl<'a> Frames<'a> {
         }
     }
 
-    fn apply_item(&self, brackets: &mut Brackets, item: GrammarItem) {
+    fn apply_item_effect(&self, brackets: &mut RangeFrameEffect, item: GrammarItem) {
         match item {
             GrammarItem::Rule(rule) => {
                 let next = &self.rules[rule.0 as usize];

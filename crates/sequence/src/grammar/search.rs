@@ -44,7 +44,7 @@ impl<'a> SearchPattern<'a> {
             for state in 0..=pattern.length as u32 {
                 let (mut state_after, mut matches) = (state, 0);
                 for item in grammar.body(rule) {
-                    let (next, more) = pattern.step_over(item, state_after);
+                    let (next, more) = pattern.state_and_matches_after(item, state_after);
                     state_after = next;
                     matches += more;
                 }
@@ -56,7 +56,7 @@ impl<'a> SearchPattern<'a> {
 
     /// Returns the number of occurrences, including overlapping ones.
     pub fn count(&self) -> u64 {
-        self.step_over(GrammarItem::Rule(self.grammar.root()), 0).1
+        self.state_and_matches_after(GrammarItem::Rule(self.grammar.root()), 0).1
     }
 
     /// Iterates over the start positions of occurrences.
@@ -65,7 +65,7 @@ impl<'a> SearchPattern<'a> {
     }
 
     /// Returns the state after an item, and the number of matches that end within the item.
-    fn step_over(&self, item: GrammarItem, state: u32) -> (u32, u64) {
+    fn state_and_matches_after(&self, item: GrammarItem, state: u32) -> (u32, u64) {
         match item {
             GrammarItem::Terminal(terminal) => {
                 let next = self.steps[terminal.0 as usize].as_ref().map_or(0, |steps| steps[state as usize]);
@@ -110,7 +110,7 @@ impl Iterator for Occurrences<'_> {
                 continue;
             };
             let item = grammar.decode_item(grammar.items[place]);
-            let (state_after, matches) = self.pattern.step_over(item, self.state);
+            let (state_after, matches) = self.pattern.state_and_matches_after(item, self.state);
             match item {
                 GrammarItem::Rule(rule) if matches > 0 => self.open.push(grammar.body_range(rule)),
                 _ => {

@@ -2,19 +2,24 @@
 //! `Leave`, and the subpath after the call. The segments are found among the short strings at boundaries between grammar items. Time and
 //! memory are O(items x k).
 
-use super::{MAX_DEPTH, StringCounts};
+use super::{MAX_SEGMENT_DEPTH, SymbolStringCounts};
 use crate::SequenceError;
-use crate::crossing::CrossingTexts;
-use crate::events::{Classify, Convention, EventClass, SubpathEnd, classify_terminals};
+use crate::crossing::BoundaryTexts;
+use crate::events::{CallRecordingConvention, Classify, EventClass, SubpathEnd, classify_terminals};
 use crate::grammar::Grammar;
 use std::collections::HashMap;
 
 /// Counts the call segments of depth `k`, as defined by the example in Vaswani's section 3.4.2. Each executed call starts one segment. The
 /// segment begins with the subpath that ends at the call, or with the call's `Enter` if there is no such subpath, and the next event. It
 /// ends before call k + 1, nested or not, after a subpath that ends at a back edge, or before its first frame is left. Calls to functions
-/// that record no events count towards `k`, but start no segment. `k` must be from 1 to [`MAX_DEPTH`].
-pub fn call_segments(grammar: &Grammar, classify: &impl Classify, convention: Convention, k: usize) -> Result<StringCounts, SequenceError> {
-    if k == 0 || k > MAX_DEPTH {
+/// that record no events count towards `k`, but start no segment. `k` must be from 1 to [`MAX_SEGMENT_DEPTH`].
+pub fn call_segments(
+    grammar: &Grammar,
+    classify: &impl Classify,
+    convention: CallRecordingConvention,
+    k: usize,
+) -> Result<SymbolStringCounts, SequenceError> {
+    if k == 0 || k > MAX_SEGMENT_DEPTH {
         return Err(SequenceError::invalid_parameter("depth of call segments", k, "1 to 100"));
     }
     let classes = classify_terminals(grammar, classify);
@@ -27,7 +32,7 @@ pub fn call_segments(grammar: &Grammar, classify: &impl Classify, convention: Co
             *counts.entry(window[..end].to_vec()).or_default() += occurrences;
         }
     };
-    CrossingTexts::new(grammar, length).for_each(length, |text, occurrences| count_segment(Some(text[0]), &text[1..], occurrences));
+    BoundaryTexts::new(grammar, length).for_each(length, |text, occurrences| count_segment(Some(text[0]), &text[1..], occurrences));
     // The start and the end of the sequence need separate treatment: the first symbol has no predecessor, and the last windows are shorter.
     let head: Vec<u32> = grammar.terminal_ids(grammar.root(), 0).take(length - 1).map(|t| t.0).collect();
     count_segment(None, &head, 1);
@@ -40,10 +45,15 @@ pub fn call_segments(grammar: &Grammar, classify: &impl Classify, convention: Co
 /// Computes the call segments from the supergraph paths of the same depth. This is possible because the segment of a call that the root
 /// makes lies within one supergraph path. The converse does not hold, because the events before a segment's call are not part of the
 /// segment.
-pub fn call_segments_in_paths(paths: &StringCounts, classify: &impl Classify, convention: Convention, k: usize) -> StringCounts {
-    let mut counts = StringCounts::new();
+pub fn call_segments_in_paths(
+    paths: &SymbolStringCounts,
+    classify: &impl Classify,
+    convention: CallRecordingConvention,
+    k: usize,
+) -> SymbolStringCounts {
+    let mut counts = SymbolStringCounts::new();
     for (path, count) in paths {
-        let mut depth = starting_depth(path, classify);
+        let mut depth = starting_call_depth(path, classify);
         for (start, symbol) in path.iter().enumerate() {
             let before = start.checked_sub(1).map(|before| &path[before]);
             if depth == 0
@@ -58,7 +68,7 @@ pub fn call_segments_in_paths(paths: &StringCounts, classify: &impl Classify, co
 }
 
 /// Returns the depth below the root at which a supergraph path begins. It is positive if the path begins in a callee and returns.
-fn starting_depth(path: &[u64], classify: &impl Classify) -> i64 {
+fn starting_call_depth(path: &[u64], classify: &impl Classify) -> i64 {
     let depths = path.iter().scan(0, |depth, symbol| {
         *depth += depth_change(classify.class(*symbol));
         Some(*depth)
@@ -78,7 +88,7 @@ fn depth_change(class: EventClass) -> i64 {
 fn find_segment_end<T: Copy>(
     before: Option<T>,
     window: &[T],
-    convention: Convention,
+    convention: CallRecordingConvention,
     k: usize,
     class: &impl Fn(T) -> EventClass,
 ) -> Option<usize> {
@@ -87,9 +97,11 @@ fn find_segment_end<T: Copy>(
     let leads_to_call = |place: usize| at(place).is_some_and(ends_at_call);
     let led_to = before.is_some_and(|symbol| ends_at_call(class(symbol)));
     let begins = match (convention, at(0)?) {
-        (Convention::Subpaths | Convention::Prefixes, EventClass::Subpath { .. }) => leads_to_call(0) && at(1) == Some(EventClass::Enter),
-        (Convention::Prefixes, EventClass::Enter) => !led_to,
-        (Convention::WholePaths, EventClass::Enter) => true,
+        (CallRecordingConvention::Subpaths | CallRecordingConvention::Prefixes, EventClass::Subpath { .. }) => {
+            leads_to_call(0) && at(1) == Some(EventClass::Enter)
+        }
+        (CallRecordingConvention::Prefixes, EventClass::Enter) => !led_to,
+        (CallRecordingConvention::WholePaths, EventClass::Enter) => true,
         _ => false,
     };
     if !begins {

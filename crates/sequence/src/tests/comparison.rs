@@ -4,7 +4,7 @@ use super::executions::{LEAVE, class, enter, random_execution, subpath};
 use super::sequences::random_sequence;
 use crate::compare::{SequenceDifference, differences, first_difference};
 use crate::events::SubpathEnd::{BackEdge, Call, Return};
-use crate::grammar::{Fingerprints, Frames, common_extension};
+use crate::grammar::{Fingerprints, RuleFrameEffects, common_extension};
 use crate::{CompressionMethod, Grammar};
 use trodden_testkit::Random;
 
@@ -40,7 +40,7 @@ fn frames_match_a_simulated_call_stack() {
         let mut random = Random::new(seed);
         let events = random_execution(seed, 200);
         let grammar = compress_randomly(&events, &mut random);
-        let frames = Frames::new(&grammar, &class);
+        let frames = RuleFrameEffects::new(&grammar, &class);
         let mut open: Vec<u64> = Vec::new();
         for (position, event) in events.iter().enumerate() {
             assert_eq!(frames.open_calls(position as u64), open, "seed {seed}, {position}");

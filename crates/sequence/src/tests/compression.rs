@@ -89,10 +89,10 @@ fn positions_counts_and_searches_match_the_sequence() {
             }
             assert_search_matches_sequence(&grammar, &symbols, &mut random);
             let is_kept = |symbol: u64| !(symbol / 1_000_003 + seed).is_multiple_of(3);
-            let retained = grammar.retained(is_kept).unwrap();
+            let retained = grammar.with_symbols_retained(is_kept).unwrap();
             assert!(retained.symbols().eq(symbols.iter().copied().filter(|symbol| is_kept(*symbol))), "seed {seed}");
             let replacement = |symbol: u64| (0..(symbol / 1_000_003 + seed) % 4).map(|n| symbol % 7 + n).collect::<Vec<_>>();
-            let substituted = grammar.substituted(replacement).unwrap();
+            let substituted = grammar.with_symbols_replaced(replacement).unwrap();
             assert!(substituted.symbols().eq(symbols.iter().copied().flat_map(replacement)), "seed {seed}, {}", method.name());
         }
     }

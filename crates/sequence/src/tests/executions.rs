@@ -1,4 +1,4 @@
-//! Random executions with loops and calls, as events in the convention [`crate::events::Convention::Subpaths`].
+//! Random executions with loops and calls, as events in the convention [`crate::events::CallRecordingConvention::Subpaths`].
 
 use crate::events::{EventClass, SubpathEnd};
 use trodden_testkit::Random;

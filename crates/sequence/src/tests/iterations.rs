@@ -6,14 +6,14 @@ use crate::CompressionMethod;
 use crate::events::SubpathEnd::{BackEdge, Call, Return};
 use crate::events::{EventClass, SubpathEnd};
 use crate::general_paths::GeneralPaths;
-use crate::iterations::{IterationProfile, SlabForest};
+use crate::iterations::{IterationPathTrie, IterationProfile};
 use std::collections::BTreeMap;
 
 #[test]
 fn forest_counts_all_strings_of_each_activation() {
     for seed in 0..500 {
         for k in 1..7 {
-            let mut forest = SlabForest::new(k).unwrap();
+            let mut forest = IterationPathTrie::new(k).unwrap();
             let activations: Vec<Vec<u32>> =
                 (0..3).map(|n| random_sequence(seed * 3 + n, 60).iter().map(|symbol| (symbol % 7) as u32).collect()).collect();
             for activation in &activations {

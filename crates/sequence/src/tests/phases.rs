@@ -1,6 +1,6 @@
 //! Tests that paths reveal phases that blocks do not.
 
-use crate::phases::{IntervalVector, PhaseParameters, Phases, find_phases, intervals};
+use crate::phases::{IntervalVector, PhaseParameters, Phases, find_phases, split_into_intervals};
 use trodden_testkit::Random;
 
 /// Code with two branches in series, each of which executes one of two blocks. A path is therefore a pair of blocks.
@@ -16,12 +16,13 @@ fn phased_execution(seed: u64, phases: usize) -> Vec<u64> {
 }
 
 fn find_phases_by_paths(symbols: &[u64]) -> Phases {
-    let vectors = intervals(symbols.iter().copied(), INTERVAL_LENGTH, |path, add| add(path, 1.0)).unwrap();
+    let vectors = split_into_intervals(symbols.iter().copied(), INTERVAL_LENGTH, |path, add| add(path, 1.0)).unwrap();
     find_phases(&vectors, PhaseParameters::default()).unwrap()
 }
 
 fn find_phases_by_blocks(symbols: &[u64]) -> Phases {
-    let vectors = intervals(symbols.iter().copied(), INTERVAL_LENGTH, |path, add| BLOCKS[path as usize].iter().for_each(|b| add(*b, 1.0)));
+    let vectors =
+        split_into_intervals(symbols.iter().copied(), INTERVAL_LENGTH, |path, add| BLOCKS[path as usize].iter().for_each(|b| add(*b, 1.0)));
     find_phases(&vectors.unwrap(), PhaseParameters::default()).unwrap()
 }
 
@@ -31,20 +32,24 @@ fn paths_find_phases_that_blocks_do_not() {
         let symbols = phased_execution(seed, 4);
         let paths = find_phases_by_paths(&symbols);
         assert_eq!(paths.phases.len(), 2, "seed {seed}");
-        assert_eq!(paths.changes(), [10, 20, 30], "seed {seed}");
+        assert_eq!(paths.phase_change_intervals(), [10, 20, 30], "seed {seed}");
         assert_eq!(paths.phases[0].intervals, 20);
         let mut hot: Vec<u64> = paths.phases[1].features.iter().map(|(path, _)| *path).collect();
         hot.sort_unstable();
         assert_eq!(hot, [1, 2]);
-        assert_eq!(find_phases_by_blocks(&symbols).changes(), [0; 0], "seed {seed}: blocks should not distinguish the phases");
+        assert_eq!(
+            find_phases_by_blocks(&symbols).phase_change_intervals(),
+            [0; 0],
+            "seed {seed}: blocks should not distinguish the phases"
+        );
     }
 }
 
 #[test]
 fn phases_with_different_blocks_are_found_by_both() {
     let symbols: Vec<u64> = (0..40 * INTERVAL_LENGTH).map(|at| [0, 3][(at / (10 * INTERVAL_LENGTH) % 2) as usize]).collect();
-    assert_eq!(find_phases_by_blocks(&symbols).changes(), [10, 20, 30]);
-    assert_eq!(find_phases_by_paths(&symbols).changes(), [10, 20, 30]);
+    assert_eq!(find_phases_by_blocks(&symbols).phase_change_intervals(), [10, 20, 30]);
+    assert_eq!(find_phases_by_paths(&symbols).phase_change_intervals(), [10, 20, 30]);
 }
 
 #[test]
@@ -54,6 +59,6 @@ fn uniform_execution_is_one_phase() {
     assert_eq!(find_phases(&[], PhaseParameters::default()).unwrap().phases.len(), 0);
     let one = [IntervalVector(vec![(1, 2.0)])];
     assert_eq!(find_phases(&one, PhaseParameters::default()).unwrap().phase_of_interval, [0]);
-    assert!(intervals([1].into_iter(), 0, |_, _| {}).is_err());
+    assert!(split_into_intervals([1].into_iter(), 0, |_, _| {}).is_err());
     assert!(find_phases(&one, PhaseParameters { max_phases: 0, ..PhaseParameters::default() }).is_err());
 }

@@ -2,10 +2,10 @@
 
 use super::executions::{LEAVE, class, enter, random_execution, subpath};
 use crate::CompressionMethod;
-use crate::events::Convention::{self, Prefixes, Subpaths, WholePaths};
+use crate::events::CallRecordingConvention::{self, Prefixes, Subpaths, WholePaths};
 use crate::events::SubpathEnd::{BackEdge, Call, Return};
 use crate::events::{EventClass, SubpathEnd};
-use crate::segments::{StringCounts, call_segments, call_segments_in_paths, supergraph_paths};
+use crate::segments::{SymbolStringCounts, call_segments, call_segments_in_paths, supergraph_paths};
 
 #[test]
 fn example_of_section_3_4_2_has_four_segments() {
@@ -14,7 +14,7 @@ fn example_of_section_3_4_2_has_four_segments() {
     let (p7, p8, p9, p10) = (subpath(3, 7, Call), subpath(5, 8, Return), subpath(3, 9, Return), subpath(2, 10, Return));
     let open = enter;
     let events = [open(1), p1, open(2), p2, open(3), p3, open(4), p4, p5, p6, LEAVE, p7, open(5), p8, LEAVE, p9, LEAVE, p10, LEAVE, LEAVE];
-    let expected: StringCounts =
+    let expected: SymbolStringCounts =
         [(vec![p1, open(2), p2], 1), (vec![p2, open(3), p3], 1), (vec![p3, open(4), p4], 1), (vec![p7, open(5), p8, LEAVE, p9], 1)].into();
     for method in CompressionMethod::ALL {
         let grammar = method.compress(events).unwrap();
@@ -34,8 +34,8 @@ fn subpath_end(symbol: u64) -> Option<SubpathEnd> {
 }
 
 /// Counts the segments by following the one that begins at each call, event by event.
-fn naive_call_segments(events: &[u64], convention: Convention, k: usize) -> StringCounts {
-    let mut counts = StringCounts::new();
+fn naive_call_segments(events: &[u64], convention: CallRecordingConvention, k: usize) -> SymbolStringCounts {
+    let mut counts = SymbolStringCounts::new();
     for call in (0..events.len()).filter(|at| class(events[*at]) == EventClass::Enter) {
         let led_to = call > 0 && subpath_end(events[call - 1]) == Some(Call);
         let start = match convention {
@@ -67,8 +67,8 @@ fn naive_call_segments(events: &[u64], convention: Convention, k: usize) -> Stri
 }
 
 /// Counts supergraph paths by simulating all activations. Each activation sees its own events and those of up to k frames below it.
-fn naive_supergraph_paths(events: &[u64], k: usize) -> (StringCounts, Vec<Vec<u64>>) {
-    let mut counts = StringCounts::new();
+fn naive_supergraph_paths(events: &[u64], k: usize) -> (SymbolStringCounts, Vec<Vec<u64>>) {
+    let mut counts = SymbolStringCounts::new();
     let mut roots: Vec<(Vec<u64>, bool)> = vec![Default::default()];
     let mut complete = |(path, is_own): (Vec<u64>, bool)| {
         if is_own {

@@ -13,7 +13,7 @@ use trodden_binary::MappedFile;
 use trodden_binary::instruction::BranchInstruction;
 use trodden_container::{FILE_HEADER_BYTES, FileError, FileKind, expect_header};
 use trodden_hardware::{Address, BranchKind, Instruction, RetiredBranch, StreamEvent, ThreadId};
-use trodden_wire::blocks::{BlockHeader, FrameHeader, FrameKind, HANDLER_RETURN, MemoryAccess, VERSION, decode_memory_access};
+use trodden_wire::blocks::{BlockHeader, FrameHeader, FrameKind, MemoryAccess, SIGNAL_HANDLER_RETURN_WORD, VERSION, decode_memory_access};
 use trodden_wire::layout::Layout;
 
 /// Maximum size of a frame in bytes.
@@ -200,7 +200,7 @@ impl QemuThreads {
                 thread.accesses.push(access);
                 continue;
             }
-            if word == HANDLER_RETURN {
+            if word == SIGNAL_HANDLER_RETURN_WORD {
                 thread.leaves_handler = true;
                 continue;
             }

@@ -96,7 +96,7 @@ fn threads_are_separated_and_string_instructions_count_once() {
 fn interrupted_transitions_complete_after_the_handler() {
     let stream = QemuStream::with_blocks()
         .frame(FrameKind::Handler, 0, &0x2000u64.to_le_bytes())
-        .executed(0, &[0, 3, 4, HANDLER_RETURN, 1, 0])
+        .executed(0, &[0, 3, 4, SIGNAL_HANDLER_RETURN_WORD, 1, 0])
         .frame(FrameKind::End, 0, &[0; 8]);
     let (events, notes) = stream.events();
     let back = RetiredBranch {

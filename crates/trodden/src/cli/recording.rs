@@ -13,7 +13,7 @@ use trodden_console::arguments::times::parse_duration;
 use trodden_recording::RecordedCommand;
 use trodden_recording::streams::record::StreamOptions;
 use trodden_sequence::CompressionMethod;
-use trodden_wire::stream::{DEFAULT_MAX_WAIT_MS, DEFAULT_REGIONS, MAX_LAST_EVENTS};
+use trodden_wire::stream::{DEFAULT_MAX_WAIT_MS, DEFAULT_REGIONS, MAX_LAST_EVENT_COUNT};
 
 /// Destination of a run's profile.
 #[derive(Debug, Args)]
@@ -131,7 +131,7 @@ pub struct RecordStream {
     /// Keep the last N events of each thread (built with --stream).
     ///
     /// An event is a path or a call. Nothing is counted.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_LAST_EVENTS),
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_LAST_EVENT_COUNT),
         conflicts_with_all = ["burst", "every", "branches", "copies", "suite", "output", "no_store"])]
     pub last: Option<u64>,
     /// Options of `trodden-lab with`.

@@ -101,7 +101,7 @@ fn build_request(job: &Instrument) -> Result<PluginRequest> {
         Some((set, None)) => Some(segments::requested_segments(job.depth as usize, &job.only, set, &folders())?),
         None => None,
     };
-    if let Some(set) = set.map(|set| set.with_growth(job.choices.growth.unwrap_or(DEFAULT_MAX_GROWTH_PERCENT))) {
+    if let Some(set) = set.map(|set| set.with_max_growth_percent(job.choices.growth.unwrap_or(DEFAULT_MAX_GROWTH_PERCENT))) {
         let functions = plural(set.functions().len() as u128, "function", "functions");
         let is_selective = settings.scheme == Some(ExperimentScheme::Interesting(NumberingScheme::Pspp));
         ensure!(

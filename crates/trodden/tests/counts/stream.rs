@@ -175,7 +175,7 @@ fn check_frames_nest(place: &Place, profile: &Profile) -> Vec<(u64, usize)> {
     let mut threads = Vec::new();
     for file in std::fs::read_dir(place.path("streamed.trodden.streams")).unwrap().map(|e| e.unwrap().path()) {
         let log = StreamLog::open(&file).unwrap();
-        let image = profile.images.iter().find(|i| i.identity == log.header().image).unwrap().with_event_paths();
+        let image = profile.images.iter().find(|i| i.identity == log.header().image).unwrap().with_events_as_paths();
         let places = CounterLookup::new(log.header(), &image);
         for thread in log.threads() {
             let (mut nesting, mut unwound, mut uncalled) = (Nesting::new(&places), 0, 0);

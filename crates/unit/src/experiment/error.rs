@@ -18,7 +18,7 @@ pub enum ExperimentError {
 
 /// Returns the identity of the input file that the setting `key` names; `None` if there is no such setting. Fails if the file has not been
 /// read.
-pub(crate) fn stored_identity(key: &'static str, input: &Option<SettingsFile>) -> Result<Option<Identity>, ExperimentError> {
+pub(crate) fn stored_input_identity(key: &'static str, input: &Option<SettingsFile>) -> Result<Option<Identity>, ExperimentError> {
     match input {
         None => Ok(None),
         Some(SettingsFile::Stored(identity)) => Ok(Some(*identity)),

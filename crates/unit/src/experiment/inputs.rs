@@ -74,7 +74,7 @@ impl InputPurpose {
         InputPurpose::Apply,
     ];
 
-    fn key_and_remedy(self) -> (&'static str, &'static str) {
+    fn setting_key_and_remedy(self) -> (&'static str, &'static str) {
         match self {
             InputPurpose::Weights => ("weights", "specify it again (--weights)"),
             InputPurpose::Known => ("known", "specify the profile again (--residual)"),
@@ -88,7 +88,7 @@ impl InputPurpose {
     }
 
     /// Returns the setting that names the file for this purpose.
-    pub fn setting(self, settings: &mut Settings) -> &mut Option<SettingsFile> {
+    pub fn setting_mut(self, settings: &mut Settings) -> &mut Option<SettingsFile> {
         match self {
             InputPurpose::Weights => &mut settings.weights,
             InputPurpose::Known => &mut settings.known,
@@ -127,7 +127,7 @@ impl InputFolder {
     /// Checks the content of a file and copies the file to the folder. Returns its identity. Fails if the file cannot be read or has
     /// invalid content, or if the folder cannot be written.
     pub fn put_file(&self, kind: InputPurpose, file: &Path) -> Result<Identity, InputError> {
-        let (key, _) = kind.key_and_remedy();
+        let (key, _) = kind.setting_key_and_remedy();
         let bytes = std::fs::read(file).map_err(|source| InputError::Unreadable { key, file: file.to_owned(), source })?;
         kind.check(&bytes).map_err(|reason| InputError::Content { key, file: file.to_owned(), reason })?;
         self.put(&bytes)
@@ -152,7 +152,7 @@ impl InputFolder {
     }
 
     fn missing_file_error(&self, kind: InputPurpose, identity: Identity) -> InputError {
-        let (key, remedy) = kind.key_and_remedy();
+        let (key, remedy) = kind.setting_key_and_remedy();
         InputError::Missing { key, remedy, identity, folder: self.folder.clone() }
     }
 
@@ -162,7 +162,7 @@ impl InputFolder {
         let bytes = match std::fs::read(&file) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(self.missing_file_error(kind, identity)),
-            Err(source) => return Err(InputError::Unreadable { key: kind.key_and_remedy().0, file, source }),
+            Err(source) => return Err(InputError::Unreadable { key: kind.setting_key_and_remedy().0, file, source }),
         };
         if Identity::from_content(&bytes) == identity { Ok(bytes) } else { Err(InputError::Corrupt { file }) }
     }

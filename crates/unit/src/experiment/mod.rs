@@ -18,11 +18,11 @@ pub mod spelling;
 
 pub use axes::{DominantIteration, ExperimentScheme, OutputDestination, ProbePlacement, Reach, ThreadCounters, TripCounts};
 pub use error::ExperimentError;
-pub(crate) use error::stored_identity;
+pub(crate) use error::stored_input_identity;
 pub use inputs::{InputError, InputFolder, InputPurpose};
 pub use request::{EXPERIMENT_VARIABLE, PluginRequest, RequestError, UnitAction};
-pub use rule::{FeatureRule, Relation, RequestedFeature, SettingsConflict};
-pub use settings::{DEFAULT_MAX_PATHS, Keep, Settings, SettingsFile, Timing};
+pub use rule::{FeatureRelation, FeatureRule, RequestedFeature, SettingsConflict};
+pub use settings::{DEFAULT_MAX_PATHS, Keep, ObservationTiming, Settings, SettingsFile};
 pub use spelling::{Spelling, SpellingError};
 
 pub use crate::observe::Observe;
@@ -68,7 +68,7 @@ impl Experiment {
                 early: settings.early.unwrap_or(true),
                 dominant_iteration: settings.dominant_iteration.unwrap_or_default(),
                 reach: settings.reach.unwrap_or_default(),
-                weights: stored_identity("weights", &settings.weights)?,
+                weights: stored_input_identity("weights", &settings.weights)?,
             },
         })
     }
@@ -101,12 +101,12 @@ impl Experiment {
 
     /// Returns how paths are numbered.
     pub fn scheme(&self) -> ExperimentScheme {
-        self.observation.observed().scheme()
+        self.observation.observation_properties().scheme()
     }
 
     /// Returns the file of paths that are not counted, if all other paths are counted.
     pub fn known(&self) -> Option<Identity> {
-        self.observation.observed().uncounted()
+        self.observation.observation_properties().uncounted_paths_file()
     }
 
     /// Returns the file of paths that tests executed, if all other paths are counted. `None` also for builds that count watched paths.
@@ -144,7 +144,7 @@ impl Experiment {
 
     /// Returns the set of interesting paths, if the build observes only these paths, or only the functions that have such paths.
     pub fn interesting(&self) -> Option<InterestingPaths> {
-        self.observation.observed().interesting()
+        self.observation.observation_properties().interesting_paths()
     }
 
     /// Returns whether the program counts only in bursts, while its sampling switch is on.
@@ -161,7 +161,7 @@ impl Experiment {
     }
 
     /// Returns whether the build records the addresses of blocks instead of counting paths.
-    pub fn marks_addresses(&self) -> bool {
+    pub fn marks_block_addresses(&self) -> bool {
         matches!(self.observation, Observation::BlockAddresses(_))
     }
 
@@ -186,7 +186,7 @@ impl Experiment {
     /// Returns the input files of the build, each with its purpose.
     pub fn inputs(&self) -> Vec<(InputPurpose, Identity)> {
         let mut settings = Settings::from(self);
-        let stored = |kind: InputPurpose| Some((kind, kind.setting(&mut settings).as_ref()?.stored()?));
+        let stored = |kind: InputPurpose| Some((kind, kind.setting_mut(&mut settings).as_ref()?.stored()?));
         InputPurpose::ALL.into_iter().filter_map(stored).collect()
     }
 }
@@ -224,7 +224,7 @@ impl From<&Experiment> for Settings {
         if let OutputDestination::Table { slots, array_paths } = experiment.destination {
             (settings.table_slots, settings.array_paths) = (Some(slots), Some(array_paths));
         }
-        experiment.observation.observed().write(&mut settings);
+        experiment.observation.observation_properties().write_to_settings(&mut settings);
         settings
     }
 }

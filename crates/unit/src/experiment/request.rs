@@ -94,7 +94,7 @@ impl PluginRequest {
     }
 
     /// Returns true if programs built by this request count nothing, so that they need no runtime.
-    pub fn counts_nothing(&self) -> bool {
+    pub fn has_no_counters(&self) -> bool {
         let counts = !matches!(self.experiment.observation(), Observation::BlockAddresses(_) | Observation::TraceSleds(_));
         !counts || self.action != UnitAction::Instrument
     }
@@ -105,7 +105,7 @@ impl Settings {
     /// cannot be read or stored, has invalid content, or is given by an identity that is not in the folder.
     pub fn resolve(mut self, folder: &InputFolder) -> Result<Settings, InputError> {
         for kind in InputPurpose::ALL {
-            let input = kind.setting(&mut self);
+            let input = kind.setting_mut(&mut self);
             match input {
                 Some(SettingsFile::File(file)) => *input = Some(SettingsFile::Stored(folder.put_file(kind, file)?)),
                 Some(SettingsFile::Stored(identity)) => folder.check(kind, *identity)?,

@@ -18,7 +18,7 @@ pub struct FeatureRule {
     /// The feature that may be requested only if the rule is satisfied.
     pub one: RequestedFeature,
     /// Whether `one` excludes or requires the other feature.
-    pub relation: Relation,
+    pub relation: FeatureRelation,
     /// The other feature.
     pub other: RequestedFeature,
     /// Reason for the rule, worded as a clause.
@@ -29,7 +29,7 @@ pub struct FeatureRule {
 
 /// Relation of one feature to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Relation {
+pub enum FeatureRelation {
     /// The first feature cannot be combined with the second.
     Excludes,
     /// The first feature requires the second.
@@ -42,7 +42,7 @@ pub struct SettingsConflict {
     /// The restricted feature, as users write it.
     pub one: &'static str,
     /// Whether `one` excludes or requires the other feature.
-    pub relation: Relation,
+    pub relation: FeatureRelation,
     /// The other feature, as users write it.
     pub other: &'static str,
     /// The reason.
@@ -55,8 +55,8 @@ impl fmt::Display for SettingsConflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let SettingsConflict { one, relation, other, reason, remedy } = self;
         let relation = match relation {
-            Relation::Excludes => "cannot be combined with",
-            Relation::Needs => "requires",
+            FeatureRelation::Excludes => "cannot be combined with",
+            FeatureRelation::Needs => "requires",
         };
         write!(f, "{one} {relation} {other}, because {reason}; {remedy}")
     }
@@ -68,8 +68,8 @@ impl FeatureRule {
     pub(super) fn is_violated_by(&self, settings: &Settings) -> bool {
         (self.one.is_requested)(settings)
             && match self.relation {
-                Relation::Excludes => (self.other.is_requested)(settings),
-                Relation::Needs => !(self.other.is_requested)(settings),
+                FeatureRelation::Excludes => (self.other.is_requested)(settings),
+                FeatureRelation::Needs => !(self.other.is_requested)(settings),
             }
     }
 

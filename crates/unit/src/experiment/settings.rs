@@ -71,7 +71,7 @@ settings! {
     /// At which calls the path up to the call is counted.
     reach: Reach,
     /// When paths are observed.
-    when: Timing,
+    when: ObservationTiming,
     /// What is observed.
     observe: Observe,
     /// Event to sum for each path, in addition to counting the path.
@@ -108,7 +108,7 @@ settings! {
 
 /// When paths are observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Timing {
+pub enum ObservationTiming {
     /// All the time.
     #[default]
     Always,

@@ -7,7 +7,7 @@
 
 use super::Experiment;
 use super::axes::{DominantIteration, ExperimentScheme, Reach, ThreadCounters, TripCounts};
-use super::settings::{Keep, Settings, SettingsFile, Timing};
+use super::settings::{Keep, ObservationTiming, Settings, SettingsFile};
 use crate::observe::Observe;
 use crate::{EventSource, Identity};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
@@ -77,9 +77,9 @@ spell! { Reach:
     Reach::Calls => "calls", "Calls as for may-not-return, and calls of functions that the unit defines";
     Reach::All => "all", "All calls, so that callers' paths are also known when a signal ends the program";
 }
-spell! { Timing:
-    Timing::Always => "always", "All the time";
-    Timing::Bursts => "bursts", "While `trodden record` has turned counting on";
+spell! { ObservationTiming:
+    ObservationTiming::Always => "always", "All the time";
+    ObservationTiming::Bursts => "bursts", "While `trodden record` has turned counting on";
 }
 spell! { Keep:
     Keep::Bitcode => "bitcode", "Map and bitcode";
@@ -175,7 +175,7 @@ static SPELLED_SETTINGS: &[SpelledSetting] = &[
     one_of!("early", early: bool),
     one_of!("dominant-iteration", dominant_iteration: DominantIteration),
     one_of!("reach", reach: Reach),
-    one_of!("when", when: Timing),
+    one_of!("when", when: ObservationTiming),
     one_of!("observe", observe: Observe),
     one_of!("events", events: EventSource),
     one_of!("tail-merging", tail_merging: bool),

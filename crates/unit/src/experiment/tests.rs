@@ -1,8 +1,8 @@
 //! Tests of each kind of observation alone, of all conflicts between settings, and of the textual form of settings.
 
-use super::exclusions::{SELECTIVE_SCHEME, SHARED_COUNTERS, TABLES};
+use super::exclusions::{SELECTIVE_SCHEME_FEATURE, SHARED_COUNTERS_FEATURE, TABLES_FEATURE};
 use super::*;
-use crate::observe::{Admission, EveryPath, KINDS, ObservationKind, requested_kinds};
+use crate::observe::{EveryPath, FeatureAdmission, KINDS, ObservationKind, requested_kinds};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -54,7 +54,7 @@ fn every_kind_can_be_observed_alone() {
     for kind in KINDS {
         let text = settings_for(kind);
         let experiment = Experiment::new(&parse_settings(&text)).unwrap_or_else(|e| panic!("{text}: {e}"));
-        assert!(experiment.observation().observed().kind().is_same_kind(kind), "{text}: {experiment:?}");
+        assert!(experiment.observation().observation_properties().kind().is_same_kind(kind), "{text}: {experiment:?}");
     }
 }
 
@@ -69,9 +69,9 @@ fn two_kinds_conflict_unless_one_restricts_the_other() {
                 continue;
             }
             match Experiment::new(&both) {
-                Ok(experiment) => restricted.push((experiment.observation().observed().kind().option, both.to_string())),
+                Ok(experiment) => restricted.push((experiment.observation().observation_properties().kind().option, both.to_string())),
                 Err(ExperimentError::Excluded(conflict)) => {
-                    assert_eq!((conflict.one, conflict.relation, conflict.other), (one.option, Relation::Excludes, other.option));
+                    assert_eq!((conflict.one, conflict.relation, conflict.other), (one.option, FeatureRelation::Excludes, other.option));
                     assert!(conflict.reason.contains(one.observes) && conflict.reason.contains(other.observes), "{conflict}");
                     assert!(!conflict.remedy.is_empty());
                 }
@@ -87,12 +87,13 @@ fn two_kinds_conflict_unless_one_restricts_the_other() {
 fn each_kind_rejects_numberings_tables_and_shared_counters_that_it_does_not_support() {
     for kind in KINDS {
         let text = settings_for(kind);
-        for (choice, admission, more) in [(TABLES, kind.tables, "table-slots=8"), (SHARED_COUNTERS, kind.shared_counters, "threads=atomic")]
+        for (choice, admission, more) in
+            [(TABLES_FEATURE, kind.tables, "table-slots=8"), (SHARED_COUNTERS_FEATURE, kind.shared_counters, "threads=atomic")]
         {
             let both = format!("{text} {more}");
             match admission {
-                Admission::Admitted => assert!(Experiment::new(&parse_settings(&both)).is_ok(), "{both}"),
-                Admission::Rejected { reason, remedy } => {
+                FeatureAdmission::Admitted => assert!(Experiment::new(&parse_settings(&both)).is_ok(), "{both}"),
+                FeatureAdmission::Rejected { reason, remedy } => {
                     let conflict = expect_conflict(&both);
                     assert_eq!((conflict.one, conflict.other, &*conflict.reason), (kind.option, choice.spelling, reason), "{both}");
                     assert!(conflict.to_string().ends_with(remedy) && !remedy.is_empty(), "{conflict}");
@@ -106,7 +107,7 @@ fn each_kind_rejects_numberings_tables_and_shared_counters_that_it_does_not_supp
             assert_eq!(Experiment::new(&parse_settings(&both)).is_ok(), is_supported, "{both}");
             if !is_supported {
                 let (one, other) = (expect_conflict(&both).one, expect_conflict(&both).other);
-                assert!([one, other].contains(&SELECTIVE_SCHEME.spelling), "{both}: {one}, {other}");
+                assert!([one, other].contains(&SELECTIVE_SCHEME_FEATURE.spelling), "{both}: {one}, {other}");
             }
         }
     }
@@ -270,7 +271,7 @@ fn builds_that_count_nothing_need_no_runtime() {
     let temporary = tempfile::tempdir().unwrap();
     let folder = InputFolder::new(temporary.path());
     for (text, counts) in [("observe=trace", false), ("observe=addresses", false), ("observe=stream", true), ("", true)] {
-        assert_eq!(parse_settings(text).request(&folder).unwrap().counts_nothing(), !counts, "{text}");
+        assert_eq!(parse_settings(text).request(&folder).unwrap().has_no_counters(), !counts, "{text}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Builds in which the addresses of blocks are recorded. They count nothing, and their code is not changed.
 
-use super::{Admission, CounterWords, Observation, ObservationKind, ObservationProperties, Observe};
-use crate::experiment::{FeatureRule, Relation, RequestedFeature, Settings};
+use super::{CounterWords, FeatureAdmission, Observation, ObservationKind, ObservationProperties, Observe};
+use crate::experiment::{FeatureRelation, FeatureRule, RequestedFeature, Settings};
 
 /// The addresses of blocks, without counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,12 +21,12 @@ pub(super) static KIND: ObservationKind = ObservationKind {
     },
     restricted_by: &[],
     numberings: &[],
-    other_numberings: Admission::Rejected { reason: "nothing is counted in such a build", remedy: "omit --scheme" },
-    tables: Admission::Rejected { reason: "nothing is counted in such a build", remedy: "omit --table-slots" },
-    shared_counters: Admission::Rejected { reason: "nothing is counted in such a build", remedy: "omit --threads" },
+    other_numberings: FeatureAdmission::Rejected { reason: "nothing is counted in such a build", remedy: "omit --scheme" },
+    tables: FeatureAdmission::Rejected { reason: "nothing is counted in such a build", remedy: "omit --table-slots" },
+    shared_counters: FeatureAdmission::Rejected { reason: "nothing is counted in such a build", remedy: "omit --threads" },
     rules: &[FeatureRule {
         one: RequestedFeature { spelling: "--tail-merging", is_requested: |settings| settings.tail_merging.is_some() },
-        relation: Relation::Needs,
+        relation: FeatureRelation::Needs,
         other: RequestedFeature { spelling: "--addresses (observe=addresses)", is_requested },
         reason: "only such builds need a separate address for each block",
         remedy: "omit --tail-merging, or build with --addresses",
@@ -42,12 +42,12 @@ impl ObservationProperties for BlockAddresses {
         &KIND
     }
 
-    fn write(&self, settings: &mut Settings) {
+    fn write_to_settings(&self, settings: &mut Settings) {
         settings.observe = Some(Observe::Addresses);
         settings.tail_merging = Some(self.merge_tails).filter(|merge| !merge);
     }
 
-    fn words(&self) -> CounterWords {
+    fn counter_words(&self) -> CounterWords {
         CounterWords::Nothing
     }
 }

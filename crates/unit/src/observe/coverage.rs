@@ -1,7 +1,7 @@
 //! Builds for source-based coverage. trodden removes the counters that the compiler inserts and records their positions. The values of
 //! these counters are computed from the counts of paths.
 
-use super::{Admission, Observation, ObservationKind, ObservationProperties, Observe};
+use super::{FeatureAdmission, Observation, ObservationKind, ObservationProperties, Observe};
 use crate::experiment::Settings;
 
 /// Counts of all paths, from which coverage is computed.
@@ -19,9 +19,9 @@ pub(super) static KIND: ObservationKind = ObservationKind {
     read: |settings| Ok(Some(Observation::CoverageCounts(CoverageCounts { mcdc: settings.observe == Some(Observe::Mcdc) }))),
     restricted_by: &[],
     numberings: &[],
-    other_numberings: Admission::Rejected { reason: "coverage requires the counts of all paths", remedy: "omit --scheme" },
-    tables: Admission::Admitted,
-    shared_counters: Admission::Admitted,
+    other_numberings: FeatureAdmission::Rejected { reason: "coverage requires the counts of all paths", remedy: "omit --scheme" },
+    tables: FeatureAdmission::Admitted,
+    shared_counters: FeatureAdmission::Admitted,
     rules: &[],
 };
 
@@ -30,7 +30,7 @@ impl ObservationProperties for CoverageCounts {
         &KIND
     }
 
-    fn write(&self, settings: &mut Settings) {
+    fn write_to_settings(&self, settings: &mut Settings) {
         settings.observe = Some(if self.mcdc { Observe::Mcdc } else { Observe::Coverage });
     }
 }

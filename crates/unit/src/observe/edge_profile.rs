@@ -1,7 +1,7 @@
 //! Builds for LLVM's edge profile. trodden removes the counters that LLVM inserts and records their positions. The values of these counters
 //! are computed from the counts of paths.
 
-use super::{Admission, Observation, ObservationKind, ObservationProperties, Observe};
+use super::{FeatureAdmission, Observation, ObservationKind, ObservationProperties, Observe};
 use crate::experiment::Settings;
 
 /// Counts of all paths, from which an edge profile is computed.
@@ -16,9 +16,9 @@ pub(super) static KIND: ObservationKind = ObservationKind {
     read: |_| Ok(Some(Observation::EdgeProfileCounts(EdgeProfileCounts))),
     restricted_by: &[],
     numberings: &[],
-    other_numberings: Admission::Rejected { reason: "an edge profile requires the counts of all paths", remedy: "omit --scheme" },
-    tables: Admission::Admitted,
-    shared_counters: Admission::Admitted,
+    other_numberings: FeatureAdmission::Rejected { reason: "an edge profile requires the counts of all paths", remedy: "omit --scheme" },
+    tables: FeatureAdmission::Admitted,
+    shared_counters: FeatureAdmission::Admitted,
     rules: &[],
 };
 
@@ -27,7 +27,7 @@ impl ObservationProperties for EdgeProfileCounts {
         &KIND
     }
 
-    fn write(&self, settings: &mut Settings) {
+    fn write_to_settings(&self, settings: &mut Settings) {
         settings.observe = Some(Observe::EdgeProfile);
     }
 }

@@ -1,6 +1,6 @@
 //! Builds that count all acyclic paths (Ball and Larus), which is the default.
 
-use super::{Admission, Observation, ObservationKind, ObservationProperties};
+use super::{FeatureAdmission, Observation, ObservationKind, ObservationProperties};
 use crate::experiment::Settings;
 
 /// Counts of all paths.
@@ -15,9 +15,9 @@ pub(super) static KIND: ObservationKind = ObservationKind {
     read: |_| Ok(Some(Observation::EveryPath(EveryPath))),
     restricted_by: &[],
     numberings: &[],
-    other_numberings: Admission::Admitted,
-    tables: Admission::Admitted,
-    shared_counters: Admission::Admitted,
+    other_numberings: FeatureAdmission::Admitted,
+    tables: FeatureAdmission::Admitted,
+    shared_counters: FeatureAdmission::Admitted,
     rules: &[],
 };
 
@@ -26,5 +26,5 @@ impl ObservationProperties for EveryPath {
         &KIND
     }
 
-    fn write(&self, _: &mut Settings) {}
+    fn write_to_settings(&self, _: &mut Settings) {}
 }

@@ -1,11 +1,11 @@
 //! Builds that count interesting paths, which are given by a set. Each path in the set has its own counter, and the other paths of a
 //! function share one. Alternatively, all paths of the functions in the set are counted.
 
-use super::{Admission, Observation, ObservationKind, ObservationProperties};
+use super::{FeatureAdmission, Observation, ObservationKind, ObservationProperties};
 use crate::Identity;
 use crate::experiment::{
-    DEFAULT_TIME_LIMIT_S, ExperimentError, ExperimentScheme, FeatureRule, Relation, RequestedFeature, Settings, SettingsFile,
-    stored_identity,
+    DEFAULT_TIME_LIMIT_S, ExperimentError, ExperimentScheme, FeatureRelation, FeatureRule, RequestedFeature, Settings, SettingsFile,
+    stored_input_identity,
 };
 use serde::{Deserialize, Serialize};
 use trodden_flow::NumberingScheme;
@@ -29,12 +29,12 @@ pub(super) static KIND: ObservationKind = ObservationKind {
     read: |settings| Ok(InterestingPaths::from_settings(settings)?.map(Observation::InterestingPaths)),
     restricted_by: &[],
     numberings: &NumberingScheme::ALL,
-    other_numberings: Admission::Admitted,
-    tables: Admission::Rejected { reason: "each interesting path has its own counter", remedy: "omit one of the two" },
-    shared_counters: Admission::Admitted,
+    other_numberings: FeatureAdmission::Admitted,
+    tables: FeatureAdmission::Rejected { reason: "each interesting path has its own counter", remedy: "omit one of the two" },
+    shared_counters: FeatureAdmission::Admitted,
     rules: &[FeatureRule {
         one: RequestedFeature { spelling: "--time-limit", is_requested: |settings| settings.time_limit_s.is_some() },
-        relation: Relation::Needs,
+        relation: FeatureRelation::Needs,
         other: RequestedFeature {
             spelling: "--scheme ppp-optimal",
             is_requested: |settings| settings.scheme == Some(ExperimentScheme::Interesting(NumberingScheme::PppOptimal)),
@@ -53,7 +53,7 @@ impl InterestingPaths {
             None => Some(NumberingScheme::KnownTable),
         };
         let time_limit_s = settings.time_limit_s.unwrap_or(DEFAULT_TIME_LIMIT_S);
-        Ok(stored_identity("interesting", &settings.interesting)?.map(|set| InterestingPaths { set, numbering, time_limit_s }))
+        Ok(stored_input_identity("interesting", &settings.interesting)?.map(|set| InterestingPaths { set, numbering, time_limit_s }))
     }
 }
 
@@ -62,7 +62,7 @@ impl ObservationProperties for InterestingPaths {
         &KIND
     }
 
-    fn write(&self, settings: &mut Settings) {
+    fn write_to_settings(&self, settings: &mut Settings) {
         settings.interesting = Some(SettingsFile::Stored(self.set));
         settings.time_limit_s = (self.numbering == Some(NumberingScheme::PppOptimal)).then_some(self.time_limit_s);
     }
@@ -71,7 +71,7 @@ impl ObservationProperties for InterestingPaths {
         self.numbering.map_or(ExperimentScheme::BallLarus, ExperimentScheme::Interesting)
     }
 
-    fn interesting(&self) -> Option<InterestingPaths> {
+    fn interesting_paths(&self) -> Option<InterestingPaths> {
         Some(*self)
     }
 }

@@ -1,9 +1,9 @@
 //! Builds that count paths over iterations (sequences of consecutive paths), which are given by a set, instead of single paths
 //! ([`crate::iterations`]).
 
-use super::{Admission, Observation, ObservationKind, ObservationProperties};
+use super::{FeatureAdmission, Observation, ObservationKind, ObservationProperties};
 use crate::Identity;
-use crate::experiment::{Settings, SettingsFile, stored_identity};
+use crate::experiment::{Settings, SettingsFile, stored_input_identity};
 use crate::iterations::{IterationPath, MAX_ITERATIONS};
 use serde::{Deserialize, Serialize};
 
@@ -21,13 +21,16 @@ pub(super) static KIND: ObservationKind = ObservationKind {
     is_requested: |settings| settings.iterations.is_some(),
     read: |settings| {
         let observation = |set| Observation::IterationCounts(IterationCounts { set });
-        Ok(stored_identity("iterations", &settings.iterations)?.map(observation))
+        Ok(stored_input_identity("iterations", &settings.iterations)?.map(observation))
     },
     restricted_by: &[],
     numberings: &[],
-    other_numberings: Admission::Rejected { reason: "paths over iterations have a numbering of their own", remedy: "omit one of the two" },
-    tables: Admission::Rejected { reason: "paths over iterations are counted in arrays", remedy: "omit --table-slots" },
-    shared_counters: Admission::Admitted,
+    other_numberings: FeatureAdmission::Rejected {
+        reason: "paths over iterations have a numbering of their own",
+        remedy: "omit one of the two",
+    },
+    tables: FeatureAdmission::Rejected { reason: "paths over iterations are counted in arrays", remedy: "omit --table-slots" },
+    shared_counters: FeatureAdmission::Admitted,
     rules: &[],
 };
 
@@ -36,7 +39,7 @@ impl ObservationProperties for IterationCounts {
         &KIND
     }
 
-    fn write(&self, settings: &mut Settings) {
+    fn write_to_settings(&self, settings: &mut Settings) {
         settings.iterations = Some(SettingsFile::Stored(self.set));
     }
 }
@@ -54,13 +57,13 @@ pub struct IterationWords {
 
 impl IterationWords {
     /// Returns the number of words.
-    pub fn words(&self) -> u64 {
+    pub fn word_count(&self) -> u64 {
         self.paths.len() as u64 + 1
     }
 
     /// Returns the range of the function's words in the unit.
     pub fn range(&self) -> std::ops::Range<u64> {
-        self.first_word..self.first_word.saturating_add(self.words())
+        self.first_word..self.first_word.saturating_add(self.word_count())
     }
 
     /// Returns the index of the word that counts all paths over iterations without a word of their own.

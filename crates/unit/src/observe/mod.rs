@@ -33,12 +33,12 @@ pub use segments::{CallerPath, SegmentCounts, SegmentNumbering, SegmentWords, Un
 pub use sleds::TraceSleds;
 pub use stream::{EventWords, PathStream};
 pub use sums::EventSums;
-pub use unknown::{Recognition, UnknownPaths};
+pub use unknown::{KnownPathRecognition, UnknownPaths};
 pub use watched::WatchedPaths;
 pub use words::Observe;
 
 use crate::Identity;
-use crate::events::CELLS_PER_COUNTER;
+use crate::events::EVENT_CELLS_PER_COUNTER;
 use crate::experiment::{ExperimentError, ExperimentScheme, FeatureRule, Settings};
 use std::fmt;
 use trodden_flow::NumberingScheme;
@@ -53,7 +53,7 @@ macro_rules! kinds {
 
         impl Observation {
             /// Returns the properties of the observation, which depend on its kind.
-            pub fn observed(&self) -> &dyn ObservationProperties {
+            pub fn observation_properties(&self) -> &dyn ObservationProperties {
                 match self {
                     $(Observation::$kind(observed) => observed,)*
                 }
@@ -115,18 +115,18 @@ pub struct ObservationKind {
     /// Path numberings that this kind supports, in addition to the numbering of all paths.
     pub(crate) numberings: &'static [NumberingScheme],
     /// Whether this kind supports other path numberings. If it does, they are checked as if no kind had been requested.
-    pub(crate) other_numberings: Admission,
+    pub(crate) other_numberings: FeatureAdmission,
     /// Whether functions with many paths may count in hash tables.
-    pub(crate) tables: Admission,
+    pub(crate) tables: FeatureAdmission,
     /// Whether several threads may share counters.
-    pub(crate) shared_counters: Admission,
+    pub(crate) shared_counters: FeatureAdmission,
     /// Further rules about settings of this kind.
     pub(crate) rules: &'static [FeatureRule],
 }
 
 /// Whether a kind of observation supports a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
+pub enum FeatureAdmission {
     /// The feature is supported.
     Admitted,
     /// The feature is not supported.
@@ -144,7 +144,7 @@ pub trait ObservationProperties {
     fn kind(&self) -> &'static ObservationKind;
 
     /// Changes the settings so that they request the observation.
-    fn write(&self, settings: &mut Settings);
+    fn write_to_settings(&self, settings: &mut Settings);
 
     /// Returns how paths are numbered.
     fn scheme(&self) -> ExperimentScheme {
@@ -152,17 +152,17 @@ pub trait ObservationProperties {
     }
 
     /// Returns what the words of a counter mean.
-    fn words(&self) -> CounterWords {
+    fn counter_words(&self) -> CounterWords {
         CounterWords::Count
     }
 
     /// Returns the file of paths that are not counted, if all other paths are counted.
-    fn uncounted(&self) -> Option<Identity> {
+    fn uncounted_paths_file(&self) -> Option<Identity> {
         None
     }
 
     /// Returns the set of paths to which the observation is restricted; `None` if it is not restricted.
-    fn interesting(&self) -> Option<InterestingPaths> {
+    fn interesting_paths(&self) -> Option<InterestingPaths> {
         None
     }
 }
@@ -186,7 +186,7 @@ impl CounterWords {
         match self {
             CounterWords::Count => 1,
             CounterWords::CountAndTime => 2,
-            CounterWords::Cells => CELLS_PER_COUNTER,
+            CounterWords::Cells => EVENT_CELLS_PER_COUNTER,
             CounterWords::Nothing => 0,
         }
     }

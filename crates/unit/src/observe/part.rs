@@ -1,9 +1,9 @@
 //! Builds of instrumented copies of a program, each of which counts some of the paths. If the program counts only unknown paths, a part
 //! consists of whole functions.
 
-use super::{Admission, CounterWords, Observation, ObservationKind, ObservationProperties, unknown};
+use super::{CounterWords, FeatureAdmission, Observation, ObservationKind, ObservationProperties, unknown};
 use crate::Identity;
-use crate::experiment::{FeatureRule, Relation, RequestedFeature, Settings, SettingsFile, stored_identity};
+use crate::experiment::{FeatureRelation, FeatureRule, RequestedFeature, Settings, SettingsFile, stored_input_identity};
 use serde::{Deserialize, Serialize};
 
 /// The part of the paths that one of several copies of a program counts.
@@ -19,65 +19,65 @@ pub struct CopyPart {
     pub count_hits: bool,
 }
 
-const PART_FEATURE: RequestedFeature =
+const COPY_PART_FEATURE: RequestedFeature =
     RequestedFeature { spelling: "a copy's part (part=FILE)", is_requested: |settings| settings.part.is_some() };
-const ORIGIN_FEATURE: RequestedFeature =
+const COPY_ORIGIN_FEATURE: RequestedFeature =
     RequestedFeature { spelling: "the unit of a copy (origin=UNIT)", is_requested: |settings| settings.origin.is_some() };
-const HITS_FEATURE: RequestedFeature =
+const PROBE_HITS_FEATURE: RequestedFeature =
     RequestedFeature { spelling: "--count-hits (count-hits=on)", is_requested: |settings| settings.count_hits == Some(true) };
-const KNOWN_FEATURE: RequestedFeature =
+const KNOWN_PATHS_FEATURE: RequestedFeature =
     RequestedFeature { spelling: "--residual (known=FILE)", is_requested: |settings| settings.known.is_some() };
 
 const PART_ORIGIN_REASON: &str = "a part belongs to one unit";
 const RECORD_COPIES_REMEDY: &str = "use `trodden record --copies`, which sets both";
 
 pub(super) static KIND: ObservationKind = ObservationKind {
-    option: PART_FEATURE.spelling,
+    option: COPY_PART_FEATURE.spelling,
     observes: "a copy's part of the counts of all paths, or of unknown ones",
     conflict_remedy: Some("build the program that is to be copied without the other option"),
-    is_requested: PART_FEATURE.is_requested,
+    is_requested: COPY_PART_FEATURE.is_requested,
     read: |settings| {
-        let (known, count_hits) = (stored_identity("known", &settings.known)?, settings.count_hits.unwrap_or(false));
-        let part = stored_identity("part", &settings.part)?.zip(settings.origin);
+        let (known, count_hits) = (stored_input_identity("known", &settings.known)?, settings.count_hits.unwrap_or(false));
+        let part = stored_input_identity("part", &settings.part)?.zip(settings.origin);
         Ok(part.map(|(file, origin)| Observation::CopyPart(CopyPart { file, origin, known, count_hits })))
     },
     restricted_by: &[&unknown::KIND],
     numberings: &[],
-    other_numberings: Admission::Rejected {
+    other_numberings: FeatureAdmission::Rejected {
         reason: "the paths of a program are divided among its copies by the scheme ball-larus",
         remedy: "build the program that is to be copied with that scheme",
     },
-    tables: Admission::Rejected {
+    tables: FeatureAdmission::Rejected {
         reason: "copies count in arrays",
         remedy: "build the program that is to be copied without --table-slots",
     },
-    shared_counters: Admission::Admitted,
+    shared_counters: FeatureAdmission::Admitted,
     rules: &[
         FeatureRule {
-            one: PART_FEATURE,
-            relation: Relation::Needs,
-            other: ORIGIN_FEATURE,
+            one: COPY_PART_FEATURE,
+            relation: FeatureRelation::Needs,
+            other: COPY_ORIGIN_FEATURE,
             reason: PART_ORIGIN_REASON,
             remedy: RECORD_COPIES_REMEDY,
         },
         FeatureRule {
-            one: ORIGIN_FEATURE,
-            relation: Relation::Needs,
-            other: PART_FEATURE,
+            one: COPY_ORIGIN_FEATURE,
+            relation: FeatureRelation::Needs,
+            other: COPY_PART_FEATURE,
             reason: PART_ORIGIN_REASON,
             remedy: RECORD_COPIES_REMEDY,
         },
         FeatureRule {
-            one: HITS_FEATURE,
-            relation: Relation::Needs,
-            other: PART_FEATURE,
+            one: PROBE_HITS_FEATURE,
+            relation: FeatureRelation::Needs,
+            other: COPY_PART_FEATURE,
             reason: "hits are executions of a copy's probes",
             remedy: "use `trodden-lab with --count-hits -- record --copies K`",
         },
         FeatureRule {
-            one: HITS_FEATURE,
-            relation: Relation::Excludes,
-            other: KNOWN_FEATURE,
+            one: PROBE_HITS_FEATURE,
+            relation: FeatureRelation::Excludes,
+            other: KNOWN_PATHS_FEATURE,
             reason: "copies of a residual build record times of first executions instead of hits",
             remedy: "count hits in a program that counts all paths",
         },
@@ -89,17 +89,17 @@ impl ObservationProperties for CopyPart {
         &KIND
     }
 
-    fn write(&self, settings: &mut Settings) {
+    fn write_to_settings(&self, settings: &mut Settings) {
         (settings.part, settings.origin) = (Some(SettingsFile::Stored(self.file)), Some(self.origin));
         settings.known = self.known.map(SettingsFile::Stored);
         settings.count_hits = self.count_hits.then_some(true);
     }
 
-    fn words(&self) -> CounterWords {
+    fn counter_words(&self) -> CounterWords {
         if self.known.is_some() { CounterWords::CountAndTime } else { CounterWords::Count }
     }
 
-    fn uncounted(&self) -> Option<Identity> {
+    fn uncounted_paths_file(&self) -> Option<Identity> {
         self.known
     }
 }
@@ -113,7 +113,7 @@ pub struct LabelWords {
     pub first_word: u64,
     /// Number of words.
     pub words: u64,
-    /// Whether two more words follow, which count the executions of labels and of all probes ([`LabelWords::hits`]).
+    /// Whether two more words follow, which count the executions of labels and of all probes ([`LabelWords::hit_counter_index`]).
     pub has_hits: bool,
     /// Label of each edge in the function's `dag`.
     pub labels: Vec<i64>,
@@ -122,13 +122,13 @@ pub struct LabelWords {
 impl LabelWords {
     /// Returns the range of the function's words in the unit, including those that count executions of probes.
     pub fn range(&self) -> std::ops::Range<u64> {
-        let hits = if self.has_hits { HIT_WORDS } else { 0 };
+        let hits = if self.has_hits { HIT_COUNTER_WORDS } else { 0 };
         self.first_word..self.first_word.saturating_add(self.words).saturating_add(hits)
     }
 
     /// Returns the index of the word that counts executions of labels. The next word counts executions of all probes. `None` if these are
     /// not counted.
-    pub fn hits(&self) -> Option<u64> {
+    pub fn hit_counter_index(&self) -> Option<u64> {
         self.has_hits.then(|| self.first_word.saturating_add(self.words))
     }
 
@@ -137,4 +137,4 @@ impl LabelWords {
     }
 }
 
-const HIT_WORDS: u64 = 2;
+const HIT_COUNTER_WORDS: u64 = 2;

@@ -4,9 +4,9 @@
 //! words counts. Either each possible pair has a word, or only interesting pairs have words, which are found by a perfect hash function,
 //! and all other pairs share one word. The map identifies callers by unit and linkage name, so it can be read without the set.
 
-use super::{Admission, Observation, ObservationKind, ObservationProperties};
+use super::{FeatureAdmission, Observation, ObservationKind, ObservationProperties};
 use crate::Identity;
-use crate::experiment::{ExperimentScheme, Settings, SettingsFile, stored_identity};
+use crate::experiment::{ExperimentScheme, Settings, SettingsFile, stored_input_identity};
 use serde::{Deserialize, Serialize};
 use trodden_flow::NumberingScheme;
 
@@ -47,16 +47,16 @@ pub(super) static KIND: ObservationKind = ObservationKind {
             Some(ExperimentScheme::Interesting(NumberingScheme::Ppp)) => SegmentNumbering::Preferential,
             _ => SegmentNumbering::Minimal,
         };
-        Ok(stored_identity("segments", &settings.segments)?.map(|set| Observation::SegmentCounts(SegmentCounts { set, numbering })))
+        Ok(stored_input_identity("segments", &settings.segments)?.map(|set| Observation::SegmentCounts(SegmentCounts { set, numbering })))
     },
     restricted_by: &[],
     numberings: &[NumberingScheme::KnownTable, NumberingScheme::Ppp, NumberingScheme::Pspp],
-    other_numberings: Admission::Rejected {
+    other_numberings: FeatureAdmission::Rejected {
         reason: "segments are numbered by the scheme known-table, ppp, pspp or ball-larus",
         remedy: "use one of these",
     },
-    tables: Admission::Rejected { reason: "segments are counted in arrays", remedy: "omit --table-slots" },
-    shared_counters: Admission::Admitted,
+    tables: FeatureAdmission::Rejected { reason: "segments are counted in arrays", remedy: "omit --table-slots" },
+    shared_counters: FeatureAdmission::Admitted,
     rules: &[],
 };
 
@@ -65,7 +65,7 @@ impl ObservationProperties for SegmentCounts {
         &KIND
     }
 
-    fn write(&self, settings: &mut Settings) {
+    fn write_to_settings(&self, settings: &mut Settings) {
         settings.segments = Some(SettingsFile::Stored(self.set));
     }
 
@@ -136,13 +136,13 @@ impl SegmentWords {
     }
 
     /// Returns the number of bits that a key has for the path, in a function with `paths` paths.
-    pub fn path_bits(paths: u64) -> u32 {
+    pub fn bits_for_path(paths: u64) -> u32 {
         paths.max(1).next_power_of_two().trailing_zeros()
     }
 
     /// Returns the key of a pair of context and path, in a function with `paths` paths.
     pub fn key(paths: u64, context: u32, path: u64) -> u64 {
-        u64::from(context) << SegmentWords::path_bits(paths) | path
+        u64::from(context) << SegmentWords::bits_for_path(paths) | path
     }
 
     /// Returns the pair of context and path that a word counts, in a function with `paths` paths. `None` if the word does not count exactly
@@ -152,7 +152,7 @@ impl SegmentWords {
             true => word,
             false => self.keys.get(word as usize).copied().filter(|key| *key != u64::MAX)?,
         };
-        let bits = SegmentWords::path_bits(paths);
+        let bits = SegmentWords::bits_for_path(paths);
         let context = u32::try_from(key >> bits).ok().filter(|c| *c as usize <= self.contexts.len())?;
         Some((context, key & ((1 << bits) - 1))).filter(|(_, path)| *path < paths)
     }

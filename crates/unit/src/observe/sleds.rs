@@ -1,7 +1,7 @@
 //! Builds with sleds (patchable instructions), with which an execution is traced from outside the program. The program counts nothing. A
 //! profile of the trace contains the counts of the reconstructed paths.
 
-use super::{Admission, Observation, ObservationKind, ObservationProperties, Observe};
+use super::{FeatureAdmission, Observation, ObservationKind, ObservationProperties, Observe};
 use crate::experiment::Settings;
 
 /// An execution that is traced from outside the program, without counts.
@@ -16,9 +16,9 @@ pub(super) static KIND: ObservationKind = ObservationKind {
     read: |_| Ok(Some(Observation::TraceSleds(TraceSleds))),
     restricted_by: &[],
     numberings: &[],
-    other_numberings: Admission::Rejected { reason: "nothing is counted in such a build", remedy: "omit --scheme" },
-    tables: Admission::Rejected { reason: "nothing is counted in such a build", remedy: "omit --table-slots" },
-    shared_counters: Admission::Rejected { reason: "nothing is counted in such a build", remedy: "omit --threads" },
+    other_numberings: FeatureAdmission::Rejected { reason: "nothing is counted in such a build", remedy: "omit --scheme" },
+    tables: FeatureAdmission::Rejected { reason: "nothing is counted in such a build", remedy: "omit --table-slots" },
+    shared_counters: FeatureAdmission::Rejected { reason: "nothing is counted in such a build", remedy: "omit --threads" },
     rules: &[],
 };
 
@@ -27,7 +27,7 @@ impl ObservationProperties for TraceSleds {
         &KIND
     }
 
-    fn write(&self, settings: &mut Settings) {
+    fn write_to_settings(&self, settings: &mut Settings) {
         settings.observe = Some(Observe::Trace);
     }
 }

@@ -6,9 +6,9 @@
 //! that makes such a call. It is cut at the same edges.
 
 use super::interesting::{self, InterestingPaths};
-use super::{Admission, Observation, ObservationKind, ObservationProperties, Observe};
+use super::{FeatureAdmission, Observation, ObservationKind, ObservationProperties, Observe};
 use crate::Identity;
-use crate::experiment::{FeatureRule, Relation, RequestedFeature, Settings, SettingsFile, stored_identity};
+use crate::experiment::{FeatureRelation, FeatureRule, RequestedFeature, Settings, SettingsFile, stored_input_identity};
 use serde::{Deserialize, Serialize};
 use trodden_flow::{Edge, Node, Origin};
 
@@ -25,20 +25,20 @@ pub(super) static KIND: ObservationKind = ObservationKind {
     conflict_remedy: None,
     is_requested,
     read: |settings| {
-        let functions = stored_identity("interesting", &settings.interesting)?;
+        let functions = stored_input_identity("interesting", &settings.interesting)?;
         Ok(Some(Observation::PathStream(PathStream { functions })))
     },
     restricted_by: &[&interesting::KIND],
     numberings: &[],
-    other_numberings: Admission::Rejected {
+    other_numberings: FeatureAdmission::Rejected {
         reason: "a stream contains all paths of the functions that --interesting selects",
         remedy: "omit --scheme",
     },
-    tables: Admission::Rejected { reason: "a stream has no counters", remedy: "omit --table-slots" },
-    shared_counters: Admission::Rejected { reason: "each thread writes a stream of its own", remedy: "omit --threads" },
+    tables: FeatureAdmission::Rejected { reason: "a stream has no counters", remedy: "omit --table-slots" },
+    shared_counters: FeatureAdmission::Rejected { reason: "each thread writes a stream of its own", remedy: "omit --threads" },
     rules: &[FeatureRule {
         one: RequestedFeature { spelling: "--flight-recorder (recorder=PATTERN)", is_requested: |settings| settings.recorder.is_some() },
-        relation: Relation::Needs,
+        relation: FeatureRelation::Needs,
         other: RequestedFeature { spelling: "--stream (observe=stream)", is_requested },
         reason: "the flight recorder keeps the end of a stream",
         remedy: "add --stream",
@@ -54,13 +54,13 @@ impl ObservationProperties for PathStream {
         &KIND
     }
 
-    fn write(&self, settings: &mut Settings) {
+    fn write_to_settings(&self, settings: &mut Settings) {
         settings.observe = Some(Observe::Stream);
         settings.interesting = self.functions.map(SettingsFile::Stored);
     }
 
     /// All paths of the functions in the set are numbered as in other builds.
-    fn interesting(&self) -> Option<InterestingPaths> {
+    fn interesting_paths(&self) -> Option<InterestingPaths> {
         self.functions.map(|set| InterestingPaths { set, numbering: None, time_limit_s: 0 })
     }
 }
@@ -95,13 +95,13 @@ impl EventWords {
     }
 
     /// Returns the edge of the function's graph that corresponds to an edge of the event graph; `None` for an additional edge.
-    pub fn own_edge(&self, edge: Edge) -> Option<Edge> {
+    pub fn function_edge_of_event_edge(&self, edge: Edge) -> Option<Edge> {
         let before = self.calls.partition_point(|call| call.0 < edge);
         (!self.is_call(edge)).then(|| Edge(edge.0 - before as u32))
     }
 
     /// Returns the edge of the event graph that corresponds to an edge of the function's graph.
-    pub fn to_event_edge(&self, own: Edge) -> Edge {
+    pub fn event_edge_of_function_edge(&self, own: Edge) -> Edge {
         self.calls.iter().fold(own, |edge, call| if call.0 <= edge { Edge(edge.0 + 1) } else { edge })
     }
 }

@@ -3,7 +3,7 @@
 //! are not supported.
 
 use super::interesting::{self, InterestingPaths};
-use super::{Admission, CounterWords, Observation, ObservationKind, ObservationProperties};
+use super::{CounterWords, FeatureAdmission, Observation, ObservationKind, ObservationProperties};
 use crate::EventSource;
 use crate::experiment::{ExperimentScheme, Settings};
 
@@ -27,12 +27,12 @@ pub(super) static KIND: ObservationKind = ObservationKind {
     },
     restricted_by: &[&interesting::KIND],
     numberings: &[],
-    other_numberings: Admission::Admitted,
-    tables: Admission::Rejected {
+    other_numberings: FeatureAdmission::Admitted,
+    tables: FeatureAdmission::Rejected {
         reason: "a slot of a table has no room for sums",
         remedy: "omit one of the two (without tables, long paths are cut)",
     },
-    shared_counters: Admission::Rejected {
+    shared_counters: FeatureAdmission::Rejected {
         reason: "a sum and a sum of squares cannot be updated together atomically",
         remedy: "omit --threads atomic",
     },
@@ -44,20 +44,20 @@ impl ObservationProperties for EventSums {
         &KIND
     }
 
-    fn write(&self, settings: &mut Settings) {
+    fn write_to_settings(&self, settings: &mut Settings) {
         settings.events = Some(self.event);
-        self.paths.iter().for_each(|paths| paths.write(settings));
+        self.paths.iter().for_each(|paths| paths.write_to_settings(settings));
     }
 
     fn scheme(&self) -> ExperimentScheme {
         self.paths.map_or(ExperimentScheme::BallLarus, |paths| paths.scheme())
     }
 
-    fn interesting(&self) -> Option<InterestingPaths> {
+    fn interesting_paths(&self) -> Option<InterestingPaths> {
         self.paths
     }
 
-    fn words(&self) -> CounterWords {
+    fn counter_words(&self) -> CounterWords {
         CounterWords::Cells
     }
 }

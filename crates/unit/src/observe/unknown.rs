@@ -1,8 +1,8 @@
 //! Residual builds, which count all paths except known ones, such as the paths that the program's tests execute.
 
-use super::{Admission, CounterWords, Observation, ObservationKind, ObservationProperties};
+use super::{CounterWords, FeatureAdmission, Observation, ObservationKind, ObservationProperties};
 use crate::Identity;
-use crate::experiment::{ExperimentScheme, Settings, SettingsFile, stored_identity};
+use crate::experiment::{ExperimentScheme, Settings, SettingsFile, stored_input_identity};
 use trodden_flow::NumberingScheme;
 
 /// Counts of all paths except the known paths in a file.
@@ -11,12 +11,12 @@ pub struct UnknownPaths {
     /// File of the known paths.
     pub known: Identity,
     /// How the program recognises known paths.
-    pub recognition: Recognition,
+    pub recognition: KnownPathRecognition,
 }
 
 /// How a residual build recognises known paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Recognition {
+pub enum KnownPathRecognition {
     /// By the executed code: known paths run in their own duplicate of the code, and control leaves this duplicate at each edge that is not
     /// on a known path.
     #[default]
@@ -27,13 +27,13 @@ pub enum Recognition {
     Selective,
 }
 
-impl Recognition {
+impl KnownPathRecognition {
     /// Returns the numbering by which known paths are recognised; `None` if they are not recognised by numbers.
     pub fn numbering(self) -> Option<NumberingScheme> {
         match self {
-            Recognition::Region => None,
-            Recognition::Preferential => Some(NumberingScheme::Ppp),
-            Recognition::Selective => Some(NumberingScheme::Pspp),
+            KnownPathRecognition::Region => None,
+            KnownPathRecognition::Preferential => Some(NumberingScheme::Ppp),
+            KnownPathRecognition::Selective => Some(NumberingScheme::Pspp),
         }
     }
 }
@@ -45,20 +45,20 @@ pub(super) static KIND: ObservationKind = ObservationKind {
     is_requested: |settings| settings.known.is_some(),
     read: |settings| {
         let recognition = match settings.scheme {
-            Some(ExperimentScheme::Interesting(NumberingScheme::Ppp)) => Recognition::Preferential,
-            Some(ExperimentScheme::Interesting(NumberingScheme::Pspp)) => Recognition::Selective,
-            _ => Recognition::Region,
+            Some(ExperimentScheme::Interesting(NumberingScheme::Ppp)) => KnownPathRecognition::Preferential,
+            Some(ExperimentScheme::Interesting(NumberingScheme::Pspp)) => KnownPathRecognition::Selective,
+            _ => KnownPathRecognition::Region,
         };
-        Ok(stored_identity("known", &settings.known)?.map(|known| Observation::UnknownPaths(UnknownPaths { known, recognition })))
+        Ok(stored_input_identity("known", &settings.known)?.map(|known| Observation::UnknownPaths(UnknownPaths { known, recognition })))
     },
     restricted_by: &[],
     numberings: &[NumberingScheme::Ppp, NumberingScheme::Pspp],
-    other_numberings: Admission::Rejected {
+    other_numberings: FeatureAdmission::Rejected {
         reason: "--residual already selects which paths are counted",
         remedy: "omit one of the two, or use --scheme ppp or pspp",
     },
-    tables: Admission::Rejected { reason: "each unknown path has its own counter", remedy: "omit one of the two" },
-    shared_counters: Admission::Rejected {
+    tables: FeatureAdmission::Rejected { reason: "each unknown path has its own counter", remedy: "omit one of the two" },
+    shared_counters: FeatureAdmission::Rejected {
         reason: "the first thread that counts a path also records the time",
         remedy: "omit --threads atomic",
     },
@@ -70,7 +70,7 @@ impl ObservationProperties for UnknownPaths {
         &KIND
     }
 
-    fn write(&self, settings: &mut Settings) {
+    fn write_to_settings(&self, settings: &mut Settings) {
         settings.known = Some(SettingsFile::Stored(self.known));
     }
 
@@ -78,11 +78,11 @@ impl ObservationProperties for UnknownPaths {
         self.recognition.numbering().map_or(ExperimentScheme::BallLarus, ExperimentScheme::Interesting)
     }
 
-    fn words(&self) -> CounterWords {
+    fn counter_words(&self) -> CounterWords {
         CounterWords::CountAndTime
     }
 
-    fn uncounted(&self) -> Option<Identity> {
+    fn uncounted_paths_file(&self) -> Option<Identity> {
         Some(self.known)
     }
 }

@@ -1,9 +1,9 @@
 //! Builds that count only watched paths, which an expression selects. Each of them is reported as soon as it is executed. Such a build is a
 //! residual build ([`super::unknown`]) to which all other paths are known.
 
-use super::{Admission, CounterWords, Observation, ObservationKind, ObservationProperties};
+use super::{CounterWords, FeatureAdmission, Observation, ObservationKind, ObservationProperties};
 use crate::Identity;
-use crate::experiment::{Settings, SettingsFile, stored_identity};
+use crate::experiment::{Settings, SettingsFile, stored_input_identity};
 
 /// Counts of watched paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,13 +19,16 @@ pub(super) static KIND: ObservationKind = ObservationKind {
     is_requested: |settings| settings.watched.is_some(),
     read: |settings| {
         let observation = |others| Observation::WatchedPaths(WatchedPaths { others });
-        Ok(stored_identity("watched", &settings.watched)?.map(observation))
+        Ok(stored_input_identity("watched", &settings.watched)?.map(observation))
     },
     restricted_by: &[],
     numberings: &[],
-    other_numberings: Admission::Rejected { reason: "--watch already selects which paths are counted", remedy: "omit one of the two" },
-    tables: Admission::Rejected { reason: "each watched path has its own counter", remedy: "omit one of the two" },
-    shared_counters: Admission::Rejected {
+    other_numberings: FeatureAdmission::Rejected {
+        reason: "--watch already selects which paths are counted",
+        remedy: "omit one of the two",
+    },
+    tables: FeatureAdmission::Rejected { reason: "each watched path has its own counter", remedy: "omit one of the two" },
+    shared_counters: FeatureAdmission::Rejected {
         reason: "the first thread that counts a path also records the time",
         remedy: "omit --threads atomic",
     },
@@ -37,15 +40,15 @@ impl ObservationProperties for WatchedPaths {
         &KIND
     }
 
-    fn write(&self, settings: &mut Settings) {
+    fn write_to_settings(&self, settings: &mut Settings) {
         settings.watched = Some(SettingsFile::Stored(self.others));
     }
 
-    fn words(&self) -> CounterWords {
+    fn counter_words(&self) -> CounterWords {
         CounterWords::CountAndTime
     }
 
-    fn uncounted(&self) -> Option<Identity> {
+    fn uncounted_paths_file(&self) -> Option<Identity> {
         Some(self.others)
     }
 }

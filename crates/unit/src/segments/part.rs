@@ -16,7 +16,7 @@ impl SegmentFunction {
     /// Returns the function's acyclic graph and the numbering of its paths; `None` if the data is corrupt.
     pub fn numbered_paths(&self) -> Option<(Dag, Numbering)> {
         let entries = [Entries::Shared, Entries::PerEdge];
-        entries.into_iter().find_map(|entries| Plan::cut_at_if_same_count(&self.graph, &self.cuts, entries, self.paths))
+        entries.into_iter().find_map(|entries| Plan::cut_and_number_if_same_count(&self.graph, &self.cuts, entries, self.paths))
     }
 
     /// Returns the number of paths that begin at the entry, which are those with the lowest IDs. `None` if the data is corrupt.
@@ -37,7 +37,7 @@ impl SegmentSet {
             function.executions.retain(|path, _| counted(number, *path));
             function.counts = !function.interesting.is_empty();
         }
-        let needed = self.needed_contexts(&functions);
+        let needed = self.contexts_needed_for_segments(&functions);
         let renumbered: Vec<BTreeMap<u32, u32>> =
             needed.iter().map(|contexts| contexts.iter().copied().zip(1..).chain([(0, 0)]).collect()).collect();
         for (number, function) in functions.iter_mut().enumerate() {
@@ -52,7 +52,7 @@ impl SegmentSet {
 
     /// Returns the set with explicit interesting segments: if the set counts all pairs, each pair whose path begins at the entry becomes
     /// one. Functions with more than `max` such pairs are not changed.
-    pub fn with_explicit_segments(&self, max: u64) -> SegmentSet {
+    pub fn with_all_pairs_as_segments(&self, max: u64) -> SegmentSet {
         if !self.counts_all_pairs {
             return self.clone();
         }
@@ -66,16 +66,18 @@ impl SegmentSet {
     }
 
     /// Returns, for each function, the numbers of the contexts that are needed to count the interesting segments.
-    fn needed_contexts(&self, functions: &[SegmentFunction]) -> Vec<BTreeSet<u32>> {
+    fn contexts_needed_for_segments(&self, functions: &[SegmentFunction]) -> Vec<BTreeSet<u32>> {
         let mut needed = vec![BTreeSet::new(); functions.len()];
         let interesting = (0..).zip(functions).flat_map(|(f, function)| function.interesting.iter().map(move |(context, _)| (f, *context)));
         let mut work: Vec<(u32, u32)> = interesting.collect();
         while let Some((number, context)) = work.pop() {
             let Some(known) = self.context(number, context).filter(|_| needed[number as usize].insert(context)) else { continue };
             work.push((known.caller, known.context));
-            work.push((number, self.drop_outermost(number, context)));
+            work.push((number, self.context_without_outermost_caller(number, context)));
             let longer = 1..=self.functions[number as usize].contexts.len() as u32;
-            work.extend(longer.filter(|longer| self.drop_outermost(number, *longer) == context).map(|longer| (number, longer)));
+            work.extend(
+                longer.filter(|longer| self.context_without_outermost_caller(number, *longer) == context).map(|longer| (number, longer)),
+            );
         }
         needed
     }
@@ -89,7 +91,7 @@ mod tests {
 
     /// Returns the context in which a set counts a path after a sequence of calls, as a chain of callers. `None` if the set does not count
     /// it.
-    fn counted_context(set: &SegmentSet, chain: &[(u32, u64)], (callee, path): (u32, u64)) -> Option<Vec<(u32, u64)>> {
+    fn context_that_counts_path(set: &SegmentSet, chain: &[(u32, u64)], (callee, path): (u32, u64)) -> Option<Vec<(u32, u64)>> {
         let mut context = 0;
         for (at, (function, path)) in chain.iter().enumerate() {
             let to = chain.get(at + 1).map_or(callee, |next| next.0);
@@ -118,8 +120,8 @@ mod tests {
         let mut counted = 0;
         for chain in (0..steps.len().pow(3)).map(|at| [steps[at / 36], steps[at / 6 % 6], steps[at % 6]]) {
             for (callee, path) in (0..3).flat_map(|callee| (0..8).map(move |path| (callee, path))) {
-                let whole = counted_context(&set, &chain, (callee, path));
-                let found: Vec<_> = parts.iter().filter_map(|part| counted_context(part, &chain, (callee, path))).collect();
+                let whole = context_that_counts_path(&set, &chain, (callee, path));
+                let found: Vec<_> = parts.iter().filter_map(|part| context_that_counts_path(part, &chain, (callee, path))).collect();
                 assert_eq!(found, Vec::from_iter(whole.clone()), "{chain:?} to path {path} of {callee}");
                 counted += usize::from(whole.is_some_and(|context| context.len() > 1));
             }
@@ -155,7 +157,7 @@ mod tests {
         function.cuts = vec![(Edge(3), CutReason::Back)];
         (function.paths, function.edges) = (8, vec![0; edges.len()]);
         assert_eq!(function.count_first_paths(), Some(4));
-        assert_eq!(set.with_explicit_segments(4).functions[1].interesting, (0..4).map(|path| (1, path)).collect());
-        assert!(set.with_explicit_segments(3).functions[1].interesting.is_empty());
+        assert_eq!(set.with_all_pairs_as_segments(4).functions[1].interesting, (0..4).map(|path| (1, path)).collect());
+        assert!(set.with_all_pairs_as_segments(3).functions[1].interesting.is_empty());
     }
 }

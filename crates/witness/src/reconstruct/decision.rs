@@ -6,7 +6,7 @@
 use super::{ReadAheadTrace, ReconstructError, Reconstruction, Reconstructor, TraceEnding};
 use crate::automaton::AutomatonState;
 use crate::condition;
-use crate::first::{FirstSets, SymbolSets};
+use crate::first::{FirstSymbolSets, FirstWitnessSets};
 use crate::program::{Witness, WitnessFunctionId};
 use crate::sets::END;
 use crate::structure::WitnessScope;
@@ -18,21 +18,21 @@ const EMPTY_ENTRY: (u32, u64) = (END - 1, 0);
 
 #[derive(Default)]
 pub(super) struct DecisionTables {
-    branches: HashMap<AutomatonState, KnownBranch>,
+    branches: HashMap<AutomatonState, ReachedBranch>,
     components: HashMap<u32, ComponentSets>,
 }
 
 /// A branch that was reached: its successors and, for each profile, the sets of the witnesses that can come first after each successor.
-struct KnownBranch {
+struct ReachedBranch {
     next: Vec<AutomatonState>,
-    parts: Vec<Vec<SymbolSets>>,
+    parts: Vec<Vec<FirstSymbolSets>>,
     /// For each profile, cached symbols, each with a bit mask of the successors whose sets contain the symbol.
     cache: Vec<[(u32, u64); CACHE_SIZE]>,
 }
 
 struct ComponentSets {
     scope: WitnessScope,
-    sets: Vec<FirstSets>,
+    sets: Vec<FirstWitnessSets>,
 }
 
 /// Returns the next symbol of a trace. At the trace's end, returns [`END`], or `None` (any symbol is possible) if the trace was truncated.
@@ -40,12 +40,12 @@ fn next_symbol(next: Option<Witness>, ending: TraceEnding) -> Option<u32> {
     next.map(|witness| witness.0).or((ending == TraceEnding::Complete).then_some(END))
 }
 
-impl KnownBranch {
+impl ReachedBranch {
     /// Returns the only successor that agrees with the next symbols of all traces. Returns `None` if no or several successors agree, or if
     /// there are too many successors for a bit mask.
     fn find_only_agreeing_successor<I: Iterator<Item = Witness>>(
         &mut self,
-        sets: &[FirstSets],
+        sets: &[FirstWitnessSets],
         traces: &mut [ReadAheadTrace<I>],
         ending: TraceEnding,
     ) -> Option<AutomatonState> {
@@ -57,7 +57,7 @@ impl KnownBranch {
             let Some(symbol) = next_symbol(trace.peek(), ending) else { continue };
             let cache = &mut self.cache[profile][symbol as usize % CACHE_SIZE];
             if cache.0 != symbol {
-                let has = |(at, parts): (usize, &SymbolSets)| u64::from(sets[profile].has(*parts, symbol)) << at;
+                let has = |(at, parts): (usize, &FirstSymbolSets)| u64::from(sets[profile].has(*parts, symbol)) << at;
                 *cache = (symbol, self.parts[profile].iter().enumerate().map(has).sum());
             }
             left &= cache.1;
@@ -116,23 +116,23 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
                 continue;
             };
             let sets = &own.sets[profile];
-            left.retain(|i| sets.has(sets.parts(&of.structure, &own.scope, next[*i]), symbol));
+            left.retain(|i| sets.has(sets.first_symbol_sets(&of.structure, &own.scope, next[*i]), symbol));
         }
         at_end
     }
 }
 
 impl Reconstruction {
-    fn branch(&self, state: AutomatonState) -> KnownBranch {
+    fn branch(&self, state: AutomatonState) -> ReachedBranch {
         let next = condition::successors(&self.structure.pushdown, &self.members, state);
-        let parts = |sets: &FirstSets| next.iter().map(|s| sets.parts(&self.structure, &self.whole, *s)).collect();
-        let parts: Vec<Vec<SymbolSets>> = self.sets.iter().map(parts).collect();
-        KnownBranch { cache: vec![[EMPTY_ENTRY; CACHE_SIZE]; parts.len()], parts, next }
+        let parts = |sets: &FirstWitnessSets| next.iter().map(|s| sets.first_symbol_sets(&self.structure, &self.whole, *s)).collect();
+        let parts: Vec<Vec<FirstSymbolSets>> = self.sets.iter().map(parts).collect();
+        ReachedBranch { cache: vec![[EMPTY_ENTRY; CACHE_SIZE]; parts.len()], parts, next }
     }
 
     fn component(&self, function: WitnessFunctionId) -> ComponentSets {
         let scope = self.structure.component_of(function);
-        let sets = self.members.iter().map(|m| FirstSets::new(&self.structure, &scope, m)).collect();
+        let sets = self.members.iter().map(|m| FirstWitnessSets::new(&self.structure, &scope, m)).collect();
         ComponentSets { scope, sets }
     }
 }

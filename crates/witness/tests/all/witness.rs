@@ -8,7 +8,7 @@ use trodden_witness::ambiguous;
 use trodden_witness::condition::{self, check_pairwise};
 use trodden_witness::distribution;
 use trodden_witness::pushdown::Pushdown;
-use trodden_witness::structure::Structure;
+use trodden_witness::structure::PushdownStructure;
 use trodden_witness::{
     Distribution, DistributionOptions, DistributionStrategy, Lookahead, Reconstruction, ReconstructionOutcome, TraceEnding, Weights,
     Witness, WitnessJobOrder, WitnessKind, WitnessProgram, WitnessSite,
@@ -108,7 +108,7 @@ fn check_violations(program: &WitnessProgram, distribution: &Distribution, execu
     if check.is_realizable() {
         return;
     }
-    let structure = Structure::new(Pushdown::new(program, distribution.kind));
+    let structure = PushdownStructure::new(Pushdown::new(program, distribution.kind));
     let members = condition::members(program, distribution);
     let found = ambiguous::find_ambiguous_executions(&structure, &members, &check.violations, 20_000);
     // Several executions can have the same blocks, because of parallel edges or calls of unknown code.
@@ -161,7 +161,7 @@ fn check_strategies(random: &mut Random, program: &WitnessProgram, executions: &
     let kind = random.pick(&[WitnessKind::Nodes, WitnessKind::Edges]);
     let all = program.function_ids().flat_map(|f| programs::witnesses_of(program, kind, f)).collect();
     let all = Distribution::new(program, kind, vec![all]).unwrap();
-    let structure = Structure::new(Pushdown::new(program, kind));
+    let structure = PushdownStructure::new(Pushdown::new(program, kind));
     let members = condition::members(program, &all);
     let weights = Weights::estimate(program);
     for strategy in
@@ -198,7 +198,7 @@ fn plan_cost(program: &WitnessProgram, weights: &Weights, options: &Distribution
     let loads = distribution.profiles.iter().map(|p| weights.sum(WitnessKind::Nodes, p));
     let mut of_machines = vec![0.0; planned.costs.len()];
     loads.zip(&planned.machine_of).for_each(|(load, machine)| of_machines[*machine] += load);
-    let structure = Structure::new(Pushdown::new(program, WitnessKind::Nodes));
+    let structure = PushdownStructure::new(Pushdown::new(program, WitnessKind::Nodes));
     let check = condition::check_structure(&structure, &condition::members(program, distribution), options.lookahead);
     Some((of_machines.into_iter().fold(0.0, f64::max), check.is_realizable()))
 }

@@ -6,10 +6,10 @@ use trodden_testkit::programs::{self, CallOrReturn, Execution, ProgramFeatures};
 use trodden_witness::condition::{check_structure, members};
 use trodden_witness::distribution::plan;
 use trodden_witness::pushdown::Pushdown;
-use trodden_witness::structure::Structure;
+use trodden_witness::structure::PushdownStructure;
 use trodden_witness::{
-    CallProgram, Distribution, DistributionOptions, DistributionStrategy, ExecutionEvent, Lookahead, Reconstruction, ReconstructionOutcome,
-    TraceEnding, Weights, Witness, WitnessJobOrder, WitnessKind, WitnessProgram, WitnessSite,
+    CallAndReturnProgram, Distribution, DistributionOptions, DistributionStrategy, ExecutionEvent, Lookahead, Reconstruction,
+    ReconstructionOutcome, TraceEnding, Weights, Witness, WitnessJobOrder, WitnessKind, WitnessProgram, WitnessSite,
 };
 
 const NODES: WitnessKind = WitnessKind::Nodes;
@@ -36,13 +36,13 @@ fn without_tail_calls(program: &WitnessProgram) -> WitnessProgram {
 fn is_traceable(program: &WitnessProgram) -> bool {
     let all = program.function_ids().flat_map(|f| programs::witnesses_of(program, NODES, f)).collect();
     let all = Distribution::new(program, NODES, vec![all]).unwrap();
-    let structure = Structure::new(Pushdown::new(program, NODES));
+    let structure = PushdownStructure::new(Pushdown::new(program, NODES));
     check_structure(&structure, &members(program, &all), Lookahead::NextSymbol).is_realizable()
 }
 
 /// Returns the length of an execution's partial traces, and the call trace that is reconstructed from them.
 fn reconstruct_calls(
-    calls: &CallProgram,
+    calls: &CallAndReturnProgram,
     program: &WitnessProgram,
     distribution: &Distribution,
     execution: &Execution,
@@ -97,7 +97,7 @@ fn call_traces_are_reconstructed_from_fewer_hits() {
             if executions.len() < 2 {
                 continue;
             }
-            let calls = CallProgram::new(&program).unwrap();
+            let calls = CallAndReturnProgram::new(&program).unwrap();
             let (options, weights) = (options(&mut random), Weights::estimate(&program));
             let planned = plan(&calls.program, NODES, &calls.weights(&weights), &options).unwrap();
             assert!(planned.check.is_realizable() || !is_traceable(&program), "{options:?} {program:?}");

@@ -7,7 +7,7 @@ use trodden_testkit::programs::witnesses_of;
 use trodden_witness::distribution::plan;
 use trodden_witness::{
     Distribution, DistributionOptions, DistributionStrategy, Lookahead, PlanError, PlannedDistribution, Weights, Witness,
-    WitnessFunctionId, WitnessJobOrder, WitnessKind, WitnessProgram, check_pairwise, check_paper,
+    WitnessFunctionId, WitnessJobOrder, WitnessKind, WitnessProgram, check_pairwise, check_published_theorems,
 };
 
 fn program(nodes: u32, edges: &[(u32, u32)]) -> WitnessProgram {
@@ -107,12 +107,12 @@ fn figures_of_the_paper_satisfy_both_theorems() {
     let distributions =
         [(&figure_4, nodes(&figure_4, &[&[3, 4], &[6, 7], &[8, 9]])), (&figure_9, nodes(&figure_9, &[&[2, 4], &[2, 3], &[3, 4]]))];
     for (program, distribution) in distributions {
-        let check = check_paper(program, &distribution).unwrap();
+        let check = check_published_theorems(program, &distribution).unwrap();
         assert!(check.is_realizable(), "{check:?}");
     }
     // Runs that reach the exit without a witness on either path are not distinguished.
     let open = program(4, &[(0, 1), (0, 2), (1, 3), (2, 3)]);
-    assert!(!check_paper(&open, &nodes(&open, &[&[0], &[3]])).unwrap().is_realizable());
+    assert!(!check_published_theorems(&open, &nodes(&open, &[&[0], &[3]])).unwrap().is_realizable());
 }
 
 #[test]

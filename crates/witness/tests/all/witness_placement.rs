@@ -6,13 +6,14 @@ use trodden_flow::{Graph, Node};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{self, Cycles};
 use trodden_testkit::programs;
-use trodden_witness::bound::bound;
+use trodden_witness::bound::min_cost_of_slowest_machine;
 use trodden_witness::placed::plan_placed;
 use trodden_witness::pushdown::Pushdown;
-use trodden_witness::structure::Structure;
+use trodden_witness::structure::PushdownStructure;
 use trodden_witness::{
     Distribution, DistributionOptions, DistributionStrategy, Lookahead, Placement, ProgramCall, Reconstruction, StartPoint, TraceEnding,
-    Weights, Witness, WitnessFunction, WitnessFunctionId, WitnessJobOrder, WitnessKind, WitnessProgram, check_pairwise, check_paper,
+    Weights, Witness, WitnessFunction, WitnessFunctionId, WitnessJobOrder, WitnessKind, WitnessProgram, check_pairwise,
+    check_published_theorems,
 };
 use trodden_witness::{ambiguous, condition, distribution};
 
@@ -144,7 +145,7 @@ fn published_placements_are_realizable_and_cost_at_least_the_minimum() {
             (WitnessKind::Edges, vec![Placement::Blocks, Placement::Targets, Placement::SpanningTree, Placement::Fewest]),
         ] {
             let cheapest = plan_placed(&program, kind, &weights, &options(1), Placement::Exact).unwrap().costs[0];
-            let least = bound(&program, kind, &weights, 1);
+            let least = min_cost_of_slowest_machine(&program, kind, &weights, 1);
             assert!(least <= cheapest * 1.000001 + 1e-9, "{least} {cheapest} {kind:?} {weights:?} {program:?}");
             for placement in placements {
                 let planned = plan_placed(&program, kind, &weights, &options(1), placement).unwrap();
@@ -196,7 +197,7 @@ fn distributions_cost_at_least_the_bound() {
                 let options = DistributionOptions { strategy, ..options(profiles) };
                 let planned = distribution::plan(&program, WitnessKind::Nodes, &weights, &options).unwrap();
                 let max = planned.costs.iter().copied().fold(0.0, f64::max);
-                let least = bound(&program, WitnessKind::Nodes, &weights, profiles);
+                let least = min_cost_of_slowest_machine(&program, WitnessKind::Nodes, &weights, profiles);
                 assert!(least <= max * 1.000001 + 1e-9, "{least} {max} {options:?} {program:?}");
             }
         }
@@ -225,7 +226,7 @@ fn distributions_that_satisfy_the_path_condition_are_unambiguous() {
         let profile = |random: &mut Random| all.iter().copied().filter(|_| random.chance(share)).collect();
         let profiles = (0..2).map(|_| profile(&mut random)).collect();
         let distribution = Distribution::new(&program, WitnessKind::Nodes, profiles).unwrap();
-        let paper = check_paper(&program, &distribution).unwrap();
+        let paper = check_published_theorems(&program, &distribution).unwrap();
         let holds = check_pairwise(&program, &distribution).is_realizable();
         if paper.path.is_empty() && !holds {
             // The pairwise condition does not hold, but the executions are distinguished, because another profile shows that the run has
@@ -234,7 +235,7 @@ fn distributions_that_satisfy_the_path_condition_are_unambiguous() {
             only_path += 1;
         }
         if paper.graph.is_empty() && !holds {
-            let structure = Structure::new(Pushdown::new(&program, WitnessKind::Nodes));
+            let structure = PushdownStructure::new(Pushdown::new(&program, WitnessKind::Nodes));
             let violations = check_pairwise(&program, &distribution).violations;
             let found = ambiguous::find_ambiguous_executions(&structure, &condition::members(&program, &distribution), &violations, 20_000);
             only_graph[usize::from(found.iter().any(Option::is_some))] += 1;

@@ -55,7 +55,7 @@ fn random_program(random: &mut Random) -> Program {
         files: Vec::new(),
         scopes: Vec::new(),
         operations: OPERATIONS.map(String::from).to_vec(),
-        classes: vec![None, Some(ClassId(0)), Some(ClassId(0)), None],
+        classes: vec![None, Some(MemoryClassId(0)), Some(MemoryClassId(0)), None],
         functions: vec![function],
     };
     Program { unit, walk: BlockWalk { id: 0, count: 1, blocks: vec![Node(0), Node(1), Node(2)], edges: Vec::new(), sums: Vec::new() } }
@@ -70,7 +70,7 @@ fn random_action(random: &mut Random, values: &mut Vec<ValueProperties>, numbers
     let number = |random: &mut Random| ValueId(random.pick(numbers));
     let address = ValueId(random.pick(addresses));
     let wide = random.index(2);
-    let class = random.pick(&[None, None, Some(ClassId(0)), Some(ClassId(1)), Some(ClassId(2)), Some(ClassId(3))]);
+    let class = random.pick(&[None, None, Some(MemoryClassId(0)), Some(MemoryClassId(1)), Some(MemoryClassId(2)), Some(MemoryClassId(3))]);
     let access = AccessedMemory { address, size: [4, 8][wide], class };
     let operation = OperationId(3 + wide as u32);
     match random.below(20) {
@@ -107,7 +107,7 @@ fn random_action(random: &mut Random, values: &mut Vec<ValueProperties>, numbers
 struct UnitRun<'a> {
     unit: &'a UnitProperties,
     values: HashMap<ValueId, i64>,
-    memory: HashMap<i64, (u8, Option<ClassId>)>,
+    memory: HashMap<i64, (u8, Option<MemoryClassId>)>,
     seed: u64,
     results: HashMap<StepPosition, i64>,
 }
@@ -183,12 +183,13 @@ impl<'a> UnitRun<'a> {
     }
 
     /// Returns a byte, or `None` if it was last accessed as an incompatible type, which is undefined behaviour.
-    fn byte(&mut self, at: i64, class: Option<ClassId>) -> Option<u8> {
+    fn byte(&mut self, at: i64, class: Option<MemoryClassId>) -> Option<u8> {
         let rom = at >= i64::from(CONSTANT_OBJECT) * OBJECT_DISTANCE;
         let seed = if rom { 7 } else { self.seed };
         let (byte, last) = *self.memory.entry(at).or_insert_with(|| (Random::new(seed ^ at as u64).number() as u8, class));
-        let above = |c: ClassId| std::iter::successors(Some(c), |c| self.unit.classes[c.0 as usize]).collect::<Vec<_>>();
-        let forbidden = |a: ClassId, b: ClassId| above(a).last() == above(b).last() && !above(a).contains(&b) && !above(b).contains(&a);
+        let above = |c: MemoryClassId| std::iter::successors(Some(c), |c| self.unit.classes[c.0 as usize]).collect::<Vec<_>>();
+        let forbidden =
+            |a: MemoryClassId, b: MemoryClassId| above(a).last() == above(b).last() && !above(a).contains(&b) && !above(b).contains(&a);
         let clash = last.zip(class).is_some_and(|(a, b)| forbidden(a, b));
         (!clash).then_some(byte)
     }

@@ -10,7 +10,7 @@ use llvm_sys::debuginfo::LLVMMetadataKind;
 /// Defines the constructor of each listed class from a condition.
 macro_rules! checks {
     ($of:ident: $($name:ident($handle:ident) if $test:expr;)*) => {$(
-        impl Class<$of> for $name {
+        impl HandleClass<$of> for $name {
             const NAME: &'static str = stringify!($name);
 
             fn of($handle: $of) -> Option<$name> {

@@ -8,7 +8,7 @@ use super::{Baseline, PartialPlan};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::limit::cut_to_limit;
 use trodden_flow::plan::{Plan, PlanOptions, edge_frequencies, probe_costs};
-use trodden_flow::trim::restrict_to;
+use trodden_flow::trim::restrict_to_edges;
 use trodden_flow::{CutReason, Dag, DagEdgeId, DagEdgeSet, Edge, EdgeSet, Graph, Node, Numbering, Origin, Probes};
 
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub fn omit_edges(
     }
     let is_kept = |e: Edge| !omitted.excluded.contains(e) && !is_cold(e);
     let dag = cut_kept_part(graph, forced, frequencies, &is_kept, options);
-    let Some((kept, hot)) = restrict_to(&dag, graph, &is_kept) else { return full() };
+    let Some((kept, hot)) = restrict_to_edges(&dag, graph, &is_kept) else { return full() };
     let (kept, hot) = if options.hot_first { order_edges_by_frequency(&dag, graph, frequencies, kept, &hot) } else { (kept, hot) };
     let Ok(numbering) = Numbering::ball_larus(&hot) else { return full() };
     let chords = Probes::on_chords(&hot, numbering.values(), &probe_costs(&hot, graph, frequencies));
@@ -63,7 +63,7 @@ fn order_edges_by_frequency(
     let often = edge_frequencies(dag, graph, frequencies);
     let mut order: Vec<DagEdgeId> = dag.edge_ids().filter(|id| kept[id.index()].is_some()).collect();
     order.sort_by(|a, b| often[b.index()].total_cmp(&often[a.index()]));
-    let hot = hot.in_order(&order.iter().filter_map(|id| kept[id.index()]).collect::<Vec<_>>());
+    let hot = hot.with_reordered_edges(&order.iter().filter_map(|id| kept[id.index()]).collect::<Vec<_>>());
     order.iter().enumerate().for_each(|(i, id)| kept[id.index()] = Some(DagEdgeId(i as u32)));
     (kept, hot)
 }
@@ -80,7 +80,7 @@ fn cut_kept_part(
     let kept: Vec<Edge> = graph.edges().filter(|e| is_kept(*e)).collect();
     let ends = kept.iter().map(|e| (graph.from(*e), graph.to(*e))).collect();
     let Ok(smaller) = Graph::new(graph.node_count() as u32, graph.entry(), graph.exit(), ends) else { return all };
-    let measured = Frequencies::measured(&smaller, kept.iter().map(|e| frequencies.edge(*e)).collect());
+    let measured = Frequencies::from_measured_counts(&smaller, kept.iter().map(|e| frequencies.edge(*e)).collect());
     let place = |e: Edge| kept.binary_search(&e).ok().map(|i| Edge(i as u32));
     let known: Vec<(Edge, CutReason)> = all.cuts().iter().filter_map(|c| Some((place(c.edge)?, c.reason))).collect();
     let limited = cut_to_limit(&smaller, &known, &measured, options.max_paths, options.entries);

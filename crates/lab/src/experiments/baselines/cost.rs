@@ -56,7 +56,7 @@ pub fn compute_costs(profile: &Profile) -> Result<[SchemeCost; SCHEMES.len()], M
 impl FunctionExecution<'_> {
     fn new(map: &FunctionMap, paths: FunctionPaths) -> Result<FunctionExecution<'_>, MapError> {
         let graph = (*map.graph).clone();
-        let frequencies = Frequencies::measured(&graph, paths.edges.iter().map(|n| *n as f64).collect());
+        let frequencies = Frequencies::from_measured_counts(&graph, paths.edges.iter().map(|n| *n as f64).collect());
         let excluded = EdgeSet::from_fn(map.graph.edge_count(), |e| map.graph.kind(e) == EdgeKind::Reach);
         // Back edges and the path limit lead to the same cuts in every plan, so only the other cuts must be given.
         let is_forced = |reason: CutReason| !matches!(reason, CutReason::Back | CutReason::Limit);

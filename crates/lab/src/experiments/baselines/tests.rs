@@ -6,7 +6,7 @@ use super::cold::{OmittedEdges, omit_edges};
 use super::{Baseline, RegisterStep, is_obvious, plan_practical, plan_structural, plan_targeted};
 use std::collections::BTreeMap;
 use trodden_flow::dag::Entries;
-use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
+use trodden_flow::frequency::{BranchHint, Frequencies, branch_weights};
 use trodden_flow::plan::{PlanOptions, RegisterAction};
 use trodden_flow::{Dag, DagEdgeId, Edge, EdgeSet, Graph, Node, Origin};
 use trodden_testkit::Random;
@@ -106,7 +106,10 @@ fn random_graph(random: &mut Random) -> Option<(Graph, Frequencies)> {
     if !graph.out(graph.exit()).is_empty() || !graph.incoming(graph.entry()).is_empty() {
         return None;
     }
-    let hints: Vec<Hint> = graph.edges().map(|_| random.pick(&[Hint::None, Hint::Weight(7.0), Hint::Weight(0.1), Hint::Cold])).collect();
+    let hints: Vec<BranchHint> = graph
+        .edges()
+        .map(|_| random.pick(&[BranchHint::None, BranchHint::Weight(7.0), BranchHint::Weight(0.1), BranchHint::Cold]))
+        .collect();
     let frequencies = Frequencies::estimate(&graph, &branch_weights(&graph, &hints));
     Some((graph, frequencies))
 }
