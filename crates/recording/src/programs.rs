@@ -26,13 +26,13 @@ use trodden_sequence::CompressionMethod;
 use trodden_stored::place::{LOG_EXTENSION, STREAM_EXTENSION, files_with_extension, move_logs};
 use trodden_text::words::{plural, quote_for_shell};
 use trodden_trace::command::{self as tracer, ActiveRun, RunKind};
-use trodden_trace::{Follow, ProcessEvent, ProgramId, ProgramStart, StartedProgram, TraceError, follow};
+use trodden_trace::{FollowRequest, ProcessEvent, ProgramId, ProgramStart, StartedProgram, TraceError, follow};
 use trodden_unit::UnitCache;
 use trodden_wire::OUTPUT_VARIABLE;
 use trodden_wire::stream::STREAM_VARIABLE;
 
 /// Records the programs of a command as runs of a suite. Also records their streams if `streams` is given. Returns the command's exit
-/// status. The calling process must be a tracer ([`trodden_trace::command::in_tracer`]).
+/// status. The calling process must be a tracer ([`trodden_trace::command::run_in_tracer_process`]).
 pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, context: &RecordingContext) -> Result<ExitCode> {
     let folder = run_folder(&what.destination, context)?;
     let (mut command, raw) = (command(&what.command, folder.path(), "%m.%p.raw", context), folder.path().to_owned());
@@ -64,7 +64,7 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
             ProcessEvent::Ended(program) => drop(ended.send(program)),
         };
         let command = ProgramStart::new(tracer::launcher(), &command);
-        follow(Follow { command, variable: TEST_VARIABLE, on_start: &mut |process| _ = begun.send(process), report })
+        follow(FollowRequest { command, variable: TEST_VARIABLE, on_start: &mut |process| _ = begun.send(process), report })
     };
     let status = std::thread::spawn(following).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     drop(active);

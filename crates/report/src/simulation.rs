@@ -10,7 +10,7 @@ use trodden_hardware::{
     BranchKind, DetectorCounts, DetectorParameters, Lane, LaneTiming, Metric, PathDescriptor, PathProfile, Profiler, ProfilerParameters,
     TableResult, overlap, paths_for_share,
 };
-use trodden_trace::simulation::{InstructionStep, InstructionWalk, MappedMemory, Places, SourcePlace, walk};
+use trodden_trace::simulation::{InstructionStep, InstructionWalk, MappedMemory, MappedPlaces, SourcePlace, walk};
 
 const SCHEMA_VERSION: u32 = 1;
 const DEFAULT_MAX_PATHS: usize = 10;
@@ -176,7 +176,7 @@ impl<'a> SimulationReport<'a> {
         iterations: Option<u64>,
         parameters: &ProfilerParameters,
         lane: &'a Lane,
-        places: &'a Places,
+        places: &'a MappedPlaces,
     ) -> SimulationReport<'a> {
         let profiler = &lane.profiler;
         let is_counted = |e: &ProcessorEvent| parameters.metrics.contains(&Metric::Event(*e as usize));

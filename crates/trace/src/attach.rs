@@ -3,8 +3,8 @@
 use crate::CollectError;
 use crate::mappings::mappings;
 use crate::parked::ParkedProcess;
-use crate::process_status::{capabilities, field, forbidden_by_yama, may_trace_others, number, own_status, status};
-use crate::ptrace::{self, PtraceStop, Resume, Tid, restart_interrupted_call, unless_gone};
+use crate::process_status::{capabilities, explain_yama_restriction, field, may_trace_others, number, own_status, status};
+use crate::ptrace::{self, PtraceStop, ResumeMode, Tid, ignore_ended_thread, restart_interrupted_call};
 use crate::session::Session;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Seizes and stops all threads of a process, including threads that are created in the meantime. If the process is parked, it is put back
 /// as it was.
-pub fn seize_all(session: &Session, mut parked: Option<&mut ParkedProcess>) -> Result<Vec<Tid>, CollectError> {
+pub fn seize_all_threads(session: &Session, mut parked: Option<&mut ParkedProcess>) -> Result<Vec<Tid>, CollectError> {
     let process = session.process();
     let mut threads: Vec<Tid> = Vec::new();
     // A thread that is about to end remains listed for a while; `seen` keeps it from being tried again.
@@ -26,13 +26,13 @@ pub fn seize_all(session: &Session, mut parked: Option<&mut ParkedProcess>) -> R
         if fresh.is_empty() {
             match threads.contains(&process) {
                 true => return Ok(threads),
-                false => return Err(untraceable(process, "it ended while the tracer attached to it".to_owned())),
+                false => return Err(untraceable_error(process, "it ended while the tracer attached to it".to_owned())),
             }
         }
         for thread in fresh {
             // Request only exit events for now: the thread may be inside a system call, where nothing can be injected.
             // `stop_seized_thread` sets the other options.
-            match ptrace::seize(thread, ptrace::EXIT_EVENTS) {
+            match ptrace::seize(thread, ptrace::EXIT_EVENT_OPTIONS) {
                 Ok(()) => session.add_thread(thread, false),
                 Err(_) if has_ended(thread) => continue,
                 Err(source) => return Err(CollectError::Attach { process, source }),
@@ -49,7 +49,7 @@ fn has_ended(thread: Tid) -> bool {
     field(&status(thread), "State").is_none_or(|state| state.starts_with(['Z', 'X']))
 }
 
-fn untraceable(process: Tid, why: String) -> CollectError {
+fn untraceable_error(process: Tid, why: String) -> CollectError {
     CollectError::Untraceable { process, why }
 }
 
@@ -58,7 +58,7 @@ fn untraceable(process: Tid, why: String) -> CollectError {
 /// # Errors
 /// The process cannot or must not be traced; the message says what to do.
 pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
-    let reject = |why: String| Err(untraceable(process, why));
+    let reject = |why: String| Err(untraceable_error(process, why));
     let (its, own) = (status(process), own_status());
     if its.is_empty() {
         return reject("it does not exist".to_owned());
@@ -94,7 +94,7 @@ pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
             return reject("its file gives it privileges that this user lacks (setuid, setgid or setcap). Run as root".to_owned());
         }
     }
-    if let Some(why) = forbidden_by_yama() {
+    if let Some(why) = explain_yama_restriction() {
         return reject(why);
     }
     // A container's filters apply to this process, too, so only filters beyond those of this process matter.
@@ -121,24 +121,24 @@ fn is_recorder(process: Tid) -> bool {
 }
 
 /// Checks that a process does not share its memory with other processes for more than a short time.
-pub fn check_unshared(process: Tid) -> Result<(), CollectError> {
+pub fn check_memory_is_unshared(process: Tid) -> Result<(), CollectError> {
     // A `vfork` child shares memory only until it executes a different program.
     let mut sharing = processes_sharing_memory(process)?;
-    for _ in 0..SHARING_CHECKS {
+    for _ in 0..MAX_SHARING_CHECKS {
         if sharing.is_empty() {
             return Ok(());
         }
-        std::thread::sleep(SHARING_WAIT);
+        std::thread::sleep(SHARING_CHECK_INTERVAL);
         sharing.retain(|other| shares_memory(process, *other).unwrap_or(false));
     }
     match sharing.first() {
-        Some(other) => Err(untraceable(process, format!("process {other} shares its memory and would hit the breakpoints"))),
+        Some(other) => Err(untraceable_error(process, format!("process {other} shares its memory and would hit the breakpoints"))),
         None => Ok(()),
     }
 }
 
 /// Checks that a path names the same file in the process's mount namespace (it may run in a container) as in this process's namespace.
-pub fn check_same_file(process: Tid, path: &Path) -> Result<(), CollectError> {
+pub fn check_path_names_same_file(process: Tid, path: &Path) -> Result<(), CollectError> {
     let of = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino()));
     let seen = Path::new("/proc").join(process.to_string()).join("root").join(path.strip_prefix("/").unwrap_or(path));
     match (of(path), of(&seen)) {
@@ -152,22 +152,22 @@ pub fn check_same_file(process: Tid, path: &Path) -> Result<(), CollectError> {
 }
 
 /// Checks that the process has no writable mapping of the file's code, which a plain store could change.
-pub fn check_unwritable_in(process: Tid, path: &Path) -> Result<(), CollectError> {
+pub fn check_code_is_unwritable(process: Tid, path: &Path) -> Result<(), CollectError> {
     let name = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mappings = mappings(process).unwrap_or_default().into_iter();
     let writable = mappings.filter(|m| Path::new(&m.name) == name).find(|m| m.executable && m.protection & libc::PROT_WRITE != 0);
     match writable {
         Some(mapping) => {
             let (path, start) = (path.display(), mapping.start);
-            Err(untraceable(process, format!("it has writable code of {path} at {start:#x}. Use `--collector single-step`")))
+            Err(untraceable_error(process, format!("it has writable code of {path} at {start:#x}. Use `--collector single-step`")))
         }
         None => Ok(()),
     }
 }
 
 /// Number of repeated checks whether a process shares memory, and the wait between two checks. Some processes share it only briefly.
-const SHARING_CHECKS: u32 = 20;
-const SHARING_WAIT: Duration = Duration::from_millis(25);
+const MAX_SHARING_CHECKS: u32 = 20;
+const SHARING_CHECK_INTERVAL: Duration = Duration::from_millis(25);
 
 /// Returns the other processes that share the process's memory.
 fn processes_sharing_memory(process: Tid) -> io::Result<Vec<Tid>> {
@@ -191,7 +191,7 @@ pub fn shares_memory(process: Tid, other: Tid) -> io::Result<bool> {
 
 /// Stops a thread that was just seized. Returns false if it has ended.
 fn stop_seized_thread(session: &Session, thread: Tid, mut parked: Option<&mut ParkedProcess>) -> Result<bool, CollectError> {
-    unless_gone(ptrace::interrupt(thread))?;
+    ignore_ended_thread(ptrace::interrupt(thread))?;
     loop {
         let stop = session.wait_for(thread);
         if let (Ok(_), Some(parked)) = (&stop, &mut parked) {
@@ -202,16 +202,16 @@ fn stop_seized_thread(session: &Session, thread: Tid, mut parked: Option<&mut Pa
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(false),
             Err(e) => return Err(e.into()),
             Ok(PtraceStop::Signal(signal)) => {
-                unless_gone(ptrace::interrupt(thread))?;
-                session.resume(thread, Resume::Continue, signal)?;
+                ignore_ended_thread(ptrace::interrupt(thread))?;
+                session.resume(thread, ResumeMode::Continue, signal)?;
             }
             Ok(PtraceStop::GroupStopped) => {
                 let process = session.process();
-                return Err(untraceable(process, format!("it is stopped by a signal. Continue it first (`kill -CONT {process}`)")));
+                return Err(untraceable_error(process, format!("it is stopped by a signal. Continue it first (`kill -CONT {process}`)")));
             }
             Ok(_) => {
-                unless_gone(ptrace::set_options(thread, false))?;
-                unless_gone(restart_interrupted_call(thread))?;
+                ignore_ended_thread(ptrace::set_options(thread, false))?;
+                ignore_ended_thread(restart_interrupted_call(thread))?;
                 return Ok(true);
             }
         }

@@ -38,8 +38,8 @@
 
 use crate::CollectError;
 use crate::copied_place::CopiedPlace;
-use crate::displaced::{DisplaceError, call_as_jump, is_software_interrupt};
-use crate::lookups::{self, push_constant};
+use crate::displaced::{DisplaceError, convert_call_to_jump, is_software_interrupt};
+use crate::lookups::{self, build_constant_push};
 use crate::ring_layout::{CURSOR_OFFSET, RING_SIZE, SAVED_OFFSET, SYMBOLS_OFFSET};
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, IcedError, Instruction, InstructionBlock, MemoryOperand,
@@ -57,9 +57,9 @@ const SHORT_JUMP_LENGTH: u64 = 2;
 const MAX_RELAYS: u64 = 4;
 /// Tag bit in a branch target. The branch goes to the head (the recording code) of the site at that address. Addresses in programs never
 /// have this bit.
-const HEAD_TAG: u64 = 1 << 62;
+const HEAD_ADDRESS_TAG: u64 = 1 << 62;
 /// Tag of the address of the `int3` before a site's head. A thread stops there if its ring buffer is full.
-const FULL_TAG: u64 = 3 << 61;
+const FULL_RING_ADDRESS_TAG: u64 = 3 << 61;
 
 /// Input of [`copy_blocks`]: an image's code, and the sites in it. All addresses are addresses in memory, not in the file.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ pub struct CopyRequest<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patch {
+pub enum SitePatch {
     /// A jump to this address in the copies.
     Jump(u64),
     /// A short jump to a relay.
@@ -97,22 +97,22 @@ pub enum Patch {
 }
 
 #[derive(Debug)]
-pub struct Copies {
+pub struct BlockCopies {
     pub code: Vec<u8>,
     /// Address and purpose of each instruction in the copies, by ascending address.
     pub places: Vec<(u64, CopiedPlace)>,
     /// The patches to write into the image, each with its address.
-    pub patches: Vec<(u64, Patch)>,
+    pub patches: Vec<(u64, SitePatch)>,
 }
 
 /// Copies the blocks of all sites, and relocates the copies to address `at`.
 ///
 /// # Errors
 /// A site is not code, or an instruction cannot be moved.
-pub fn copy_blocks(request: &CopyRequest, at: u64) -> Result<Copies, CollectError> {
+pub fn copy_blocks(request: &CopyRequest, at: u64) -> Result<BlockCopies, CollectError> {
     let mut sites: Vec<(u64, u32)> = request.sites.iter().map(|(address, site)| (*address, *site)).collect();
     sites.sort_unstable();
-    let mut copier = Copier::new(request);
+    let mut copier = BlockCopier::new(request);
     copier.place_relays(&sites);
     for (address, site) in sites {
         copier.copy_site(address, site)?;
@@ -130,16 +130,16 @@ pub fn copy_blocks(request: &CopyRequest, at: u64) -> Result<Copies, CollectErro
 ///
 /// # Errors
 /// The range is not code, or an instruction cannot be moved.
-pub fn copy_range(code: &[(u64, Vec<u8>)], range: Range<u64>, at: u64) -> Result<Copies, CollectError> {
+pub fn copy_range(code: &[(u64, Vec<u8>)], range: Range<u64>, at: u64) -> Result<BlockCopies, CollectError> {
     let (sites, none) = (HashMap::new(), HashSet::new());
     let (blocks, thread_positions) = (&[], &[]);
     let request = CopyRequest { code, blocks, sites: &sites, jumps: &none, guarded: &none, sleds: &none, thread_positions, table: 0 };
-    let mut copier = Copier::new(&request);
-    copier.emit_body(range.start, range.end, u64::MAX - range.start, None)?;
+    let mut copier = BlockCopier::new(&request);
+    copier.emit_block_copy(range.start, range.end, u64::MAX - range.start, None)?;
     copier.encode(at)
 }
 
-struct Copier<'a> {
+struct BlockCopier<'a> {
     request: &'a CopyRequest<'a>,
     /// Starts of blocks, sites and uncertain jumps. No patch may extend over one of them.
     starts: HashSet<u64>,
@@ -161,7 +161,7 @@ enum Entry {
     Breakpoint,
 }
 
-impl<'a> Copier<'a> {
+impl<'a> BlockCopier<'a> {
     fn new(request: &'a CopyRequest<'a>) -> Self {
         let starts = request.blocks.iter().map(|b| b.start).chain(request.sites.keys().copied()).chain(request.jumps.iter().copied());
         let (relays, hosts) = (HashMap::new(), HashMap::new());
@@ -184,16 +184,16 @@ impl<'a> Copier<'a> {
             }
             None => (Entry::Breakpoint, 1),
         };
-        self.emit_head(address, site).map_err(|_| self.immovable(address))?;
+        self.emit_recording_code(address, site).map_err(|_| self.immovable_instruction_error(address))?;
         self.entries.push((address, self.instructions.len() - HEAD_LENGTH, entry));
-        let mut rest = self.emit_body(address, end, replaced, Some(site))?;
+        let mut rest = self.emit_block_copy(address, end, replaced, Some(site))?;
         while let Some(return_address) = rest {
             let is_start = self.starts.contains(&return_address);
             if guarded || return_address >= end || is_start || !self.jump_fits(return_address, end, JUMP_LENGTH) {
                 break;
             }
             self.entries.push((return_address, self.instructions.len(), Entry::Jump));
-            rest = self.emit_body(return_address, end, JUMP_LENGTH, None)?;
+            rest = self.emit_block_copy(return_address, end, JUMP_LENGTH, None)?;
         }
         Ok(())
     }
@@ -202,7 +202,7 @@ impl<'a> Copier<'a> {
     fn copy_jump(&mut self, address: u64) -> Result<(), CollectError> {
         self.entries.push((address, self.instructions.len(), Entry::Breakpoint));
         let jump = self.decode(address).ok_or(DisplaceError::Undecodable(address))?;
-        self.emit_jump_to_unknown(&jump, CopiedPlace::Body { original: address, intact: true })?;
+        self.emit_jump_to_unknown_target(&jump, CopiedPlace::Body { original: address, intact: true })?;
         Ok(())
     }
 
@@ -256,10 +256,10 @@ impl<'a> Copier<'a> {
 
     /// Emits a sled's head and the jump back to the image.
     fn copy_sled(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
-        let copies = self.emit_head(address, site);
+        let copies = self.emit_recording_code(address, site);
         self.entries.push((address, self.instructions.len() - HEAD_LENGTH, Entry::Jump));
         let copies = copies.and_then(|()| self.emit_jump(address + SLED.len() as u64, Some(CopiedPlace::Recorded { site, saved: false })));
-        Ok(copies.map_err(|_| self.immovable(address))?)
+        Ok(copies.map_err(|_| self.immovable_instruction_error(address))?)
     }
 
     /// Returns true if a jump of this length can be written at `address`, in a block that ends at `end`.
@@ -291,19 +291,19 @@ impl<'a> Copier<'a> {
     }
 
     /// Emits the code that records a site: a breakpoint for a full ring, then the `HEAD_LENGTH` instructions of the head.
-    fn emit_head(&mut self, address: u64, site: u32) -> Result<(), IcedError> {
+    fn emit_recording_code(&mut self, address: u64, site: u32) -> Result<(), IcedError> {
         let ring = |offset: u64| MemoryOperand::new(Register::None, Register::None, 1, offset as i64, 8, false, Register::GS);
         let next = MemoryOperand::new(Register::RCX, Register::None, 1, (SYMBOLS_OFFSET + RING_SIZE) as i64, 8, false, Register::GS);
         let rcx = Register::RCX;
         let mut full = Instruction::with(Code::Int3);
-        full.set_ip(FULL_TAG + address);
+        full.set_ip(FULL_RING_ADDRESS_TAG + address);
         self.emit(&full, None);
         let mut save = Instruction::with2(Code::Mov_rm64_r64, ring(SAVED_OFFSET), rcx)?;
-        save.set_ip(HEAD_TAG | address);
+        save.set_ip(HEAD_ADDRESS_TAG | address);
         let head = [
             save,
             Instruction::with2(Code::Mov_r64_rm64, rcx, ring(CURSOR_OFFSET))?,
-            Instruction::with_branch(Code::Jrcxz_rel8_64, FULL_TAG + address)?,
+            Instruction::with_branch(Code::Jrcxz_rel8_64, FULL_RING_ADDRESS_TAG + address)?,
             Instruction::with2(Code::Mov_rm32_imm32, next, site)?,
             Instruction::with2(Code::Lea_r64_m, rcx, MemoryOperand::with_base_displ(rcx, 4))?,
             Instruction::with2(Code::Mov_rm64_r64, ring(CURSOR_OFFSET), rcx)?,
@@ -321,7 +321,7 @@ impl<'a> Copier<'a> {
 
     /// Copies a block from `start` up to `end` or to its next call, and returns the address after that call. The first `replaced` bytes
     /// have been overwritten in the image.
-    fn emit_body(&mut self, start: u64, end: u64, replaced: u64, mut site: Option<u32>) -> Result<Option<u64>, CollectError> {
+    fn emit_block_copy(&mut self, start: u64, end: u64, replaced: u64, mut site: Option<u32>) -> Result<Option<u64>, CollectError> {
         let mut at = start;
         while at < end {
             let place = match site.take() {
@@ -332,18 +332,18 @@ impl<'a> Copier<'a> {
             let in_image = at >= start + replaced;
             let is_uncertain = self.request.jumps.contains(&at);
             if is_uncertain || (in_image && instruction.code() == Code::Jmp_rm64) {
-                self.emit_jump_to_unknown(&instruction, place)?;
+                self.emit_jump_to_unknown_target(&instruction, place)?;
                 return Ok(is_call(&instruction).then(|| instruction.next_ip()));
             }
             if in_image && (is_call(&instruction) || !is_movable(&instruction)) {
-                self.emit_jump(at, Some(place)).map_err(|_| self.immovable(at))?;
+                self.emit_jump(at, Some(place)).map_err(|_| self.immovable_instruction_error(at))?;
                 return Ok(is_call(&instruction).then(|| instruction.next_ip()));
             }
             if !is_movable(&instruction) {
-                return Err(self.immovable(at).into());
+                return Err(self.immovable_instruction_error(at).into());
             }
             if is_call(&instruction) {
-                self.emit_call(&instruction, place).map_err(|_| self.immovable(at))?;
+                self.emit_call(&instruction, place).map_err(|_| self.immovable_instruction_error(at))?;
                 return Ok(Some(instruction.next_ip()));
             }
             self.emit(&instruction, Some(place));
@@ -352,7 +352,7 @@ impl<'a> Copier<'a> {
                 return Ok(None);
             }
         }
-        self.emit_jump(at, Some(CopiedPlace::Body { original: at, intact: true })).map_err(|_| self.immovable(at))?;
+        self.emit_jump(at, Some(CopiedPlace::Body { original: at, intact: true })).map_err(|_| self.immovable_instruction_error(at))?;
         Ok(None)
     }
 
@@ -365,8 +365,8 @@ impl<'a> Copier<'a> {
 
     /// Emits a call that a patch has overwritten in the image: as a push of its return address, then a jump. Neither changes flags.
     fn emit_call(&mut self, call: &Instruction, place: CopiedPlace) -> Result<(), IcedError> {
-        let jump = call_as_jump(call).unwrap_or_default();
-        let [push, upper] = push_constant(call.next_ip(), Register::RSP)?;
+        let jump = convert_call_to_jump(call).unwrap_or_default();
+        let [push, upper] = build_constant_push(call.next_ip(), Register::RSP)?;
         self.emit_raw(push, Some(place));
         self.emit_raw(upper, None);
         self.emit(&jump, None);
@@ -375,21 +375,22 @@ impl<'a> Copier<'a> {
 
     /// Emits an indirect jump or call as a lookup, which finds the copy of its target at run time. A jump that no lookup can replace is
     /// emitted after a breakpoint, and is single-stepped.
-    fn emit_jump_to_unknown(&mut self, jump: &Instruction, place: CopiedPlace) -> Result<(), DisplaceError> {
+    fn emit_jump_to_unknown_target(&mut self, jump: &Instruction, place: CopiedPlace) -> Result<(), DisplaceError> {
         let address = jump.ip();
         if lookups::is_replaceable(jump) {
             let label = self.instructions.len() as u64;
-            let lookup = lookups::build_lookup(jump, self.request.table, label, place).map_err(|_| self.immovable(address))?;
+            let lookup =
+                lookups::build_lookup(jump, self.request.table, label, place).map_err(|_| self.immovable_instruction_error(address))?;
             lookup.into_iter().for_each(|(instruction, place)| self.emit_raw(instruction, place));
             return Ok(());
         }
         if !is_movable(jump) {
-            return Err(self.immovable(address));
+            return Err(self.immovable_instruction_error(address));
         }
         self.emit_raw(Instruction::with(Code::Int3), Some(place));
         let stepped = CopiedPlace::Stepped { jump: address, is_recorded: matches!(place, CopiedPlace::Recorded { .. }) };
         match is_call(jump) {
-            true => self.emit_call(jump, stepped).map_err(|_| self.immovable(address)),
+            true => self.emit_call(jump, stepped).map_err(|_| self.immovable_instruction_error(address)),
             false => {
                 self.emit(jump, Some(stepped));
                 Ok(())
@@ -400,12 +401,12 @@ impl<'a> Copier<'a> {
     /// Emits an instruction of the image. A branch to a site is redirected to the site's copy.
     fn emit(&mut self, instruction: &Instruction, place: Option<CopiedPlace>) {
         let mut moved = *instruction;
-        if moved.ip() & FULL_TAG == 0 {
+        if moved.ip() & FULL_RING_ADDRESS_TAG == 0 {
             moved.set_ip(0);
         }
         let target = moved.near_branch_target();
         if has_target(&moved) && self.request.sites.contains_key(&target) {
-            moved.set_near_branch64(HEAD_TAG | target);
+            moved.set_near_branch64(HEAD_ADDRESS_TAG | target);
         }
         self.emit_raw(moved, place);
     }
@@ -422,11 +423,11 @@ impl<'a> Copier<'a> {
         (!instruction.is_invalid()).then_some(instruction)
     }
 
-    fn immovable(&self, address: u64) -> DisplaceError {
+    fn immovable_instruction_error(&self, address: u64) -> DisplaceError {
         DisplaceError::Immovable { address, instruction: self.decode(address).map_or(Code::INVALID, |i| i.code()) }
     }
 
-    fn encode(self, at: u64) -> Result<Copies, CollectError> {
+    fn encode(self, at: u64) -> Result<BlockCopies, CollectError> {
         let block = InstructionBlock::new(&self.instructions, at);
         let encoded = BlockEncoder::encode(64, block, BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS)
             .map_err(|e| CollectError::Unexpected { what: format!("copies of its blocks cannot be encoded: {e}") })?;
@@ -437,13 +438,13 @@ impl<'a> Copier<'a> {
             // The encoder reports no offset (`u32::MAX`) for an instruction that it had to rewrite. Heads are never rewritten.
             let to = at + u64::from(offsets[instruction]);
             let patch = match entry {
-                Entry::Jump => Patch::Jump(to),
-                Entry::ShortJump { relay, host } => Patch::ShortJump { to, relay, host },
-                Entry::Breakpoint => Patch::Breakpoint(to),
+                Entry::Jump => SitePatch::Jump(to),
+                Entry::ShortJump { relay, host } => SitePatch::ShortJump { to, relay, host },
+                Entry::Breakpoint => SitePatch::Breakpoint(to),
             };
             (offsets[instruction] != u32::MAX).then_some((address, patch))
         };
-        Ok(Copies { patches: self.entries.into_iter().filter_map(patch).collect(), code: encoded.code_buffer, places })
+        Ok(BlockCopies { patches: self.entries.into_iter().filter_map(patch).collect(), code: encoded.code_buffer, places })
     }
 }
 
@@ -459,7 +460,7 @@ fn is_call(instruction: &Instruction) -> bool {
 }
 
 fn is_movable(instruction: &Instruction) -> bool {
-    instruction.flow_control() != FlowControl::XbeginXabortXend && (!is_call(instruction) || call_as_jump(instruction).is_some())
+    instruction.flow_control() != FlowControl::XbeginXabortXend && (!is_call(instruction) || convert_call_to_jump(instruction).is_some())
 }
 
 /// Returns true if an instruction may fault: it accesses memory, divides, is privileged, or is an indirect branch, call, return or trap.

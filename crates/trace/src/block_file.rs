@@ -35,9 +35,9 @@ pub struct TraceFormat {
 }
 
 /// Layout of a block whose symbols are stored as differences, or that has no symbols.
-pub const DIFFERENCES: u32 = 0;
+pub const DIFFERENCE_LAYOUT: u32 = 0;
 /// Layout of a block whose symbols are stored by prediction.
-pub const PREDICTED: u32 = 1;
+pub const PREDICTION_LAYOUT: u32 = 1;
 
 /// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub enum TraceFileError {
 
 /// Writes a file of blocks.
 #[derive(Debug)]
-pub struct Writer {
+pub struct BlockFileWriter {
     file: File,
     path: PathBuf,
     size: u64,
@@ -116,14 +116,14 @@ pub struct StoredBlock {
 
 /// Reads a file of blocks.
 #[derive(Debug)]
-pub struct Reader {
+pub struct BlockFileReader {
     file: File,
     path: PathBuf,
     headers: Vec<StoredBlock>,
     is_truncated: bool,
 }
 
-impl Writer {
+impl BlockFileWriter {
     /// Creates a file that only its owner can read, since it may reveal the program's input.
     pub fn create(path: &Path, format: TraceFormat) -> Result<Self, TraceFileError> {
         let file = trodden_profile::private::create_file(path).map_err(|source| TraceFileError::Io { path: path.to_owned(), source })?;
@@ -142,7 +142,7 @@ impl Writer {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
         predicted::encode(words, &mut bytes);
-        let appended = self.append(TraceBlockKind::Symbols, PREDICTED, (stream, words.len() as u32), index, &bytes);
+        let appended = self.append(TraceBlockKind::Symbols, PREDICTION_LAYOUT, (stream, words.len() as u32), index, &bytes);
         self.bytes = bytes;
         appended
     }
@@ -166,7 +166,7 @@ impl Writer {
 
     /// Serializes a value and appends it as a block.
     pub fn append_value<T: Serialize>(&mut self, kind: TraceBlockKind, value: &T) -> Result<(), TraceFileError> {
-        self.append(kind, DIFFERENCES, (0, 0), &[], &encode(value))
+        self.append(kind, DIFFERENCE_LAYOUT, (0, 0), &[], &encode(value))
     }
 
     /// Number of bytes written so far.
@@ -180,7 +180,7 @@ impl Writer {
     }
 }
 
-impl Reader {
+impl BlockFileReader {
     /// Opens a file and reads the headers of its blocks.
     ///
     /// # Errors
@@ -245,15 +245,15 @@ impl Reader {
     pub fn symbols(&self, header: &StoredBlock) -> Result<Vec<u64>, TraceFileError> {
         let data = self.data(header)?;
         let symbols = match header.section.layout {
-            DIFFERENCES => decode_differences(&data, header.count as usize),
-            PREDICTED => predicted::decode(&data, header.count as usize),
+            DIFFERENCE_LAYOUT => decode_differences(&data, header.count as usize),
+            PREDICTION_LAYOUT => predicted::decode(&data, header.count as usize),
             _ => None,
         };
-        symbols.ok_or_else(|| self.inconsistent(header, "its symbols are malformed"))
+        symbols.ok_or_else(|| self.inconsistent_block_error(header, "its symbols are malformed"))
     }
 
     /// Returns the error for a block whose contents contradict the rest of the file.
-    pub fn inconsistent(&self, header: &StoredBlock, what: &'static str) -> TraceFileError {
+    pub fn inconsistent_block_error(&self, header: &StoredBlock, what: &'static str) -> TraceFileError {
         TraceFileError::Inconsistent { path: self.path.clone(), offset: header.offset, what }
     }
 
@@ -287,7 +287,7 @@ fn read_header(path: &Path, file: &File, offset: u64, size: u64) -> Result<Optio
     match kind {
         TraceBlockKind::Symbols if count > MAX_SYMBOLS => return Err(inconsistent("it has too many symbols")),
         // A symbol takes one to ten bytes, or less than one if it is predicted.
-        TraceBlockKind::Symbols if (raw < u64::from(count) && section.layout != PREDICTED) || raw > 10 * u64::from(count) => {
+        TraceBlockKind::Symbols if (raw < u64::from(count) && section.layout != PREDICTION_LAYOUT) || raw > 10 * u64::from(count) => {
             return Err(inconsistent("its size contradicts its number of symbols"));
         }
         TraceBlockKind::Symbols if stream >= MAX_THREADS => return Err(inconsistent("its thread's number is too large")),
@@ -298,7 +298,7 @@ fn read_header(path: &Path, file: &File, offset: u64, size: u64) -> Result<Optio
 }
 
 /// Encodes each symbol as its difference from the previous one (zigzag, LEB128).
-pub fn pack(symbols: &[u64]) -> Vec<u8> {
+pub fn encode_differences(symbols: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(symbols.len() * 2);
     let mut before = 0u64;
     for symbol in symbols {
@@ -308,7 +308,7 @@ pub fn pack(symbols: &[u64]) -> Vec<u8> {
     bytes
 }
 
-/// Decodes `count` symbols that [`pack`] has encoded; `None` if the bytes are malformed.
+/// Decodes `count` symbols that [`encode_differences`] has encoded; `None` if the bytes are malformed.
 fn decode_differences(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     let mut rest = Cursor(bytes);
     let mut symbols = Vec::with_capacity(count.min(bytes.len()));
@@ -329,7 +329,7 @@ pub fn hash(bytes: &[u8]) -> u64 {
 ///
 /// # Errors
 /// `from` cannot be read, or the file cannot be written.
-pub fn spool(from: &mut dyn Read, folder: &Path) -> io::Result<File> {
+pub fn copy_to_unnamed_file(from: &mut dyn Read, folder: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut file = File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600).open(folder)?;
     io::copy(from, &mut file)?;
@@ -345,10 +345,10 @@ mod tests {
 
     fn write_test_file(path: &Path) -> Vec<u64> {
         let symbols: Vec<u64> = (0..1000).map(|n| n * n % 77 + 3).collect();
-        let mut writer = Writer::create(path, FORMAT).unwrap();
+        let mut writer = BlockFileWriter::create(path, FORMAT).unwrap();
         writer.append_value(TraceBlockKind::Description, &("a program", 7u32)).unwrap();
-        writer.append(TraceBlockKind::Symbols, DIFFERENCES, (1, 1000), &[9], &pack(&symbols)).unwrap();
-        writer.append(TraceBlockKind::Symbols, DIFFERENCES, (2, 3), &[], &pack(&[u64::MAX, 0, 5])).unwrap();
+        writer.append(TraceBlockKind::Symbols, DIFFERENCE_LAYOUT, (1, 1000), &[9], &encode_differences(&symbols)).unwrap();
+        writer.append(TraceBlockKind::Symbols, DIFFERENCE_LAYOUT, (2, 3), &[], &encode_differences(&[u64::MAX, 0, 5])).unwrap();
         writer.append_words(3, &[7], &[u32::MAX, 0, 5]).unwrap();
         writer.append_value(TraceBlockKind::End, &0u8).unwrap();
         symbols
@@ -359,7 +359,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
         let symbols = write_test_file(&path);
-        let reader = Reader::open(&path, FORMAT).unwrap();
+        let reader = BlockFileReader::open(&path, FORMAT).unwrap();
         assert!(!reader.is_truncated());
         let blocks = reader.blocks();
         assert_eq!(reader.value::<(String, u32)>(&blocks[0]).unwrap(), ("a program".to_owned(), 7));
@@ -367,7 +367,7 @@ mod tests {
         assert_eq!(reader.symbols(&blocks[2]).unwrap(), [u64::MAX, 0, 5]);
         assert_eq!(reader.symbols(&blocks[3]).unwrap(), [u32::MAX.into(), 0, 5]);
         for other in [TraceFormat { kind: FileKind::TRACE, ..FORMAT }, TraceFormat { version: 2, ..FORMAT }] {
-            assert!(matches!(Reader::open(&path, other), Err(TraceFileError::Foreign { .. })));
+            assert!(matches!(BlockFileReader::open(&path, other), Err(TraceFileError::Foreign { .. })));
         }
     }
 
@@ -379,7 +379,7 @@ mod tests {
         let bytes = std::fs::read(&path).unwrap();
         for length in (FILE_HEADER_BYTES..bytes.len()).step_by(11) {
             std::fs::write(&path, &bytes[..length]).unwrap();
-            let reader = Reader::open(&path, FORMAT).unwrap();
+            let reader = BlockFileReader::open(&path, FORMAT).unwrap();
             assert!(reader.is_truncated());
             if let Some(block) = reader.blocks().get(1) {
                 assert_eq!(reader.symbols(block).unwrap(), symbols);
@@ -393,12 +393,12 @@ mod tests {
         let path = folder.path().join("t");
         write_test_file(&path);
         let mut bytes = std::fs::read(&path).unwrap();
-        let reader = Reader::open(&path, FORMAT).unwrap();
+        let reader = BlockFileReader::open(&path, FORMAT).unwrap();
         let block = reader.blocks()[1];
         let last = (block.offset + block.section.length()) as usize - 1;
         bytes[last] ^= 1;
         std::fs::write(&path, &bytes).unwrap();
-        let reader = Reader::open(&path, FORMAT).unwrap();
+        let reader = BlockFileReader::open(&path, FORMAT).unwrap();
         assert!(matches!(reader.symbols(&block), Err(TraceFileError::Corrupt { error: SectionError::Content, .. })));
     }
 
@@ -409,7 +409,7 @@ mod tests {
         write_test_file(&path);
         let bytes = std::fs::read(&path).unwrap();
         let all = || -> Result<(), TraceFileError> {
-            let reader = Reader::open(&path, FORMAT)?;
+            let reader = BlockFileReader::open(&path, FORMAT)?;
             for block in reader.blocks() {
                 reader.index(block)?;
                 reader.data(block)?;

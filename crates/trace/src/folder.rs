@@ -39,7 +39,7 @@ impl FolderBinding {
 ///
 /// # Errors
 /// Namespaces are forbidden.
-pub fn bind(binding: &FolderBinding) -> io::Result<()> {
+pub fn bind_folder_copy(binding: &FolderBinding) -> io::Result<()> {
     // SAFETY: the system call takes no pointers.
     if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
         // SAFETY: the system call takes no pointers.

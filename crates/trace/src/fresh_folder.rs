@@ -13,7 +13,7 @@ use trodden_launch::temporary::{TemporaryFolder, create_folder_in};
 /// Maximum size in bytes of a folder to be copied.
 const MAX_FOLDER_SIZE: u64 = 4 << 30;
 
-const COPY_NAME: &str = "tree";
+const COPIED_TREE_NAME: &str = "tree";
 
 /// The working directory as it was before the first run.
 pub struct FreshFolder {
@@ -44,15 +44,15 @@ impl FreshFolder {
             MAX_FOLDER_SIZE >> 30
         );
         // The copy keeps the original's permissions, so it is created in a folder that only the user can access.
-        copy_folder(&folder, &before.path().join(COPY_NAME))?;
+        copy_folder(&folder, &before.path().join(COPIED_TREE_NAME))?;
         Ok(Self { folder, before, temporary })
     }
 
     /// Creates a copy for a run of a program, which sees it as its working directory. Dropping the returned value removes the copy.
-    pub fn provide_copy(&self, program: &mut ProgramStart) -> Result<TemporaryFolder> {
+    pub fn provide_folder_copy(&self, program: &mut ProgramStart) -> Result<TemporaryFolder> {
         let own = create_folder_in(&self.temporary, "trodden-folder-")?;
-        let tree = own.path().join(COPY_NAME);
-        copy_folder(&self.before.path().join(COPY_NAME), &tree)?;
+        let tree = own.path().join(COPIED_TREE_NAME);
+        copy_folder(&self.before.path().join(COPIED_TREE_NAME), &tree)?;
         program.folder = Some(FolderBinding::new(&tree, &self.folder)?);
         Ok(own)
     }

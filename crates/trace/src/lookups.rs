@@ -24,7 +24,7 @@
 //! to the jump in the image: a lookup has no effect.
 
 use crate::copied_place::CopiedPlace;
-use crate::displaced::call_as_jump;
+use crate::displaced::convert_call_to_jump;
 use crate::memory::Memory;
 use crate::ring_layout::{DESTINATION_OFFSET, SAVED_RAX_OFFSET, SAVED_RCX_OFFSET, SAVED_RDX_OFFSET, TARGET_OFFSET};
 use iced_x86::{Code, FlowControl, IcedError, Instruction, MemoryOperand, OpKind, Register};
@@ -35,12 +35,12 @@ use std::ops::Range;
 /// Size of a table entry in bytes. An entry consists of the negated address of a target and the address at which the target is executed.
 const ENTRY_SIZE: u64 = 16;
 /// Number of table entries that a lookup tries.
-const ENTRIES_PER_LOOKUP: u64 = 2;
+const MAX_PROBED_TABLE_ENTRIES: u64 = 2;
 /// Size of a table in bytes. The pages of entries that are never used take no memory.
 pub const TABLE_SIZE: u64 = (1 << 16) * ENTRY_SIZE + 4096;
 /// A key that differs from the negated address of every target in the program. It marks entries that a lookup must not match: those where
 /// target 0 would be, because the zeros of an unused entry would match it, and those whose target was removed or is being replaced.
-const NO_TARGET: u64 = 1;
+const NO_TARGET_ADDRESS: u64 = 1;
 
 /// Tag bit by which the encoder recognises an address as a label within a lookup. Addresses in programs never have this bit.
 const LABEL_TAG: u64 = 1 << 63;
@@ -49,7 +49,7 @@ const LABEL_TAG: u64 = 1 << 63;
 pub fn is_replaceable(instruction: &Instruction) -> bool {
     match instruction.code() {
         Code::Jmp_rm64 => true,
-        Code::Call_rm64 => call_as_jump(instruction).is_some(),
+        Code::Call_rm64 => convert_call_to_jump(instruction).is_some(),
         _ => false,
     }
 }
@@ -75,14 +75,14 @@ pub fn build_lookup(
         (save(SAVED_RAX_OFFSET, RAX)?, Some(first)),
         (save(SAVED_RCX_OFFSET, RCX)?, place(false)),
         (save(SAVED_RDX_OFFSET, RDX)?, place(false)),
-        (load_operand(jump), place(false)),
+        (build_operand_load(jump), place(false)),
         (save(TARGET_OFFSET, RCX)?, place(true)),
         (Instruction::with2(Code::Movzx_r32_rm16, Register::EDX, Register::CX)?, place(true)),
         (add(RAX, MemoryOperand::with_base_displ(Register::RIP, table as i64))?, place(true)),
         (add(RDX, MemoryOperand::with_base_index(RDX, RDX))?, place(true)),
         (add(RAX, MemoryOperand::with_base_index_scale(RAX, RDX, 8))?, place(true)),
     ];
-    for probe in 0..ENTRIES_PER_LOOKUP {
+    for probe in 0..MAX_PROBED_TABLE_ENTRIES {
         if probe > 0 {
             all.push((load(RCX, ring(TARGET_OFFSET))?, place(true)));
             all.push((add(RAX, MemoryOperand::with_base_displ(RAX, ENTRY_SIZE as i64))?, place(true)));
@@ -107,7 +107,7 @@ pub fn build_lookup(
     ]);
     let mut end = place(false);
     if jump.flow_control() == FlowControl::IndirectCall {
-        let [push, upper] = push_constant(jump.next_ip(), RSP)?;
+        let [push, upper] = build_constant_push(jump.next_ip(), RSP)?;
         all.extend([(push, end.take()), (upper, None)]);
     }
     all.push((Instruction::with1(Code::Jmp_rm64, ring(DESTINATION_OFFSET))?, end));
@@ -115,7 +115,7 @@ pub fn build_lookup(
 }
 
 /// Returns two instructions that push a constant of eight bytes.
-pub fn push_constant(value: u64, stack_pointer: Register) -> Result<[Instruction; 2], IcedError> {
+pub fn build_constant_push(value: u64, stack_pointer: Register) -> Result<[Instruction; 2], IcedError> {
     let upper = MemoryOperand::with_base_displ(stack_pointer, 4);
     Ok([
         Instruction::with1(Code::Pushq_imm32, value as u32 as i32)?,
@@ -124,7 +124,7 @@ pub fn push_constant(value: u64, stack_pointer: Register) -> Result<[Instruction
 }
 
 /// Returns the instruction `mov rcx, OPERAND` for the operand of a jump or call.
-fn load_operand(jump: &Instruction) -> Instruction {
+fn build_operand_load(jump: &Instruction) -> Instruction {
     let mut load = *jump;
     load.set_ip(0);
     load.set_code(Code::Mov_r64_rm64);
@@ -142,16 +142,16 @@ fn load_operand(jump: &Instruction) -> Instruction {
 
 /// The table that the lookups of one area of copies read.
 #[derive(Debug)]
-pub struct TargetTable {
+pub struct JumpTargetTable {
     start: u64,
     /// The used entries by number: each target, and the address at which it is executed.
     entries: HashMap<u64, (u64, u64)>,
 }
 
-impl TargetTable {
+impl JumpTargetTable {
     /// Creates a table at address `start`, in memory that is not used yet.
     pub fn new(start: u64, memory: &Memory) -> io::Result<Self> {
-        (0..ENTRIES_PER_LOOKUP).try_for_each(|number| memory.write(start + number * ENTRY_SIZE, &NO_TARGET.to_le_bytes()))?;
+        (0..MAX_PROBED_TABLE_ENTRIES).try_for_each(|number| memory.write(start + number * ENTRY_SIZE, &NO_TARGET_ADDRESS.to_le_bytes()))?;
         Ok(Self { start, entries: HashMap::new() })
     }
 
@@ -160,14 +160,14 @@ impl TargetTable {
     pub fn add(&mut self, target: u64, destination: u64, may_replace: bool, memory: &Memory) -> io::Result<()> {
         let first = target & 0xffff;
         let is_free = |number: &u64| self.entries.get(number).is_none_or(|entry| entry.0 == target);
-        let number = match (first..first + ENTRIES_PER_LOOKUP).find(is_free) {
+        let number = match (first..first + MAX_PROBED_TABLE_ENTRIES).find(is_free) {
             Some(number) => number,
             None if may_replace => first,
             None => return Ok(()),
         };
         let at = self.start + number * ENTRY_SIZE;
         if self.entries.insert(number, (target, destination)).is_some() {
-            memory.write(at, &NO_TARGET.to_le_bytes())?;
+            memory.write(at, &NO_TARGET_ADDRESS.to_le_bytes())?;
         }
         // A lookup reads the target first, so the target is written last. A partly written negated address differs from that of every other
         // target in the program.
@@ -182,7 +182,7 @@ impl TargetTable {
         let gone: Vec<u64> = self.entries.iter().filter(|(_, entry)| is_meant(entry.0) || is_meant(entry.1)).map(|(n, _)| *n).collect();
         for number in gone {
             let Some((target, _)) = self.entries.remove(&number) else { continue };
-            memory.write(self.start + number * ENTRY_SIZE, &NO_TARGET.to_le_bytes())?;
+            memory.write(self.start + number * ENTRY_SIZE, &NO_TARGET_ADDRESS.to_le_bytes())?;
             memory.write(self.start + number * ENTRY_SIZE + 8, &target.to_le_bytes())?;
         }
         Ok(())
@@ -236,12 +236,12 @@ mod tests {
         let own = Memory::open(std::process::id() as i32).unwrap();
         let space = vec![0_u8; TABLE_SIZE as usize];
         let start = space.as_ptr() as u64;
-        let mut table = TargetTable::new(start, &own).unwrap();
+        let mut table = JumpTargetTable::new(start, &own).unwrap();
         // Searches the table as the instructions of a lookup do.
         let find = |target: u64| {
             let word = |at: u64| own.word(at).unwrap();
             let entry = |probe: u64| start + (target & 0xffff) * ENTRY_SIZE + probe * ENTRY_SIZE;
-            (0..ENTRIES_PER_LOOKUP).map(entry).find(|entry| word(*entry).wrapping_add(target) == 0).map(|entry| word(entry + 8))
+            (0..MAX_PROBED_TABLE_ENTRIES).map(entry).find(|entry| word(*entry).wrapping_add(target) == 0).map(|entry| word(entry + 8))
         };
         assert_eq!(find(0), None);
         for (number, target) in [0x1_0010, 0x2_0010, 0x3_0010].into_iter().enumerate() {

@@ -20,21 +20,21 @@ pub fn own_status() -> String {
 }
 
 /// Returns true if this process may trace processes of other users, and programs with more privileges than its own.
-pub fn may_trace_all() -> bool {
+pub fn may_trace_all_processes() -> bool {
     may_trace_others(&own_status())
 }
 
-pub fn may_raise_limits() -> bool {
+pub fn may_raise_resource_limits() -> bool {
     const CAP_SYS_RESOURCE: u32 = 24;
     capabilities(&own_status(), "CapEff") >> CAP_SYS_RESOURCE & 1 == 1
 }
 
 /// Returns the reason why Yama does not let this process trace any process, even its own children. With setting 1, which depends on the
 /// traced process, the answer is `None`.
-pub fn forbidden_by_yama() -> Option<String> {
+pub fn explain_yama_restriction() -> Option<String> {
     const SETTING: &str = "/proc/sys/kernel/yama/ptrace_scope";
     match std::fs::read_to_string(SETTING).ok()?.trim() {
-        "2" if !may_trace_all() => Some(format!("{SETTING} is 2. Run as root, or set it to 1")),
+        "2" if !may_trace_all_processes() => Some(format!("{SETTING} is 2. Run as root, or set it to 1")),
         "3" => Some(format!("{SETTING} is 3, which forbids tracing until the machine is rebooted with a lower value")),
         _ => None,
     }

@@ -13,7 +13,7 @@ pub type Registers = libc::user_regs_struct;
 pub type Tid = i32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resume {
+pub enum ResumeMode {
     Continue,
     /// Until the next event, or the start or end of a system call.
     ToSystemCall,
@@ -57,19 +57,21 @@ pub enum TaskKind {
 }
 
 /// Ptrace options that report new tasks and executed programs.
-pub const TASK_EVENTS: i32 = libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEEXEC;
+pub const TASK_EVENT_OPTIONS: i32 =
+    libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEEXEC;
 /// Ptrace options that also report exits and the end of `vfork`, and that distinguish system calls from signals.
-pub const ALL_EVENTS: i32 = TASK_EVENTS | libc::PTRACE_O_TRACEVFORKDONE | libc::PTRACE_O_TRACEEXIT | libc::PTRACE_O_TRACESYSGOOD;
+pub const ALL_EVENT_OPTIONS: i32 =
+    TASK_EVENT_OPTIONS | libc::PTRACE_O_TRACEVFORKDONE | libc::PTRACE_O_TRACEEXIT | libc::PTRACE_O_TRACESYSGOOD;
 
 /// Enables all reports of a thread. With `kill_with_tracer`, the thread is killed when the tracer ends.
 pub fn set_options(thread: Tid, kill_with_tracer: bool) -> io::Result<()> {
-    let options = ALL_EVENTS | if kill_with_tracer { libc::PTRACE_O_EXITKILL } else { 0 };
+    let options = ALL_EVENT_OPTIONS | if kill_with_tracer { libc::PTRACE_O_EXITKILL } else { 0 };
     request(libc::PTRACE_SETOPTIONS, thread, 0, options as usize)
 }
 
 /// Ptrace options that report only that a thread is about to end. Without them, a killed process in which only the first thread has options
 /// could not be waited for.
-pub const EXIT_EVENTS: i32 = libc::PTRACE_O_TRACEEXIT;
+pub const EXIT_EVENT_OPTIONS: i32 = libc::PTRACE_O_TRACEEXIT;
 
 /// Starts tracing a running thread without stopping it, with these options.
 pub fn seize(thread: Tid, reports: i32) -> io::Result<()> {
@@ -111,13 +113,13 @@ pub fn set_signal_mask(thread: Tid, mask: u64) -> io::Result<()> {
 }
 
 /// Returns true if a stopped thread or its process has a pending signal that is delivered as soon as the thread resumes.
-pub fn has_pending(thread: Tid) -> bool {
+pub fn has_pending_signals(thread: Tid) -> bool {
     let [own, shared, blocked] = signal_sets(thread, ["SigPnd", "ShdPnd", "SigBlk"]);
     (own | shared) & !blocked != 0
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Disposition {
+pub enum SignalDisposition {
     /// The program's handler runs.
     Caught,
     /// Nothing happens, except that the process may stop.
@@ -126,20 +128,20 @@ pub enum Disposition {
 }
 
 /// Returns the effect of a signal on a stopped thread. `caused` means that the thread's own instruction has caused the signal.
-pub fn disposition(thread: Tid, signal: i32, caused: bool) -> Disposition {
+pub fn disposition(thread: Tid, signal: i32, caused: bool) -> SignalDisposition {
     let [caught, ignored] = signal_sets(thread, ["SigCgt", "SigIgn"]).map(|set| set >> (signal - 1) & 1 == 1);
     let passes = matches!(
         signal,
         libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT | libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU
     );
     match (caught, ignored || passes) {
-        (true, _) => Disposition::Caught,
-        (false, true) if !caused => Disposition::Ignored,
-        _ => Disposition::Fatal,
+        (true, _) => SignalDisposition::Caught,
+        (false, true) if !caused => SignalDisposition::Ignored,
+        _ => SignalDisposition::Fatal,
     }
 }
 
-pub fn has_action(thread: Tid, signal: i32) -> bool {
+pub fn has_signal_action(thread: Tid, signal: i32) -> bool {
     let [caught, ignored] = signal_sets(thread, ["SigCgt", "SigIgn"]);
     (caught | ignored) >> (signal - 1) & 1 == 1
 }
@@ -154,11 +156,11 @@ pub fn detach(thread: Tid, signal: i32) -> io::Result<()> {
 }
 
 /// Resumes a stopped thread and delivers `signal`, unless that is 0.
-pub fn resume(thread: Tid, how: Resume, signal: i32) -> io::Result<()> {
+pub fn resume(thread: Tid, how: ResumeMode, signal: i32) -> io::Result<()> {
     let what = match how {
-        Resume::Continue => libc::PTRACE_CONT,
-        Resume::ToSystemCall => libc::PTRACE_SYSCALL,
-        Resume::Step => libc::PTRACE_SINGLESTEP,
+        ResumeMode::Continue => libc::PTRACE_CONT,
+        ResumeMode::ToSystemCall => libc::PTRACE_SYSCALL,
+        ResumeMode::Step => libc::PTRACE_SINGLESTEP,
     };
     request(what, thread, 0, signal as usize)
 }
@@ -227,19 +229,19 @@ const NT_X86_XSTATE: usize = 0x202;
 /// Number of the state's component with the rights for protection keys.
 const PKRU_COMPONENT: u32 = 9;
 /// Offset of the bit set that says which components the state has.
-const COMPONENTS_OFFSET: usize = 512;
+const XSAVE_COMPONENTS_OFFSET: usize = 512;
 
 /// Reads a stopped thread's rights for memory protection keys (the register PKRU).
-pub fn key_rights(thread: Tid) -> io::Result<u32> {
+pub fn protection_key_rights(thread: Tid) -> io::Result<u32> {
     let (state, place) = extended_state(thread)?;
     Ok(u32::from_le_bytes(state[place..place + 4].try_into().expect("four bytes")))
 }
 
-pub fn set_key_rights(thread: Tid, rights: u32) -> io::Result<()> {
+pub fn set_protection_key_rights(thread: Tid, rights: u32) -> io::Result<()> {
     const PTRACE_SETREGSET: u32 = 0x4205;
     let (mut state, place) = extended_state(thread)?;
     state[place..place + 4].copy_from_slice(&rights.to_le_bytes());
-    state[COMPONENTS_OFFSET + PKRU_COMPONENT as usize / 8] |= 1 << (PKRU_COMPONENT % 8);
+    state[XSAVE_COMPONENTS_OFFSET + PKRU_COMPONENT as usize / 8] |= 1 << (PKRU_COMPONENT % 8);
     let vector = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
     request(PTRACE_SETREGSET, thread, NT_X86_XSTATE, &raw const vector as usize)
 }
@@ -252,7 +254,7 @@ fn extended_state(thread: Tid) -> io::Result<(Vec<u8>, usize)> {
     request(PTRACE_GETREGSET, thread, NT_X86_XSTATE, &raw mut vector as usize)?;
     state.truncate(vector.iov_len);
     let place = std::arch::x86_64::__cpuid_count(0xd, PKRU_COMPONENT).ebx as usize;
-    match place > COMPONENTS_OFFSET && place + 4 <= state.len() {
+    match place > XSAVE_COMPONENTS_OFFSET && place + 4 <= state.len() {
         true => Ok((state, place)),
         false => Err(io::Error::from(io::ErrorKind::Unsupported)),
     }
@@ -277,7 +279,7 @@ pub fn set_signal_information(thread: Tid, information: &libc::siginfo_t) -> io:
 
 /// The state of a stopped thread with respect to system calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallStop {
+pub enum SystemCallStop {
     /// The call is about to start.
     Entry { number: u64, arguments: [u64; 6] },
     /// The call has ended.
@@ -301,15 +303,15 @@ struct CallInformation {
     words: [u64; 8],
 }
 
-pub fn system_call(thread: Tid) -> io::Result<CallStop> {
+pub fn system_call(thread: Tid) -> io::Result<SystemCallStop> {
     const GET_SYSCALL_INFO: u32 = 0x420e;
     let mut information = CallInformation::default();
     request(GET_SYSCALL_INFO, thread, size_of::<CallInformation>(), &raw mut information as usize)?;
     let [number, a, b, c, d, e, f, _] = information.words;
     Ok(match information.op {
-        1 => CallStop::Entry { number, arguments: [a, b, c, d, e, f] },
-        2 => CallStop::Exit { result: number as i64 },
-        _ => CallStop::NotAtCall,
+        1 => SystemCallStop::Entry { number, arguments: [a, b, c, d, e, f] },
+        2 => SystemCallStop::Exit { result: number as i64 },
+        _ => SystemCallStop::NotAtCall,
     })
 }
 
@@ -352,7 +354,7 @@ pub fn wait_with_child(child: Tid) -> io::Result<Option<(Tid, PtraceStop)>> {
 ///
 /// # Errors
 /// The process is not a child, or its status was already taken.
-pub fn wait_child(process: Tid) -> io::Result<i32> {
+pub fn wait_for_child(process: Tid) -> io::Result<i32> {
     let mut status = 0;
     loop {
         // SAFETY: the pointer refers to a local variable of the type that the kernel writes.
@@ -412,12 +414,12 @@ fn request(what: u32, thread: Tid, address: usize, data: usize) -> io::Result<()
 }
 
 /// Ignores the error `ESRCH`: the thread was killed meanwhile, and wait(2) reports its end.
-pub fn unless_gone(result: io::Result<()>) -> io::Result<()> {
+pub fn ignore_ended_thread(result: io::Result<()>) -> io::Result<()> {
     result.or_else(|e| if e.raw_os_error() == Some(libc::ESRCH) { Ok(()) } else { Err(e) })
 }
 
 /// System calls that fail with `EINTR` after a stop of their thread, although no handler has run (signal(7)).
-const INTERRUPTED_BY_STOPS: &[libc::c_long] = &[
+const CALLS_INTERRUPTED_BY_STOPS: &[libc::c_long] = &[
     libc::SYS_epoll_wait,
     libc::SYS_epoll_pwait,
     libc::SYS_epoll_pwait2,
@@ -432,8 +434,8 @@ const INTERRUPTED_BY_STOPS: &[libc::c_long] = &[
 pub fn restart_interrupted_call(thread: Tid) -> io::Result<()> {
     let registers = registers(thread)?;
     let is_interrupted =
-        registers.rax as i64 == -i64::from(libc::EINTR) && INTERRUPTED_BY_STOPS.contains(&(registers.orig_rax as libc::c_long));
-    if is_interrupted && !has_pending(thread) {
+        registers.rax as i64 == -i64::from(libc::EINTR) && CALLS_INTERRUPTED_BY_STOPS.contains(&(registers.orig_rax as libc::c_long));
+    if is_interrupted && !has_pending_signals(thread) {
         let again = Registers { rax: registers.orig_rax, orig_rax: u64::MAX, rip: registers.rip - SYSCALL_LENGTH, ..registers };
         set_registers(thread, &again)?;
     }

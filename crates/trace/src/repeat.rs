@@ -218,7 +218,7 @@ impl Repeater {
             return CallEntry::Run;
         }
         let mut hash = Xxh3::new();
-        crate::calls::hash_entry(number, &arguments, memory, &mut hash);
+        crate::calls::hash_call_input(number, &arguments, memory, &mut hash);
         let answered = self.first.is_some() && self.is_answered(number, &arguments);
         let answer = if answered { self.next.get_mut(&(thread, number)).and_then(Vec::pop) } else { None };
         let reads_mappings = number as i64 == libc::SYS_read && self.shown.is_answered(arguments[0]);
@@ -274,7 +274,7 @@ impl Repeater {
             _ => self.translate_result(&call, thread, result),
         };
         self.track_files(&call, result.value());
-        crate::calls::hash_exit(call.number, &call.arguments, result.value(), memory, &mut call.hash);
+        crate::calls::hash_call_output(call.number, &call.arguments, result.value(), memory, &mut call.hash);
         self.compare(thread, &call, result.value());
         Ok(match result {
             CallResult::Replaced(result) => Some(result),

@@ -53,7 +53,7 @@ impl Rings {
         file.set_len(RINGS * RING_STRIDE)?;
         let path = format!("/proc/{}/fd/{}\0", std::process::id(), file.as_raw_fd());
         subject.memory.write(place, path.as_bytes())?;
-        let call = |number, arguments| subject.inject(subject.process, Some(stub), number, arguments);
+        let call = |number, arguments| subject.inject_system_call(subject.process, Some(stub), number, arguments);
         let failure = |what: &str, result: i64| CollectError::Unexpected {
             what: format!(
                 "it cannot {what} the ring buffers of the trampolines ({}). Use `--collector ptrace`",

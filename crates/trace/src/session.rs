@@ -10,7 +10,7 @@ use crate::CollectError;
 use crate::code_guard::CodeGuard;
 use crate::journal::{AddressLimit, CodeChanges, JournalEntry, SharedCodeChanges};
 use crate::memory::{Memory, outside};
-use crate::ptrace::{self, PtraceStop, Resume, Tid, restart_interrupted_call, unless_gone};
+use crate::ptrace::{self, PtraceStop, ResumeMode, Tid, ignore_ended_thread, restart_interrupted_call};
 use crate::signal_state::SignalState;
 use crate::system::unpin;
 use std::cell::{Cell, OnceCell, Ref, RefCell};
@@ -207,15 +207,15 @@ impl Session {
     }
 
     /// Resumes a stopped thread and delivers `signal`, unless that is 0. A thread that is gone is not an error.
-    pub fn resume(&self, thread: Tid, how: Resume, signal: i32) -> io::Result<()> {
+    pub fn resume(&self, thread: Tid, how: ResumeMode, signal: i32) -> io::Result<()> {
         self.add_thread(thread, false);
-        unless_gone(ptrace::resume(thread, how, signal))
+        ignore_ended_thread(ptrace::resume(thread, how, signal))
     }
 
     /// Leaves a thread in its group stop; its next stop is reported.
     pub fn listen(&self, thread: Tid) -> io::Result<()> {
         self.add_thread(thread, false);
-        unless_gone(ptrace::listen(thread))
+        ignore_ended_thread(ptrace::listen(thread))
     }
 
     /// Detaches from a stopped thread and delivers `signal`, unless that is 0. Returns false if the thread was gone.
@@ -269,7 +269,7 @@ impl Session {
             let is_ending = |event: &(Tid, PtraceStop)| event.0 != thread && event.1 == PtraceStop::Ending;
             let ending: Vec<Tid> = self.state.borrow().events.iter().filter(|event| is_ending(event)).map(|event| event.0).collect();
             self.state.borrow_mut().events.retain(|event| !is_ending(event));
-            ending.into_iter().try_for_each(|other| self.resume(other, Resume::Continue, 0))?;
+            ending.into_iter().try_for_each(|other| self.resume(other, ResumeMode::Continue, 0))?;
         }
         let gone = || io::Error::from_raw_os_error(libc::ESRCH);
         let event = match kept {
@@ -280,7 +280,7 @@ impl Session {
                 match event {
                     (found, _) if found == thread => break event,
                     // The first thread's end is reported only after this one has ended.
-                    (other, PtraceStop::Ending) if thread == self.process => self.resume(other, Resume::Continue, 0)?,
+                    (other, PtraceStop::Ending) if thread == self.process => self.resume(other, ResumeMode::Continue, 0)?,
                     other => self.state.borrow_mut().events.push_back(other),
                 }
             },
@@ -332,7 +332,9 @@ impl Session {
             match entry {
                 JournalEntry::Registers(thread, registers) => note(entry, ptrace::set_registers(*thread, registers).map_err(Into::into)),
                 JournalEntry::SignalMask(thread, mask) => note(entry, ptrace::set_signal_mask(*thread, *mask).map_err(Into::into)),
-                JournalEntry::KeyRights(thread, rights) => note(entry, ptrace::set_key_rights(*thread, *rights).map_err(Into::into)),
+                JournalEntry::KeyRights(thread, rights) => {
+                    note(entry, ptrace::set_protection_key_rights(*thread, *rights).map_err(Into::into))
+                }
                 _ => {}
             }
         }
@@ -357,7 +359,7 @@ impl Session {
                 }
                 JournalEntry::DebugRegisters(thread) => note(entry, ptrace::clear_debug_registers(*thread).map_err(Into::into)),
                 JournalEntry::TimeStampCounter => {
-                    let free = |thread: Tid| self.enable_time_stamps(self.own_memory()?, thread, stub);
+                    let free = |thread: Tid| self.enable_rdtsc(self.own_memory()?, thread, stub);
                     threads.iter().for_each(|thread| note(entry, free(*thread)));
                 }
                 JournalEntry::Affinity => threads.iter().chain(others).for_each(|thread| unpin(*thread)),
@@ -397,7 +399,7 @@ impl Session {
             // The trap after an ordinary injected call would reset the program's action for SIGTRAP. The stub still exists, because the
             // area with it is unmapped last.
             Some(thread) if self.may_be_ignored(libc::SIGTRAP) && self.stub() != 0 => {
-                self.inject_without_signal(*thread, libc::SYS_munmap, arguments).map(drop)
+                self.inject_call_without_signal(*thread, libc::SYS_munmap, arguments).map(drop)
             }
             _ => self.inject_in_any(threads, None, libc::SYS_munmap, arguments),
         }
@@ -406,7 +408,7 @@ impl Session {
     /// Makes a system call in the first of `threads` that still exists.
     fn inject_in_any(&self, threads: &[Tid], at: Option<u64>, number: libc::c_long, arguments: [u64; 6]) -> Result<(), CollectError> {
         for thread in threads {
-            match self.inject(self.own_memory()?, *thread, at, number, arguments) {
+            match self.inject_system_call(self.own_memory()?, *thread, at, number, arguments) {
                 Ok(0) => return Ok(()),
                 Ok(result) => return Err(io::Error::from_raw_os_error(-result as i32).into()),
                 Err(CollectError::System(e)) if e.raw_os_error() == Some(libc::ESRCH) => {}
@@ -425,8 +427,8 @@ impl Session {
             let arguments = [range.start, range.end - range.start, 0, 0, 0, 0];
             // A trap would reset an ignored signal's action. The area with the stub is unmapped last.
             match self.may_be_ignored(libc::SIGTRAP) && self.stub() != 0 {
-                true => self.inject_without_signal(child, libc::SYS_munmap, arguments).map(drop),
-                false => self.inject(&memory, child, None, libc::SYS_munmap, arguments).map(drop),
+                true => self.inject_call_without_signal(child, libc::SYS_munmap, arguments).map(drop),
+                false => self.inject_system_call(&memory, child, None, libc::SYS_munmap, arguments).map(drop),
             }
         });
         // The injected calls have removed the parent's entries.
@@ -482,7 +484,7 @@ impl Session {
         let running =
             |state: &SessionState| -> Vec<Tid> { state.threads.iter().filter(|thread| !thread.1).map(|thread| *thread.0).collect() };
         for thread in running(&self.state.borrow()) {
-            unless_gone(ptrace::interrupt(thread))?;
+            ignore_ended_thread(ptrace::interrupt(thread))?;
         }
         while !self.state.borrow().events.is_empty() || !running(&self.state.borrow()).is_empty() {
             let Some((thread, what)) = self.next_event_uninterrupted()? else {
@@ -492,15 +494,15 @@ impl Session {
             match what {
                 PtraceStop::Ended(_) => {}
                 PtraceStop::Ending => {
-                    self.resume(thread, Resume::Continue, 0)?;
+                    self.resume(thread, ResumeMode::Continue, 0)?;
                     self.drop_thread(thread);
                 }
                 PtraceStop::Signal(signal) if self.is_code_fault(thread, signal) || self.undo_breakpoint(thread, signal) => {}
                 PtraceStop::Signal(signal) => drop(signals.insert(thread, signal)),
-                PtraceStop::Interrupted | PtraceStop::GroupStopped => unless_gone(restart_interrupted_call(thread))?,
+                PtraceStop::Interrupted | PtraceStop::GroupStopped => ignore_ended_thread(restart_interrupted_call(thread))?,
                 _ => {
-                    unless_gone(ptrace::interrupt(thread))?;
-                    self.resume(thread, Resume::Continue, 0)?;
+                    ignore_ended_thread(ptrace::interrupt(thread))?;
+                    self.resume(thread, ResumeMode::Continue, 0)?;
                 }
             }
         }

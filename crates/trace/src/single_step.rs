@@ -10,7 +10,7 @@ use crate::images::{Image, Images};
 use crate::journal::JournalEntry;
 use crate::mappings::mappings;
 use crate::memory::{MemoryEffect, common, outside, overlap, pages};
-use crate::ptrace::{self, Registers, Resume, TRAP_FLAG, Tid};
+use crate::ptrace::{self, Registers, ResumeMode, TRAP_FLAG, Tid};
 use crate::sink::{RESUMED, Sink, SinkFlow, TRANSFER, ThreadNumber, Trap};
 use crate::subject::TracedProcess;
 use iced_x86::{Instruction, Mnemonic};
@@ -166,10 +166,10 @@ impl Stepping {
         self.threads.remove(&thread);
     }
 
-    pub fn resume(&self, thread: Tid) -> Resume {
+    pub fn resume(&self, thread: Tid) -> ResumeMode {
         match self.threads.get(&thread) {
-            Some(stepped) if (stepped.is_stepped || self.steps_libraries) && !stepped.is_at_system_call => Resume::Step,
-            _ => Resume::ToSystemCall,
+            Some(stepped) if (stepped.is_stepped || self.steps_libraries) && !stepped.is_at_system_call => ResumeMode::Step,
+            _ => ResumeMode::ToSystemCall,
         }
     }
 
@@ -237,7 +237,7 @@ impl Stepping {
             libc::SIGTRAP if stepping => {
                 let code = ptrace::signal_code(thread)?;
                 if code == HANDLER_ENTRY_CODE {
-                    subject.session.note_mask(thread)?;
+                    subject.session.note_signal_mask(thread)?;
                 }
                 if code == HANDLER_ENTRY_CODE && !stepped.program_traps {
                     hide_trap_flag(subject, ptrace::stack_pointer(thread)? + SAVED_FLAGS_OFFSET)?;
@@ -371,7 +371,8 @@ impl Stepping {
 
     fn protect(subject: &TracedProcess, thread: Tid, code: &Range<u64>, protection: i32) -> Result<(), CollectError> {
         let Range { start, end } = pages(code);
-        let result = subject.inject(thread, Some(subject.area), libc::SYS_mprotect, [start, end - start, protection as u64, 0, 0, 0])?;
+        let result =
+            subject.inject_system_call(thread, Some(subject.area), libc::SYS_mprotect, [start, end - start, protection as u64, 0, 0, 0])?;
         match result {
             0 => Ok(()),
             _ => Err(CollectError::Unexpected { what: format!("mprotect of the program's code returned {result}") }),

@@ -2,15 +2,15 @@
 //!
 //! A started program is stopped before the first instruction of its loader: the image is mapped, and no constructor has run.
 
-use crate::attach::{check_same_file, check_traceable, check_unshared, seize_all};
+use crate::attach::{check_memory_is_unshared, check_path_names_same_file, check_traceable, seize_all_threads};
 use crate::displaced::SLOT_SIZE;
 use crate::injection::SYSCALL_STUB;
 use crate::journal::JournalEntry;
-use crate::launcher::{ProgramStart, StartConditions};
+use crate::launcher::{ProgramStart, ProgramStartConditions};
 use crate::mappings::mappings;
 use crate::memory::Memory;
 use crate::parked::ParkedProcess;
-use crate::ptrace::{self, Disposition, PtraceStop, Resume, Tid};
+use crate::ptrace::{self, PtraceStop, ResumeMode, SignalDisposition, Tid};
 use crate::repeat::RepeatRecipe;
 use crate::session::Session;
 use crate::signal_state::{self, SignalAction};
@@ -145,7 +145,7 @@ impl TracedProcess {
     /// The program cannot be started or followed, or the program that runs is not `executable`.
     pub fn start(program: ProgramStart, executable: &Executable, recipe: &RepeatRecipe, area_size: u64) -> Result<Self, CollectError> {
         let (fixed_addresses, fixed_clock, core) = (recipe.addresses, recipe.time, recipe.core);
-        let conditions = StartConditions { fixed_addresses, fixed_clock, core };
+        let conditions = ProgramStartConditions { fixed_addresses, fixed_clock, core };
         let process = programs::start(program, conditions).map_err(CollectError::Start)?;
         let session = Rc::new(Session::new(process));
         session.add_thread(process, true);
@@ -165,13 +165,13 @@ impl TracedProcess {
         // the breakpoints left in it would kill it sooner or later.
         ptrace::set_options(process, true)?;
         // The stop precedes the return from `execve`, whose result would overwrite registers that are set here.
-        session.resume(process, Resume::ToSystemCall, 0)?;
+        session.resume(process, ResumeMode::ToSystemCall, 0)?;
         match session.wait_for(process)? {
             PtraceStop::SystemCall => {}
             other => return Err(CollectError::Unexpected { what: format!("expected a stop at the return from execve, found {other:?}") }),
         }
         for signal in [libc::SIGTRAP, libc::SIGSEGV] {
-            let is_ignored = ptrace::disposition(process, signal, false) == Disposition::Ignored;
+            let is_ignored = ptrace::disposition(process, signal, false) == SignalDisposition::Ignored;
             session.note_action(process, signal, is_ignored.then(signal_state::ignore_action));
         }
         let memory = session.memory()?;
@@ -193,8 +193,8 @@ impl TracedProcess {
         area_size: u64,
     ) -> Result<(Self, Vec<Tid>), CollectError> {
         check_traceable(process)?;
-        check_unshared(process)?;
-        check_same_file(process, &executable.path)?;
+        check_memory_is_unshared(process)?;
+        check_path_names_same_file(process, &executable.path)?;
         let session = Rc::new(Session::new(process));
         Self::take_control(&session, executable, parked, area_size).map_err(|error| session.close_after(error))
     }
@@ -206,7 +206,7 @@ impl TracedProcess {
         area_size: u64,
     ) -> Result<(Self, Vec<Tid>), CollectError> {
         let process = session.process();
-        let threads = seize_all(session, parked)?;
+        let threads = seize_all_threads(session, parked)?;
         let memory = session.memory()?;
         let canonical = executable.path.canonicalize().unwrap_or_else(|_| executable.path.clone());
         let mapped = mappings(process)?.into_iter().find(|m| Path::new(&m.name) == canonical && m.offset == 0);
@@ -234,7 +234,7 @@ impl TracedProcess {
         let mut got = 0;
         // An earlier collection may have left its area mapped because a thread was executing there.
         for place in (0..MAX_TRIES).map_while(|n| wanted.checked_sub(n * size)).take_while(|place| *place >= lowest) {
-            got = self.inject(self.process, None, libc::SYS_mmap, [place, size, protection, flags, u64::MAX, 0])?;
+            got = self.inject_system_call(self.process, None, libc::SYS_mmap, [place, size, protection, flags, u64::MAX, 0])?;
             if got as u64 == place {
                 self.area = place;
                 // The stub for later system calls.
@@ -266,24 +266,24 @@ impl TracedProcess {
         }
     }
 
-    pub fn inject(&self, thread: Tid, at: Option<u64>, number: libc::c_long, arguments: [u64; 6]) -> Result<i64, CollectError> {
-        self.session.inject(&self.memory, thread, at, number, arguments)
+    pub fn inject_system_call(&self, thread: Tid, at: Option<u64>, number: libc::c_long, arguments: [u64; 6]) -> Result<i64, CollectError> {
+        self.session.inject_system_call(&self.memory, thread, at, number, arguments)
     }
 
     /// Allows a stopped child to read the time-stamp counter. The child has a copy of the memory and is no longer followed.
-    pub fn enable_time_stamps(&self, thread: Tid) -> Result<(), CollectError> {
+    pub fn enable_rdtsc(&self, thread: Tid) -> Result<(), CollectError> {
         // A program with a filter was allowed to read the counter before the filter took effect.
         match self.fixed_clock && !self.session.is_filtered() {
-            true => self.session.enable_time_stamps(&self.memory, thread, Some(self.area)),
+            true => self.session.enable_rdtsc(&self.memory, thread, Some(self.area)),
             false => Ok(()),
         }
     }
 
-    /// Like [`Self::enable_time_stamps`], for a thread that has just executed a different program.
-    pub fn enable_time_stamps_after_exec(&self, thread: Tid) -> Result<(), CollectError> {
+    /// Like [`Self::enable_rdtsc`], for a thread that has just executed a different program.
+    pub fn enable_rdtsc_after_exec(&self, thread: Tid) -> Result<(), CollectError> {
         // In 32-bit programs, the instruction is emulated.
         match self.fixed_clock && !self.session.is_filtered() && ptrace::is_64_bit(&ptrace::registers(thread)?) {
-            true => self.session.enable_time_stamps(&Memory::open(thread)?, thread, None),
+            true => self.session.enable_rdtsc(&Memory::open(thread)?, thread, None),
             false => Ok(()),
         }
     }
@@ -291,14 +291,14 @@ impl TracedProcess {
 
 /// Returns the program's action for a signal, unless that is the default.
 fn signal_action(session: &Session, memory: &Memory, process: Tid, signal: i32) -> Result<Option<SignalAction>, CollectError> {
-    if ptrace::disposition(process, signal, false) == Disposition::Fatal {
+    if ptrace::disposition(process, signal, false) == SignalDisposition::Fatal {
         return Ok(None);
     }
     // Scratch memory below the stack's red zone; its contents are restored afterwards.
     let place = (ptrace::stack_pointer(process)? - 512) & !0xf;
     let (mut hidden, mut action) = (SignalAction::default(), SignalAction::default());
     memory.read(place, &mut hidden)?;
-    let result = session.inject(memory, process, None, libc::SYS_rt_sigaction, [signal as u64, 0, place, 8, 0, 0])?;
+    let result = session.inject_system_call(memory, process, None, libc::SYS_rt_sigaction, [signal as u64, 0, place, 8, 0, 0])?;
     memory.read(place, &mut action)?;
     memory.write(place, &hidden)?;
     Ok((result == 0).then_some(action))

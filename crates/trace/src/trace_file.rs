@@ -7,7 +7,7 @@
 //! run ended.
 // Length: what is written is also read here.
 
-use crate::block_file::{Reader, StoredBlock, TraceBlockKind, TraceFileError, TraceFormat, Writer};
+use crate::block_file::{BlockFileReader, BlockFileWriter, StoredBlock, TraceBlockKind, TraceFileError, TraceFormat};
 use crate::follow::FollowEnding;
 use crate::numbers::{Cursor, push_number};
 use crate::sink::ThreadNumber;
@@ -213,7 +213,7 @@ const TEMPORARY_PREFIX: &str = ".trodden-";
 #[derive(Debug)]
 /// Writes a trace.
 pub struct TraceWriter {
-    writer: Writer,
+    writer: BlockFileWriter,
     whole: AtomicFile,
     functions: Vec<TraceFunction>,
     threads: Vec<ThreadBuffer>,
@@ -241,7 +241,7 @@ impl TraceWriter {
             Ok((whole.file().try_clone()?, whole))
         };
         let (file, whole) = begin().map_err(|source| TraceFileError::Io { path: path.to_owned(), source })?;
-        let mut writer = Writer::begin(file, path, TRACE_FORMAT)?;
+        let mut writer = BlockFileWriter::begin(file, path, TRACE_FORMAT)?;
         writer.append_value(TraceBlockKind::Description, about)?;
         Ok(Self { writer, whole, functions: about.blocks.iter().map(|b| b.function).collect(), threads: Vec::new() })
     }
@@ -292,7 +292,7 @@ impl TraceWriter {
 impl ThreadBuffer {
     /// Writes the symbols of a thread. `functions` has the function of each block.
     #[cold]
-    fn flush(&mut self, thread: u32, functions: &[TraceFunction], writer: &mut Writer) -> Result<(), TraceFileError> {
+    fn flush(&mut self, thread: u32, functions: &[TraceFunction], writer: &mut BlockFileWriter) -> Result<(), TraceFileError> {
         if self.symbols.is_empty() {
             return Ok(());
         }
@@ -348,7 +348,7 @@ impl ThreadBuffer {
 pub struct ThreadWriter<'w> {
     buffer: &'w mut ThreadBuffer,
     functions: &'w [TraceFunction],
-    writer: &'w mut Writer,
+    writer: &'w mut BlockFileWriter,
     thread: u32,
 }
 
@@ -383,7 +383,7 @@ pub struct TracePiece {
 /// Reads a trace.
 #[derive(Debug)]
 pub struct TraceFile {
-    reader: Reader,
+    reader: BlockFileReader,
     description: TraceDescription,
     end: TraceEnd,
     pieces: Vec<TracePiece>,
@@ -395,7 +395,7 @@ impl TraceFile {
     /// # Errors
     /// The file cannot be read, or is not a valid trace.
     pub fn open(path: &Path) -> Result<Self, TraceFileError> {
-        let reader = Reader::open(path, TRACE_FORMAT)?;
+        let reader = BlockFileReader::open(path, TRACE_FORMAT)?;
         let about = reader.read_description()?;
         let mut end = TraceEnd {
             is_truncated: true,
@@ -413,7 +413,7 @@ impl TraceFile {
         })?;
         let mut pieces = Vec::new();
         for header in reader.blocks().iter().filter(|h| h.kind == TraceBlockKind::Symbols) {
-            let inconsistent = || reader.inconsistent(header, "its index contradicts the description of the program");
+            let inconsistent = || reader.inconsistent_block_error(header, "its index contradicts the description of the program");
             pieces.push(decode_piece(*header, &reader.index(header)?, description.functions.len()).ok_or_else(inconsistent)?);
         }
         // The sort is stable, so that the pieces of a thread stay in order.
@@ -455,7 +455,7 @@ impl TraceFile {
         let symbols = self.reader.symbols(&piece.header)?;
         let events: Option<Vec<TraceEvent>> =
             symbols.into_iter().map(|symbol| TraceEvent::from_symbol(symbol, self.description.blocks.len())).collect();
-        events.ok_or_else(|| self.reader.inconsistent(&piece.header, "it has an unknown block or event"))
+        events.ok_or_else(|| self.reader.inconsistent_block_error(&piece.header, "it has an unknown block or event"))
     }
 
     /// Returns the events of a thread, read piece by piece.

@@ -11,10 +11,10 @@
 //! whether a copy or the tracer recorded them; a `fork` child leaves the copies and writes to no ring.
 
 use crate::CollectError;
-use crate::block_copies::{CopyRequest, Patch, copy_blocks};
+use crate::block_copies::{CopyRequest, SitePatch, copy_blocks};
 use crate::copied_place::CopiedPlace;
 use crate::images::{Image, Images, sites_of};
-use crate::lookups::{TABLE_SIZE, TargetTable};
+use crate::lookups::{JumpTargetTable, TABLE_SIZE};
 use crate::memory::Memory;
 use crate::patches::{InstalledPatch, Relay, encode_jump, encode_short_jump, write_patches};
 use crate::ptrace::{self, Registers, Tid};
@@ -54,7 +54,7 @@ pub struct CopyArea {
     pub end: u64,
     pub places: CopiedPlaces,
     /// The known targets of the image's indirect jumps.
-    pub targets: TargetTable,
+    pub targets: JumpTargetTable,
 }
 
 #[derive(Debug)]
@@ -168,7 +168,7 @@ impl Trampolines {
         by_address.iter().for_each(|(address, number)| self.sites[*number as usize] = *address);
         let patches = self.prepare_patches(&copies.patches, &by_address, subject);
         write_patches(&patches, &subject.memory, |patch| &patch.new_bytes)?;
-        let targets = TargetTable::new(table, &subject.memory)?;
+        let targets = JumpTargetTable::new(table, &subject.memory)?;
         let range = first..first + copies.code.len() as u64;
         self.areas.push(CopyArea { range, end: table, places: copies.places, targets });
         self.patches.extend(patches);
@@ -193,7 +193,12 @@ impl Trampolines {
     }
 
     /// Prepares patches for writing, and notes the breakpoints and relays among them.
-    fn prepare_patches(&mut self, patches: &[(u64, Patch)], numbers: &HashMap<u64, u32>, subject: &TracedProcess) -> Vec<InstalledPatch> {
+    fn prepare_patches(
+        &mut self,
+        patches: &[(u64, SitePatch)],
+        numbers: &HashMap<u64, u32>,
+        subject: &TracedProcess,
+    ) -> Vec<InstalledPatch> {
         let mut all = Vec::with_capacity(patches.len());
         let mut add = |address: u64, target: u64, new: &[u8], relay: Option<Relay>| {
             let mut original_bytes = [0; 5];
@@ -206,14 +211,14 @@ impl Trampolines {
         for (address, patch) in patches {
             let address = *address;
             match *patch {
-                Patch::Jump(to) => add(address, to, &encode_jump(address, to), None),
-                Patch::ShortJump { to, relay, host } => {
+                SitePatch::Jump(to) => add(address, to, &encode_jump(address, to), None),
+                SitePatch::ShortJump { to, relay, host } => {
                     let found = Some(Relay { site: address, address: relay, host });
                     add(address, to, &encode_short_jump(address, relay), found);
                     add(relay, to, &encode_jump(relay, to), found);
                     self.relays.insert(relay, numbers[&address]);
                 }
-                Patch::Breakpoint(to) => {
+                SitePatch::Breakpoint(to) => {
                     add(address, to, &[INT3], None);
                     self.traps.insert(address, to);
                 }

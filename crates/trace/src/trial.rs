@@ -6,7 +6,7 @@ use crate::command;
 use crate::follow::FollowEnding;
 use crate::launcher::ProgramStart;
 use crate::memory::common;
-use crate::ptrace::wait_child;
+use crate::ptrace::wait_for_child;
 use crate::repeat::RepeatRecipe;
 use crate::run::{RunTarget, TraceRun};
 use crate::sink::{Sink, SinkFlow, ThreadNumber};
@@ -164,7 +164,7 @@ fn check_hit_is_recorded(collector: &dyn Collector, executable: &Executable, pla
     let outcome = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut seen)).join())
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     if let (FollowEnding::Detached, None, Ok(process)) = (outcome.followed.ending, outcome.followed.status, begun.try_recv()) {
-        wait_child(process as i32)?;
+        wait_for_child(process as i32)?;
     }
     ensure!(seen.0 > 0, "collector `{}` recorded nothing in a trial", collector.name());
     Ok(())

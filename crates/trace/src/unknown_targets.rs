@@ -5,7 +5,7 @@
 //! patch, where the image's code is gone: that code gets a copy.
 
 use crate::CollectError;
-use crate::block_copies::{Copies, copy_range};
+use crate::block_copies::{BlockCopies, copy_range};
 use crate::copied_place::CopiedPlace;
 use crate::images::Images;
 use crate::memory::{Memory, overlap};
@@ -110,7 +110,7 @@ impl Trampolines {
         let areas = images.image_at(target).map(|image| image.area.clone());
         let area = self.areas.iter_mut().find(|area| areas.as_ref().is_some_and(|areas| areas.contains(&area.range.start)));
         let Some(area) = area else { return Ok(target) };
-        let Copies { code, places, .. } = copy_range(&[(target, code)], target..end, area.range.end)?;
+        let BlockCopies { code, places, .. } = copy_range(&[(target, code)], target..end, area.range.end)?;
         if area.range.end + code.len() as u64 > area.end {
             return Err(CollectError::Unexpected { what: "it jumps to too many places that trampolines have replaced".to_owned() });
         }

@@ -10,7 +10,7 @@ use crate::breakpoints::{BreakpointSite, Breakpoints, SlotProgress};
 use crate::hardware::HardwareBreakpoints;
 use crate::images::{Image, Images, Library, sites_of};
 use crate::memory::{Memory, MemoryEffect, common, outside, overlap, pages};
-use crate::ptrace::{self, Resume, Tid};
+use crate::ptrace::{self, ResumeMode, Tid};
 use crate::run::{ParkedReceiver, TraceRun};
 use crate::session::Session;
 use crate::signal_state::{SignalAction, process_of};
@@ -169,7 +169,7 @@ impl<'a> Watch<'a> {
         // The kernel reads the code of restartable sequences with the rights of the thread, so such code must not be guarded.
         let can_be = |image: &&Image| file(image.number).is_some_and(|file| !file.has_restartable_sequences);
         let images = self.images.all().iter().filter(can_be);
-        self.session.guard_code(thread, &images.map(|image| (image.code.clone(), image.area.start + FREE_SLOT)).collect::<Vec<_>>())
+        self.session.guard_patched_code(thread, &images.map(|image| (image.code.clone(), image.area.start + FREE_SLOT)).collect::<Vec<_>>())
     }
 
     /// Returns true if the collector writes into the watched code.
@@ -330,10 +330,10 @@ impl<'a> Watch<'a> {
         if let Watched::Steps(steps) = &self.means { steps.prepare_for_end(subject, thread) } else { Ok(()) }
     }
 
-    pub fn resume(&self, thread: Tid) -> Resume {
+    pub fn resume(&self, thread: Tid) -> ResumeMode {
         match &self.means {
             Watched::Steps(steps) => steps.resume(thread),
-            _ => Resume::ToSystemCall,
+            _ => ResumeMode::ToSystemCall,
         }
     }
 
@@ -372,7 +372,7 @@ impl<'a> Watch<'a> {
         };
         if let Trap::Recorded(_) = trap {
             // If the signal was blocked or ignored, the kernel has unblocked it and reset the action.
-            self.session.restore_signal(thread, signal)?;
+            self.session.restore_merged_signal(thread, signal)?;
             if !self.session.is_filtered() {
                 self.session.restore_injected_trap(thread)?;
             }
@@ -422,7 +422,7 @@ impl<'a> Watch<'a> {
         }
         let left = if is_merged { 0 } else { left };
         if left == 0 {
-            self.session.restore_masks(thread, 0)?;
+            self.session.restore_signal_masks(thread, 0)?;
         }
         Ok(left)
     }

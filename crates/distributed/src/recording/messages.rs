@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use trodden_binary::linked::split_address;
 use trodden_text::words::plural;
-use trodden_trace::Followed;
+use trodden_trace::FollowOutcome;
 use trodden_witness::ReconstructError;
 
 pub(super) fn describe_changed_code(ranges: &[Range<u64>], files: &TracedFiles) -> String {
@@ -31,7 +31,7 @@ fn ranges_in_words(ranges: &[Range<u64>], files: &TracedFiles) -> String {
     format!("{}{more}", named.join(", "))
 }
 
-pub(super) fn describe_own_reads(followed: &Followed, files: &TracedFiles) -> Vec<String> {
+pub(super) fn describe_own_reads(followed: &FollowOutcome, files: &TracedFiles) -> Vec<String> {
     let mut notes = Vec::new();
     if !followed.read_code.is_empty() {
         notes.push(format!(

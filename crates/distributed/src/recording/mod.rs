@@ -5,7 +5,7 @@
 //! determines the execution. Repeat the first run once for each set of blocks, and check that nothing differs. Merge the partial traces. If
 //! they contradict the assumptions about untraced functions, the last three phases are repeated with weaker assumptions.
 //!
-//! The process must have called [`trodden_trace::command::in_tracer`] before.
+//! The process must have called [`trodden_trace::command::run_in_tracer_process`] before.
 
 mod children;
 mod machines;
@@ -45,7 +45,7 @@ use trodden_binary::linked::split_address;
 use trodden_launch::temporary::{TemporaryFolder, create_folder_in};
 use trodden_text::words::{plural, quote_for_shell, reasons};
 use trodden_trace::{
-    Collector, CollectorKind, FollowEnding, Followed, PartialTrace, PtraceBreakpoints, RepeatRecipe, RunInfo, RunLog, ThreadNumber,
+    Collector, CollectorKind, FollowEnding, FollowOutcome, PartialTrace, PtraceBreakpoints, RepeatRecipe, RunInfo, RunLog, ThreadNumber,
     TraceDescription, TraceEnd, TraceWriter, check_traceable, try_collector,
 };
 use trodden_witness::{DistributionStrategy, Weights};
@@ -424,7 +424,7 @@ impl<'a> PreparedRecording<'a> {
         &self,
         writer: TraceWriter,
         merged: MergedTrace,
-        followed: &Followed,
+        followed: &FollowOutcome,
         runs: Vec<RunInfo>,
         mut notes: Vec<String>,
     ) -> Result<u8> {
@@ -473,7 +473,7 @@ impl<'a> PreparedRecording<'a> {
 }
 
 /// The exit status of a traced program, as a shell reports it.
-fn exit_status(followed: &Followed) -> u8 {
+fn exit_status(followed: &FollowOutcome) -> u8 {
     match followed.ending {
         FollowEnding::Exited(code) => code as u8,
         FollowEnding::Killed(signal) => 128 + signal as u8,

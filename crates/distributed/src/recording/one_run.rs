@@ -19,7 +19,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use trodden_binary::graph::{BlockEnd, GraphObservation, ProgramGraph};
 use trodden_binary::instruction::MAX_INSTRUCTION_LENGTH;
-use trodden_trace::{Collector, FollowEnding, Followed, PartialTrace, RESUMED, TRANSFER, ThreadNumber};
+use trodden_trace::{Collector, FollowEnding, FollowOutcome, PartialTrace, RESUMED, TRANSFER, ThreadNumber};
 
 impl PreparedRecording<'_> {
     /// Performs the run and writes its trace. If `shows` is true, the program's output is passed on to the user.
@@ -124,7 +124,7 @@ impl PreparedRecording<'_> {
 
     /// Returns the input for replaying a run. `watched` contains the addresses of the blocks that it watched, and is `None` if it was
     /// single-stepped. `followed` is given once the run has ended.
-    fn replayed_code<'c>(&self, code: &'c TracedCode, watched: Option<&[u64]>, followed: Option<&Followed>) -> ReplayedCode<'c> {
+    fn replayed_code<'c>(&self, code: &'c TracedCode, watched: Option<&[u64]>, followed: Option<&FollowOutcome>) -> ReplayedCode<'c> {
         let is_unwatched = |piece: &u64| watched.is_some_and(|watched| watched.binary_search(piece).is_err());
         let unwatched = self.pieces.iter().copied().filter(is_unwatched).filter_map(|piece| code.block_at(piece)).collect();
         let interrupted = followed.map_or_else(Vec::new, |followed| followed.handled_signals.clone());
@@ -136,7 +136,7 @@ impl PreparedRecording<'_> {
 
     /// Cuts blocks that the execution may have left in the middle, because of a fault that ended the program or a signal handler that did
     /// not return. Returns true if any block was cut.
-    fn cut_at_early_exits(&mut self, followed: &Followed) -> bool {
+    fn cut_at_early_exits(&mut self, followed: &FollowOutcome) -> bool {
         let is_killed = matches!(followed.ending, FollowEnding::Killed(_));
         let mut faults: BTreeSet<u64> = if is_killed { followed.stack.first().copied().into_iter().collect() } else { BTreeSet::new() };
         let mut places = BTreeSet::new();

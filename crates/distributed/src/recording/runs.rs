@@ -27,8 +27,8 @@ use trodden_profile::private;
 use trodden_trace::command::{self, ActiveRun, RunKind};
 use trodden_trace::{
     CollectError, Collector, CollectorKind, Executable, FollowEnding, FreshFolder, Library, NOWHERE, OutputStream, ParkedProcess,
-    ParkedReceiver, PartialWriter, ProgramStart, PtraceBreakpoints, RepeatRecipe, RunLog, RunOutcome, RunTarget, Sink, SinkFlow,
-    ThreadNumber, TraceRun, cores, drain, wait_child,
+    ParkedReceiver, PartialTraceWriter, ProgramStart, PtraceBreakpoints, RepeatRecipe, RunLog, RunOutcome, RunTarget, Sink, SinkFlow,
+    ThreadNumber, TraceRun, cores, drain, wait_for_child,
 };
 
 enum RunInput {
@@ -159,7 +159,7 @@ impl Sink for ObservationSink<'_> {
 
 /// A sink that counts hits (recorded executions), and stores them if it has a writer.
 struct StoredHits {
-    writer: Option<PartialWriter>,
+    writer: Option<PartialTraceWriter>,
     count: u64,
 }
 
@@ -357,7 +357,7 @@ impl<'a> RepeatedProgram<'a> {
     ) -> Result<(RunResult, T)> {
         let (partial, max_size) = (self.single_run_partial_path(), self.options.max_size);
         let stores = keeps_hits || max_size.is_some();
-        let writer = if stores { Some(PartialWriter::create(&partial, max_size)?) } else { None };
+        let writer = if stores { Some(PartialTraceWriter::create(&partial, max_size)?) } else { None };
         let (mut sink, hits) = live_sink(StoredHits { writer, count: 0 });
         std::thread::scope(|scope| {
             let replaying = scope.spawn(|| replay(hits));
@@ -406,7 +406,7 @@ impl<'a> RepeatedProgram<'a> {
         partial: &Path,
         place: RunSettings,
     ) -> Result<RunResult> {
-        let mut writer = PartialWriter::create(partial, self.options.max_size)?;
+        let mut writer = PartialTraceWriter::create(partial, self.options.max_size)?;
         let begun = Instant::now();
         let outcome = self.perform_run(collector, WatchedSites { sites, jumps, first }, &mut writer, place)?;
         let time = begun.elapsed();
@@ -435,7 +435,7 @@ impl<'a> RepeatedProgram<'a> {
             (None, None) => {
                 let (mut program, outputs) = self.prepare_program()?;
                 if let Some(folder) = self.fresh.as_ref().filter(|_| !shows) {
-                    _copy = folder.provide_copy(&mut program)?;
+                    _copy = folder.provide_folder_copy(&mut program)?;
                 }
                 (RunTarget::Start(Box::new(program)), outputs)
             }
@@ -484,7 +484,7 @@ impl<'a> RepeatedProgram<'a> {
             }
             // The collector runs in a thread of its own, because pinning and ptrace apply to a thread.
             let collected = scope.spawn(|| collector.collect(run, sink)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            active.mark_restored();
+            active.mark_process_restored();
             let ended = self.wait_after_detach(collected, &active);
             drop(is_over);
             ended
@@ -499,7 +499,7 @@ impl<'a> RepeatedProgram<'a> {
             Ok(outcome) => outcome,
             Err(error) => {
                 // The program's exit status is ignored, because the error is more important.
-                program().into_iter().for_each(|process| _ = wait_child(process as i32));
+                program().into_iter().for_each(|process| _ = wait_for_child(process as i32));
                 return Err(error.into());
             }
         };
@@ -511,7 +511,7 @@ impl<'a> RepeatedProgram<'a> {
             && followed.status.is_none()
             && let Some(process) = program()
         {
-            followed.status = Some(wait_child(process as i32).context("cannot wait for the traced program")?);
+            followed.status = Some(wait_for_child(process as i32).context("cannot wait for the traced program")?);
         }
         Ok(outcome)
     }
@@ -583,7 +583,8 @@ fn shared_input(temporary: &Path) -> Result<RunInput> {
     if own.is_terminal() {
         log::info!("all runs get the same input: type it now, and end it with Ctrl-D");
     }
-    let file = trodden_trace::block_file::spool(&mut own.lock(), temporary).context("cannot store standard input for the runs")?;
+    let file =
+        trodden_trace::block_file::copy_to_unnamed_file(&mut own.lock(), temporary).context("cannot store standard input for the runs")?;
     Ok(RunInput::File { file, at: 0 })
 }
 

@@ -48,7 +48,7 @@ pub enum FirstProbe {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
+pub enum FragmentExit {
     /// At the end of the function, or where the code is not known.
     End,
     /// After its last block; the function continues at this file address.
@@ -69,17 +69,17 @@ pub struct Fragment {
     /// The fragment's last block; `None` if it has no block.
     pub last: Option<u32>,
     pub actions: Vec<NumberAction>,
-    pub exit: Exit,
+    pub exit: FragmentExit,
     pub count: u64,
 }
 
 /// The location of an address: image, index of the code range, file address.
-type FragmentPlace = (usize, usize, u64);
+type FragmentLocation = (usize, usize, u64);
 
 /// Appends the fragments of a path to `found`.
 pub fn split_into_fragments(
     graphs: &mut ProbeGraphs,
-    place: &impl Fn(u64) -> Option<FragmentPlace>,
+    place: &impl Fn(u64) -> Option<FragmentLocation>,
     path: &HotPath,
     losses: &mut Losses,
     found: &mut Vec<Fragment>,
@@ -88,7 +88,7 @@ pub fn split_into_fragments(
     let mut current: Option<FragmentBuilder> = None;
     for (number, (first, last)) in path.runs.iter().enumerate() {
         let Some((image, range, address)) = place(*first) else {
-            finish(&mut current, found, Exit::End);
+            finish(&mut current, found, FragmentExit::End);
             continue;
         };
         let here = images[image].ranges[range];
@@ -113,17 +113,17 @@ pub fn split_into_fragments(
                 if at == images[image].ranges[range].start {
                     finish_at_function_exit(graphs, &mut current, found)?;
                 }
-                finish(&mut current, found, Exit::At(at));
+                finish(&mut current, found, FragmentExit::At(at));
             }
             _ => finish_at_function_exit(graphs, &mut current, found)?,
         },
-        HotPathExit::Indirect => finish(&mut current, found, Exit::Indirect),
-        HotPathExit::Unknown => finish(&mut current, found, Exit::End),
+        HotPathExit::Indirect => finish(&mut current, found, FragmentExit::Indirect),
+        HotPathExit::Unknown => finish(&mut current, found, FragmentExit::End),
     }
     Ok(())
 }
 
-fn finish(current: &mut Option<FragmentBuilder>, found: &mut Vec<Fragment>, exit: Exit) {
+fn finish(current: &mut Option<FragmentBuilder>, found: &mut Vec<Fragment>, exit: FragmentExit) {
     let Some(builder) = current.take() else { return };
     let start = if builder.is_entry { FragmentStart::Entry } else { FragmentStart::At(builder.start) };
     let FragmentBuilder { function, first, at, actions, count, .. } = builder;
@@ -138,7 +138,7 @@ fn finish_at_function_exit(
 ) -> Result<(), ImportError> {
     let Some(builder) = current else { return Ok(()) };
     let Some(block) = builder.at else {
-        let exit = Exit::LeavesFunction(builder.last);
+        let exit = FragmentExit::LeavesFunction(builder.last);
         finish(current, found, exit);
         return Ok(());
     };
@@ -146,7 +146,7 @@ fn finish_at_function_exit(
         let connection = connect_to_exit(graphs, builder.function, block, builder.last)?;
         builder.advance(graphs.graph_of(builder.function)?, &connection);
     }
-    finish(current, found, Exit::End);
+    finish(current, found, FragmentExit::End);
     Ok(())
 }
 
@@ -216,14 +216,14 @@ impl FragmentBuilder {
                 match self.at {
                     Some(before) => {
                         let connection = graph.connect(before, Some(block));
-                        self.count_loss(&connection, losses);
+                        self.count_lost_path(&connection, losses);
                         self.advance(graph, &connection);
                         if connection == Connection::Ambiguous {
                             self.actions.extend(lost_path_actions(graph, before, block).into_iter().skip(1));
                         }
                     }
                     None if self.is_entry && block != 0 => {
-                        self.count_loss(&Connection::None, losses);
+                        self.count_lost_path(&Connection::None, losses);
                         self.actions.push(NumberAction::Lose);
                     }
                     None => {}
@@ -238,7 +238,7 @@ impl FragmentBuilder {
         }
     }
 
-    fn count_loss(&self, connection: &Connection, losses: &mut Losses) {
+    fn count_lost_path(&self, connection: &Connection, losses: &mut Losses) {
         let place = match connection {
             Connection::Unique(_) => return,
             Connection::Inferred(_) => &mut losses.inferred,

@@ -14,7 +14,7 @@ mod table_profile;
 mod walk;
 
 pub use open::{EmulatedProgram, OpenedSource, QEMU, SourceFormat, open_file, open_file_or_trace, qemu_version};
-pub use places::{MappedMemory, Places, SourcePlace};
+pub use places::{MappedMemory, MappedPlaces, SourcePlace};
 pub use table_profile::{ProfileKind, check_mapping, table_profile};
 pub use walk::{InstructionStep, InstructionWalk, walk};
 

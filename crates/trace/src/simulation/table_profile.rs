@@ -3,7 +3,7 @@
 //! The program must be built with the addresses of its blocks. Each descriptor is walked through the code, and the walk is translated into
 //! paths through the functions' graphs.
 
-use super::places::Places;
+use super::places::MappedPlaces;
 use super::walk::{InstructionWalk, walk};
 use crate::hot_paths::{HotPath, HotPathImport, import_hot_paths};
 use anyhow::{Result, bail, ensure};
@@ -47,7 +47,7 @@ pub fn table_profile(
     kind: ProfileKind,
     detector: &DetectorParameters,
     profiler: &Profiler,
-    (places, mappings): (&Places, &[MappedFile]),
+    (places, mappings): (&MappedPlaces, &[MappedFile]),
     store: Option<&UnitCache>,
     run: Run,
 ) -> Result<Profile> {
@@ -131,7 +131,7 @@ fn read_images(mappings: &[MappedFile], store: Option<&UnitCache>) -> Result<Vec
     Ok(images)
 }
 
-fn hot_paths(held: &PathProfile, detector: &DetectorParameters, places: &Places) -> Vec<HotPath> {
+fn hot_paths(held: &PathProfile, detector: &DetectorParameters, places: &MappedPlaces) -> Vec<HotPath> {
     let memory = places.memory();
     let hot = |(path, count): (PathDescriptor, u64)| {
         let walk = walk(&memory, detector, &path);

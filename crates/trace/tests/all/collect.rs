@@ -163,7 +163,7 @@ fn program_survives_a_panicking_collector() {
         let collected = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut PanickingSink(0))).join());
         assert!(collected.is_err(), "{}", collector.name());
         // The program continues untraced.
-        let status = trodden_trace::wait_child(begun.recv().unwrap() as i32).unwrap();
+        let status = trodden_trace::wait_for_child(begun.recv().unwrap() as i32).unwrap();
         assert_eq!(status, 20 << 8, "{}", collector.name());
     }
 }

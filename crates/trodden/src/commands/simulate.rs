@@ -23,8 +23,8 @@ use trodden_profile::Run;
 use trodden_recording::new_run;
 use trodden_report::simulation::{SimulationReport, SimulationView};
 use trodden_trace::simulation::{
-    EmulatedProgram, OpenedSource, Places, ProfileKind, WrittenFile, check_mapping, open_file, qemu_version, read_mapping, read_processor,
-    simulate, table_profile,
+    EmulatedProgram, MappedPlaces, OpenedSource, ProfileKind, WrittenFile, check_mapping, open_file, qemu_version, read_mapping,
+    read_processor, simulate, table_profile,
 };
 use trodden_trace::sources::{Level, SourceNotes};
 
@@ -71,7 +71,7 @@ pub fn run(job: &SimulateOptions, model: &SimulateModel) -> Result<ExitCode> {
     let notes = feed_profiler(job, model.sequence.as_deref(), &mut opened, &mut lane)?;
     let status = opened.end()?.map_or(ExitCode::SUCCESS, exit_code);
     notes.notes.iter().for_each(note);
-    let places = Places::new(&notes.mappings);
+    let places = MappedPlaces::new(&notes.mappings);
     if let Some(file) = &job.profile {
         write_profile((job, model), file, &parameters, &lane, (&places, &notes))?;
     }
@@ -115,7 +115,7 @@ fn write_profile(
     file: &Path,
     parameters: &ProfilerParameters,
     lane: &Lane,
-    (places, notes): (&Places, &SourceNotes),
+    (places, notes): (&MappedPlaces, &SourceNotes),
 ) -> Result<()> {
     let command = job.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
     let (run, store) = (Run { command, ..new_run() }, context().store().ok());

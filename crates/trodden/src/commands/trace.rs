@@ -26,15 +26,15 @@ use trodden_report::input_kind::InputKind;
 use trodden_report::select::limit;
 use trodden_report::trace::show::{TraceShowOptions, TraceView};
 use trodden_report::trace::{diff, export, find, page, show};
-use trodden_trace::command::{in_this_process, in_tracer};
+use trodden_trace::command::{run_in_tracer_process, trace_in_this_process};
 use trodden_trace::{CollectorKind, TraceFile, try_collector};
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 
 pub fn run(job: &Trace) -> Result<ExitCode> {
     match job {
-        Trace::Record(job) => in_tracer(|| record::run(job)),
+        Trace::Record(job) => run_in_tracer_process(|| record::run(job)),
         Trace::Work { folder, machine } => {
-            in_this_process()?;
+            trace_in_this_process()?;
             record::run_worker(folder, *machine)
         }
     }

@@ -4,7 +4,7 @@ use crate::place::{Place, must, program_of, trodden};
 use std::fs;
 use std::path::Path;
 use std::process::Output;
-use trodden_trace::block_file::{DIFFERENCES, TraceBlockKind, Writer, pack};
+use trodden_trace::block_file::{BlockFileWriter, DIFFERENCE_LAYOUT, TraceBlockKind, encode_differences};
 use trodden_trace::{BlockInfo, FunctionInfo, TRACE_FORMAT, TraceBlock, TraceDescription, TraceEnd, TraceFunction};
 
 /// Runs trodden with its address space limited to `megabytes`. It may succeed or reject its input, but must neither panic nor be killed.
@@ -60,9 +60,9 @@ fn describe_trace() -> TraceDescription {
 
 /// Writes a trace with one block of symbols. The tuple has the thread, the claimed number of symbols, the block's index, and the symbols.
 fn write_trace(path: &Path, about: &TraceDescription, (thread, count, index, symbols): (u32, u32, &[u8], &[u64])) {
-    let mut writer = Writer::create(path, TRACE_FORMAT).unwrap();
+    let mut writer = BlockFileWriter::create(path, TRACE_FORMAT).unwrap();
     writer.append_value(TraceBlockKind::Description, about).unwrap();
-    writer.append(TraceBlockKind::Symbols, DIFFERENCES, (thread, count), index, &pack(symbols)).unwrap();
+    writer.append(TraceBlockKind::Symbols, DIFFERENCE_LAYOUT, (thread, count), index, &encode_differences(symbols)).unwrap();
     writer.append_value(TraceBlockKind::End, &TraceEnd::default()).unwrap();
 }
 
