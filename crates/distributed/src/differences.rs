@@ -11,7 +11,7 @@ use crate::place::{describe_block, has_calls_only, ignored_functions, require_al
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet, VecDeque};
-use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFrames, TraceFunction};
+use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFrameStack, TraceFunction};
 
 const MAX_LISTED_CALLS: usize = 12;
 
@@ -20,7 +20,7 @@ struct TraceCursor<'a> {
     events: Box<dyn Iterator<Item = Result<TraceEvent, trodden_trace::block_file::TraceFileError>> + 'a>,
     /// Events that were read in advance, up to and including the next block.
     ahead: VecDeque<TraceEvent>,
-    frames: TraceFrames,
+    frames: TraceFrameStack,
     keys: &'a [BlockKey],
     ignored: &'a HashSet<TraceFunction>,
     blocks: u64,
@@ -140,7 +140,7 @@ fn next_difference(a: &mut TraceCursor, b: &mut TraceCursor, thread: u32) -> Res
 impl<'a> TraceCursor<'a> {
     fn new(trace: &'a TraceFile, thread: u32, keys: &'a [BlockKey], ignored: &'a HashSet<TraceFunction>) -> Self {
         let events = Box::new(trace.stream(ThreadNumber(thread)));
-        Self { trace, events, ahead: VecDeque::new(), frames: TraceFrames::default(), keys, ignored, blocks: 0, last: None }
+        Self { trace, events, ahead: VecDeque::new(), frames: TraceFrameStack::default(), keys, ignored, blocks: 0, last: None }
     }
 
     /// Returns the next event; `None` at the end. Returns of functions after the last block are dropped, because not every collector

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use trodden_binary::linked::split_address;
 use trodden_trace::block_file::TraceFileError;
 use trodden_trace::{
-    BlockInfo, FollowEnding, NOWHERE, PartialTrace, RESUMED, Symbols, TRANSFER, ThreadNumber, ThreadWriter, TraceBlock, TraceEvent,
-    TraceFile, TraceWriter,
+    FollowEnding, NO_ADDRESS, PartialTrace, RESUMED_FLAG, Symbols, TRANSFER_FLAG, ThreadNumber, ThreadWriter, TraceBlock, TraceEvent,
+    TraceFile, TraceWriter, TracedBlockInfo,
 };
 use trodden_witness::{Distribution, WitnessSite};
 use trodden_witness::{ExecutionEvent, ReconstructError, Reconstruction, TraceEnding, Witness, WitnessFunctionId, WitnessKind};
@@ -194,8 +194,8 @@ impl<'a> ReplayInput<'a> {
         replay.targets = jumps.targets;
         // Other blocks of the first trace were not recorded but inferred, so they are inferred again.
         let watched = &self.sites[..self.blocks];
-        let is_recorded = |block: &BlockInfo| watched.binary_search(&block.address).is_ok();
-        let recorded = |block: &BlockInfo| if is_recorded(block) { self.code.code.block_at(block.address) } else { None };
+        let is_recorded = |block: &TracedBlockInfo| watched.binary_search(&block.address).is_ok();
+        let recorded = |block: &TracedBlockInfo| if is_recorded(block) { self.code.code.block_at(block.address) } else { None };
         let blocks: Vec<Option<TraceBlock>> = first.description().blocks.iter().map(recorded).collect();
         let none = Vec::new();
         for thread in (0..first.threads()).map(ThreadNumber) {
@@ -228,7 +228,8 @@ impl<'a> ReplayInput<'a> {
         let (blocks, jumps) = if self.steps { (&[][..], &[][..]) } else { self.sites.split_at(self.blocks) };
         let block_at = |at: &u64| self.code.code.block_at(*at).map_or(NOT_A_BLOCK, |block| block.0);
         let block_of_site = blocks.iter().map(block_at).chain(jumps.iter().map(|_| NOT_A_BLOCK)).collect();
-        let jumps = jumps.iter().map(|at| JumpSite { address: *at, last_target: NOWHERE, target_block: None, is_watched: false }).collect();
+        let jumps =
+            jumps.iter().map(|at| JumpSite { address: *at, last_target: NO_ADDRESS, target_block: None, is_watched: false }).collect();
         let ReplayInput { code, blocks, steps, sites } = *self;
         let watched = &sites[..blocks];
         let successors = SuccessorCache::new(code.code.blocks().count());
@@ -322,7 +323,7 @@ impl HitReplay<'_> {
         let mut see = |block: TraceBlock, writer: &mut ThreadWriter| replay.replay_block(block, &mut |event| writer.push(event));
         for symbol in hits {
             if self.steps {
-                if let Some(block) = self.code.code.block_at(symbol & !(TRANSFER | RESUMED)) {
+                if let Some(block) = self.code.code.block_at(symbol & !(TRANSFER_FLAG | RESUMED_FLAG)) {
                     see(block, &mut writer)?;
                 }
                 continue;
@@ -333,7 +334,7 @@ impl HitReplay<'_> {
                     site.last_target = symbol;
                     site.target_block = self.code.code.block_at(symbol).filter(|to| self.code.unwatched.contains(to));
                     site.is_watched = self.watched.binary_search(&symbol).is_ok();
-                    self.targets.extend((symbol != NOWHERE).then_some((site.address, symbol)));
+                    self.targets.extend((symbol != NO_ADDRESS).then_some((site.address, symbol)));
                 }
                 if !site.is_watched {
                     recorded.push(RecordedJump { events: writer.events(), site: number, target: symbol });

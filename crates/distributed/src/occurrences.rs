@@ -4,7 +4,7 @@ use crate::calls::check_thread;
 use crate::place::{TraceLocation, describe_block, follow_event};
 use anyhow::Result;
 use serde::Serialize;
-use trodden_trace::{ThreadNumber, TraceEvent, TraceFile, TraceFrames};
+use trodden_trace::{ThreadNumber, TraceEvent, TraceFile, TraceFrameStack};
 
 /// One execution of a place.
 #[derive(Debug, Serialize)]
@@ -76,7 +76,7 @@ fn describe_occurrence(
     event: TraceEvent,
     block: u64,
     nth: u64,
-    frames: &TraceFrames,
+    frames: &TraceFrameStack,
 ) -> Occurrence {
     let place = match event {
         TraceEvent::Block(at) => describe_block(trace, at),

@@ -235,7 +235,7 @@ fn build_unit_map(trace: &TraceFile, source: String, functions: Vec<FunctionMap>
             declared.entry(block.function).or_insert(*line);
         }
     }
-    let scope = |(number, f): (u32, &trodden_trace::FunctionInfo)| {
+    let scope = |(number, f): (u32, &trodden_trace::TracedFunctionInfo)| {
         let (file, line) = declared.get(&TraceFunction(number)).copied().unwrap_or((0, 0));
         Scope { name: name_in_file(trace, f).to_owned(), linkage_name: String::new(), file, line, inlined_at: None }
     };

@@ -40,7 +40,7 @@ use crate::CollectError;
 use crate::copied_place::CopiedPlace;
 use crate::displaced::{DisplaceError, convert_call_to_jump, is_software_interrupt};
 use crate::lookups::{self, build_constant_push};
-use crate::ring_layout::{CURSOR_OFFSET, RING_SIZE, SAVED_OFFSET, SYMBOLS_OFFSET};
+use crate::ring_layout::{RING_CURSOR_OFFSET, RING_SIZE, RING_SYMBOLS_OFFSET, SAVED_REGISTERS_OFFSET};
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, IcedError, Instruction, InstructionBlock, MemoryOperand,
     Mnemonic, OpKind, Register,
@@ -293,21 +293,21 @@ impl<'a> BlockCopier<'a> {
     /// Emits the code that records a site: a breakpoint for a full ring, then the `HEAD_LENGTH` instructions of the head.
     fn emit_recording_code(&mut self, address: u64, site: u32) -> Result<(), IcedError> {
         let ring = |offset: u64| MemoryOperand::new(Register::None, Register::None, 1, offset as i64, 8, false, Register::GS);
-        let next = MemoryOperand::new(Register::RCX, Register::None, 1, (SYMBOLS_OFFSET + RING_SIZE) as i64, 8, false, Register::GS);
+        let next = MemoryOperand::new(Register::RCX, Register::None, 1, (RING_SYMBOLS_OFFSET + RING_SIZE) as i64, 8, false, Register::GS);
         let rcx = Register::RCX;
         let mut full = Instruction::with(Code::Int3);
         full.set_ip(FULL_RING_ADDRESS_TAG + address);
         self.emit(&full, None);
-        let mut save = Instruction::with2(Code::Mov_rm64_r64, ring(SAVED_OFFSET), rcx)?;
+        let mut save = Instruction::with2(Code::Mov_rm64_r64, ring(SAVED_REGISTERS_OFFSET), rcx)?;
         save.set_ip(HEAD_ADDRESS_TAG | address);
         let head = [
             save,
-            Instruction::with2(Code::Mov_r64_rm64, rcx, ring(CURSOR_OFFSET))?,
+            Instruction::with2(Code::Mov_r64_rm64, rcx, ring(RING_CURSOR_OFFSET))?,
             Instruction::with_branch(Code::Jrcxz_rel8_64, FULL_RING_ADDRESS_TAG + address)?,
             Instruction::with2(Code::Mov_rm32_imm32, next, site)?,
             Instruction::with2(Code::Lea_r64_m, rcx, MemoryOperand::with_base_displ(rcx, 4))?,
-            Instruction::with2(Code::Mov_rm64_r64, ring(CURSOR_OFFSET), rcx)?,
-            Instruction::with2(Code::Mov_r64_rm64, rcx, ring(SAVED_OFFSET))?,
+            Instruction::with2(Code::Mov_rm64_r64, ring(RING_CURSOR_OFFSET), rcx)?,
+            Instruction::with2(Code::Mov_r64_rm64, rcx, ring(SAVED_REGISTERS_OFFSET))?,
         ];
         for (number, instruction) in head.iter().enumerate() {
             let place = match number {

@@ -8,14 +8,14 @@ use crate::CollectError;
 use crate::displaced::{SLOT_SIZE, displace};
 use crate::memory::{Memory, overlap};
 use crate::ptrace::{self, Tid};
-use crate::subject::{Executable, FREE_SLOT, TracedProcess};
+use crate::subject::{Executable, FREE_SLOT_OFFSET, TracedProcess};
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 
 const INT3: u8 = 0xcc;
 /// Offset of the first slot. Before it are the system call stub and the slot for other instructions.
-const FIRST_SLOT: u64 = FREE_SLOT + SLOT_SIZE;
+const FIRST_SLOT: u64 = FREE_SLOT_OFFSET + SLOT_SIZE;
 /// Table entry for an address that is not a site.
 const NO_SITE_INDEX: u32 = u32::MAX;
 

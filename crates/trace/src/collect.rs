@@ -23,17 +23,17 @@ use crate::memory::MemoryEffect;
 use crate::process_status::may_raise_resource_limits;
 use crate::ptrace::{self, Registers};
 use crate::repeat::{RepeatDivergence, Repeater, RunLog};
-use crate::rings::{RING_STRIDE, RINGS};
+use crate::rings::{MAX_RINGS, RING_STRIDE};
 use crate::run::{RunTarget, TraceRun};
-use crate::shown_mappings::ShownMappings;
-use crate::single_step::Stepping;
+use crate::shown_mappings::MappingsShownToProgram;
+use crate::single_step::SingleStepping;
 use crate::sink::Sink;
 use crate::sleds;
 use crate::subject::{Executable, TracedProcess, area_size};
 use crate::system::SignalWait;
 use crate::trampolines;
 use crate::uprobes;
-use crate::watch::{Watch, Watched};
+use crate::watch::{Watch, WatchMeans};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,7 +79,7 @@ pub trait Collector: Sync {
     }
 
     /// Starts watching a run's sites in the program, which is stopped.
-    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError>;
+    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<WatchMeans, CollectError>;
 
     /// Carries out a run. If the collection ends before the program does ([`FollowEnding::Detached`]), the program continues, and the
     /// caller must wait for it.
@@ -123,7 +123,7 @@ pub trait Collector: Sync {
         let watched = (|| {
             let mut watch = Watch::new(&run, &subject, self.watch(&subject, &run)?);
             let mapped = [subject.injected_area()].into_iter().chain(watch.mapped()).collect();
-            let shown = ShownMappings::new(subject.process, mapped, &code_ranges_in_memory(executable, &subject))?;
+            let shown = MappingsShownToProgram::new(subject.process, mapped, &code_ranges_in_memory(executable, &subject))?;
             let mut calls = Repeater::new(recipe, first, shown);
             for (library, start) in images::find_already_mapped(run.libraries, subject.process)? {
                 watch_library((&subject, subject.process), &mut watch, &mut calls, library, start)?;
@@ -136,14 +136,14 @@ pub trait Collector: Sync {
         })();
         let (is_over, ended) = (AtomicBool::new(false), AtomicBool::new(false));
         let waiting = SignalWait::from_this_thread();
-        let (followed, calls) = watched.map_err(|error| session.close_after(error)).and_then(|(mut watch, mut calls)| {
+        let (followed, calls) = watched.map_err(|error| session.close_after_error(error)).and_then(|(mut watch, mut calls)| {
             let followed = std::thread::scope(|scope| {
                 // The waker thread must end after a panic as well.
                 let _over = FlagSetOnDrop(&is_over);
                 scope.spawn(|| interrupt_follower_at_end(waiting, stop, (&is_over, &ended), limit));
                 follow(&subject, &threads, &mut watch, &mut calls, sink, &ended, run.note)
             });
-            followed.map(|followed| (followed, calls)).map_err(|error| session.close_after(error))
+            followed.map(|followed| (followed, calls)).map_err(|error| session.close_after_error(error))
         })?;
         let (log, divergence) = {
             let is_truncated = matches!(followed.ending, FollowEnding::Killed(_) | FollowEnding::Detached);
@@ -161,7 +161,8 @@ fn inherited_address_limit() -> Option<AddressLimit> {
 /// Checks that a program's limited address space has room for the collector's mappings.
 fn check_address_space(limit: Option<AddressLimit>, collector: &str, area_size: u64) -> Result<(), CollectError> {
     let Some(limit) = limit else { return Ok(()) };
-    let needed = area_size + if collector == TrampolineCollector.name() || collector == Compiled.name() { RINGS * RING_STRIDE } else { 0 };
+    let needed =
+        area_size + if collector == TrampolineCollector.name() || collector == Compiled.name() { MAX_RINGS * RING_STRIDE } else { 0 };
     match limit.soft.saturating_add(needed) <= limit.hard || may_raise_resource_limits() {
         true => Ok(()),
         false => Err(CollectError::NoRoom { limit: limit.soft, needed }),
@@ -234,13 +235,13 @@ impl Collector for PtraceBreakpoints {
         "ptrace"
     }
 
-    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError> {
+    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<WatchMeans, CollectError> {
         if run.sites.is_empty() {
-            return Ok(Watched::Nothing);
+            return Ok(WatchMeans::Nothing);
         }
         let mut breakpoints = Breakpoints::new();
         breakpoints.add(subject, run.executable, &sites_of(0, run.sites), run.jumps)?;
-        Ok(Watched::Breakpoints(breakpoints))
+        Ok(WatchMeans::Breakpoints(breakpoints))
     }
 }
 
@@ -253,12 +254,12 @@ impl Collector for TrampolineCollector {
         "trampolines"
     }
 
-    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError> {
+    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<WatchMeans, CollectError> {
         if run.sites.is_empty() {
-            return Ok(Watched::Nothing);
+            return Ok(WatchMeans::Nothing);
         }
         let set = trampolines::Trampolines::install(subject, run, false)?;
-        Ok(Watched::Trampolines(Box::new(set)))
+        Ok(WatchMeans::Trampolines(Box::new(set)))
     }
 }
 
@@ -284,12 +285,12 @@ impl Collector for Compiled {
         Err(CollectError::Executable { path: executable.path.clone(), fault: format!("has no witness sleds. {remedy}") })
     }
 
-    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError> {
+    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<WatchMeans, CollectError> {
         if run.sites.is_empty() {
-            return Ok(Watched::Nothing);
+            return Ok(WatchMeans::Nothing);
         }
         let set = trampolines::Trampolines::install(subject, run, true)?;
-        Ok(Watched::Trampolines(Box::new(set)))
+        Ok(WatchMeans::Trampolines(Box::new(set)))
     }
 }
 
@@ -306,8 +307,8 @@ impl Collector for SingleStep {
         true
     }
 
-    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError> {
-        Ok(Watched::Steps(Stepping::new(subject.process, &code_ranges_in_memory(run.executable, subject))?))
+    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<WatchMeans, CollectError> {
+        Ok(WatchMeans::Steps(SingleStepping::new(subject.process, &code_ranges_in_memory(run.executable, subject))?))
     }
 }
 
@@ -320,9 +321,9 @@ impl Collector for UprobeCollector {
         "uprobes"
     }
 
-    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError> {
+    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<WatchMeans, CollectError> {
         if run.sites.is_empty() {
-            return Ok(Watched::Nothing);
+            return Ok(WatchMeans::Nothing);
         }
         let path = &run.executable.path;
         let binary = Binary::read(path).map_err(|e| CollectError::Executable { path: path.clone(), fault: e.to_string() })?;
@@ -338,7 +339,7 @@ impl Collector for UprobeCollector {
         let probes = uprobes::Uprobes::attach(&binary, subject.process, &probed, slots)?;
         let mut breakpoints = Breakpoints::new();
         breakpoints.add(subject, run.executable, &unprobed, run.jumps)?;
-        Ok(Watched::Uprobes(probes, breakpoints))
+        Ok(WatchMeans::Uprobes(probes, breakpoints))
     }
 }
 
@@ -396,8 +397,8 @@ impl Collector for Hardware {
         Some(crate::hardware::MAX_HARDWARE_BREAKPOINTS)
     }
 
-    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError> {
+    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<WatchMeans, CollectError> {
         let in_memory = run.sites.iter().map(|s| s.wrapping_add(subject.bias)).collect();
-        Ok(Watched::Hardware(HardwareBreakpoints::new(in_memory)?))
+        Ok(WatchMeans::Hardware(HardwareBreakpoints::new(in_memory)?))
     }
 }

@@ -8,7 +8,7 @@ use crate::CollectError;
 use crate::journal::JournalEntry;
 use crate::ptrace::{self, Tid};
 use crate::session::Session;
-use crate::sink::{Sink, SinkFlow, ThreadNumber, Trap};
+use crate::sink::{Sink, SinkFlow, ThreadNumber, TrapOutcome};
 use std::ops::Range;
 
 pub const MAX_HARDWARE_BREAKPOINTS: usize = 4;
@@ -50,17 +50,19 @@ impl HardwareBreakpoints {
     }
 
     /// Records a hit, if the signal is one. The kernel sets the resume flag, so that the instruction is executed when the thread resumes.
-    pub fn handle_trap(&self, thread: Tid, number: ThreadNumber, signal: i32, sink: &mut dyn Sink) -> Result<Trap, CollectError> {
+    pub fn handle_trap(&self, thread: Tid, number: ThreadNumber, signal: i32, sink: &mut dyn Sink) -> Result<TrapOutcome, CollectError> {
         if signal != libc::SIGTRAP {
-            return Ok(Trap::Foreign);
+            return Ok(TrapOutcome::Foreign);
         }
         let status = ptrace::debug_register(thread, DEBUG_STATUS_REGISTER_NUMBER)?;
-        let Some(register) = (0..self.addresses.len()).find(|register| status & 1 << register != 0) else { return Ok(Trap::Foreign) };
+        let Some(register) = (0..self.addresses.len()).find(|register| status & 1 << register != 0) else {
+            return Ok(TrapOutcome::Foreign);
+        };
         ptrace::set_debug_register(thread, DEBUG_STATUS_REGISTER_NUMBER, 0)?;
         if self.released.contains(&self.addresses[register]) {
-            return Ok(Trap::Recorded(SinkFlow::Continue));
+            return Ok(TrapOutcome::Recorded(SinkFlow::Continue));
         }
-        Ok(Trap::Recorded(sink.record(number, register as u64)?))
+        Ok(TrapOutcome::Recorded(sink.record(number, register as u64)?))
     }
 
     /// Stops recording hits in a range of code that the program changes.

@@ -7,7 +7,7 @@
 use crate::CollectError;
 use crate::mappings::mappings;
 use crate::ptrace::Tid;
-use crate::subject::{Executable, MAX_AREA_DISTANCE, TracedProcess, area_size};
+use crate::subject::{Executable, MAX_INJECTED_AREA_DISTANCE, TracedProcess, area_size};
 use std::ops::Range;
 use std::path::Path;
 use trodden_binary::Binary;
@@ -137,7 +137,7 @@ impl Images {
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
         let area_size = area_size(sites_of(library.number, sites).len());
         let distances =
-            (0..MAX_TRIES).map(|n| PREFERRED_AREA_DISTANCE + n * area_size).take_while(|distance| *distance <= MAX_AREA_DISTANCE);
+            (0..MAX_TRIES).map(|n| PREFERRED_AREA_DISTANCE + n * area_size).take_while(|distance| *distance <= MAX_INJECTED_AREA_DISTANCE);
         for place in distances.map(|distance| (start & !0xfff).wrapping_sub(distance)) {
             let got = subject.inject_system_call(
                 thread,

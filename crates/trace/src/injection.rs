@@ -48,7 +48,7 @@ impl Session {
         let range = arguments[0]..arguments[0].saturating_add(arguments[1]);
         if number == libc::SYS_mmap {
             self.enter(JournalEntry::Mapping(range.clone()));
-            self.fit_address_limit();
+            self.apply_address_limit();
         }
         let saved = ptrace::registers(thread)?;
         let place = at.unwrap_or(saved.rip);
@@ -83,7 +83,7 @@ impl Session {
         self.remove(|entry| matches!(entry, JournalEntry::Registers(other, _) if *other == thread));
         if number == libc::SYS_munmap || number == libc::SYS_mmap && result as u64 != range.start {
             self.remove(|entry| matches!(entry, JournalEntry::Mapping(own) if *own == range));
-            self.fit_address_limit();
+            self.apply_address_limit();
         }
         Ok(result)
     }

@@ -9,7 +9,7 @@ use crate::memory::Memory;
 use crate::process_status::{number, status};
 use crate::ptrace::{self, Tid};
 use crate::session::Session;
-use crate::signal_state::{SignalAction, TRACKED_SIGNALS, ignores, process_of, runs_once, signal_bit};
+use crate::signal_state::{SignalAction, TRACKED_SIGNALS, ignores, process_of, resets_after_one_delivery, signal_bit};
 use std::io;
 
 impl Session {
@@ -37,7 +37,7 @@ impl Session {
     /// Notes that a signal is delivered to its handler: if the handler is a one-shot handler, the kernel removes it.
     pub fn note_delivery(&self, thread: Tid, signal: i32) {
         let action = self.action(thread, signal);
-        if action.is_some_and(|action| runs_once(&action)) {
+        if action.is_some_and(|action| resets_after_one_delivery(&action)) {
             self.note_action(process_of(thread), signal, None);
         }
     }

@@ -120,16 +120,16 @@ pub use partial::{PARTIAL_TRACE_FORMAT, PartialTrace, PartialTraceEnd, PartialTr
 pub use privileged::privileged_file;
 pub use programs::{FollowRequest, ProcessEvent, ProgramId, StartedProgram, TraceError, follow};
 pub use ptrace::wait_for_child;
-pub use repeat::{RepeatDivergence, RepeatRecipe, RepeatedCall, RunLog};
+pub use repeat::{FixedRunConditions, RepeatDivergence, RepeatedCall, RunLog};
 pub use run::{ParkedReceiver, RunTarget, TraceRun};
-pub use sink::{NOWHERE, RESUMED, Sink, SinkFlow, TRANSFER, ThreadNumber};
+pub use sink::{NO_ADDRESS, RESUMED_FLAG, Sink, SinkFlow, TRANSFER_FLAG, ThreadNumber};
 pub use sleds::first_sled;
 pub use subject::Executable;
 pub use symbols::Symbols;
 pub use system::{cores, pin, send_signal};
 pub use trace_file::{
-    BlockInfo, FunctionInfo, RunInfo, TRACE_FORMAT, ThreadWriter, TraceBlock, TraceDescription, TraceEnd, TraceEvent, TraceFile,
-    TraceFrames, TraceFunction, TracePiece, TraceWriter,
+    TRACE_FORMAT, ThreadWriter, TraceBlock, TraceDescription, TraceEndRecord, TraceEvent, TraceFile, TraceFilePiece, TraceFrameStack,
+    TraceFunction, TraceWriter, TracedBlockInfo, TracedFunctionInfo, TracedRunInfo,
 };
 pub use tracer::{ClientLink, ClientMessage, TracerSplit, split};
 pub use trial::try_collector;

@@ -26,7 +26,7 @@
 use crate::copied_place::CopiedPlace;
 use crate::displaced::convert_call_to_jump;
 use crate::memory::Memory;
-use crate::ring_layout::{DESTINATION_OFFSET, SAVED_RAX_OFFSET, SAVED_RCX_OFFSET, SAVED_RDX_OFFSET, TARGET_OFFSET};
+use crate::ring_layout::{LOOKUP_DESTINATION_OFFSET, LOOKUP_TARGET_OFFSET, SAVED_RAX_OFFSET, SAVED_RCX_OFFSET, SAVED_RDX_OFFSET};
 use iced_x86::{Code, FlowControl, IcedError, Instruction, MemoryOperand, OpKind, Register};
 use std::collections::HashMap;
 use std::io;
@@ -76,7 +76,7 @@ pub fn build_lookup(
         (save(SAVED_RCX_OFFSET, RCX)?, place(false)),
         (save(SAVED_RDX_OFFSET, RDX)?, place(false)),
         (build_operand_load(jump), place(false)),
-        (save(TARGET_OFFSET, RCX)?, place(true)),
+        (save(LOOKUP_TARGET_OFFSET, RCX)?, place(true)),
         (Instruction::with2(Code::Movzx_r32_rm16, Register::EDX, Register::CX)?, place(true)),
         (add(RAX, MemoryOperand::with_base_displ(Register::RIP, table as i64))?, place(true)),
         (add(RDX, MemoryOperand::with_base_index(RDX, RDX))?, place(true)),
@@ -84,7 +84,7 @@ pub fn build_lookup(
     ];
     for probe in 0..MAX_PROBED_TABLE_ENTRIES {
         if probe > 0 {
-            all.push((load(RCX, ring(TARGET_OFFSET))?, place(true)));
+            all.push((load(RCX, ring(LOOKUP_TARGET_OFFSET))?, place(true)));
             all.push((add(RAX, MemoryOperand::with_base_displ(RAX, ENTRY_SIZE as i64))?, place(true)));
         }
         all.push((load(RDX, MemoryOperand::with_base(RAX))?, place(true)));
@@ -100,7 +100,7 @@ pub fn build_lookup(
         (Instruction::with(Code::Int3), place(true)),
         (Instruction::with_branch(Code::Jmp_rel32_64, go)?, Some(CopiedPlace::Missed { jump: address, is_recorded })),
         (at(hit, load(RCX, MemoryOperand::with_base_displ(RAX, 8))?), place(true)),
-        (save(DESTINATION_OFFSET, RCX)?, place(true)),
+        (save(LOOKUP_DESTINATION_OFFSET, RCX)?, place(true)),
         (at(go, load(RAX, ring(SAVED_RAX_OFFSET))?), place(true)),
         (load(RCX, ring(SAVED_RCX_OFFSET))?, place(true)),
         (load(RDX, ring(SAVED_RDX_OFFSET))?, place(true)),
@@ -110,7 +110,7 @@ pub fn build_lookup(
         let [push, upper] = build_constant_push(jump.next_ip(), RSP)?;
         all.extend([(push, end.take()), (upper, None)]);
     }
-    all.push((Instruction::with1(Code::Jmp_rm64, ring(DESTINATION_OFFSET))?, end));
+    all.push((Instruction::with1(Code::Jmp_rm64, ring(LOOKUP_DESTINATION_OFFSET))?, end));
     Ok(all)
 }
 

@@ -6,7 +6,7 @@ use crate::copied_place::CopiedPlace;
 use crate::memory::{Memory, overlap};
 use crate::patches::{InstalledPatch, Relay, encode_jump};
 use crate::ptrace::{self, Registers, Tid};
-use crate::ring_layout::{DESTINATION_OFFSET, TARGET_OFFSET};
+use crate::ring_layout::{LOOKUP_DESTINATION_OFFSET, LOOKUP_TARGET_OFFSET};
 use crate::subject::TracedProcess;
 use crate::trampolines::{CodePlace, INT3, Trampolines};
 use std::collections::HashSet;
@@ -19,7 +19,7 @@ impl Trampolines {
     /// are made to jump back to the image, since other copies branch to them. All threads must be stopped;
     /// [`Trampolines::move_out_of_released_code`] moves those in such a copy.
     pub fn release(&mut self, range: &Range<u64>, subject: &TracedProcess) -> io::Result<()> {
-        self.release_pieces(range, &subject.memory)?;
+        self.release_copied_pieces(range, &subject.memory)?;
         let known = self.released.iter().map(|copy| copy.start).chain(self.areas.iter().map(|area| area.range.end));
         let known = known.chain(self.pieces.values().map(|piece| piece.start));
         let mut ends: Vec<u64> = self.patches.iter().map(|patch| patch.target).chain(known).collect();
@@ -101,9 +101,9 @@ impl Trampolines {
     /// If a stopped thread's lookup has found a copy of released code, lets it continue at the target in the image instead.
     fn redirect_lookup(&self, thread: Tid) -> Result<(), CollectError> {
         let Some(ring) = self.threads.get(&thread).map(|recorded| recorded.ring) else { return Ok(()) };
-        let target = self.rings.word(ring, TARGET_OFFSET)?;
-        if self.is_released(self.rings.word(ring, DESTINATION_OFFSET)?) {
-            self.rings.set_word(ring, DESTINATION_OFFSET, target)?;
+        let target = self.rings.word(ring, LOOKUP_TARGET_OFFSET)?;
+        if self.is_released(self.rings.word(ring, LOOKUP_DESTINATION_OFFSET)?) {
+            self.rings.set_word(ring, LOOKUP_DESTINATION_OFFSET, target)?;
         }
         // The destination is in `rcx` before it is in the ring.
         let registers = ptrace::registers(thread)?;

@@ -108,7 +108,7 @@ impl Session {
     }
 
     /// Raises the limit on the address space by the size of what is mapped for the recording, including what is about to be mapped.
-    pub fn fit_address_limit(&self) {
+    pub fn apply_address_limit(&self) {
         let own = self.address_limit().or_else(|| AddressLimit::of(self.process).filter(|limit| limit.is_limited()));
         if let Some(own) = own {
             self.set_address_limit(own);
@@ -185,7 +185,7 @@ impl Session {
     }
 
     /// Lets a thread that executes a different program run on all cores.
-    pub fn unbind(&self, thread: Tid) {
+    pub fn release_thread_from_session(&self, thread: Tid) {
         if self.state.borrow().entries.iter().any(|entry| matches!(entry, JournalEntry::Affinity)) {
             unpin(thread);
         }
@@ -241,7 +241,7 @@ impl Session {
         let kept = self.state.borrow_mut().events.pop_front();
         match kept {
             Some(event) => Ok(Some(event)),
-            None => Ok(ptrace::wait_interruptibly()?.inspect(|event| self.note_stop(*event))),
+            None => Ok(ptrace::wait_interruptibly()?.inspect(|event| self.note_thread_stop(*event))),
         }
     }
 
@@ -276,7 +276,7 @@ impl Session {
             Some(event) => event,
             None => loop {
                 let event = ptrace::wait(-1)?.ok_or_else(gone)?;
-                self.note_stop(event);
+                self.note_thread_stop(event);
                 match event {
                     (found, _) if found == thread => break event,
                     // The first thread's end is reported only after this one has ended.
@@ -294,7 +294,7 @@ impl Session {
         }
     }
 
-    fn note_stop(&self, (thread, what): (Tid, PtraceStop)) {
+    fn note_thread_stop(&self, (thread, what): (Tid, PtraceStop)) {
         match what {
             PtraceStop::Ended(_) => self.drop_thread(thread),
             _ => self.add_thread(thread, true),
@@ -350,12 +350,12 @@ impl Session {
                 JournalEntry::Protection(code, protection) => note(entry, self.restore_protection(threads, code, *protection)),
                 JournalEntry::KeyedProtection(code, protection) => {
                     let arguments = [code.start, code.end - code.start, *protection as u64, 0, 0, 0];
-                    note(entry, self.inject_in_any(threads, stub, libc::SYS_pkey_mprotect, arguments));
+                    note(entry, self.inject_call_in_any_thread(threads, stub, libc::SYS_pkey_mprotect, arguments));
                     let arguments = [code.start, code.end - code.start, libc::MADV_NORMAL as u64, 0, 0, 0];
-                    note(entry, self.inject_in_any(threads, stub, libc::SYS_madvise, arguments));
+                    note(entry, self.inject_call_in_any_thread(threads, stub, libc::SYS_madvise, arguments));
                 }
                 JournalEntry::ProtectionKey(key) => {
-                    note(entry, self.inject_in_any(threads, stub, libc::SYS_pkey_free, [u64::from(*key), 0, 0, 0, 0, 0]));
+                    note(entry, self.inject_call_in_any_thread(threads, stub, libc::SYS_pkey_free, [u64::from(*key), 0, 0, 0, 0, 0]));
                 }
                 JournalEntry::DebugRegisters(thread) => note(entry, ptrace::clear_debug_registers(*thread).map_err(Into::into)),
                 JournalEntry::TimeStampCounter => {
@@ -386,7 +386,7 @@ impl Session {
 
     fn restore_protection(&self, threads: &[Tid], code: &Range<u64>, protection: i32) -> Result<(), CollectError> {
         let arguments = [code.start, code.end - code.start, protection as u64, 0, 0, 0];
-        self.inject_in_any(threads, Some(self.stub.get()), libc::SYS_mprotect, arguments)
+        self.inject_call_in_any_thread(threads, Some(self.stub.get()), libc::SYS_mprotect, arguments)
     }
 
     /// Unmaps a range, unless a thread is executing there.
@@ -401,12 +401,18 @@ impl Session {
             Some(thread) if self.may_be_ignored(libc::SIGTRAP) && self.stub() != 0 => {
                 self.inject_call_without_signal(*thread, libc::SYS_munmap, arguments).map(drop)
             }
-            _ => self.inject_in_any(threads, None, libc::SYS_munmap, arguments),
+            _ => self.inject_call_in_any_thread(threads, None, libc::SYS_munmap, arguments),
         }
     }
 
     /// Makes a system call in the first of `threads` that still exists.
-    fn inject_in_any(&self, threads: &[Tid], at: Option<u64>, number: libc::c_long, arguments: [u64; 6]) -> Result<(), CollectError> {
+    fn inject_call_in_any_thread(
+        &self,
+        threads: &[Tid],
+        at: Option<u64>,
+        number: libc::c_long,
+        arguments: [u64; 6],
+    ) -> Result<(), CollectError> {
         for thread in threads {
             match self.inject_system_call(self.own_memory()?, *thread, at, number, arguments) {
                 Ok(0) => return Ok(()),
@@ -434,7 +440,7 @@ impl Session {
         // The injected calls have removed the parent's entries.
         self.state.borrow_mut().entries = own;
         if self.address_limit().is_some() {
-            self.fit_address_limit();
+            self.apply_address_limit();
         }
         unmapped
     }
@@ -469,7 +475,7 @@ impl Session {
 
     /// Closes the session because of an error, to which it adds the changes that could not be undone. If the process has ended, the error
     /// says so.
-    pub fn close_after(&self, error: CollectError) -> CollectError {
+    pub fn close_after_error(&self, error: CollectError) -> CollectError {
         let unrestored = self.close();
         match error {
             CollectError::System(e) if e.raw_os_error() == Some(libc::ESRCH) => {

@@ -11,7 +11,7 @@ use crate::journal::JournalEntry;
 use crate::mappings::mappings;
 use crate::memory::{MemoryEffect, common, outside, overlap, pages};
 use crate::ptrace::{self, Registers, ResumeMode, TRAP_FLAG, Tid};
-use crate::sink::{RESUMED, Sink, SinkFlow, TRANSFER, ThreadNumber, Trap};
+use crate::sink::{RESUMED_FLAG, Sink, SinkFlow, TRANSFER_FLAG, ThreadNumber, TrapOutcome};
 use crate::subject::TracedProcess;
 use iced_x86::{Instruction, Mnemonic};
 use std::collections::HashMap;
@@ -25,12 +25,12 @@ const SI_KERNEL: i32 = 0x80;
 const TRAP_TRACE: i32 = 2;
 
 /// `si_code` of the stop before the first instruction of a signal handler.
-pub const HANDLER_ENTRY_CODE: i32 = libc::SIGTRAP;
+pub const HANDLER_ENTRY_TRAP_CODE: i32 = libc::SIGTRAP;
 /// Offset of the flags in the signal frame that the kernel pushes: after the return address, among the registers of the context.
-pub const SAVED_FLAGS_OFFSET: u64 = 8 + 40 + 17 * 8;
+pub const SIGNAL_FRAME_FLAGS_OFFSET: u64 = 8 + 40 + 17 * 8;
 
 #[derive(Debug)]
-pub struct Stepping {
+pub struct SingleStepping {
     code: Vec<SteppedCode>,
     threads: HashMap<Tid, SteppedThread>,
     steps_libraries: bool,
@@ -72,7 +72,7 @@ enum TrapFlagEffect {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Arrival {
+enum StepArrival {
     /// The thread has executed the previous instruction.
     Next,
     /// The thread has returned from a system call.
@@ -81,7 +81,7 @@ enum Arrival {
     Recorded,
 }
 
-impl Stepping {
+impl SingleStepping {
     pub fn new(process: Tid, code: &[Range<u64>]) -> io::Result<Self> {
         Ok(Self { code: mapped_code(process, code)?, threads: HashMap::new(), steps_libraries: false, is_executable: true })
     }
@@ -153,7 +153,7 @@ impl Stepping {
         if self.threads.len() > 1 {
             self.start_stepping_libraries(subject, thread)?;
         }
-        self.step(subject, (thread, number), Arrival::Next, images, sink)
+        self.step(subject, (thread, number), StepArrival::Next, images, sink)
     }
 
     /// Steps libraries as well from now on, so that no more system calls have to be injected.
@@ -203,8 +203,8 @@ impl Stepping {
         if !stepped.program_traps && stepped.pushes_flags == Some(registers.rip) {
             hide_trap_flag(subject, registers.rsp)?;
         }
-        if !stepped.program_traps && ptrace::signal_code(thread).is_ok_and(|code| code == HANDLER_ENTRY_CODE) {
-            hide_trap_flag(subject, registers.rsp + SAVED_FLAGS_OFFSET)?;
+        if !stepped.program_traps && ptrace::signal_code(thread).is_ok_and(|code| code == HANDLER_ENTRY_TRAP_CODE) {
+            hide_trap_flag(subject, registers.rsp + SIGNAL_FRAME_FLAGS_OFFSET)?;
         }
         show_own_trap_flag(thread, stepped).map(drop)
     }
@@ -215,7 +215,7 @@ impl Stepping {
         match signal {
             libc::SIGTRAP => {
                 let code = ptrace::signal_code(thread)?;
-                Ok(code > 0 && code != SI_KERNEL && !(code == TRAP_TRACE && self.program_traps(thread)?))
+                Ok(code > 0 && code != SI_KERNEL && !(code == TRAP_TRACE && self.has_program_set_trap_flag(thread)?))
             }
             libc::SIGSEGV => Ok(!self.is_executable && self.is_in_image(ptrace::instruction_pointer(thread)?)),
             _ => Ok(false),
@@ -230,29 +230,29 @@ impl Stepping {
         signal: i32,
         images: &Images,
         sink: &mut dyn Sink,
-    ) -> Result<Trap, CollectError> {
-        let Some(stepped) = self.threads.get(&thread).copied() else { return Ok(Trap::Foreign) };
+    ) -> Result<TrapOutcome, CollectError> {
+        let Some(stepped) = self.threads.get(&thread).copied() else { return Ok(TrapOutcome::Foreign) };
         let stepping = stepped.is_stepped || self.steps_libraries;
         match signal {
             libc::SIGTRAP if stepping => {
                 let code = ptrace::signal_code(thread)?;
-                if code == HANDLER_ENTRY_CODE {
+                if code == HANDLER_ENTRY_TRAP_CODE {
                     subject.session.note_signal_mask(thread)?;
                 }
-                if code == HANDLER_ENTRY_CODE && !stepped.program_traps {
-                    hide_trap_flag(subject, ptrace::stack_pointer(thread)? + SAVED_FLAGS_OFFSET)?;
+                if code == HANDLER_ENTRY_TRAP_CODE && !stepped.program_traps {
+                    hide_trap_flag(subject, ptrace::stack_pointer(thread)? + SIGNAL_FRAME_FLAGS_OFFSET)?;
                 }
                 let is_sent = code <= 0 && !subject.session.is_merged(thread, signal)?;
                 if code == SI_KERNEL || is_sent || (code == TRAP_TRACE && stepped.program_traps) {
-                    return Ok(Trap::Foreign);
+                    return Ok(TrapOutcome::Foreign);
                 }
-                Ok(Trap::Recorded(self.step(subject, (thread, number), Arrival::Next, images, sink)?))
+                Ok(TrapOutcome::Recorded(self.step(subject, (thread, number), StepArrival::Next, images, sink)?))
             }
             libc::SIGSEGV if !stepping && self.is_in_image(ptrace::instruction_pointer(thread)?) => {
                 self.make_executable(subject, thread)?;
-                Ok(Trap::Recorded(self.step(subject, (thread, number), Arrival::Next, images, sink)?))
+                Ok(TrapOutcome::Recorded(self.step(subject, (thread, number), StepArrival::Next, images, sink)?))
             }
-            _ => Ok(Trap::Foreign),
+            _ => Ok(TrapOutcome::Foreign),
         }
     }
 
@@ -270,7 +270,7 @@ impl Stepping {
         let stepping = stepped.is_stepped || self.steps_libraries;
         let came_back = !stepping && self.is_in_image(ptrace::instruction_pointer(thread)?);
         match stepping || came_back || ptrace::is_blocked(thread, libc::SIGSEGV) {
-            true => self.step(subject, (thread, number), if again { Arrival::Recorded } else { Arrival::Resumed }, images, sink),
+            true => self.step(subject, (thread, number), if again { StepArrival::Recorded } else { StepArrival::Resumed }, images, sink),
             false => Ok(SinkFlow::Continue),
         }
     }
@@ -280,7 +280,7 @@ impl Stepping {
         &mut self,
         subject: &TracedProcess,
         (thread, number): (Tid, ThreadNumber),
-        arrival: Arrival,
+        arrival: StepArrival,
         images: &Images,
         sink: &mut dyn Sink,
     ) -> Result<SinkFlow, CollectError> {
@@ -306,25 +306,26 @@ impl Stepping {
             is_stepped: true,
             address: at,
             is_at_system_call: code.starts_with(&[0x0f, 0x05]),
-            program_traps,
+            has_program_set_trap_flag,
             pushes_flags: pushes.map(|i| i.next_ip()),
             flag_effect: trap_flag_effect(subject, instruction.as_ref(), registers.rsp),
         };
         self.threads.insert(thread, stepped);
         // A repeated string instruction traps after each repetition.
         let repetition = at == last.address && matches!(code.first(), Some(0xf2 | 0xf3));
-        if !inside || repetition || arrival == Arrival::Recorded {
+        if !inside || repetition || arrival == StepArrival::Recorded {
             return Ok(SinkFlow::Continue);
         }
         let transfer =
             instruction.and_then(|i| branch(&i)).is_some_and(|b| !matches!(b, BranchInstruction::System | BranchInstruction::Stop));
-        let (transfer, resumed) = (if transfer { TRANSFER } else { 0 }, if arrival == Arrival::Resumed { RESUMED } else { 0 });
+        let (transfer, resumed) =
+            (if transfer { TRANSFER_FLAG } else { 0 }, if arrival == StepArrival::Resumed { RESUMED_FLAG } else { 0 });
         Ok(sink.record(number, images.in_file(at) | transfer | resumed)?)
     }
 
     /// Returns true if the program itself has caused a trap after a stopped thread's last instruction, whether the thread was stepped or
     /// not.
-    fn program_traps(&self, thread: Tid) -> io::Result<bool> {
+    fn has_program_set_trap_flag(&self, thread: Tid) -> io::Result<bool> {
         match self.threads.get(&thread) {
             Some(stepped) if stepped.is_stepped || self.steps_libraries => Ok(stepped.program_traps),
             _ => Ok(true),
@@ -399,11 +400,11 @@ fn mapped_code(process: Tid, code: &[Range<u64>]) -> io::Result<Vec<SteppedCode>
 /// Returns true if the program itself has set the trap flag of a thread that has arrived at an instruction. The kernel hides the flag
 /// that it sets for a step. It fails to do so after `popf`, which it takes for an instruction that sets the flag; there the flag is
 /// corrected.
-fn program_trap_flag(thread: Tid, registers: &Registers, last: SteppedThread, arrival: Arrival) -> io::Result<bool> {
+fn program_trap_flag(thread: Tid, registers: &Registers, last: SteppedThread, arrival: StepArrival) -> io::Result<bool> {
     let shown = registers.eflags & TRAP_FLAG != 0;
     let own = match last.flag_effect {
-        TrapFlagEffect::Popped(own) if arrival == Arrival::Next && last.is_stepped => own,
-        TrapFlagEffect::Unchanged if arrival == Arrival::Next && last.is_stepped => last.program_traps,
+        TrapFlagEffect::Popped(own) if arrival == StepArrival::Next && last.is_stepped => own,
+        TrapFlagEffect::Unchanged if arrival == StepArrival::Next && last.is_stepped => last.program_traps,
         _ => shown,
     };
     if own != shown {

@@ -47,9 +47,9 @@ pub struct TraceDescription {
     /// Number of runs that were merged.
     pub runs: u32,
     /// All functions, by address.
-    pub functions: Vec<FunctionInfo>,
+    pub functions: Vec<TracedFunctionInfo>,
     /// All blocks, by address.
-    pub blocks: Vec<BlockInfo>,
+    pub blocks: Vec<TracedBlockInfo>,
     /// The edges inside functions, including those found during tracing.
     pub edges: Vec<(TraceBlock, TraceBlock)>,
     /// Paths of the source files.
@@ -83,7 +83,7 @@ impl TraceDescription {
 
 /// A function of the traced program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FunctionInfo {
+pub struct TracedFunctionInfo {
     /// The function's name.
     pub name: String,
     /// File address of the function's entry.
@@ -92,7 +92,7 @@ pub struct FunctionInfo {
 
 /// A basic block of the traced program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BlockInfo {
+pub struct TracedBlockInfo {
     /// The block's file address.
     pub address: u64,
     /// The block's size in bytes.
@@ -123,7 +123,7 @@ pub enum TraceEvent {
 
 /// The end of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TraceEnd {
+pub struct TraceEndRecord {
     /// How the program ended; `None` if that is unknown.
     pub ending: Option<FollowEnding>,
     /// True if the execution continued after the end of the trace.
@@ -131,12 +131,12 @@ pub struct TraceEnd {
     /// Notes for readers of the trace.
     pub notes: Vec<String>,
     /// The cost of each run.
-    pub runs: Vec<RunInfo>,
+    pub runs: Vec<TracedRunInfo>,
 }
 
 /// The cost of a run: what was recorded, and how long it took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct RunInfo {
+pub struct TracedRunInfo {
     /// Number of watched sites.
     pub sites: u64,
     /// Number of recorded hits.
@@ -145,7 +145,7 @@ pub struct RunInfo {
     pub seconds: f64,
 }
 
-impl Eq for RunInfo {}
+impl Eq for TracedRunInfo {}
 
 const RETURN_SYMBOL: u32 = 0;
 const UNWIND_SYMBOL: u32 = 1;
@@ -182,12 +182,12 @@ impl TraceEvent {
 
 /// The call stack of a thread, updated event by event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TraceFrames {
+pub struct TraceFrameStack {
     /// The functions, outermost first; `None` after a call until the callee's first block.
     pub open: Vec<Option<TraceFunction>>,
 }
 
-impl TraceFrames {
+impl TraceFrameStack {
     /// Applies an event. `function` returns a block's function.
     pub fn follow(&mut self, event: TraceEvent, function: impl FnOnce(TraceBlock) -> TraceFunction) {
         match event {
@@ -226,7 +226,7 @@ struct ThreadBuffer {
     /// For each function by number, whether it is in `touched`.
     is_touched: Vec<bool>,
     /// The frames after the symbols that have been written.
-    frames: TraceFrames,
+    frames: TraceFrameStack,
     /// Number of program blocks that have been written.
     blocks: u64,
     /// Number of events that have been written.
@@ -267,7 +267,7 @@ impl TraceWriter {
     }
 
     /// Writes the buffered events, and opens the file written so far for reading.
-    pub fn read_back(mut self) -> Result<TraceFile, TraceFileError> {
+    pub fn reopen_for_reading(mut self) -> Result<TraceFile, TraceFileError> {
         for (thread, buffer) in (0..).zip(&mut self.threads) {
             buffer.flush(thread, &self.functions, &mut self.writer)?;
         }
@@ -280,7 +280,7 @@ impl TraceWriter {
     }
 
     /// Writes the remaining events and the end of the trace.
-    pub fn finish(mut self, end: &TraceEnd) -> Result<(), TraceFileError> {
+    pub fn finish(mut self, end: &TraceEndRecord) -> Result<(), TraceFileError> {
         for (thread, buffer) in (0..).zip(&mut self.threads) {
             buffer.flush(thread, &self.functions, &mut self.writer)?;
         }
@@ -368,14 +368,14 @@ impl ThreadWriter<'_> {
 
 /// A part of a thread's trace: a block of the file, and its index.
 #[derive(Clone, Debug)]
-pub struct TracePiece {
+pub struct TraceFilePiece {
     header: StoredBlock,
     /// The thread.
     pub thread: ThreadNumber,
     /// Number of the thread's program blocks before the piece.
     pub first: u64,
     /// The frames that are open at the start of the piece.
-    pub frames: TraceFrames,
+    pub frames: TraceFrameStack,
     /// The functions that occur in the piece.
     pub functions: Vec<TraceFunction>,
 }
@@ -385,8 +385,8 @@ pub struct TracePiece {
 pub struct TraceFile {
     reader: BlockFileReader,
     description: TraceDescription,
-    end: TraceEnd,
-    pieces: Vec<TracePiece>,
+    end: TraceEndRecord,
+    pieces: Vec<TraceFilePiece>,
 }
 
 impl TraceFile {
@@ -397,10 +397,10 @@ impl TraceFile {
     pub fn open(path: &Path) -> Result<Self, TraceFileError> {
         let reader = BlockFileReader::open(path, TRACE_FORMAT)?;
         let about = reader.read_description()?;
-        let mut end = TraceEnd {
+        let mut end = TraceEndRecord {
             is_truncated: true,
             notes: vec!["the recording was killed before the trace was complete".to_owned()],
-            ..TraceEnd::default()
+            ..TraceEndRecord::default()
         };
         if let (Some(header), false) = (reader.blocks().last(), reader.is_truncated()) {
             end = reader.value(header)?;
@@ -427,7 +427,7 @@ impl TraceFile {
     }
 
     /// Returns the end of the trace.
-    pub fn end(&self) -> &TraceEnd {
+    pub fn end(&self) -> &TraceEndRecord {
         &self.end
     }
 
@@ -437,13 +437,13 @@ impl TraceFile {
     }
 
     /// Returns the pieces of a thread, in order.
-    pub fn pieces(&self, thread: ThreadNumber) -> impl Iterator<Item = &TracePiece> {
+    pub fn pieces(&self, thread: ThreadNumber) -> impl Iterator<Item = &TraceFilePiece> {
         let begin = self.pieces.partition_point(|piece| piece.thread.0 < thread.0);
         self.pieces[begin..].iter().take_while(move |piece| piece.thread == thread)
     }
 
     /// Returns the piece that contains the program block with this number within a thread.
-    pub fn piece_at(&self, thread: ThreadNumber, number: u64) -> Option<&TracePiece> {
+    pub fn piece_at(&self, thread: ThreadNumber, number: u64) -> Option<&TraceFilePiece> {
         self.pieces(thread).take_while(|p| p.first <= number).last()
     }
 
@@ -451,7 +451,7 @@ impl TraceFile {
     ///
     /// # Errors
     /// The block cannot be read, or is corrupt.
-    pub fn events(&self, piece: &TracePiece) -> Result<Vec<TraceEvent>, TraceFileError> {
+    pub fn events(&self, piece: &TraceFilePiece) -> Result<Vec<TraceEvent>, TraceFileError> {
         let symbols = self.reader.symbols(&piece.header)?;
         let events: Option<Vec<TraceEvent>> =
             symbols.into_iter().map(|symbol| TraceEvent::from_symbol(symbol, self.description.blocks.len())).collect();
@@ -472,7 +472,7 @@ impl TraceFile {
     }
 
     /// Returns the description of a block.
-    pub fn block(&self, block: TraceBlock) -> &BlockInfo {
+    pub fn block(&self, block: TraceBlock) -> &TracedBlockInfo {
         &self.description.blocks[block.0 as usize]
     }
 
@@ -488,7 +488,7 @@ fn checked_number(number: u64, all: usize) -> Option<u32> {
 }
 
 /// Decodes the index of a block, in a trace with `all` functions; `None` if it is invalid.
-fn decode_piece(header: StoredBlock, index: &[u8], all: usize) -> Option<TracePiece> {
+fn decode_piece(header: StoredBlock, index: &[u8], all: usize) -> Option<TraceFilePiece> {
     let mut rest = Cursor(index);
     let first = rest.number()?;
     let depth = rest.number()?;
@@ -508,7 +508,7 @@ fn decode_piece(header: StoredBlock, index: &[u8], all: usize) -> Option<TracePi
     if first > u64::MAX / 2 {
         return None;
     }
-    Some(TracePiece { header, thread: ThreadNumber(header.stream), first, frames: TraceFrames { open }, functions })
+    Some(TraceFilePiece { header, thread: ThreadNumber(header.stream), first, frames: TraceFrameStack { open }, functions })
 }
 
 #[cfg(test)]

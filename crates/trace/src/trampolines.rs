@@ -19,7 +19,7 @@ use crate::memory::Memory;
 use crate::patches::{InstalledPatch, Relay, encode_jump, encode_short_jump, write_patches};
 use crate::ptrace::{self, Registers, Tid};
 use crate::ring_layout::{SAVED_RAX_OFFSET, SAVED_RCX_OFFSET, SAVED_RDX_OFFSET};
-use crate::rings::{Ring, Rings, code_bytes, thread_positions};
+use crate::rings::{RingBufferIndex, RingBuffers, code_bytes, thread_positions};
 use crate::run::TraceRun;
 use crate::sink::{Sink, SinkFlow, ThreadNumber};
 use crate::sleds;
@@ -47,7 +47,7 @@ type CopiedPlaces = Vec<(u64, CopiedPlace)>;
 
 /// The copies of one image.
 #[derive(Debug)]
-pub struct CopyArea {
+pub struct TrampolineCopyArea {
     /// The address range of the copies.
     pub range: Range<u64>,
     /// The end of the memory that is available for copies.
@@ -59,7 +59,7 @@ pub struct CopyArea {
 
 #[derive(Debug)]
 pub struct Trampolines {
-    pub areas: Vec<CopyArea>,
+    pub areas: Vec<TrampolineCopyArea>,
     /// Site addresses by site number. If the site's sled is used, the address is the sled's; 0 if its library is not mapped.
     pub sites: Vec<u64>,
     /// The installed patches, sorted by address.
@@ -74,7 +74,7 @@ pub struct Trampolines {
     pub unwatched: HashSet<u64>,
     /// Copies of code that a patch has overwritten and to which a jump has led, by the jump's target.
     pub pieces: HashMap<u64, Range<u64>>,
-    pub rings: Rings,
+    pub rings: RingBuffers,
     pub threads: HashMap<Tid, RecordedThread>,
     /// True if sleds are used where blocks have them.
     uses_sleds: bool,
@@ -84,7 +84,7 @@ pub struct Trampolines {
 
 #[derive(Clone, Copy, Debug)]
 pub struct RecordedThread {
-    pub ring: Ring,
+    pub ring: RingBufferIndex,
     pub number: ThreadNumber,
     /// If the program itself has set the thread's trap flag: the address of the instruction before which it last trapped.
     last_step: Option<u64>,
@@ -106,7 +106,7 @@ impl Trampolines {
     /// # Errors
     /// An address is not code of the image, its instruction cannot be moved, or there are too many sites.
     pub fn install(subject: &TracedProcess, run: &TraceRun, uses_sleds: bool) -> Result<Self, CollectError> {
-        let rings = Rings::map(subject, subject.area + PATH_BUFFER_OFFSET, subject.area)?;
+        let rings = RingBuffers::map(subject, subject.area + PATH_BUFFER_OFFSET, subject.area)?;
         let mut set = Self {
             areas: Vec::new(),
             sites: vec![0; run.sites.len()],
@@ -138,7 +138,7 @@ impl Trampolines {
         let (jumps, guarded): (HashSet<u64>, HashSet<u64>) = (of_file(&mut run.jumps.iter()), of_file(&mut run.guarded.iter()));
         self.unwatched.extend(of_file(&mut run.unwatched.iter()));
         let (code, blocks) = (code_bytes(&subject.memory, &ranges(&executable.code))?, ranges(&own));
-        let sleds = if self.uses_sleds { sleds::find_in_blocks(&code, &blocks) } else { HashMap::new() };
+        let sleds = if self.uses_sleds { sleds::find_sleds_in_blocks(&code, &blocks) } else { HashMap::new() };
         let mut by_address: HashMap<u64, u32> = HashMap::with_capacity(sites.len());
         for (number, site) in &sites {
             let at = in_memory(*site);
@@ -170,7 +170,7 @@ impl Trampolines {
         write_patches(&patches, &subject.memory, |patch| &patch.new_bytes)?;
         let targets = JumpTargetTable::new(table, &subject.memory)?;
         let range = first..first + copies.code.len() as u64;
-        self.areas.push(CopyArea { range, end: table, places: copies.places, targets });
+        self.areas.push(TrampolineCopyArea { range, end: table, places: copies.places, targets });
         self.patches.extend(patches);
         self.patches.sort_unstable_by_key(|patch| patch.address);
         Ok(())
@@ -280,20 +280,20 @@ impl Trampolines {
         match ptrace::signal_code(thread)? {
             SI_KERNEL => {}
             _ if is_merged => {}
-            TRAP_TRACE if !self.is_step_of_program(thread, at) => return Ok(Some(SinkFlow::Continue)),
+            TRAP_TRACE if !self.is_single_step_of_program(thread, at) => return Ok(Some(SinkFlow::Continue)),
             _ => return Ok(None),
         }
         match self.place_at(at) {
             CodePlace::At(CopiedPlace::Head { saved: false, .. }) => {
                 let registers = ptrace::registers(thread)?;
-                ptrace::set_registers(thread, &Registers { rcx: self.rings.saved_rcx(recorded.ring)?, ..registers })?;
+                ptrace::set_registers(thread, &Registers { rcx: self.rings.read_saved_rcx(recorded.ring)?, ..registers })?;
                 return Ok(Some(self.drain(thread, sink)?));
             }
             CodePlace::At(CopiedPlace::Missed { jump, .. }) => {
                 return Ok(Some(self.handle_missed_target(subject, (thread, recorded), jump, images, sink)?));
             }
             CodePlace::At(CopiedPlace::Stepped { jump, .. }) => {
-                return Ok(Some(self.step_jump(subject, (thread, recorded), jump, images, sink)?));
+                return Ok(Some(self.step_jump_to_target(subject, (thread, recorded), jump, images, sink)?));
             }
             _ => {}
         }
@@ -305,26 +305,26 @@ impl Trampolines {
     /// Returns true if a trap that occurs because the program has set the trap flag would also occur without copies. It would before each
     /// instruction of the image or its copy, but not inside the code that records a site, and not a second time after the jump from one to
     /// the other.
-    fn is_step_of_program(&mut self, thread: Tid, at: u64) -> bool {
+    fn is_single_step_of_program(&mut self, thread: Tid, at: u64) -> bool {
         let is_next = match self.place_at(at) {
             CodePlace::Outside | CodePlace::At(CopiedPlace::Head { saved: false, .. } | CopiedPlace::Body { .. }) => true,
             CodePlace::At(_) | CodePlace::Inside => false,
         };
-        let original = self.to_image(at);
+        let original = self.image_address_of_copy(at);
         let last = self.threads.get_mut(&thread).filter(|_| is_next).map(|recorded| recorded.last_step.replace(original));
         last.is_some_and(|last| last != Some(original))
     }
 
     /// Undoes a trap that was pending when the collection ended, so that it happens again without trampolines. Returns false if the trap
     /// is the program's own.
-    pub fn undo_trap(&mut self, thread: Tid, is_merged: bool) -> Result<bool, CollectError> {
+    pub fn undo_trap_of_copy(&mut self, thread: Tid, is_merged: bool) -> Result<bool, CollectError> {
         let at = ptrace::instruction_pointer(thread)?;
         if ptrace::signal_code(thread)? != SI_KERNEL && !is_merged {
             return Ok(false);
         }
         if let (CodePlace::At(CopiedPlace::Head { site, saved: false }), Some(recorded)) = (self.place_at(at), self.threads.get(&thread)) {
             let registers = ptrace::registers(thread)?;
-            let (rcx, rip) = (self.rings.saved_rcx(recorded.ring)?, self.sites[site as usize]);
+            let (rcx, rip) = (self.rings.read_saved_rcx(recorded.ring)?, self.sites[site as usize]);
             ptrace::set_registers(thread, &Registers { rcx, rip, ..registers })?;
             return Ok(true);
         }
@@ -374,11 +374,11 @@ impl Trampolines {
         {
             recorded.last_step = None;
         }
-        if again { self.resume_recorded(thread) } else { Ok(()) }
+        if again { self.resume_after_recorded_site(thread) } else { Ok(()) }
     }
 
     /// Moves a stopped thread from a site that is recorded already into the copy, after the code that records the site.
-    fn resume_recorded(&self, thread: Tid) -> io::Result<()> {
+    fn resume_after_recorded_site(&self, thread: Tid) -> io::Result<()> {
         let at = ptrace::instruction_pointer(thread)?;
         let is_there =
             |place: &CopiedPlace| matches!(place, CopiedPlace::Recorded { site, saved: false } if self.sites[*site as usize] == at);
@@ -399,7 +399,7 @@ impl Trampolines {
     }
 
     /// Translates an address in a copy to the image; returns other addresses unchanged.
-    pub fn to_image(&self, address: u64) -> u64 {
+    pub fn image_address_of_copy(&self, address: u64) -> u64 {
         match self.place_at(address) {
             CodePlace::At(place) => self.original_address(&place),
             CodePlace::Outside | CodePlace::Inside => address,
@@ -428,7 +428,7 @@ impl Trampolines {
         let Some(ring) = self.threads.get(&thread).map(|recorded| recorded.ring) else { return Ok(found) };
         match *place {
             CopiedPlace::Head { saved: true, .. } | CopiedPlace::Recorded { saved: true, .. } => {
-                Ok(Registers { rcx: self.rings.saved_rcx(ring)?, ..found })
+                Ok(Registers { rcx: self.rings.read_saved_rcx(ring)?, ..found })
             }
             CopiedPlace::Lookup { saved: true, .. } | CopiedPlace::Missed { .. } => {
                 let word = |offset| self.rings.word(ring, offset);

@@ -7,7 +7,7 @@ use crate::follow::FollowEnding;
 use crate::launcher::ProgramStart;
 use crate::memory::common;
 use crate::ptrace::wait_for_child;
-use crate::repeat::RepeatRecipe;
+use crate::repeat::FixedRunConditions;
 use crate::run::{RunTarget, TraceRun};
 use crate::sink::{Sink, SinkFlow, ThreadNumber};
 use crate::sleds;
@@ -28,9 +28,9 @@ use std::sync::mpsc::channel;
 use trodden_binary::Binary;
 
 /// Sink that counts hits, and ends the collection at the first.
-struct FirstHit(u64);
+struct FirstHitSink(u64);
 
-impl Sink for FirstHit {
+impl Sink for FirstHitSink {
     fn record(&mut self, _: ThreadNumber, _: u64) -> io::Result<SinkFlow> {
         self.0 += 1;
         Ok(SinkFlow::Stop)
@@ -57,11 +57,11 @@ pub fn try_collector(kind: CollectorKind, program: &Path) -> Result<()> {
             .context("the program has no witness sled. Build it with `trodden-lab with --witnesses -- build`")?,
         _ => executable.entry,
     };
-    check_hit_is_recorded(kind.collector(), &Executable { code: code_around(place, &executable), ..executable }, place)
+    check_hit_is_recorded(kind.collector(), &Executable { code: code_range_around(place, &executable), ..executable }, place)
 }
 
 /// Returns the pages of code around a site. A trial needs no other code, and large programs would take long to read.
-fn code_around(place: u64, executable: &Executable) -> Vec<Range<u64>> {
+fn code_range_around(place: u64, executable: &Executable) -> Vec<Range<u64>> {
     let pages = (place & !0xfff)..(place & !0xfff) + 0x2000;
     executable.code.iter().map(|code| common(code, &pages)).filter(|range| !range.is_empty()).collect()
 }
@@ -152,7 +152,7 @@ fn check_hit_is_recorded(collector: &dyn Collector, executable: &Executable, pla
         guarded: &HashSet::new(),
         unwatched: &HashSet::new(),
         libraries: &[],
-        recipe: RepeatRecipe::NONE,
+        recipe: FixedRunConditions::NONE,
         first: None,
         stop: &stop,
         limit: None,
@@ -160,7 +160,7 @@ fn check_hit_is_recorded(collector: &dyn Collector, executable: &Executable, pla
         children: None,
         note: |_| {},
     };
-    let mut seen = FirstHit(0);
+    let mut seen = FirstHitSink(0);
     let outcome = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut seen)).join())
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     if let (FollowEnding::Detached, None, Ok(process)) = (outcome.followed.ending, outcome.followed.status, begun.try_recv()) {

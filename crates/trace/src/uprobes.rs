@@ -20,7 +20,7 @@ use trodden_binary::instruction::{BranchInstruction, branch, decode};
 const SI_KERNEL: i32 = 0x80;
 /// Prefixes of instructions that the kernel cannot probe (`lock` and meaningless segment overrides), and all other prefixes.
 const UNSUPPORTED_PREFIXES: [u8; 5] = [0xf0, 0x26, 0x2e, 0x36, 0x3e];
-const OTHER_PREFIXES: [u8; 6] = [0x64, 0x65, 0x66, 0x67, 0xf2, 0xf3];
+const SUPPORTED_PREFIXES: [u8; 6] = [0x64, 0x65, 0x66, 0x67, 0xf2, 0xf3];
 
 #[derive(Debug)]
 pub struct Uprobes {
@@ -77,7 +77,7 @@ impl Uprobes {
     }
 
     /// Returns true if the probes have caused a thread's signal.
-    pub fn is_own(thread: Tid, signal: i32) -> io::Result<bool> {
+    pub fn is_uprobe_signal(thread: Tid, signal: i32) -> io::Result<bool> {
         Ok(signal == libc::SIGSTOP && ptrace::signal_code(thread)? == SI_KERNEL)
     }
 }
@@ -125,7 +125,7 @@ fn choose_instruction(binary: &Binary, block: Range<u64>) -> Option<u64> {
 
 fn has_unsupported_prefix(code: &[u8]) -> bool {
     code.iter()
-        .take_while(|byte| UNSUPPORTED_PREFIXES.contains(byte) || OTHER_PREFIXES.contains(byte))
+        .take_while(|byte| UNSUPPORTED_PREFIXES.contains(byte) || SUPPORTED_PREFIXES.contains(byte))
         .any(|byte| UNSUPPORTED_PREFIXES.contains(byte))
 }
 

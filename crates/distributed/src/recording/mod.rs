@@ -45,8 +45,8 @@ use trodden_binary::linked::split_address;
 use trodden_launch::temporary::{TemporaryFolder, create_folder_in};
 use trodden_text::words::{plural, quote_for_shell, reasons};
 use trodden_trace::{
-    Collector, CollectorKind, FollowEnding, FollowOutcome, PartialTrace, PtraceBreakpoints, RepeatRecipe, RunInfo, RunLog, ThreadNumber,
-    TraceDescription, TraceEnd, TraceWriter, check_traceable, try_collector,
+    Collector, CollectorKind, FixedRunConditions, FollowEnding, FollowOutcome, PartialTrace, PtraceBreakpoints, RunLog, ThreadNumber,
+    TraceDescription, TraceEndRecord, TraceWriter, TracedRunInfo, check_traceable, try_collector,
 };
 use trodden_witness::{DistributionStrategy, Weights};
 
@@ -73,7 +73,7 @@ fn reject_multi_run_options(options: &RecordOptions, host: &RecordingHost) -> Re
         ("--check", plan.checks_paper_conditions),
         ("--calls", plan.calls),
         ("--engine", host.machines.is_some()),
-        ("--no-repeat", !options.run.is_pinned || options.run.recipe != RepeatRecipe::ALL),
+        ("--no-repeat", !options.run.is_pinned || options.run.recipe != FixedRunConditions::ALL),
         ("--fresh-folder", host.fresh_folder.is_some()),
     ];
     match asked.iter().find(|(_, is_asked)| *is_asked) {
@@ -425,7 +425,7 @@ impl<'a> PreparedRecording<'a> {
         writer: TraceWriter,
         merged: MergedTrace,
         followed: &FollowOutcome,
-        runs: Vec<RunInfo>,
+        runs: Vec<TracedRunInfo>,
         mut notes: Vec<String>,
     ) -> Result<u8> {
         let ending = followed.ending;
@@ -452,7 +452,7 @@ impl<'a> PreparedRecording<'a> {
         }
         let blocks = writer.blocks();
         let hits: u64 = runs.iter().map(|r| r.hits).sum();
-        let end = TraceEnd { ending: Some(ending), is_truncated: merged.truncated, notes: notes.clone(), runs };
+        let end = TraceEndRecord { ending: Some(ending), is_truncated: merged.truncated, notes: notes.clone(), runs };
         writer.finish(&end)?;
         if self.options.is_child() {
             let (blocks, command) = (plural(blocks.into(), "block", "blocks"), children::shortened_command(&self.options.run.command));
@@ -488,6 +488,6 @@ fn shell_status(status: Option<i32>) -> u8 {
     status.and_then(|s| s.code().or_else(|| s.signal().map(|signal| 128 + signal))).unwrap_or(0) as u8
 }
 
-fn describe_run(sites: &[u64], result: &RunResult) -> RunInfo {
-    RunInfo { sites: sites.len() as u64, hits: result.hits, seconds: result.time.as_secs_f64() }
+fn describe_run(sites: &[u64], result: &RunResult) -> TracedRunInfo {
+    TracedRunInfo { sites: sites.len() as u64, hits: result.hits, seconds: result.time.as_secs_f64() }
 }

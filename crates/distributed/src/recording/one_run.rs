@@ -19,7 +19,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use trodden_binary::graph::{BlockEnd, GraphObservation, ProgramGraph};
 use trodden_binary::instruction::MAX_INSTRUCTION_LENGTH;
-use trodden_trace::{Collector, FollowEnding, FollowOutcome, PartialTrace, RESUMED, TRANSFER, ThreadNumber};
+use trodden_trace::{Collector, FollowEnding, FollowOutcome, PartialTrace, RESUMED_FLAG, TRANSFER_FLAG, ThreadNumber};
 
 impl PreparedRecording<'_> {
     /// Performs the run and writes its trace. If `shows` is true, the program's output is passed on to the user.
@@ -62,7 +62,7 @@ impl PreparedRecording<'_> {
                 written = Some((writer, replayed));
             } else {
                 let jumps = replay.into_jumps();
-                first = Some((writer.read_back()?, jumps));
+                first = Some((writer.reopen_for_reading()?, jumps));
                 written = None;
             }
         }
@@ -167,9 +167,9 @@ impl PreparedRecording<'_> {
             let mut last: Option<u64> = None;
             for symbol in steps.stream(ThreadNumber(thread)) {
                 let symbol = symbol?;
-                let address = symbol & !(TRANSFER | RESUMED);
-                let leads = symbol & RESUMED == 0 && last.is_none_or(|last| last & TRANSFER != 0);
-                let from = last.map_or(address, |last| last & !(TRANSFER | RESUMED));
+                let address = symbol & !(TRANSFER_FLAG | RESUMED_FLAG);
+                let leads = symbol & RESUMED_FLAG == 0 && last.is_none_or(|last| last & TRANSFER_FLAG != 0);
+                let from = last.map_or(address, |last| last & !(TRANSFER_FLAG | RESUMED_FLAG));
                 last = Some(symbol);
                 if known.block_starts.contains(&address) {
                     let is_edge = |from: u64| returns.contains(&address) || has_edge(&self.graphs, (from, address));

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use trodden_binary::graph::ProgramGraph;
 use trodden_launch::Engine;
-use trodden_trace::{CollectorKind, OutputStream, RepeatRecipe};
+use trodden_trace::{CollectorKind, FixedRunConditions, OutputStream};
 
 /// Options of a recording.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ pub struct RunOptions {
     /// Shared libraries that are traced as well.
     pub libraries: Vec<String>,
     /// What is kept the same in all runs, such as results of system calls.
-    pub recipe: RepeatRecipe,
+    pub recipe: FixedRunConditions,
     /// Whether each run is pinned to a processor core of its own.
     pub is_pinned: bool,
     /// Size in bytes of the partial trace at which a run stops recording.

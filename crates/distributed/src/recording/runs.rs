@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 use trodden_profile::private;
 use trodden_trace::command::{self, ActiveRun, RunKind};
 use trodden_trace::{
-    CollectError, Collector, CollectorKind, Executable, FollowEnding, FreshFolder, Library, NOWHERE, OutputStream, ParkedProcess,
-    ParkedReceiver, PartialTraceWriter, ProgramStart, PtraceBreakpoints, RepeatRecipe, RunLog, RunOutcome, RunTarget, Sink, SinkFlow,
+    CollectError, Collector, CollectorKind, Executable, FixedRunConditions, FollowEnding, FreshFolder, Library, NO_ADDRESS, OutputStream,
+    ParkedProcess, ParkedReceiver, PartialTraceWriter, ProgramStart, PtraceBreakpoints, RunLog, RunOutcome, RunTarget, Sink, SinkFlow,
     ThreadNumber, TraceRun, cores, drain, wait_for_child,
 };
 
@@ -142,7 +142,7 @@ impl ObservationSink<'_> {
 impl Sink for ObservationSink<'_> {
     fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<SinkFlow> {
         if let Some(jump) = self.last.remove(&thread) {
-            if what != NOWHERE {
+            if what != NO_ADDRESS {
                 self.seen.insert((jump, what));
             }
             return Ok(SinkFlow::Continue);
@@ -263,10 +263,10 @@ impl<'a> RepeatedProgram<'a> {
     }
 
     /// Returns which aspects of a run are made repeatable: none if the run inherits its standard input, because it is then the only run.
-    fn repeat_recipe(&self, core: Option<usize>) -> RepeatRecipe {
+    fn repeat_recipe(&self, core: Option<usize>) -> FixedRunConditions {
         match self.input {
-            RunInput::Inherited => RepeatRecipe::NONE,
-            RunInput::File { .. } | RunInput::Null => RepeatRecipe { core, ..self.options.recipe },
+            RunInput::Inherited => FixedRunConditions::NONE,
+            RunInput::File { .. } | RunInput::Null => FixedRunConditions { core, ..self.options.recipe },
         }
     }
 

@@ -26,7 +26,7 @@ use trodden_hardware::experiment::{Design, combinations, compute_effects};
 use trodden_hardware::processor::ProcessorModel;
 use trodden_hardware::{Lane, Metric, ProfilerParameters, StackRepair};
 use trodden_trace::simulation::{SourceFormat, open_file_or_trace};
-use trodden_trace::sources::{Batch, Level};
+use trodden_trace::sources::{EventBatch, SourceDetail};
 
 pub fn run(job: &Sweep) -> Result<ExitCode> {
     let text = fs::read_to_string(&job.experiment).with_context(|| format!("cannot read {}", job.experiment.display()))?;
@@ -166,7 +166,7 @@ impl SweepJob<'_> {
         let mut final_memory = 0;
         while !pending.is_empty() {
             let mut opened = open_file_or_trace(path, self.format)?;
-            if self.model.is_some() && opened.source.level() == Level::Branches {
+            if self.model.is_some() && opened.source.level() == SourceDetail::Branches {
                 bail!(
                     "{} contains only branches, but metrics and branch-queue need all instructions. Record with --event, or use a trace \
                      in the format of CBP2025 or ChampSim",
@@ -183,7 +183,7 @@ impl SweepJob<'_> {
                 }
                 groups.extend(pending.pop_front().map(|members| self.create_group(members, repairs)).transpose()?);
             }
-            let mut batch = Batch::default();
+            let mut batch = EventBatch::default();
             let mut has_more = true;
             while has_more {
                 batch.clear();
@@ -297,7 +297,7 @@ impl LaneGroup {
 }
 
 /// Feeds a batch to all groups, using all processors.
-fn feed_groups(groups: &mut [LaneGroup], batch: &Batch) -> Result<()> {
+fn feed_groups(groups: &mut [LaneGroup], batch: &EventBatch) -> Result<()> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(groups.len()).max(1);
     let chunk = groups.len().div_ceil(threads).max(1);
     std::thread::scope(|scope| {

@@ -104,8 +104,8 @@ impl Following<'_, '_> {
         let call = ptrace::registers(thread)?;
         self.hide_changes(&call, result)?;
         self.show_own_address_space_limit(thread, &call, result)?;
-        if self.calls.reads_mappings(thread) {
-            self.calls.shown.note_data_views(self.subject.session.guard().data_pages());
+        if self.calls.is_reading_mappings(thread) {
+            self.calls.shown.note_pages_in_data_view(self.subject.session.guard().data_pages());
         }
         if let Some(result) = self.calls.exit(thread, number, result, memory)? {
             let registers = ptrace::registers(thread)?;

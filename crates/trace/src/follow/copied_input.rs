@@ -7,7 +7,7 @@ use crate::CollectError;
 use crate::code_guard::PAGE_SIZE;
 use crate::memory::{Memory, pages};
 use crate::ptrace::{self, Registers, Tid};
-use crate::subject::MIN_AREA_SIZE;
+use crate::subject::MIN_INJECTED_AREA_SIZE;
 use std::ops::Range;
 
 /// Maximum size in bytes of the input that is copied for one system call. A larger input ends the guard.
@@ -58,7 +58,7 @@ impl Following<'_, '_> {
                 self.buffers.all.push((place..place + size, None));
                 return Ok(());
             }
-            place += MIN_AREA_SIZE;
+            place += MIN_INJECTED_AREA_SIZE;
         }
         Err(CollectError::Unexpected {
             what: "there is no free memory near its image for a copy of the code that a system call reads".to_owned(),

@@ -59,9 +59,9 @@ impl Following<'_, '_> {
                 let at = ptrace::instruction_pointer(thread)?;
                 // If the thread is in a slot or copy already, the hit was handled.
                 let is_ours = self.watch.slot_progress(at).is_some() || self.watch.is_copy(at);
-                if is_ours { Ok(0) } else { self.watch.undo_hit(thread, libc::SIGTRAP) }
+                if is_ours { Ok(0) } else { self.watch.undo_recorded_hit(thread, libc::SIGTRAP) }
             }
-            PtraceStop::Signal(signal) => self.watch.undo_hit(thread, signal),
+            PtraceStop::Signal(signal) => self.watch.undo_recorded_hit(thread, signal),
             _ => Ok(0),
         }
     }
@@ -176,7 +176,7 @@ impl Following<'_, '_> {
             let moved = moved.map(|()| SinkFlow::Continue).or_else(ignore_killed_thread);
             self.note_failed_restoration(&format!("the position of thread {thread}"), moved);
         }
-        self.watch.end_probes();
+        self.watch.detach_probes();
         let unrestored = self.subject.session.undo(&threads, &unrecorded, &quiet);
         self.followed.unrestored.extend(unrestored);
     }

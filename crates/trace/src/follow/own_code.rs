@@ -30,7 +30,7 @@ impl Following<'_, '_> {
         let mut ranges = Vec::new();
         let changes = self.memory_changes_of_call(call, arguments);
         for change in changes.iter().filter(|change| change.changes_code) {
-            ranges.extend(self.watch.watched_in(&change.pages, call as i64 == libc::SYS_munmap));
+            ranges.extend(self.watch.watched_ranges_in(&change.pages, call as i64 == libc::SYS_munmap));
         }
         if !changes.is_empty() {
             self.pending_changes.insert(thread, changes);
@@ -135,7 +135,7 @@ impl Following<'_, '_> {
         let mut stopped = Vec::new();
         for other in running {
             match session.wait_for(other) {
-                Ok(PtraceStop::Signal(libc::SIGTRAP)) if self.watch.undo_hit(other, libc::SIGTRAP)? == 0 => {
+                Ok(PtraceStop::Signal(libc::SIGTRAP)) if self.watch.undo_recorded_hit(other, libc::SIGTRAP)? == 0 => {
                     stopped.push((other, PtraceStop::Interrupted));
                 }
                 Ok(what) => stopped.push((other, what)),

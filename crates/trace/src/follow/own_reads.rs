@@ -95,7 +95,8 @@ impl Following<'_, '_> {
     /// Stops watching pages that the program alternately reads and executes.
     fn release_overused_pages(&mut self, thread: Tid) -> Result<(), CollectError> {
         let overused = self.subject.session.guard_mut().take_overused_pages();
-        let ranges: Vec<Range<u64>> = overused.iter().flat_map(|page| self.watch.watched_in(&(*page..page + PAGE_SIZE), false)).collect();
+        let ranges: Vec<Range<u64>> =
+            overused.iter().flat_map(|page| self.watch.watched_ranges_in(&(*page..page + PAGE_SIZE), false)).collect();
         if ranges.is_empty() {
             return Ok(());
         }
@@ -141,7 +142,7 @@ impl Following<'_, '_> {
         let lifted = self.memory_changes_of_call(call, arguments).into_iter().find_map(|change| {
             // Patches in neighbouring pages may depend on those that are removed.
             let around = |range: Range<u64>| pages(&(range.start.saturating_sub(PAGE_SIZE)..range.end.saturating_add(PAGE_SIZE)));
-            let released = self.watch.watched_in(&change.pages, is_unmapped).into_iter().map(around);
+            let released = self.watch.watched_ranges_in(&change.pages, is_unmapped).into_iter().map(around);
             let all = released.chain([change.pages]).reduce(|all, range| all.start.min(range.start)..all.end.max(range.end));
             all.and_then(guarded)
         });

@@ -28,7 +28,7 @@ impl Following<'_, '_> {
             return;
         }
         self.is_image_gone = true;
-        self.watch.end_probes();
+        self.watch.detach_probes();
         self.subject.session.forget_program();
         self.followed.ending = FollowEnding::Executed;
         self.tasks.retain(|_, task| task.role == ThreadRole::Unrecorded);
@@ -57,7 +57,7 @@ impl Following<'_, '_> {
     /// none.
     pub(super) fn release_unprivileged(&mut self, process: Tid) -> Result<bool, CollectError> {
         let Some(unprivileged) = ProcessLackingPrivileges::find(process) else { return Ok(false) };
-        self.subject.session.unbind(process);
+        self.subject.session.release_thread_from_session(process);
         let (is_released, message) = unprivileged.release()?;
         if !is_released || process == self.subject.process || self.watch.children().is_some() {
             (self.note)(&message);

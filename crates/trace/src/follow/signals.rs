@@ -7,8 +7,8 @@ use crate::followed_thread::ThreadRole;
 use crate::memory::Memory;
 use crate::ptrace::{self, PtraceStop, ResumeMode, SignalDisposition, TRAP_FLAG, Tid};
 use crate::signal_state::TRACKED_SIGNALS;
-use crate::single_step::{HANDLER_ENTRY_CODE, SAVED_FLAGS_OFFSET, hide_trap_flag};
-use crate::sink::{SinkFlow, ThreadNumber, Trap};
+use crate::single_step::{HANDLER_ENTRY_TRAP_CODE, SIGNAL_FRAME_FLAGS_OFFSET, hide_trap_flag};
+use crate::sink::{SinkFlow, ThreadNumber, TrapOutcome};
 
 /// Maximum number of code addresses at which signals are noted.
 const MAX_SIGNAL_ADDRESSES: usize = 4096;
@@ -16,11 +16,11 @@ const MAX_SIGNAL_ADDRESSES: usize = 4096;
 impl Following<'_, '_> {
     pub(super) fn handle_signal(&mut self, thread: Tid, number: ThreadNumber, signal: i32) -> Result<SinkFlow, CollectError> {
         match self.watch.handle_trap(self.subject, thread, number, signal, self.sink)? {
-            Trap::Recorded(flow) => {
+            TrapOutcome::Recorded(flow) => {
                 self.resume(thread, 0)?;
                 Ok(flow)
             }
-            Trap::Foreign if signal == libc::SIGTRAP && self.subject.session.is_merged(thread, signal)? => {
+            TrapOutcome::Foreign if signal == libc::SIGTRAP && self.subject.session.is_merged(thread, signal)? => {
                 // The program blocks this signal; only a trap of the tracer's, which has been undone, has unblocked it. Make it pending
                 // again.
                 ptrace::send(thread, signal);
@@ -28,7 +28,7 @@ impl Following<'_, '_> {
                 self.resume(thread, 0)?;
                 Ok(SinkFlow::Continue)
             }
-            Trap::Foreign => {
+            TrapOutcome::Foreign => {
                 self.prepare_signal_delivery(thread, signal)?;
                 self.deliver_signal(thread, signal)?;
                 Ok(SinkFlow::Continue)
@@ -110,10 +110,10 @@ impl Following<'_, '_> {
         let had_flag = ptrace::registers(thread)?.eflags & TRAP_FLAG != 0;
         session.resume(thread, ResumeMode::Step, signal)?;
         match session.wait_for(thread)? {
-            PtraceStop::Signal(libc::SIGTRAP) if ptrace::signal_code(thread)? == HANDLER_ENTRY_CODE => {
+            PtraceStop::Signal(libc::SIGTRAP) if ptrace::signal_code(thread)? == HANDLER_ENTRY_TRAP_CODE => {
                 session.note_signal_mask(thread)?;
                 if !had_flag {
-                    hide_trap_flag(self.subject, ptrace::stack_pointer(thread)? + SAVED_FLAGS_OFFSET)?;
+                    hide_trap_flag(self.subject, ptrace::stack_pointer(thread)? + SIGNAL_FRAME_FLAGS_OFFSET)?;
                 }
                 self.resume(thread, 0)
             }

@@ -135,13 +135,13 @@ fn hot_paths(held: &PathProfile, detector: &DetectorParameters, places: &MappedP
     let memory = places.memory();
     let hot = |(path, count): (PathDescriptor, u64)| {
         let walk = walk(&memory, detector, &path);
-        HotPath { runs: straight_runs(&walk), exit: walk.exit, count }
+        HotPath { runs: straight_code_runs(&walk), exit: walk.exit, count }
     };
     held.hottest().into_iter().map(hot).collect()
 }
 
 /// Returns the straight runs of code that a walk followed, each as the addresses of its first and last instruction.
-fn straight_runs(walk: &InstructionWalk) -> Vec<(u64, u64)> {
+fn straight_code_runs(walk: &InstructionWalk) -> Vec<(u64, u64)> {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for step in &walk.steps {
         match runs.last_mut() {

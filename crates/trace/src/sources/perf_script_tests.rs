@@ -25,7 +25,7 @@ fn find_conditional_and_jump(binary: &Binary) -> [u64; 5] {
 
 fn read(text: &str, program: &Path) -> (Vec<StreamEvent>, SourceNotes) {
     let mut source = PerfScriptSource::new(text.as_bytes(), Path::new("perf.txt"), &[program.to_owned()]).unwrap();
-    let mut batch = Batch::default();
+    let mut batch = EventBatch::default();
     while source.read(&mut batch).unwrap() {}
     (batch.events.iter().map(|(_, e)| *e).collect(), source.notes())
 }
@@ -62,6 +62,6 @@ fn untaken_conditional_branches_are_reconstructed() {
 fn malformed_lines_are_reported() {
     let text = "7/7 1.1: 10 => 20\nsome words\n";
     let mut source = PerfScriptSource::new(text.as_bytes(), Path::new("perf.txt"), &[]).unwrap();
-    let error = source.read(&mut Batch::default()).unwrap_err().to_string();
+    let error = source.read(&mut EventBatch::default()).unwrap_err().to_string();
     assert!(error.contains("perf.txt is corrupt at offset 18"), "{error}");
 }

@@ -90,7 +90,7 @@ impl InstructionEncoder {
     }
 
     /// Returns a chunk with everything that was added since the last call.
-    pub fn take_content(&mut self) -> Vec<u8> {
+    pub fn take_encoded_content(&mut self) -> Vec<u8> {
         let mut content = Vec::new();
         push_number(self.definitions.0, &mut content);
         content.append(&mut self.definitions.1);

@@ -26,7 +26,7 @@ use trodden_trace::simulation::{
     EmulatedProgram, MappedPlaces, OpenedSource, ProfileKind, WrittenFile, check_mapping, open_file, qemu_version, read_mapping,
     read_processor, simulate, table_profile,
 };
-use trodden_trace::sources::{Level, SourceNotes};
+use trodden_trace::sources::{SourceDetail, SourceNotes};
 
 /// The QEMU plugin that records branches and instructions.
 const PLUGIN: OwnLibrary =
@@ -49,12 +49,16 @@ pub fn run(job: &SimulateOptions, model: &SimulateModel) -> Result<ExitCode> {
     }
     let mut parameters = profiler_parameters(job, model)?;
     let processor = processor_model(job, model)?;
-    let level = if processor.is_some() || (job.record.is_some() && !job.event.is_empty()) { Level::Instructions } else { Level::Branches };
+    let level = if processor.is_some() || (job.record.is_some() && !job.event.is_empty()) {
+        SourceDetail::Instructions
+    } else {
+        SourceDetail::Branches
+    };
     let mut opened = match &job.from {
         Some(file) => open_file(file, model.format, &job.program)?,
         None => start_program(&job.command, crate::output::destination(job.output.as_deref()).is_none(), level)?,
     };
-    if level == Level::Instructions && opened.source.level() == Level::Branches {
+    if level == SourceDetail::Instructions && opened.source.level() == SourceDetail::Branches {
         bail!(
             "{} contains only branches, but events other than `instructions` need all instructions. Simulate the program itself, or \
              record it with --event",
@@ -132,20 +136,20 @@ pub fn try_plugin() -> Result<String> {
     let version = qemu_version()?;
     let plugin = find_plugin()?;
     let command = ["true".into()];
-    let instructions = with_emulated_program(&command, true, Level::Branches, |program| program.trial())?;
+    let instructions = with_emulated_program(&command, true, SourceDetail::Branches, |program| program.count_trial_instructions())?;
     Ok(format!("{version}; {} recorded {instructions} instructions of `true`", plugin.display()))
 }
 
 /// Starts a program under QEMU. With `moves_output`, the program's standard output goes to standard error, because the report goes to
 /// standard output.
-fn start_program(command: &[OsString], moves_output: bool, level: Level) -> Result<OpenedSource> {
+fn start_program(command: &[OsString], moves_output: bool, level: SourceDetail) -> Result<OpenedSource> {
     with_emulated_program(command, moves_output, level, |program| program.start())
 }
 
 fn with_emulated_program<T>(
     command: &[OsString],
     moves_output: bool,
-    level: Level,
+    level: SourceDetail,
     work: impl FnOnce(EmulatedProgram) -> Result<T>,
 ) -> Result<T> {
     let name = &command[0];

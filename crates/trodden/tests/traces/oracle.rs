@@ -7,7 +7,7 @@ use crate::traced::{Folder, errors};
 use std::collections::BTreeSet;
 use trodden_binary::Binary;
 use trodden_binary::instruction::{BranchInstruction, branch, decode};
-use trodden_trace::{PartialTrace, RESUMED, TRANSFER, ThreadNumber, TraceEvent, TraceFile};
+use trodden_trace::{PartialTrace, RESUMED_FLAG, TRANSFER_FLAG, ThreadNumber, TraceEvent, TraceFile};
 
 /// Options of `trodden trace record` for a recording in one run, and for one in several runs.
 const IN_ONE_RUN: [&[&str]; 3] = [&["--collector", "single-step"], &["--runs", "1"], &["--runs", "1", "--collector", "ptrace"]];
@@ -28,8 +28,8 @@ fn record_steps(folder: &Folder, program: &[&str], status: i32) -> Steps {
     let (mut addresses, mut targets) = (Vec::new(), BTreeSet::new());
     let mut leads = false;
     for symbol in partial.stream(ThreadNumber(0)).map(Result::unwrap) {
-        let address = symbol & !(TRANSFER | RESUMED);
-        let is_target = std::mem::replace(&mut leads, symbol & TRANSFER != 0) && symbol & RESUMED == 0;
+        let address = symbol & !(TRANSFER_FLAG | RESUMED_FLAG);
+        let is_target = std::mem::replace(&mut leads, symbol & TRANSFER_FLAG != 0) && symbol & RESUMED_FLAG == 0;
         if !text.contains(&address) {
             continue;
         }

@@ -18,7 +18,7 @@ use trodden_distributed::recording::{
 use trodden_driver::other_programs::find_program;
 use trodden_launch::{RESULT_VARIABLE, Slurm, alive};
 use trodden_report::trace::plan;
-use trodden_trace::{OutputStream, RepeatRecipe};
+use trodden_trace::{FixedRunConditions, OutputStream};
 use trodden_witness::DistributionStrategy;
 
 /// Records a trace or prints a plan for recording it. Returns the program's exit status.
@@ -47,7 +47,7 @@ pub fn run_worker(folder: &Path, machine: usize) -> Result<ExitCode> {
 fn record_options(job: &TraceRecord) -> RecordOptions {
     let choices = &job.choices;
     let repeats = |part| !job.no_repeat.contains(&part);
-    let recipe = RepeatRecipe {
+    let recipe = FixedRunConditions {
         addresses: repeats(RepeatPart::Addresses),
         time: repeats(RepeatPart::Time),
         randomness: repeats(RepeatPart::Randomness),
