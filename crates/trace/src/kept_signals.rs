@@ -9,7 +9,7 @@ use crate::memory::Memory;
 use crate::process_status::{number, status};
 use crate::ptrace::{self, Tid};
 use crate::session::Session;
-use crate::signal_state::{SignalAction, TRACKED_SIGNALS, ignores, process_of, resets_after_one_delivery, signal_bit};
+use crate::signal_state::{SignalAction, TRACKED_SIGNALS, ignores_signal, process_of, resets_after_one_delivery, signal_bit};
 use std::io;
 
 impl Session {
@@ -55,7 +55,7 @@ impl Session {
             return Ok(false);
         }
         self.restore_mask(thread, signal_bit(signal))?;
-        let Some(action) = self.action(thread, signal).filter(|action| is_blocked || ignores(action)) else {
+        let Some(action) = self.action(thread, signal).filter(|action| is_blocked || ignores_signal(action)) else {
             return Ok(false);
         };
         // A filter may kill the program for injected calls.
@@ -112,7 +112,7 @@ impl Session {
         let (signal, is_caused_by_instruction) = (information.si_signo, information.si_code > 0);
         let Some(action) = self.action(thread, signal).filter(|_| TRACKED_SIGNALS.contains(&signal)) else { return Ok(()) };
         // A fault whose signal the thread blocks or ignores kills the process.
-        let kills = is_caused_by_instruction && (self.blocks(thread, signal) || ignores(&action));
+        let kills = is_caused_by_instruction && (self.blocks(thread, signal) || ignores_signal(&action));
         if kills || self.is_filtered() || ptrace::has_signal_action(thread, signal) {
             return Ok(());
         }

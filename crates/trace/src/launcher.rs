@@ -281,7 +281,7 @@ impl Request {
         let [input, output, error] = streams.map(&mut stream);
         command.stdin(input).stdout(output).stderr(error);
         let prepare = move || {
-            folder.iter().try_for_each(bind)?;
+            folder.iter().try_for_each(bind_folder_copy)?;
             conditions.set()?;
             gate.read_exact(&mut [0])?;
             signals.restore();
