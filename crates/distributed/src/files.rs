@@ -48,7 +48,7 @@ impl TracedFiles {
         if graphs.len() == 1 {
             return Ok(graphs.remove(0));
         }
-        Ok(ProgramGraph::linked(graphs, &image.exports))
+        Ok(ProgramGraph::link_files(graphs, &image.exports))
     }
 
     /// Returns the file name of a file, without its folders.

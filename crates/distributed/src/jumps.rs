@@ -5,16 +5,20 @@ use crate::files::TracedFiles;
 use crate::imports::{Assumption, ImportingImage, assumed_behaviour, import_switches_stacks, unversioned};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
-use trodden_binary::graph::{BlockEnd, CallKind, CodeCallee, Doubt, GraphObservation, ProgramGraph};
+use trodden_binary::graph::{BlockEnd, CallKind, CodeCallee, GraphDoubt, GraphObservation, ProgramGraph};
 use trodden_binary::instruction::{Instruction, decode, switches_stack};
 use trodden_binary::linked::split_address;
 use trodden_trace::TraceBlock;
 
 /// Returns true if the doubt is about the targets of an indirect jump.
-pub fn is_uncertain_jump(doubt: &Doubt) -> bool {
+pub fn is_uncertain_jump(doubt: &GraphDoubt) -> bool {
     matches!(
         doubt,
-        Doubt::UnresolvedJump | Doubt::AnyLabel | Doubt::JumpTableWithoutBound { .. } | Doubt::AssumedTailCall | Doubt::AddedEdge { .. }
+        GraphDoubt::UnresolvedJump
+            | GraphDoubt::AnyLabel
+            | GraphDoubt::JumpTableWithoutBound { .. }
+            | GraphDoubt::AssumedTailCall
+            | GraphDoubt::AddedEdge { .. }
     )
 }
 
@@ -39,7 +43,7 @@ pub fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
 pub fn replaceable_blocks(
     graphs: &ProgramGraph,
     pieces: &HashSet<u64>,
-    leads_elsewhere: &dyn Fn(u64, &Doubt) -> bool,
+    leads_elsewhere: &dyn Fn(u64, &GraphDoubt) -> bool,
 ) -> (Vec<Range<u64>>, HashSet<u64>) {
     let (mut blocks, mut guarded) = (Vec::new(), HashSet::new());
     for function in &graphs.functions {
@@ -53,7 +57,7 @@ pub fn replaceable_blocks(
             }
         }
         blocks.extend(own);
-        if function.uncertain.iter().any(|u| leads_elsewhere(u.address, &u.doubt) || matches!(u.doubt, Doubt::Unreached { .. })) {
+        if function.uncertain.iter().any(|u| leads_elsewhere(u.address, &u.doubt) || matches!(u.doubt, GraphDoubt::Unreached { .. })) {
             guarded.extend(function.blocks.iter().map(|b| b.start));
         }
     }

@@ -13,7 +13,7 @@ mod callees;
 use crate::imports::{Assumption, ImportingImage, assumed_behaviour, unversioned};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use trodden_binary::graph::{self, BlockEnd, CallKind, CallSite, CodeCallee, Doubt, FunctionGraph, ProgramGraph, Returns};
+use trodden_binary::graph::{self, BlockEnd, CallKind, CallReturns, CallSite, CodeCallee, FunctionGraph, GraphDoubt, ProgramGraph};
 use trodden_binary::linked::split_address;
 use trodden_flow::graph::{Graph, Node, postorder};
 use trodden_witness::{
@@ -71,7 +71,7 @@ impl Unwinding {
         let may_throw = |name: &str| assumed_behaviour(unversioned(name), Assumption::Usual).unwinds;
         let throws = |c: &&CallSite| matches!(&c.callee, CodeCallee::Import(name) if may_throw(name));
         let of_functions = graphs.functions.iter().flat_map(|f| f.calls.iter().map(move |c| (f.entry, c)));
-        let twice = of_functions.filter(|(_, c)| c.returns == Returns::Twice);
+        let twice = of_functions.filter(|(_, c)| c.returns == CallReturns::Twice);
         let twice = twice.filter_map(|(entry, c)| Some((c.return_address?, (c.address, entry))));
         Self {
             pads: graphs.functions.iter().flat_map(|f| f.landing_pads.iter().copied()).collect(),
@@ -193,7 +193,7 @@ fn opaque_functions(graphs: &ProgramGraph, excluded: &[String], observed: bool) 
         if excluded.contains(&function.name) {
             opaque.insert(number, "excluded by --opaque".to_owned());
         }
-        let fatal = |d: &Doubt| matches!(d, Doubt::Undecodable) || (matches!(d, Doubt::UnresolvedJump) && !observed);
+        let fatal = |d: &GraphDoubt| matches!(d, GraphDoubt::Undecodable) || (matches!(d, GraphDoubt::UnresolvedJump) && !observed);
         if let Some(doubt) = function.uncertain.iter().find(|u| fatal(&u.doubt)) {
             opaque.entry(number).or_insert_with(|| format!("{:#x}: {}", split_address(doubt.address).1, doubt.doubt));
         }
@@ -396,10 +396,10 @@ impl ModelBuilder<'_> {
         if self.unwinds {
             parts.unwinding.push(at);
         }
-        let after = call.return_address.filter(|_| call.returns != Returns::Never)?;
+        let after = call.return_address.filter(|_| call.returns != CallReturns::Never)?;
         // If a block starts at the return address, the function's graph contains the edge to it.
         let starts_block = graph.block_starting_at(after).is_some();
-        let twice = call.returns == Returns::Twice && self.unwinds && self.may_land_at(after);
+        let twice = call.returns == CallReturns::Twice && self.unwinds && self.may_land_at(after);
         if twice && let Some(block) = graph.block_starting_at(after) {
             parts.second_returns.push(Node(block.0));
         }

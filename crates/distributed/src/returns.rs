@@ -8,8 +8,8 @@
 use crate::imports::{Assumption, ImportingImage, abandons_frames, unversioned};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use trodden_binary::graph::{
-    BlockEnd, BlockIndex, CallKind, CallSite, CodeBlock, CodeCallee, CodeEdge, CodeEdgeKind, CompilerFrequencies, FunctionGraph,
-    GraphObservation, ProgramGraph, Returns,
+    BlockEnd, BlockIndex, CallKind, CallReturns, CallSite, CodeBlock, CodeCallee, CodeEdge, CodeEdgeKind, CompilerFrequencies,
+    FunctionGraph, GraphObservation, ProgramGraph,
 };
 use trodden_witness::Opaque;
 
@@ -172,7 +172,7 @@ fn is_return_visible(call: &CallSite, image: &ImportingImage, unwinds: bool, ret
         }
         CodeCallee::Indirect => false,
     };
-    is_return_visible && call.returns == Returns::Maybe
+    is_return_visible && call.returns == CallReturns::Maybe
 }
 
 /// Returns true if a call may abandon the calling function, by `longjmp`, an exception or a stack switch, before a watched block of the

@@ -306,7 +306,7 @@ impl SingleStepping {
             is_stepped: true,
             address: at,
             is_at_system_call: code.starts_with(&[0x0f, 0x05]),
-            has_program_set_trap_flag,
+            program_traps,
             pushes_flags: pushes.map(|i| i.next_ip()),
             flag_effect: trap_flag_effect(subject, instruction.as_ref(), registers.rsp),
         };

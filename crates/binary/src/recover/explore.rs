@@ -10,7 +10,7 @@ use super::code::FileCode;
 use super::frames::UnwindTables;
 use super::imports;
 use super::reached::{CodeFlow, ReachedCode, ReachedInstruction};
-use crate::graph::{Doubt, GraphObservation, Returns, Uncertainty};
+use crate::graph::{CallReturns, GraphDoubt, GraphObservation, Uncertainty};
 use crate::instruction::{BranchInstruction, branch, decode};
 use candidates::data_words;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
@@ -21,7 +21,7 @@ const FUNCTION_ALIGNMENT: u64 = 16;
 
 /// Where an indirect jump can lead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Resolution {
+pub enum JumpResolution {
     /// To these addresses in the function of the jump.
     Within(Vec<u64>),
     Functions(Vec<u64>),
@@ -62,7 +62,7 @@ pub struct Exploration<'k, 'a> {
     /// Addresses inside functions, other than entries, to which data or instructions refer.
     pub labels: BTreeSet<u64>,
     pub data: BTreeSet<u64>,
-    pub jumps: BTreeMap<u64, Resolution>,
+    pub jumps: BTreeMap<u64, JumpResolution>,
     /// Indirect jumps that have targets in their own function and may also leave it by a tail call.
     pub may_leave: BTreeSet<u64>,
     pub uncertain: Vec<Uncertainty>,
@@ -99,7 +99,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
             work: Vec::new(),
         };
         explored.schedule_known_code();
-        explored.follow_all();
+        explored.follow_all_code();
         explored
     }
 
@@ -192,16 +192,16 @@ impl<'k, 'a> Exploration<'k, 'a> {
     }
 
     /// Records where an indirect jump leads, and schedules its targets for exploration.
-    pub fn set_resolution(&mut self, jump: u64, resolution: Resolution) {
-        if let Resolution::Within(targets) | Resolution::Functions(targets) = &resolution {
+    pub fn set_resolution(&mut self, jump: u64, resolution: JumpResolution) {
+        if let JumpResolution::Within(targets) | JumpResolution::Functions(targets) = &resolution {
             self.work.extend(targets);
         }
         self.jumps.insert(jump, resolution);
     }
 
     /// Follows all scheduled addresses, and then all candidates that look like functions.
-    pub fn follow_all(&mut self) {
-        self.follow_scheduled();
+    pub fn follow_all_code(&mut self) {
+        self.follow_scheduled_addresses();
         while !self.candidates.is_empty() {
             let candidates = std::mem::take(&mut self.candidates);
             let fresh: Vec<u64> = candidates.into_iter().filter(|at| !self.instructions.contains(*at)).collect();
@@ -209,13 +209,13 @@ impl<'k, 'a> Exploration<'k, 'a> {
                 if self.looks_like_function(at) {
                     self.address_taken.insert(at);
                     self.schedule_function(at);
-                    self.follow_scheduled();
+                    self.follow_scheduled_addresses();
                 }
             }
         }
     }
 
-    fn follow_scheduled(&mut self) {
+    fn follow_scheduled_addresses(&mut self) {
         while let Some(at) = self.work.pop() {
             self.follow_from(at);
         }
@@ -230,7 +230,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
             }
             let Some(instruction) = self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode(bytes, at))
             else {
-                self.uncertain.push(Uncertainty { address: at, doubt: Doubt::Undecodable });
+                self.uncertain.push(Uncertainty { address: at, doubt: GraphDoubt::Undecodable });
                 return;
             };
             let flow = self.flow_in_context(&instruction, before.as_ref());
@@ -245,12 +245,12 @@ impl<'k, 'a> Exploration<'k, 'a> {
                 CodeFlow::Next => {}
                 CodeFlow::Call(callee) => {
                     self.record_call(at, callee);
-                    if self.call_returns(at) == Returns::Never {
+                    if self.call_returns(at) == CallReturns::Never {
                         return;
                     }
                 }
                 CodeFlow::CallIndirect => {
-                    if self.call_returns(at) == Returns::Never {
+                    if self.call_returns(at) == CallReturns::Never {
                         return;
                     }
                 }
@@ -261,7 +261,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
                 }
                 CodeFlow::JumpIndirect => {
                     let known = self.known.jump_targets.get(&at).cloned();
-                    self.jumps.insert(at, known.map_or(Resolution::Unknown, Resolution::Within));
+                    self.jumps.insert(at, known.map_or(JumpResolution::Unknown, JumpResolution::Within));
                     return;
                 }
                 CodeFlow::Return | CodeFlow::Stop => return,
@@ -294,7 +294,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
             return;
         }
         if !self.code.is_code(callee) {
-            self.uncertain.push(Uncertainty { address: at, doubt: Doubt::OutsideCode { target: callee } });
+            self.uncertain.push(Uncertainty { address: at, doubt: GraphDoubt::OutsideCode { target: callee } });
             return;
         }
         self.call_targets.insert(callee);
@@ -312,7 +312,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
             }
             self.work.push(target);
         } else {
-            self.uncertain.push(Uncertainty { address: at, doubt: Doubt::OutsideCode { target } });
+            self.uncertain.push(Uncertainty { address: at, doubt: GraphDoubt::OutsideCode { target } });
         }
     }
 
@@ -338,28 +338,28 @@ impl<'k, 'a> Exploration<'k, 'a> {
     }
 
     /// Returns whether the call at an address returns, as far as is known.
-    pub fn call_returns(&self, at: u64) -> Returns {
-        let Some(reached) = self.instructions.get(at) else { return Returns::Maybe };
+    pub fn call_returns(&self, at: u64) -> CallReturns {
+        let Some(reached) = self.instructions.get(at) else { return CallReturns::Maybe };
         let next = at + u64::from(reached.size);
         if self.known.observations.iter().any(|o| o.from == at && o.to == next) {
-            return Returns::Maybe;
+            return CallReturns::Maybe;
         }
         // Compilers generate no code after calls that they know never to return. Therefore a call at the very end of a function is assumed
         // never to return.
         if self.frames.index_at(at).is_some_and(|f| self.frames.frames[f].end == next) || !self.code.is_code(next) {
-            return Returns::Never;
+            return CallReturns::Never;
         }
         match self.called_import(at) {
-            Some(name) if imports::never_returns(name) => Returns::Never,
-            Some(name) if imports::returns_twice(name) => Returns::Twice,
-            Some(_) => Returns::Maybe,
+            Some(name) if imports::never_returns(name) => CallReturns::Never,
+            Some(name) if imports::returns_twice(name) => CallReturns::Twice,
+            Some(_) => CallReturns::Maybe,
             None => match reached.flow {
-                CodeFlow::Call(callee) if self.known.never_returning.contains(&callee) => Returns::Never,
+                CodeFlow::Call(callee) if self.known.never_returning.contains(&callee) => CallReturns::Never,
                 CodeFlow::Call(callee) => match self.known.symbols.get(&callee) {
-                    Some(name) if imports::returns_twice(name) => Returns::Twice,
-                    _ => Returns::Maybe,
+                    Some(name) if imports::returns_twice(name) => CallReturns::Twice,
+                    _ => CallReturns::Maybe,
                 },
-                _ => Returns::Maybe,
+                _ => CallReturns::Maybe,
             },
         }
     }
@@ -368,7 +368,8 @@ impl<'k, 'a> Exploration<'k, 'a> {
     /// because code may jump there to skip the prefix.
     pub fn is_within_instruction(&self, at: u64) -> bool {
         let before = self.instructions.last_before(at).filter(|(start, reached)| at < *start + u64::from(reached.size));
-        before.is_some_and(|(start, _)| start + 1 != at || self.code.binary.bytes_at(start).is_none_or(|bytes| bytes[0] != LOCK_PREFIX))
+        before
+            .is_some_and(|(start, _)| start + 1 != at || self.code.binary.bytes_at(start).is_none_or(|bytes| bytes[0] != LOCK_PREFIX_BYTE))
     }
 
     /// Returns the imported function to which the call or jump at an address leads, directly or through a stub. Returns `None` for any
@@ -437,7 +438,7 @@ fn drops_return_address(instruction: &Instruction) -> bool {
     }
 }
 
-pub const LOCK_PREFIX: u8 = 0xf0;
+pub const LOCK_PREFIX_BYTE: u8 = 0xf0;
 
 fn has_memory_operand(instruction: &Instruction) -> bool {
     instruction.memory_base() != Register::None

@@ -11,7 +11,7 @@ use crate::graph::{CodeBlock, CodeEdge, CodeEdgeKind, CompilerFrequencies, Funct
 use crate::instruction::decode;
 use std::collections::HashMap;
 
-const PROBABILITY_UNIT: f64 = 1.0 / (1_u64 << 31) as f64;
+const PROBABILITY_PER_UNIT: f64 = 1.0 / (1_u64 << 31) as f64;
 
 /// Returns the targets of indirect jumps according to the map, by address of the jump. Only functions whose map entry contains successors
 /// are included.
@@ -71,7 +71,7 @@ fn convert_frequencies(function: &FunctionGraph, mapped: &MapFunction) -> Option
         match (&block.successors, ends_inside || edge.kind == CodeEdgeKind::Unwind) {
             (Some(successors), false) => {
                 let leads = |id: u32| mapped.blocks.iter().any(|b| b.id == id && b.address == to);
-                successors.iter().filter(|s| leads(s.id)).map(|s| f64::from(s.probability) * PROBABILITY_UNIT).sum()
+                successors.iter().filter(|s| leads(s.id)).map(|s| f64::from(s.probability) * PROBABILITY_PER_UNIT).sum()
             }
             (_, true) if edge.kind == CodeEdgeKind::FallThrough => 1.0,
             _ => 0.0,

@@ -3,7 +3,7 @@
 use super::ModelBuilder;
 use super::ObservedCalls;
 use crate::imports::{Assumption, assumed_behaviour, unversioned};
-use trodden_binary::graph::{CallKind, CallSite, CodeCallee, Returns};
+use trodden_binary::graph::{CallKind, CallReturns, CallSite, CodeCallee};
 use trodden_witness::{Opaque, ProgramCall, WitnessFunctionId};
 
 const CALLS_BACK_AND_RETURNS: Opaque = Opaque { returns: true, ends_run: false, unwinds: false, calls_back: true };
@@ -80,7 +80,7 @@ impl ModelBuilder<'_> {
                 (callees, other)
             }
         };
-        let never = call.returns == Returns::Never;
+        let never = call.returns == CallReturns::Never;
         let tail = call.kind != CallKind::Call;
         // Callbacks of a tail-called function are modelled after the return of this function. If the callee may return, it is assumed not
         // to end the run.

@@ -40,7 +40,7 @@ use runs::{FirstRun, RepeatedProgram, RunResult};
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use trodden_binary::graph::{Doubt, GraphObservation, ProgramGraph};
+use trodden_binary::graph::{GraphDoubt, GraphObservation, ProgramGraph};
 use trodden_binary::linked::split_address;
 use trodden_launch::temporary::{TemporaryFolder, create_folder_in};
 use trodden_text::words::{plural, quote_for_shell, reasons};
@@ -217,7 +217,7 @@ impl<'a> PreparedRecording<'a> {
         Ok(())
     }
 
-    fn update_replaceable_blocks(&mut self, leads_elsewhere: &dyn Fn(u64, &Doubt) -> bool) {
+    fn update_replaceable_blocks(&mut self, leads_elsewhere: &dyn Fn(u64, &GraphDoubt) -> bool) {
         (self.subject.blocks, self.subject.guarded) = replaceable_blocks(&self.graphs, &self.pieces, leads_elsewhere);
     }
 
@@ -284,7 +284,7 @@ impl<'a> PreparedRecording<'a> {
         report_opaque_functions(&model);
         let log = Arc::new(first.outcome.log.clone());
         // The first run has shown where the other uncertain jumps lead.
-        let leads_elsewhere = |_, doubt: &Doubt| *doubt == Doubt::UnresolvedJump;
+        let leads_elsewhere = |_, doubt: &GraphDoubt| *doubt == GraphDoubt::UnresolvedJump;
         self.update_replaceable_blocks(&leads_elsewhere);
         for (number, assumption) in OPAQUE_FUNCTION_ASSUMPTIONS.into_iter().enumerate() {
             if number > 0 {

@@ -1,7 +1,7 @@
 //! A stack frame of the traced program with the path that its function is executing, updated block by block.
 
 use super::tally::PathTally;
-use trodden_binary::{Connection, NumberStep, ProbeGraph, ProbedFunction};
+use trodden_binary::{BlockConnection, NumberStep, ProbeGraph, ProbedFunction};
 use trodden_flow::Edge;
 
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ impl BranchFrameUpdate<'_> {
         match self.frame.last_block {
             None if self.frame.is_fresh && self.frame.path.is_none() => match block {
                 0 => self.frame.path = Some(FramePathState { sum: 0, first_stretch: self.stretch, reached: Vec::new(), blocks: 0 }),
-                _ => self.abandon_uncertain_path(&Connection::None),
+                _ => self.abandon_uncertain_path(&BlockConnection::None),
             },
             None => {}
             Some((before, _)) => {
@@ -78,24 +78,24 @@ impl BranchFrameUpdate<'_> {
         self.end_path_within_block(block, false);
     }
 
-    fn abandon_uncertain_path(&mut self, connection: &Connection) {
+    fn abandon_uncertain_path(&mut self, connection: &BlockConnection) {
         *self.tally.uncertain.entry((self.frame.image, self.frame.function)).or_default() += 1;
         match connection {
-            Connection::Ambiguous => self.tally.losses.ambiguous += 1,
+            BlockConnection::Ambiguous => self.tally.losses.ambiguous += 1,
             _ => self.tally.losses.inconsistent += 1,
         }
         self.frame.path = None;
         self.frame.is_done = false;
     }
 
-    fn follow_connection(&mut self, connection: &Connection) {
+    fn follow_connection(&mut self, connection: &BlockConnection) {
         match connection {
-            Connection::Unique(edges) => self.advance(edges),
-            Connection::Inferred(edges) => {
+            BlockConnection::Unique(edges) => self.advance(edges),
+            BlockConnection::Inferred(edges) => {
                 self.tally.losses.inferred += 1;
                 self.advance(edges);
             }
-            Connection::Ambiguous | Connection::None => self.abandon_uncertain_path(connection),
+            BlockConnection::Ambiguous | BlockConnection::None => self.abandon_uncertain_path(connection),
         }
     }
 
@@ -116,7 +116,7 @@ impl BranchFrameUpdate<'_> {
                     let first_stretch = self.frame.last_block.map_or(self.stretch, |(_, stretch)| stretch);
                     self.frame.path = Some(FramePathState { sum: enter, first_stretch, reached: Vec::new(), blocks: 0 });
                 }
-                NumberStep::Dead => self.abandon_uncertain_path(&Connection::None),
+                NumberStep::Dead => self.abandon_uncertain_path(&BlockConnection::None),
             }
         }
     }

@@ -12,7 +12,7 @@ use super::frame::{BranchFrame, BranchFrameUpdate, FramePathState, observation_w
 use super::tally::PathTally;
 use crate::probe_graphs::ProbeGraphs;
 use trodden_binary::instruction::{BranchInstruction, MAX_INSTRUCTION_LENGTH};
-use trodden_binary::{BinaryError, CodeRange, Connection, PlacedProbe, ProbedImage};
+use trodden_binary::{BinaryError, BlockConnection, CodeRange, PlacedProbe, ProbedImage};
 use trodden_unit::probes::ProbeEvent;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,7 +205,7 @@ impl ThreadWalk {
         for at in (0..self.frames.len()).rev().filter(|_| !returned) {
             let Some((block, _)) = self.frames[at].last_block.filter(|_| is_own(&self.frames[at])) else { continue };
             let flow = state.graphs.graph_of((image, function))?;
-            let is_connected = |n| matches!(flow.connect(block, Some(n)), Connection::Unique(_) | Connection::Inferred(_));
+            let is_connected = |n| matches!(flow.connect(block, Some(n)), BlockConnection::Unique(_) | BlockConnection::Inferred(_));
             let fits = next.is_some_and(is_connected) || flow.continuation_of_second_return(next).is_some();
             if fits {
                 landing = Some(at);
@@ -241,7 +241,8 @@ impl ThreadWalk {
         let top = self.frames.last().expect("control landed in it");
         let (image, function) = (top.image, top.function);
         let flow = state.graphs.graph_of((image, function))?;
-        let Some((block, sum)) = flow.continuation_of_second_return(next).and_then(|block| Some((block, flow.restart_number(block)?)))
+        let Some((block, sum)) =
+            flow.continuation_of_second_return(next).and_then(|block| Some((block, flow.path_number_after_second_return(block)?)))
         else {
             return Ok(());
         };
@@ -280,7 +281,7 @@ impl ThreadWalk {
         let Some(top) = self.frames.last().filter(|_| here > 1) else { return Ok(0) };
         let Some((block, _)) = top.last_block else { return Ok(if top.is_fresh { 0 } else { here - 1 }) };
         let flow = state.graphs.graph_of((top.image, top.function))?;
-        let fits = |at: &usize| matches!(flow.connect(block, Some(probes[*at].probe.block)), Connection::Unique(_));
+        let fits = |at: &usize| matches!(flow.connect(block, Some(probes[*at].probe.block)), BlockConnection::Unique(_));
         let fitting: Vec<usize> = (0..here).filter(fits).collect();
         match fitting[..] {
             [one] => Ok(one),

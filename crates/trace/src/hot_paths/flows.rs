@@ -10,7 +10,7 @@ use crate::branch_import::ImportError;
 use crate::probe_graphs::ProbeGraphs;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
-use trodden_binary::{Connection, ProbeGraph};
+use trodden_binary::{BlockConnection, ProbeGraph};
 
 /// Maximum number of passes that fit a table to its sums. They do not converge if the sums contradict each other.
 const MAX_FITTING_PASSES: usize = 60;
@@ -156,10 +156,10 @@ fn find_link_to_fragment(
     let connection = graph.connect(block, Some(to));
     let is_indirect = from.exit == FragmentExit::Indirect;
     Ok(match connection {
-        Connection::Unique(_) => Some(FragmentLink::certain(actions_of(graph, &connection))),
-        Connection::Inferred(_) if !is_indirect => Some(FragmentLink::certain(actions_of(graph, &connection))),
+        BlockConnection::Unique(_) => Some(FragmentLink::certain(actions_of(graph, &connection))),
+        BlockConnection::Inferred(_) if !is_indirect => Some(FragmentLink::certain(actions_of(graph, &connection))),
         // An indirect jump may lead anywhere, so a block on the way should have no code of its own.
-        Connection::Inferred(_) => {
+        BlockConnection::Inferred(_) => {
             let FragmentStart::At(address) = next.start else { return Ok(None) };
             let probes = images[from.function.0].probes_between(address, address).iter().filter(|m| m.function == from.function.1);
             let mut found = probes.filter_map(|probe| actions_through_block(graph, block, probe.probe.block, to));
@@ -169,7 +169,7 @@ fn find_link_to_fragment(
             }
         }
         // Control did take this way, but the path's number is no longer known.
-        Connection::Ambiguous if !is_indirect => Some(FragmentLink::certain(lost_path_actions(graph, block, to))),
+        BlockConnection::Ambiguous if !is_indirect => Some(FragmentLink::certain(lost_path_actions(graph, block, to))),
         // The fragments are parts of the same block, which ends in several branches.
         _ if to == block && !is_indirect => Some(FragmentLink::certain([])),
         _ => None,
@@ -179,7 +179,7 @@ fn find_link_to_fragment(
 /// Returns the actions on the way from a block through a second one to a third, if exactly one path leads there.
 fn actions_through_block(graph: &mut ProbeGraph, from: u32, by: u32, to: u32) -> Option<Vec<NumberAction>> {
     match (graph.connect(from, Some(by)), graph.connect(by, Some(to))) {
-        (first @ Connection::Unique(_), second @ Connection::Unique(_)) => {
+        (first @ BlockConnection::Unique(_), second @ BlockConnection::Unique(_)) => {
             Some(actions_of(graph, &first).into_iter().chain(actions_of(graph, &second)).collect())
         }
         _ => None,

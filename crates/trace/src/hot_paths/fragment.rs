@@ -8,7 +8,7 @@ use super::{HotPath, HotPathExit};
 use crate::branch_import::ImportError;
 use crate::probe_graphs::ProbeGraphs;
 use trodden_binary::instruction::BranchInstruction;
-use trodden_binary::{Connection, NumberStep, PlacedProbe, ProbeGraph, ProbedFunction};
+use trodden_binary::{BlockConnection, NumberStep, PlacedProbe, ProbeGraph, ProbedFunction};
 use trodden_flow::Edge;
 use trodden_profile::Losses;
 use trodden_unit::probes::ProbeEvent;
@@ -151,7 +151,12 @@ fn finish_at_function_exit(
 }
 
 /// Returns the connection of a block with the function's exit, for the exit through the instruction at `address`.
-pub fn connect_to_exit(graphs: &mut ProbeGraphs, function: FragmentFunction, block: u32, address: u64) -> Result<Connection, ImportError> {
+pub fn connect_to_exit(
+    graphs: &mut ProbeGraphs,
+    function: FragmentFunction,
+    block: u32,
+    address: u64,
+) -> Result<BlockConnection, ImportError> {
     let by_condition = matches!(graphs.images[function.0].branch(address), Some(BranchInstruction::Conditional(_)));
     let graph = graphs.graph_of(function)?;
     Ok(if by_condition { graph.connect_folded(block) } else { graph.connect(block, None) })
@@ -191,7 +196,7 @@ impl FragmentBuilder {
                 }
             }
             Some(block) => {
-                let fits = |at: &usize| matches!(graph.connect(block, Some(probes[*at].probe.block)), Connection::Unique(_));
+                let fits = |at: &usize| matches!(graph.connect(block, Some(probes[*at].probe.block)), BlockConnection::Unique(_));
                 let fitting: Vec<usize> = (0..here).filter(fits).collect();
                 if let [one] = fitting[..] { one } else { here - 1 }
             }
@@ -218,12 +223,12 @@ impl FragmentBuilder {
                         let connection = graph.connect(before, Some(block));
                         self.count_lost_path(&connection, losses);
                         self.advance(graph, &connection);
-                        if connection == Connection::Ambiguous {
+                        if connection == BlockConnection::Ambiguous {
                             self.actions.extend(lost_path_actions(graph, before, block).into_iter().skip(1));
                         }
                     }
                     None if self.is_entry && block != 0 => {
-                        self.count_lost_path(&Connection::None, losses);
+                        self.count_lost_path(&BlockConnection::None, losses);
                         self.actions.push(NumberAction::Lose);
                     }
                     None => {}
@@ -238,19 +243,19 @@ impl FragmentBuilder {
         }
     }
 
-    fn count_lost_path(&self, connection: &Connection, losses: &mut Losses) {
+    fn count_lost_path(&self, connection: &BlockConnection, losses: &mut Losses) {
         let place = match connection {
-            Connection::Unique(_) => return,
-            Connection::Inferred(_) => &mut losses.inferred,
-            Connection::Ambiguous => &mut losses.ambiguous,
-            Connection::None => &mut losses.inconsistent,
+            BlockConnection::Unique(_) => return,
+            BlockConnection::Inferred(_) => &mut losses.inferred,
+            BlockConnection::Ambiguous => &mut losses.ambiguous,
+            BlockConnection::None => &mut losses.inconsistent,
         };
         *place = place.saturating_add(self.count);
     }
 
-    fn advance(&mut self, graph: &ProbeGraph, connection: &Connection) {
+    fn advance(&mut self, graph: &ProbeGraph, connection: &BlockConnection) {
         match connection {
-            Connection::Unique(edges) | Connection::Inferred(edges) => {
+            BlockConnection::Unique(edges) | BlockConnection::Inferred(edges) => {
                 edges.iter().for_each(|edge| self.is_done |= push_action(graph, *edge, &mut self.actions));
             }
             _ => {
@@ -272,13 +277,13 @@ impl FragmentBuilder {
 }
 
 /// Returns the actions of a connection between two blocks. If the connection is not unique, the path's number is lost.
-pub fn actions_of(graph: &ProbeGraph, connection: &Connection) -> Vec<NumberAction> {
+pub fn actions_of(graph: &ProbeGraph, connection: &BlockConnection) -> Vec<NumberAction> {
     let mut actions = Vec::new();
     match connection {
-        Connection::Unique(edges) | Connection::Inferred(edges) => {
+        BlockConnection::Unique(edges) | BlockConnection::Inferred(edges) => {
             edges.iter().for_each(|edge| _ = push_action(graph, *edge, &mut actions))
         }
-        Connection::Ambiguous | Connection::None => actions.push(NumberAction::Lose),
+        BlockConnection::Ambiguous | BlockConnection::None => actions.push(NumberAction::Lose),
     }
     actions
 }

@@ -10,7 +10,7 @@ use super::fragment::{FirstProbe, Fragment, FragmentExit, FragmentFunction, Frag
 use crate::branch_import::ImportError;
 use crate::probe_graphs::ProbeGraphs;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use trodden_binary::{Connection, ProbeGraph};
+use trodden_binary::{BlockConnection, ProbeGraph};
 
 /// Maximum number of consecutive remainders, which are parts of one block.
 const MAX_CONSECUTIVE_REMAINDERS: usize = 16;
@@ -133,13 +133,13 @@ fn indirect_jump_rows(graph: &mut ProbeGraph, jumps: &BTreeMap<u32, u64>, begin:
     let mut rows = Vec::new();
     for (block, count) in jumps {
         let mut fits = |start: &StartedBlockOrRemainder| match start {
-            Ok(to) => matches!(graph.connect(*block, Some(*to)), Connection::Unique(_)),
+            Ok(to) => matches!(graph.connect(*block, Some(*to)), BlockConnection::Unique(_)),
             // The remainder may be a block without an address, or several.
             Err(to) => blocks
                 .get(to)
                 .into_iter()
                 .flatten()
-                .any(|to| matches!(graph.connect(*block, Some(*to)), Connection::Unique(_) | Connection::Ambiguous)),
+                .any(|to| matches!(graph.connect(*block, Some(*to)), BlockConnection::Unique(_) | BlockConnection::Ambiguous)),
         };
         let columns = left.iter().enumerate().filter(|(_, ((_, start), _))| fits(start));
         let cells: Vec<FlowCell> =

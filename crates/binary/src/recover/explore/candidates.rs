@@ -25,7 +25,7 @@ impl Exploration<'_, '_> {
             if is_new && self.may_start_function(at) && self.looks_like_function(at) {
                 self.address_taken.insert(at);
                 self.schedule_function(at);
-                self.follow_all();
+                self.follow_all_code();
             }
         }
         self.instructions.len() > before

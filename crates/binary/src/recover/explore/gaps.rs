@@ -5,7 +5,7 @@
 //! instructions.
 
 use super::{CodeFlow, Exploration, flow_of};
-use crate::graph::Returns;
+use crate::graph::CallReturns;
 use crate::instruction::decode;
 use crate::recover::padding;
 use std::collections::{BTreeSet, HashSet};
@@ -23,7 +23,7 @@ impl Exploration<'_, '_> {
         for at in self.find_possible_starts() {
             if self.is_gap(at) && self.looks_like_code(at) {
                 self.work.push(at);
-                self.follow_all();
+                self.follow_all_code();
             }
         }
         self.is_speculative = false;
@@ -39,7 +39,7 @@ impl Exploration<'_, '_> {
             if region.contains(&next) && self.is_gap(next) && !self.is_only_padding(&(next..region.end)) && self.looks_like_code(next) {
                 self.resume_points.insert(next);
                 self.work.push(next);
-                self.follow_all();
+                self.follow_all_code();
             }
         }
     }
@@ -51,7 +51,7 @@ impl Exploration<'_, '_> {
         for (at, reached) in self.instructions.transfers() {
             let next = at + u64::from(reached.size);
             let ends = match reached.flow {
-                CodeFlow::Call(_) | CodeFlow::CallIndirect => self.call_returns(at) == Returns::Never,
+                CodeFlow::Call(_) | CodeFlow::CallIndirect => self.call_returns(at) == CallReturns::Never,
                 CodeFlow::Jump(_) | CodeFlow::JumpIndirect | CodeFlow::Return | CodeFlow::Stop => true,
                 CodeFlow::Next | CodeFlow::Conditional(_) => false,
             };
