@@ -91,7 +91,7 @@ impl TracedFiles {
     }
 
     /// Returns true if the traced code may call the vDSO: if it includes the C library, or is a static program.
-    pub fn use_vdso(&self) -> bool {
+    pub fn may_call_vdso(&self) -> bool {
         let is_static = self.0.first().is_some_and(|program| program.binary.section(".interp").is_none());
         let names = self.0.iter().skip(1).filter_map(|file| file.binary.path().file_name()?.to_str());
         is_static || names.into_iter().any(|name| name.starts_with("libc.so") || name.starts_with("ld-"))
@@ -99,7 +99,7 @@ impl TracedFiles {
 
     /// Returns the return addresses of calls whose target is the next instruction. Position-independent code finds its own address with
     /// such a call, which never returns and is therefore a jump. The calls are found by their encoding.
-    pub fn return_addresses_of_calls_to_next(&self, graphs: &ProgramGraph) -> BTreeSet<u64> {
+    pub fn return_addresses_of_get_pc_calls(&self, graphs: &ProgramGraph) -> BTreeSet<u64> {
         const CALL_OF_NEXT_INSTRUCTION: [u8; 5] = [0xe8, 0, 0, 0, 0];
         let mut found = BTreeSet::new();
         for block in graphs.functions.iter().flat_map(|f| &f.blocks) {

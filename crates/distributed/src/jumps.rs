@@ -2,7 +2,7 @@
 
 use crate::code::TracedCode;
 use crate::files::TracedFiles;
-use crate::imports::{Assumption, ImportingImage, assumed_behaviour, import_switches_stacks, unversioned};
+use crate::imports::{ImportingImage, UntracedCodeAssumption, assumed_behaviour, import_switches_stacks, strip_symbol_version};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use trodden_binary::graph::{BlockEnd, CallKind, CodeCallee, GraphDoubt, GraphObservation, ProgramGraph};
@@ -103,11 +103,11 @@ pub fn functions_that_may_switch_stacks(
                 CodeCallee::OneOf(entries) => entries.iter().for_each(|entry| callers.entry(*entry).or_default().push(number)),
                 CodeCallee::Indirect => callers_of_any.push(number),
                 CodeCallee::Import(name) => {
-                    if let Some(entry) = image.exports.get(unversioned(name)) {
+                    if let Some(entry) = image.exports.get(strip_symbol_version(name)) {
                         callers.entry(*entry).or_default().push(number);
                     }
                     found.extend(import_switches_stacks(name).then_some(number));
-                    if assumed_behaviour(name, Assumption::Usual).calls_back {
+                    if assumed_behaviour(name, UntracedCodeAssumption::Usual).calls_back {
                         callers_of_any.push(number);
                     }
                 }

@@ -31,7 +31,7 @@ pub struct PlaceOccurrences {
 }
 
 /// Finds the occurrences of a place in one thread or in all threads, and describes the first `top` of them.
-pub fn occurrences(trace: &TraceFile, place: &TraceLocation, thread: Option<u32>, top: usize) -> Result<PlaceOccurrences> {
+pub fn find_place_occurrences(trace: &TraceFile, place: &TraceLocation, thread: Option<u32>, top: usize) -> Result<PlaceOccurrences> {
     check_thread(trace, thread)?;
     let (mut found, mut seen) = (Vec::new(), 0);
     let threads = (0..trace.threads()).filter(|t| thread.is_none_or(|wanted| wanted == *t)).map(ThreadNumber);

@@ -29,7 +29,7 @@ const MAX_PATHS: u64 = 1 << 24;
 ///
 /// # Errors
 /// The trace cannot be read, or has no complete path.
-pub fn path_profile(trace: &TraceFile, run: Run) -> Result<Profile> {
+pub fn build_path_profile(trace: &TraceFile, run: Run) -> Result<Profile> {
     require_all_blocks(trace, "a path profile")?;
     let seen = TraceFlow::collect(trace)?;
     let functions = number_functions(trace, &seen)?;

@@ -8,15 +8,15 @@ use trodden_text::escape;
 use trodden_trace::{TraceBlock, TraceEvent, TraceFile, TraceFrameStack, TraceFunction, TracedBlockInfo, TracedFunctionInfo};
 
 /// Suffix of the collector's name in a trace that contains only calls and returns.
-const CALLS_ONLY: &str = ", calls only";
+const CALLS_ONLY_SUFFIX: &str = ", calls only";
 
 /// Adds the suffix by which a trace with calls and returns only is recognised to a collector's name.
 pub(crate) fn add_calls_only_suffix(collector: &str) -> String {
-    format!("{collector}{CALLS_ONLY}")
+    format!("{collector}{CALLS_ONLY_SUFFIX}")
 }
 
 pub(crate) fn has_calls_only(trace: &TraceFile) -> bool {
-    trace.description().collector.ends_with(CALLS_ONLY)
+    trace.description().collector.ends_with(CALLS_ONLY_SUFFIX)
 }
 
 /// Returns an error if a trace contains only calls and returns. `what` names the operation that needs all blocks, for the message.

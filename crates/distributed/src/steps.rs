@@ -1,7 +1,7 @@
 //! The steps by which a replay explains recorded blocks, and a cache of them. A step depends only on its key ([`StepKey`]), so it can be
 //! cached.
 
-use crate::imports::{Assumption, assumed_behaviour};
+use crate::imports::{UntracedCodeAssumption, assumed_behaviour};
 use std::cell::Cell;
 use trodden_binary::graph::{CallSite, CodeCallee, FunctionGraph};
 use trodden_trace::TraceBlock;
@@ -117,7 +117,7 @@ impl EnterableFunctions {
 
 fn usually_enters(call: &CallSite, function: &FunctionGraph) -> bool {
     match &call.callee {
-        CodeCallee::Import(name) => function.is_address_taken && assumed_behaviour(name, Assumption::Usual).calls_back,
+        CodeCallee::Import(name) => function.is_address_taken && assumed_behaviour(name, UntracedCodeAssumption::Usual).calls_back,
         CodeCallee::Indirect => function.is_address_taken,
         _ => may_enter(call, function),
     }

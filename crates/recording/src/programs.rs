@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::UNIX_EPOCH;
-use trodden_launch::process::cannot_run;
+use trodden_launch::process::cannot_run_error;
 use trodden_profile::merge::{BuildPolicy, merge_files};
 use trodden_profile::{CollectProblem, Run, RunStore, SamplingSwitch, collect, raw_files};
 use trodden_sequence::CompressionMethod;
@@ -87,7 +87,7 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
 
 fn describe_failure(error: TraceError, program: &OsStr) -> anyhow::Error {
     match error {
-        TraceError::Start(error) => cannot_run(program, error).into(),
+        TraceError::Start(error) => cannot_run_error(program, error).into(),
         _ => {
             anyhow::anyhow!(
                 "cannot run {} with each process as a separate run: {error}. Record all processes as one run, without --suite, and add \

@@ -109,7 +109,7 @@ pub fn run_in_tracer_process<E: From<CommandError>>(work: impl FnOnce() -> Resul
             let messages = client.try_clone().map_err(CommandError::Link)?;
             set_up(launcher, Some(client));
             std::thread::spawn(move || listen(messages));
-            temporary::remove_on_signals();
+            temporary::remove_folders_on_signals();
             work()
         }
     }
@@ -292,7 +292,7 @@ impl CommandState {
         if let Some(status) = self.ending
             && self.runs.iter().all(|run| !run.is_changed && !run.has_pipes)
         {
-            let _removed = temporary::remove_all();
+            let _removed = temporary::remove_all_temporary_folders();
             std::process::exit(status);
         }
     }

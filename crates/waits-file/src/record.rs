@@ -14,7 +14,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use trodden_container::{FileKind, MAGIC};
-use trodden_launch::process::{cannot_run, forwarding_signals};
+use trodden_launch::process::{cannot_run_error, forward_signals_during};
 use trodden_text::words::{plural, quote_for_shell};
 use trodden_wire::waits::{OUTPUT_VARIABLE, RATE_VARIABLE};
 
@@ -45,7 +45,7 @@ impl RecordedProgram<'_> {
     /// The folder cannot be created, or the program cannot be started or recorded.
     pub fn run(&self, recorder: &WaitsRecorder) -> Result<ExitStatus> {
         check_recordable(&self.command[0])?;
-        let (folder, status) = forwarding_signals(|begun| {
+        let (folder, status) = forward_signals_during(|begun| {
             // Signals no longer end this process here, so the earlier content of the folder is always restored or removed.
             let (folder, earlier) = prepare_folder(self.output)?;
             let mut command = Command::new(&self.command[0]);
@@ -55,7 +55,7 @@ impl RecordedProgram<'_> {
                 Ok(child) => child,
                 Err(error) => {
                     earlier.restore(&folder);
-                    return Err(cannot_run(&self.command[0], error).into());
+                    return Err(cannot_run_error(&self.command[0], error).into());
                 }
             };
             begun.report(child.id());

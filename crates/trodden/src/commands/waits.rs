@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use trodden_driver::assets::OwnLibrary;
 use trodden_driver::other_programs::find_program;
-use trodden_launch::process::{cannot_run, exit_code};
+use trodden_launch::process::{cannot_run_error, exit_code};
 use trodden_report::input_kind::InputKind;
 use trodden_report::select::limit;
 use trodden_report::waits::paths::StreamPaths;
@@ -52,7 +52,7 @@ fn record(job: &WaitsRecord) -> Result<ExitCode> {
         (!is_executable).then_some(io::ErrorKind::PermissionDenied)
     });
     if let Some(kind) = refused {
-        return Err(cannot_run(&job.command[0], kind.into()).into());
+        return Err(cannot_run_error(&job.command[0], kind.into()).into());
     }
     let program =
         RecordedProgram { command: &job.command, output: &job.output, rate: job.choices.rate.unwrap_or(DEFAULT_SAMPLES_PER_SECOND) };
