@@ -22,7 +22,7 @@ impl OwnFile {
 
     /// Creates a file, which must not exist yet. `flags` may contain O_APPEND.
     pub fn create(path: &Path, flags: c_int) -> Option<OwnFile> {
-        let descriptor = open_high(path, flags | libc::O_CREAT | libc::O_EXCL)?;
+        let descriptor = open_at_high_descriptor(path, flags | libc::O_CREAT | libc::O_EXCL)?;
         Some(OwnFile { descriptor, flags, identity: stat_file(descriptor)?.0 })
     }
 
@@ -59,7 +59,7 @@ impl OwnFile {
         if let Some((_, size)) = stat_file(self.descriptor).filter(is_own) {
             return Some((self.descriptor, size));
         }
-        let descriptor = open_high(&path()?, self.flags)?;
+        let descriptor = open_at_high_descriptor(&path()?, self.flags)?;
         let Some((_, size)) = stat_file(descriptor).filter(is_own) else {
             output::close(descriptor);
             return None;
@@ -69,7 +69,7 @@ impl OwnFile {
     }
 }
 
-fn open_high(path: &Path, flags: c_int) -> Option<c_int> {
+fn open_at_high_descriptor(path: &Path, flags: c_int) -> Option<c_int> {
     let low = output::open(path.as_ptr(), OPEN_FLAGS | flags);
     if low < 0 {
         return None;

@@ -6,7 +6,7 @@
 use crate::caller::is_program_code;
 use crate::handles::HandleTable;
 use crate::memory::{map_private, release};
-use crate::real::{Real, real};
+use crate::real::{RealFunction, real};
 use crate::thread::{self, OpenRecord, Thread, begin_record, finish_record, recordable_thread, run_unrecorded};
 use crate::{contention, process, walk};
 use core::ffi::{c_int, c_uint, c_void};
@@ -24,7 +24,7 @@ pub fn record_wait(kind: u16, function: CallName, object: ObjectAddress, other: 
     let open = begin_record(thread, kind, function);
     let result = call();
     contention::end_wait(object as usize);
-    complete_record(thread, open, object, other, recorded_result(result));
+    fill_and_finish_record(thread, open, object, other, recorded_result(result));
     result
 }
 
@@ -35,7 +35,7 @@ fn recorded_result(result: c_int) -> u64 {
 }
 
 #[inline]
-pub fn complete_record(thread: &mut Thread, open: Option<OpenRecord>, object: ObjectAddress, other: u64, amount: u64) {
+pub fn fill_and_finish_record(thread: &mut Thread, open: Option<OpenRecord>, object: ObjectAddress, other: u64, amount: u64) {
     let Some(mut open) = open else { return };
     let record = open.record();
     record.object = object as u64;
@@ -50,7 +50,7 @@ pub fn complete_record(thread: &mut Thread, open: Option<OpenRecord>, object: Ob
 pub fn record_wake(kind: u16, function: CallName, object: ObjectAddress, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
     let Some(thread) = recordable_thread() else { return call() };
     let open = begin_record(thread, kind, function);
-    complete_record(thread, open, object, 0, amount);
+    fill_and_finish_record(thread, open, object, 0, amount);
     run_unrecorded(thread, call)
 }
 
@@ -60,13 +60,13 @@ macro_rules! locks {
     ($busy:ident; $($name:ident $function:ident $attempt:literal ($($argument:ident: $type:ty),*);)*) => { $(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(lock: ObjectAddress, $($argument: $type),*) -> c_int {
-            static ATTEMPT: Real = Real::new($attempt);
-            static REAL: Real = Real::new(crate::real::name!($name));
+            static ATTEMPT: RealFunction = RealFunction::new($attempt);
+            static REAL_FUNCTION: RealFunction = RealFunction::new(crate::real::name!($name));
             let result = real!(ATTEMPT, fn(ObjectAddress) -> c_int, lock);
             if result != $busy {
                 return result;
             }
-            let call = || real!(REAL, fn(ObjectAddress, $($type),*) -> c_int, lock, $($argument),*);
+            let call = || real!(REAL_FUNCTION, fn(ObjectAddress, $($type),*) -> c_int, lock, $($argument),*);
             record_wait(kind::LOCK, CallName::$function, lock, 0, call)
         }
     )* };
@@ -76,8 +76,8 @@ macro_rules! unlocks {
     ($($name:ident)*) => { $(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(lock: ObjectAddress) -> c_int {
-            static REAL: Real = Real::new(crate::real::name!($name));
-            let call = || real!(REAL, fn(ObjectAddress) -> c_int, lock);
+            static REAL_FUNCTION: RealFunction = RealFunction::new(crate::real::name!($name));
+            let call = || real!(REAL_FUNCTION, fn(ObjectAddress) -> c_int, lock);
             if contention::is_awaited(lock as usize) { record_wake(kind::UNLOCK, CallName::$name, lock, 1, call) } else { call() }
         }
     )* };
@@ -105,10 +105,10 @@ macro_rules! condition_waits {
     ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(condition: ObjectAddress, mutex: ObjectAddress, $($argument: $type),*) -> c_int {
-            static REAL: Real = Real::versioned(crate::real::name!($name), c"GLIBC_2.3.2");
+            static REAL_FUNCTION: RealFunction = RealFunction::versioned(crate::real::name!($name), c"GLIBC_2.3.2");
             record_wait(kind::CONDITION_WAIT, CallName::$name, condition, mutex as u64, || {
-                contention::call_as_waiter(mutex as usize, || {
-                    real!(REAL, fn(ObjectAddress, ObjectAddress, $($type),*) -> c_int, condition, mutex, $($argument),*)
+                contention::call_while_counted_as_waiting(mutex as usize, || {
+                    real!(REAL_FUNCTION, fn(ObjectAddress, ObjectAddress, $($type),*) -> c_int, condition, mutex, $($argument),*)
                 })
             })
         }
@@ -122,14 +122,16 @@ condition_waits! {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cond_signal(condition: ObjectAddress) -> c_int {
-    static REAL: Real = Real::versioned(c"pthread_cond_signal", c"GLIBC_2.3.2");
-    record_wake_if_awaited(condition, CallName::pthread_cond_signal, 1, || real!(REAL, fn(ObjectAddress) -> c_int, condition))
+    static REAL_FUNCTION: RealFunction = RealFunction::versioned(c"pthread_cond_signal", c"GLIBC_2.3.2");
+    record_wake_if_awaited(condition, CallName::pthread_cond_signal, 1, || real!(REAL_FUNCTION, fn(ObjectAddress) -> c_int, condition))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cond_broadcast(condition: ObjectAddress) -> c_int {
-    static REAL: Real = Real::versioned(c"pthread_cond_broadcast", c"GLIBC_2.3.2");
-    record_wake_if_awaited(condition, CallName::pthread_cond_broadcast, u64::MAX, || real!(REAL, fn(ObjectAddress) -> c_int, condition))
+    static REAL_FUNCTION: RealFunction = RealFunction::versioned(c"pthread_cond_broadcast", c"GLIBC_2.3.2");
+    record_wake_if_awaited(condition, CallName::pthread_cond_broadcast, u64::MAX, || {
+        real!(REAL_FUNCTION, fn(ObjectAddress) -> c_int, condition)
+    })
 }
 
 pub fn record_wake_if_awaited(condition: ObjectAddress, function: CallName, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
@@ -145,14 +147,14 @@ unsafe fn barrier_participants(barrier: ObjectAddress) -> u64 {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_barrier_wait(barrier: ObjectAddress) -> c_int {
-    static REAL: Real = Real::new(c"pthread_barrier_wait");
-    let call = || real!(REAL, fn(ObjectAddress) -> c_int, barrier);
+    static REAL_FUNCTION: RealFunction = RealFunction::new(c"pthread_barrier_wait");
+    let call = || real!(REAL_FUNCTION, fn(ObjectAddress) -> c_int, barrier);
     let Some(thread) = recordable_thread() else { return call() };
     // SAFETY: by the caller's contract, the barrier is initialised.
     let count = unsafe { barrier_participants(barrier) };
     let open = begin_record(thread, kind::BARRIER, CallName::pthread_barrier_wait);
     let result = call();
-    complete_record(thread, open, barrier, 0, count);
+    fill_and_finish_record(thread, open, barrier, 0, count);
     result
 }
 
@@ -160,13 +162,13 @@ macro_rules! semaphore_waits {
     ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(semaphore: *mut sem_t, $($argument: $type),*) -> c_int {
-            static ATTEMPT: Real = Real::new(c"sem_trywait");
-            static REAL: Real = Real::new(crate::real::name!($name));
+            static ATTEMPT: RealFunction = RealFunction::new(c"sem_trywait");
+            static REAL_FUNCTION: RealFunction = RealFunction::new(crate::real::name!($name));
             if real!(ATTEMPT, fn(*mut sem_t) -> c_int, semaphore) == 0 {
                 return 0;
             }
             record_wait(kind::SEMAPHORE_WAIT, CallName::$name, semaphore.cast(), 0, || {
-                real!(REAL, fn(*mut sem_t, $($type),*) -> c_int, semaphore, $($argument),*)
+                real!(REAL_FUNCTION, fn(*mut sem_t, $($type),*) -> c_int, semaphore, $($argument),*)
             })
         }
     )* };
@@ -179,8 +181,8 @@ semaphore_waits! {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sem_post(semaphore: *mut sem_t) -> c_int {
-    static REAL: Real = Real::new(c"sem_post");
-    record_wake(kind::SEMAPHORE_POST, CallName::sem_post, semaphore.cast(), 1, || real!(REAL, fn(*mut sem_t) -> c_int, semaphore))
+    static REAL_FUNCTION: RealFunction = RealFunction::new(c"sem_post");
+    record_wake(kind::SEMAPHORE_POST, CallName::sem_post, semaphore.cast(), 1, || real!(REAL_FUNCTION, fn(*mut sem_t) -> c_int, semaphore))
 }
 
 type PthreadRoutine = extern "C" fn(*mut c_void) -> *mut c_void;
@@ -234,9 +236,16 @@ pub unsafe extern "C" fn pthread_create(
     routine: PthreadRoutine,
     argument: *mut c_void,
 ) -> c_int {
-    static REAL: Real = Real::new(c"pthread_create");
+    static REAL_FUNCTION: RealFunction = RealFunction::new(c"pthread_create");
     let create = |routine: PthreadRoutine, argument: *mut c_void| {
-        real!(REAL, fn(*mut pthread_t, *const pthread_attr_t, PthreadRoutine, *mut c_void) -> c_int, handle, attributes, routine, argument)
+        real!(
+            REAL_FUNCTION,
+            fn(*mut pthread_t, *const pthread_attr_t, PthreadRoutine, *mut c_void) -> c_int,
+            handle,
+            attributes,
+            routine,
+            argument
+        )
     };
     if !is_program_code(walk::unwind_stack(0).addresses[0]) {
         return create(routine, argument);
@@ -262,7 +271,7 @@ pub fn create_thread<R>(
     unsafe { start.write(ThreadStart { routine, argument, token, stack_size: stack_size(attributes) }) };
     let open = begin_record(thread, kind::THREAD_CREATE, function);
     let result = create(run, start.cast());
-    complete_record(thread, open, core::ptr::without_provenance_mut(token as usize), 0, result as u64);
+    fill_and_finish_record(thread, open, core::ptr::without_provenance_mut(token as usize), 0, result as u64);
     if result == 0 {
         // SAFETY: the call was successful, so it has stored the handle.
         if let Some(slot) = HANDLES.find_or_add(unsafe { *handle } as usize) {
@@ -317,20 +326,20 @@ pub fn join_thread(function: CallName, handle: pthread_t, call: impl FnOnce() ->
         // The call failed or timed out, so the thread has not ended.
         open.record().kind = kind::BLOCKED;
     }
-    complete_record(thread, open, core::ptr::without_provenance_mut(token as usize), 0, status as u64);
+    fill_and_finish_record(thread, open, core::ptr::without_provenance_mut(token as usize), 0, status as u64);
     status
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_join(handle: pthread_t, result: *mut *mut c_void) -> c_int {
-    static REAL: Real = Real::new(c"pthread_join");
-    join_thread(CallName::pthread_join, handle, || real!(REAL, fn(pthread_t, *mut *mut c_void) -> c_int, handle, result))
+    static REAL_FUNCTION: RealFunction = RealFunction::new(c"pthread_join");
+    join_thread(CallName::pthread_join, handle, || real!(REAL_FUNCTION, fn(pthread_t, *mut *mut c_void) -> c_int, handle, result))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_timedjoin_np(handle: pthread_t, result: *mut *mut c_void, until: *const timespec) -> c_int {
-    static REAL: Real = Real::new(c"pthread_timedjoin_np");
-    let call = || real!(REAL, fn(pthread_t, *mut *mut c_void, *const timespec) -> c_int, handle, result, until);
+    static REAL_FUNCTION: RealFunction = RealFunction::new(c"pthread_timedjoin_np");
+    let call = || real!(REAL_FUNCTION, fn(pthread_t, *mut *mut c_void, *const timespec) -> c_int, handle, result, until);
     join_thread(CallName::pthread_timedjoin_np, handle, call)
 }
 
@@ -341,7 +350,7 @@ pub unsafe extern "C" fn pthread_clockjoin_np(
     clock: clockid_t,
     until: *const timespec,
 ) -> c_int {
-    static REAL: Real = Real::new(c"pthread_clockjoin_np");
-    let call = || real!(REAL, fn(pthread_t, *mut *mut c_void, clockid_t, *const timespec) -> c_int, handle, result, clock, until);
+    static REAL_FUNCTION: RealFunction = RealFunction::new(c"pthread_clockjoin_np");
+    let call = || real!(REAL_FUNCTION, fn(pthread_t, *mut *mut c_void, clockid_t, *const timespec) -> c_int, handle, result, clock, until);
     join_thread(CallName::pthread_clockjoin_np, handle, call)
 }

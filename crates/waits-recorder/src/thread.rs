@@ -9,8 +9,8 @@ mod sample;
 use crate::lock::Lock;
 use crate::memory::{map_private, release};
 use crate::records::ThreadRecords;
-use crate::schedule::Schedule;
-use crate::stack::{StackTables, Stacks};
+use crate::schedule::ThreadScheduleStatistics;
+use crate::stack::{ThreadStackRecorder, ThreadStackTables};
 use crate::walk::stack_pointer;
 use crate::{chunks, clock, process};
 use core::cell::Cell;
@@ -21,7 +21,7 @@ use trodden_wire::waits::{CallName, CallRecord, NO_PEER, SampleRecord, ThreadHea
 
 /// Minimum length in ticks of a call, or of the computation between two calls, for which processor time is also recorded. Compared with
 /// that length, the cost of reading processor time is negligible.
-const MIN_LONG_TICKS: u64 = 300_000;
+const MIN_LONG_CALL_TICKS: u64 = 300_000;
 
 /// Number of ticks (about 10 ms) after which a new anchor, a pair of simultaneous times in ticks and in ns, is written. Recent anchors
 /// allow ticks to be converted accurately even if the program is killed.
@@ -49,13 +49,13 @@ pub struct Thread {
     pub depth: Cell<u32>,
     pub calls: ThreadRecords<CallRecord>,
     pub samples: ThreadRecords<SampleRecord>,
-    pub stacks: Stacks,
+    pub stacks: ThreadStackRecorder,
     pub count: u32,
     last_exit: u64,
     /// Time in ticks at which the last anchor was written.
     anchored_at: u64,
     polling: PollingLoop,
-    schedule: Schedule,
+    schedule: ThreadScheduleStatistics,
     /// Total time in ns for which the thread had been ready to run without a processor, when last read.
     ready_ns: u64,
     pub timer: Option<libc::timer_t>,
@@ -69,7 +69,7 @@ pub struct Thread {
 #[repr(C)]
 struct ThreadMemory {
     thread: MaybeUninit<Thread>,
-    tables: StackTables,
+    tables: ThreadStackTables,
     next: *mut ThreadMemory,
     /// The previous element in the list of live threads. The list of ended threads has no such links.
     previous: *mut ThreadMemory,
@@ -131,7 +131,7 @@ pub fn register(token: u64, stack_size: usize) {
     // SAFETY: as above.
     let thread = unsafe { (*place).thread.write(thread) };
     CURRENT_THREAD.set(thread);
-    process::append_maps();
+    process::append_memory_maps();
     sample::start_timer(thread);
     add_live_thread(place);
 }
@@ -213,16 +213,16 @@ pub fn end_timers() {
     });
 }
 
-fn new_thread_state(thread_id: u32, token: u64, tables: *mut StackTables, stack_size: usize) -> Option<Thread> {
-    let (begin, begin_ns) = clock::read_anchor();
+fn new_thread_state(thread_id: u32, token: u64, tables: *mut ThreadStackTables, stack_size: usize) -> Option<Thread> {
+    let (begin, begin_ns) = clock::read_clock_anchor();
     let (index, header_offset) =
         chunks::add_thread(ThreadHeader { thread: thread_id, reserved: 0, begin, begin_ns, token, anchor_ticks: 0, anchor_ns: 0 })?;
-    let mut schedule = Schedule::default();
+    let mut schedule = ThreadScheduleStatistics::default();
     Some(Thread {
         depth: Cell::new(0),
         calls: ThreadRecords::new(chunk_kind::CALLS, index),
         samples: ThreadRecords::new(chunk_kind::SAMPLES, index),
-        stacks: Stacks::new(index, tables, stack_size),
+        stacks: ThreadStackRecorder::new(index, tables, stack_size),
         count: 0,
         last_exit: begin,
         anchored_at: begin,
@@ -254,7 +254,7 @@ pub fn unregister(by: CallName) {
     if by == CallName::process_exit && !process::is_child() {
         thread.write_anchor();
     } else {
-        thread.renew_old_anchor(thread.last_exit);
+        thread.write_anchor_if_old(thread.last_exit);
     }
     thread.calls.close();
     thread.samples.close();
@@ -306,7 +306,7 @@ pub fn record_if_long(thread: &mut Thread, kind: u16, function: CallName, call: 
     let sleeps = clock::voluntary_switches();
     let enter = clock::now();
     let result = run_unrecorded(thread, call);
-    if !process::is_sealed() && clock::now().wrapping_sub(enter) > MIN_LONG_TICKS && slept_since(sleeps) {
+    if !process::is_sealed() && clock::now().wrapping_sub(enter) > MIN_LONG_CALL_TICKS && has_slept_since(sleeps) {
         // SAFETY: `__errno_location` points to the calling thread's errno, which is saved because recording may change it.
         let error = unsafe { *libc::__errno_location() };
         if let Some(mut open) = begin_record_at(thread, kind, function, || enter) {
@@ -321,7 +321,7 @@ pub fn record_if_long(thread: &mut Thread, kind: u16, function: CallName, call: 
 
 /// Returns true if the calling thread's number of voluntary context switches is no longer `sleeps`, so it has slept. Preserves errno.
 #[cold]
-fn slept_since(sleeps: i64) -> bool {
+fn has_slept_since(sleeps: i64) -> bool {
     // SAFETY: `__errno_location` points to the calling thread's errno.
     let error = unsafe { *libc::__errno_location() };
     let has_slept = clock::voluntary_switches() != sleeps;
@@ -336,7 +336,7 @@ fn begin_record_at(thread: &mut Thread, kind: u16, function: CallName, enter_tim
     thread.depth.set(thread.depth.get() + 1);
     let stack = thread.stacks.capture_stack(stack_pointer());
     let enter = enter_time();
-    if enter.wrapping_sub(thread.last_exit) > MIN_LONG_TICKS {
+    if enter.wrapping_sub(thread.last_exit) > MIN_LONG_CALL_TICKS {
         thread.record_processor_time(function, enter);
     }
     let record = thread.calls.next_record();
@@ -358,10 +358,10 @@ fn begin_record_at(thread: &mut Thread, kind: u16, function: CallName, enter_tim
 pub fn finish_record(thread: &mut Thread, mut open: OpenRecord) {
     let mut exit = clock::now();
     let record = open.record();
-    if exit.wrapping_sub(record.enter) > MIN_LONG_TICKS && !process::is_sealed() {
+    if exit.wrapping_sub(record.enter) > MIN_LONG_CALL_TICKS && !process::is_sealed() {
         record.cpu_ns = clock::thread_cpu_ns();
         thread.ready_ns = thread.schedule.ready_ns();
-        thread.renew_old_anchor(exit);
+        thread.write_anchor_if_old(exit);
         // The time is read again, so that the computation after the call does not include the time for which the thread lost its processor
         // before this line.
         exit = clock::now();
@@ -397,11 +397,11 @@ impl Thread {
             ..CallRecord::default()
         };
         add_record(self, record);
-        self.renew_old_anchor(now);
+        self.write_anchor_if_old(now);
     }
 
     /// Writes a new anchor if the last one is old. Otherwise a killed thread with few calls would have none.
-    fn renew_old_anchor(&mut self, now: u64) {
+    fn write_anchor_if_old(&mut self, now: u64) {
         if now.wrapping_sub(self.anchored_at) > ANCHOR_INTERVAL_TICKS {
             self.write_anchor();
         }
@@ -409,7 +409,7 @@ impl Thread {
 
     /// Removes the newest record, which is that of an unsuccessful test, and counts the test in the polling loop instead. A loop is later
     /// recorded as one wait that begins with the first test.
-    pub fn remove_test_record(&mut self, mut newest: OpenRecord) {
+    pub fn fold_test_into_polling_loop(&mut self, mut newest: OpenRecord) {
         let enter = newest.record().enter;
         let loop_before = self.find_continued_loop(enter);
         let PollingLoop { begin, tests, long_gaps, .. } = loop_before.unwrap_or(PollingLoop { begin: enter, ..PollingLoop::default() });
@@ -421,7 +421,7 @@ impl Thread {
     }
 
     /// Ends the polling loop with a successful test. Its record then begins at the first test of the loop.
-    pub fn end_polling(&mut self, open: &mut OpenRecord) {
+    pub fn end_polling_loop(&mut self, open: &mut OpenRecord) {
         if let Some(polling) = self.find_continued_loop(open.record().enter) {
             open.record().enter = polling.begin;
         }
@@ -442,9 +442,9 @@ impl Thread {
     /// mapped.
     #[cold]
     pub fn write_anchor(&mut self) {
-        let (ticks, ns) = clock::read_anchor();
+        let (ticks, ns) = clock::read_clock_anchor();
         self.anchored_at = ticks;
-        chunks::write_at_offset(self.header_offset + core::mem::offset_of!(ThreadHeader, anchor_ticks) as u64, [ticks, ns]);
+        chunks::write_words_at_file_offset(self.header_offset + core::mem::offset_of!(ThreadHeader, anchor_ticks) as u64, [ticks, ns]);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Child processes. A forked child of a recorded process is also recorded, from the fork to its end.
 
 use crate::caller::is_program_code;
-use crate::real::{Real, real};
+use crate::real::{RealFunction, real};
 use crate::thread::{self, begin_record, finish_record, recordable_thread};
 use crate::{chunks, contention, limits, naming, process, schedule, walk};
 use core::ffi::{c_int, c_long};
@@ -20,7 +20,7 @@ unsafe extern "C" fn reset_in_child() {
         return;
     }
     if !process::is_recording() {
-        return process::abandon_opening();
+        return process::reset_file_opening_in_child();
     }
     limits::reset_in_child();
     chunks::reset_in_child();
@@ -32,8 +32,8 @@ unsafe extern "C" fn reset_in_child() {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fork() -> pid_t {
-    static REAL: Real = Real::new(c"fork");
-    let call = || real!(REAL, fn() -> pid_t,);
+    static REAL_FUNCTION: RealFunction = RealFunction::new(c"fork");
+    let call = || real!(REAL_FUNCTION, fn() -> pid_t,);
     // The first fork begins the recording of a program that has no threads and does not use MPI.
     if thread::current().is_none()
         && naming::has_folder()
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn fork() -> pid_t {
     let Some(thread) = recordable_thread() else {
         let child = call();
         if child == 0 {
-            process::abandon_opening();
+            process::reset_file_opening_in_child();
         }
         return child;
     };
@@ -71,8 +71,8 @@ pub unsafe extern "C" fn fork() -> pid_t {
 /// Wraps `_Fork`, which forks without calling fork handlers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _Fork() -> pid_t {
-    static REAL: Real = Real::new(c"_Fork");
-    let child = real!(REAL, fn() -> pid_t,);
+    static REAL_FUNCTION: RealFunction = RealFunction::new(c"_Fork");
+    let child = real!(REAL_FUNCTION, fn() -> pid_t,);
     if child == 0 {
         // SAFETY: the child has no other thread.
         unsafe { reset_in_child() };
@@ -119,7 +119,7 @@ static EXIT_HANDLER: extern "C" fn() = on_exit;
 
 macro_rules! exits {
     ($($name:ident $real:ident)*) => { $(
-        static $real: Real = Real::new(crate::real::name!($name));
+        static $real: RealFunction = RealFunction::new(crate::real::name!($name));
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(status: c_int) -> ! {
             record_process_end();
