@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use trodden_waits::call::{
     Collective, CommunicatorId, CompletedRequest, Message, MultiExchange, ObjectId, RequestId, SleepKind, ThreadToken,
 };
-use trodden_waits::{Call, CollectiveRule, ProcessId, WaitKind};
+use trodden_waits::{Call, CollectiveWaitRule, ProcessId, WaitKind};
 use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallName, CallRecord, NO_PEER, ROOT_PEER, kind};
 
 const COMM_WORLD: u64 = 1;
@@ -285,9 +285,9 @@ impl Converter {
         // The members of both groups are numbered together. The group whose first member has the lower world rank comes first.
         let rank = (if local.get(0) > remote.get(0) { remote.len() } else { 0 } + own) as u32;
         let (rule, size) = match (collective_rule(record.kind), record.peer) {
-            (rule @ (CollectiveRule::FromRoot | CollectiveRule::ToRoot), ROOT_PEER) => (rule, 1 + remote.len()),
-            (CollectiveRule::FromRoot | CollectiveRule::ToRoot, NO_PEER) => (CollectiveRule::Absent, 1 + remote.len()),
-            (rule @ (CollectiveRule::FromRoot | CollectiveRule::ToRoot), _) => (rule, 1 + local.len()),
+            (rule @ (CollectiveWaitRule::FromRoot | CollectiveWaitRule::ToRoot), ROOT_PEER) => (rule, 1 + remote.len()),
+            (CollectiveWaitRule::FromRoot | CollectiveWaitRule::ToRoot, NO_PEER) => (CollectiveWaitRule::Absent, 1 + remote.len()),
+            (rule @ (CollectiveWaitRule::FromRoot | CollectiveWaitRule::ToRoot), _) => (rule, 1 + local.len()),
             (rule, _) => (rule, local.len() + remote.len()),
         };
         let communicator = self.communicator_id(id, record.object)?;
@@ -314,7 +314,7 @@ fn is_neighbourhood_exchange(function: u16) -> bool {
 fn object_id(process: &Process, kind: u16, address: u64) -> ObjectId {
     let is_address = (kind::LOCK..=kind::SEMAPHORE_POST).contains(&kind) || matches!(kind, kind::FUTEX_WAIT | kind::FUTEX_WAKE);
     match is_address.then(|| process.file.shared_object(address)).flatten() {
-        Some(number) => ObjectId(ObjectId::FIRST_SHARED | number),
+        Some(number) => ObjectId(ObjectId::FIRST_SHARED_OBJECT | number),
         None => ObjectId(address),
     }
 }
@@ -332,12 +332,12 @@ fn child_process_token(number: u32) -> ThreadToken {
     ThreadToken(1 << 63 | u64::from(number))
 }
 
-fn collective_rule(kind: u16) -> CollectiveRule {
+fn collective_rule(kind: u16) -> CollectiveWaitRule {
     match kind & !(kind::NON_BLOCKING | kind::PERSISTENT) {
-        kind::COLLECTIVE_FROM_ROOT => CollectiveRule::FromRoot,
-        kind::COLLECTIVE_TO_ROOT => CollectiveRule::ToRoot,
-        kind::COLLECTIVE_SCAN => CollectiveRule::Scan,
-        _ => CollectiveRule::All,
+        kind::COLLECTIVE_FROM_ROOT => CollectiveWaitRule::FromRoot,
+        kind::COLLECTIVE_TO_ROOT => CollectiveWaitRule::ToRoot,
+        kind::COLLECTIVE_SCAN => CollectiveWaitRule::Scan,
+        _ => CollectiveWaitRule::All,
     }
 }
 

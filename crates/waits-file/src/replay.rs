@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashSet};
 use trodden_text::words::plural;
 use trodden_waits::analysis::TimeBlock;
 use trodden_waits::call::SleepKind;
-use trodden_waits::{Analysis, AnalysisOptions, Call, ClassRule, CodeId, LocationId, LocationState, ProcessId, WaitOutcome};
+use trodden_waits::{Analysis, AnalysisOptions, Call, CodeId, LocationId, LocationState, PathDistanceRule, ProcessId, WaitOutcome};
 use trodden_wire::waits::{CallRecord, FUNCTIONS, NO_STACK, kind};
 
 /// A recording, or a trace from another tool, with the result of its analysis.
@@ -65,7 +65,7 @@ pub struct ReportOptions {
     /// Two waits at the same call site count as equivalent if the distance of their paths is less than this; between 0 and 2.
     pub threshold: f64,
     /// Which code is taken into account for the distance of two paths.
-    pub rule: ClassRule,
+    pub rule: PathDistanceRule,
     /// Functions for which to predict the effect of a speed-up, each with the reduction of its time in percent.
     pub what_if: Vec<(String, f64)>,
     /// Whether to collect the activity of each location over time.

@@ -6,7 +6,7 @@ use crate::codes::CodeLocation;
 use crate::replay::{LocationName, Replayed};
 use std::collections::BTreeMap;
 use trodden_text::escape;
-use trodden_waits::{CodeId, LocationId, LocationState, Step, WaitClass, explain, find_causes};
+use trodden_waits::{CodeId, LocationId, LocationState, Step, WaitClass, explain_wait_class, find_causes};
 
 /// Everything that a report on waiting time shows.
 pub struct WaitSummary {
@@ -139,7 +139,7 @@ impl WaitSummary {
 }
 
 fn summarise_class(replayed: &Replayed, class: &WaitClass) -> ClassSummary {
-    let explained = explain(&replayed.outcome.steps, class);
+    let explained = explain_wait_class(&replayed.outcome.steps, class);
     ClassSummary {
         waits: class.clone(),
         removed_ns: (explained.equal_ns + explained.pairs_ns.0, explained.equal_ns + explained.pairs_ns.1),

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use trodden_text::words::plural;
 use trodden_waits::call::{Collective, CommunicatorId, Message, MultiExchange};
 use trodden_waits::offset::OffsetBounds;
-use trodden_waits::{Call, CollectiveRule, ProcessId, WaitKind};
+use trodden_waits::{Call, CollectiveWaitRule, ProcessId, WaitKind};
 
 /// A host, identified by the index of its first process.
 type HostIndex = usize;
@@ -250,10 +250,10 @@ impl MessageTimeCollector<'_> {
         let number = *count;
         *count += 1;
         let is_waited_for = match collective.rule {
-            CollectiveRule::All => true,
-            CollectiveRule::FromRoot => collective.is_root,
-            CollectiveRule::ToRoot => !collective.is_root,
-            CollectiveRule::Scan | CollectiveRule::Absent => false,
+            CollectiveWaitRule::All => true,
+            CollectiveWaitRule::FromRoot => collective.is_root,
+            CollectiveWaitRule::ToRoot => !collective.is_root,
+            CollectiveWaitRule::Scan | CollectiveWaitRule::Absent => false,
         };
         if is_waited_for && collective.is_binding {
             let members = self.member_times(collective, number);
@@ -264,10 +264,10 @@ impl MessageTimeCollector<'_> {
 
     fn leave_operation(&mut self, collective: &Collective, number: u64, exit: Option<i128>) {
         let waits = match collective.rule {
-            CollectiveRule::All => true,
-            CollectiveRule::FromRoot => !collective.is_root,
-            CollectiveRule::ToRoot => collective.is_root,
-            CollectiveRule::Scan | CollectiveRule::Absent => false,
+            CollectiveWaitRule::All => true,
+            CollectiveWaitRule::FromRoot => !collective.is_root,
+            CollectiveWaitRule::ToRoot => collective.is_root,
+            CollectiveWaitRule::Scan | CollectiveWaitRule::Absent => false,
         };
         if let Some(exit) = exit.filter(|_| waits && collective.is_binding) {
             let members = self.member_times(collective, number);

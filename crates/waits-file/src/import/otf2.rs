@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
 use trodden_text::words::plural;
 use trodden_waits::call::{Collective, CommunicatorId, CompletedRequest, Message, RequestId};
-use trodden_waits::{Call, CollectiveRule, LocationState, ProcessId};
+use trodden_waits::{Call, CollectiveWaitRule, LocationState, ProcessId};
 
 #[derive(Default)]
 struct ArchiveDefinitions {
@@ -362,10 +362,10 @@ impl Otf2Reader<'_> {
     fn parse_collective(&self, location: u64, attributes: &str, region: &str) -> Option<Collective> {
         let (id, members) = self.communicator_members(location, attributes)?;
         let rule = match find_attribute(attributes, "Operation")? {
-            "BCAST" | "SCATTER" | "SCATTERV" => CollectiveRule::FromRoot,
-            "REDUCE" | "GATHER" | "GATHERV" => CollectiveRule::ToRoot,
-            "SCAN" | "EXSCAN" => CollectiveRule::Scan,
-            _ => CollectiveRule::All,
+            "BCAST" | "SCATTER" | "SCATTERV" => CollectiveWaitRule::FromRoot,
+            "REDUCE" | "GATHER" | "GATHERV" => CollectiveWaitRule::ToRoot,
+            "SCAN" | "EXSCAN" => CollectiveWaitRule::Scan,
+            _ => CollectiveWaitRule::All,
         };
         let rank = members.iter().position(|member| *member == location)?;
         let root = find_attribute(attributes, "Root").and_then(|root| root.split([' ', '(']).next()?.parse::<usize>().ok());
