@@ -62,7 +62,7 @@ fn record(job: &WaitsRecord) -> Result<ExitCode> {
 /// Loads the recorder into a program. Returns a description of the recorder.
 pub fn try_recorder() -> Result<String> {
     let recorder = find_recorder()?;
-    recorder.check_preload(temporary::create_folder("trodden-waits-")?.path())?;
+    recorder.check_recorder_can_be_preloaded(temporary::create_folder("trodden-waits-")?.path())?;
     Ok(format!("{} loads into programs", recorder.library.display()))
 }
 
