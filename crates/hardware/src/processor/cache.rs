@@ -46,7 +46,7 @@ pub(super) struct CacheAccess {
 impl CacheAccess {
     /// Adds the misses to `events` and, for the analytical power model, the cost of all levels. `first_level` is the cost of the access to
     /// the first level.
-    pub fn count_events(&self, events: &mut EventCounts, first_level: u32) {
+    pub fn add_misses_to_events(&self, events: &mut EventCounts, first_level: u32) {
         add_count(events, ProcessorEvent::L1Misses, self.l1_misses);
         add_count(events, ProcessorEvent::L2Misses, self.l2_misses);
         add_count(events, ProcessorEvent::AnalyticalPower, first_level + self.cost);
@@ -75,15 +75,15 @@ impl CacheHierarchy {
 
     pub fn fetch(&mut self, address: u64) -> CacheAccess {
         let (cycles, is_l1_hit) = (self.instruction.latency, self.instruction.access(address));
-        self.access_beyond_l1(address, cycles, is_l1_hit)
+        self.access_cache_beyond_l1(address, cycles, is_l1_hit)
     }
 
     pub fn access_data(&mut self, address: u64) -> CacheAccess {
         let (cycles, is_l1_hit) = (self.data.latency, self.data.access(address));
-        self.access_beyond_l1(address, cycles, is_l1_hit)
+        self.access_cache_beyond_l1(address, cycles, is_l1_hit)
     }
 
-    fn access_beyond_l1(&mut self, address: u64, mut cycles: u64, is_l1_hit: bool) -> CacheAccess {
+    fn access_cache_beyond_l1(&mut self, address: u64, mut cycles: u64, is_l1_hit: bool) -> CacheAccess {
         if is_l1_hit {
             return CacheAccess { cycles, ..CacheAccess::default() };
         }

@@ -19,7 +19,7 @@ const MIN_WAITING_INSTRUCTIONS: usize = 64;
 
 /// An instruction between fetch and commit.
 #[derive(Clone, Debug)]
-struct InFlight {
+struct InFlightInstruction {
     instruction: Instruction,
     branch: Option<RetiredBranch>,
     prediction: Option<Prediction>,
@@ -32,7 +32,7 @@ struct InFlight {
     completed: Option<u64>,
 }
 
-impl InFlight {
+impl InFlightInstruction {
     fn outcome(&self) -> Option<PredictionOutcome> {
         self.prediction.map(|p| p.outcome)
     }
@@ -51,8 +51,8 @@ pub struct ReferenceModel {
     queue: BranchQueue,
     cycle: u64,
     waiting: VecDeque<(Instruction, Option<RetiredBranch>)>,
-    fetch_queue: VecDeque<InFlight>,
-    reorder_buffer: VecDeque<InFlight>,
+    fetch_queue: VecDeque<InFlightInstruction>,
+    reorder_buffer: VecDeque<InFlightInstruction>,
     /// Number of the instruction at the head of the reorder buffer.
     head_number: u64,
     memory_operations: usize,
@@ -130,7 +130,7 @@ impl ReferenceModel {
 
     fn simulate_cycle(&mut self, profile: &mut impl FnMut(&RetiredBranch, &EventCounts) -> u32) {
         self.commit(profile);
-        self.issue();
+        self.issue_ready_instructions();
         self.dispatch();
         self.fetch();
         self.cycle += 1;
@@ -142,7 +142,7 @@ impl ReferenceModel {
             if head.completed.is_none_or(|completed| completed >= self.cycle) {
                 return;
             }
-            if head.branch.is_some() && self.queue.room_at(self.cycle) > self.cycle {
+            if head.branch.is_some() && self.queue.first_cycle_with_room(self.cycle) > self.cycle {
                 self.totals.queue_stalls += 1;
                 return;
             }
@@ -162,7 +162,7 @@ impl ReferenceModel {
         }
     }
 
-    fn issue(&mut self) {
+    fn issue_ready_instructions(&mut self) {
         let p = self.parameters;
         let mut slots = p.width;
         let mut units = [p.integer_units, p.multiply_units, p.float_units, p.float_multiply_units, p.memory_ports];
@@ -187,7 +187,7 @@ impl ReferenceModel {
         self.distribute_data_cache_costs(&accesses);
     }
 
-    fn is_ready(&self, entry: &InFlight) -> bool {
+    fn is_ready(&self, entry: &InFlightInstruction) -> bool {
         entry.needs.iter().flatten().all(|number| match number.checked_sub(self.head_number) {
             Some(at) => self.reorder_buffer[at as usize].completed.is_some_and(|completed| completed <= self.cycle),
             // The producer has been committed.
@@ -212,7 +212,7 @@ impl ReferenceModel {
         let mut completed = cycle + latency_cycles(&p, instruction.class);
         for address in [instruction.load, instruction.store].into_iter().flatten() {
             let access = self.caches.access_data(address.0);
-            access.count_events(&mut entry.events, p.power.data_cache);
+            access.add_misses_to_events(&mut entry.events, p.power.data_cache);
             add_count(&mut entry.events, ProcessorEvent::CyclePower, access.cost);
             accesses.push(at);
             if instruction.load == Some(address) {
@@ -249,7 +249,7 @@ impl ReferenceModel {
                 *need = (source != NO_REGISTER).then(|| self.writers[usize::from(source)]).flatten();
             }
             if let Some(load) = entry.instruction.load {
-                let stores = |e: &InFlight| e.instruction.store.is_some_and(|s| s.0 / 8 == load.0 / 8);
+                let stores = |e: &InFlightInstruction| e.instruction.store.is_some_and(|s| s.0 / 8 == load.0 / 8);
                 entry.needs[4] = self.reorder_buffer.iter().rposition(stores).map(|at| self.head_number + at as u64);
             }
             for destination in entry.instruction.destinations.into_iter().filter(|d| *d != NO_REGISTER) {
@@ -283,7 +283,7 @@ impl ReferenceModel {
             }
             let fetched = std::mem::take(&mut self.pending_fetch);
             add_count(&mut events, ProcessorEvent::Instructions, 1);
-            fetched.count_events(&mut events, 0);
+            fetched.add_misses_to_events(&mut events, 0);
             add_count(&mut events, ProcessorEvent::CyclePower, fetched.cost);
             self.waiting.pop_front();
             let prediction = branch.as_ref().map(|b| self.predictor.predict(b));
@@ -292,7 +292,7 @@ impl ReferenceModel {
             let number = self.next_number;
             self.next_number += 1;
             let (fetched, needs) = (self.cycle, [None; 5]);
-            self.fetch_queue.push_back(InFlight {
+            self.fetch_queue.push_back(InFlightInstruction {
                 instruction,
                 branch,
                 prediction,

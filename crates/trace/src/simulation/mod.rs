@@ -24,7 +24,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use trodden_hardware::processor::ProcessorParameters;
-use trodden_hardware::{CompletedPath, Lane, OperationMapping, ThreadId};
+use trodden_hardware::{CompletedPath, OperationMapping, SimulationLane, ThreadId};
 
 /// A file that is written while a source is read.
 pub struct WrittenFile<'a> {
@@ -42,7 +42,7 @@ pub struct WrittenFile<'a> {
 /// The source cannot be read, or is corrupt and `keeps_partial` is not set; or a file cannot be written.
 pub fn simulate(
     opened: &mut OpenedSource,
-    lane: &mut Lane,
+    lane: &mut SimulationLane,
     keeps_partial: bool,
     recording: Option<WrittenFile>,
     mut sequence: Option<WrittenFile>,

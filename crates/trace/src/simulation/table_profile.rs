@@ -11,7 +11,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use trodden_binary::{MappedFile, ProbedImage};
 use trodden_hardware::{
-    BranchType, DetectorCounts, DetectorParameters, Extension, Metric, OperationMapping, Overflow, PathDescriptor, PathProfile, Profiler,
+    BranchType, DetectorCounts, DetectorParameters, Metric, OperationMapping, PathDescriptor, PathExtension, PathProfile, Profiler,
+    StackOverflowPolicy,
 };
 use trodden_profile::{Profile, Run};
 use trodden_unit::UnitCache;
@@ -32,7 +33,7 @@ pub enum ProfileKind {
 pub fn check_mapping(mapping: &OperationMapping) -> Result<()> {
     let follows = mapping.follows_procedures() && !mapping.operations(BranchType::Call).pop;
     ensure!(
-        follows && !matches!(mapping.extension, Extension::Calls(_)),
+        follows && !matches!(mapping.extension, PathExtension::Calls(_)),
         "--profile needs paths that stay within functions. Pass --preset ball-larus or --preset extended-loops"
     );
     Ok(())
@@ -53,7 +54,7 @@ pub fn table_profile(
 ) -> Result<Profile> {
     let held = match kind {
         ProfileKind::Table => profiler.table_profile(Metric::Frequency, 0).unwrap_or_default(),
-        ProfileKind::Complete => profiler.complete_profile(Metric::Frequency).cloned().unwrap_or_default(),
+        ProfileKind::Complete => profiler.complete_path_profile(Metric::Frequency).cloned().unwrap_or_default(),
     };
     let images = read_images(mappings, store)?;
     let paths = hot_paths(&held, detector, places);
@@ -83,7 +84,7 @@ fn report_losses(kind: ProfileKind, detector: &DetectorParameters, imported: &Ho
         if kind == ProfileKind::Table {
             why.push("the table holds only some of the paths (`trodden-lab simulate --profile-of complete` uses all)".to_owned());
         }
-        let is_dropped = detector.overflow == Overflow::Drop;
+        let is_dropped = detector.overflow == StackOverflowPolicy::Drop;
         for (number, what) in [
             (
                 if is_dropped { counts.overflows } else { 0 },
@@ -137,7 +138,7 @@ fn hot_paths(held: &PathProfile, detector: &DetectorParameters, places: &MappedP
         let walk = walk(&memory, detector, &path);
         HotPath { runs: straight_code_runs(&walk), exit: walk.exit, count }
     };
-    held.hottest().into_iter().map(hot).collect()
+    held.hottest_paths().into_iter().map(hot).collect()
 }
 
 /// Returns the straight runs of code that a walk followed, each as the addresses of its first and last instruction.

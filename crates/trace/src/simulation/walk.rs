@@ -7,7 +7,7 @@
 use super::places::MappedMemory;
 use crate::hot_paths::HotPathExit;
 use trodden_binary::instruction::{BranchInstruction, branch, decode, format_intel};
-use trodden_hardware::{Address, BranchType, DetectorParameters, Extension, OperationMapping, PathDescriptor};
+use trodden_hardware::{Address, BranchType, DetectorParameters, OperationMapping, PathDescriptor, PathExtension};
 
 /// Maximum number of instructions of a walk, which is more than any path has.
 const MAX_INSTRUCTIONS: usize = 1 << 14;
@@ -128,7 +128,7 @@ impl Walker<'_> {
         let Some(is_taken) = self.take_outcome(class(expected)) else { return NextStep::EndsBefore };
         let next = if is_taken { target } else { fall_through };
         if is_backward
-            && let Extension::Loops(most) = self.mapping.extension
+            && let PathExtension::Loops(most) = self.mapping.extension
             && self.extensions < most
         {
             self.extensions += 1;
@@ -139,7 +139,7 @@ impl Walker<'_> {
     }
 
     fn follow_call(&mut self, target: Option<u64>, fall_through: u64) -> NextStep {
-        if let Extension::Calls(most) = self.mapping.extension
+        if let PathExtension::Calls(most) = self.mapping.extension
             && self.extensions < most
         {
             self.extensions += 1;

@@ -16,7 +16,8 @@ use trodden_driver::other_programs::find_program;
 use trodden_driver::toolchain::is_program;
 use trodden_hardware::processor::{ProcessorEvent, ProcessorModel, ProcessorParameters};
 use trodden_hardware::{
-    CounterWidth, DetectorParameters, Lane, Metric, OperationMapping, Preset, ProfilerParameters, StackRepair, TableParameters,
+    CounterWidth, DetectorParameters, MappingPreset, Metric, OperationMapping, ProfilerParameters, SimulationLane, StackRepair,
+    TableParameters,
 };
 use trodden_launch::process::exit_code;
 use trodden_profile::Run;
@@ -71,7 +72,7 @@ pub fn run(job: &SimulateOptions, model: &SimulateModel) -> Result<ExitCode> {
     if job.profile.is_some() {
         check_mapping(&parameters.detector.mapping)?;
     }
-    let mut lane = Lane::new(parameters.clone(), processor)?;
+    let mut lane = SimulationLane::new(parameters.clone(), processor)?;
     let notes = feed_profiler(job, model.sequence.as_deref(), &mut opened, &mut lane)?;
     let status = opened.end()?.map_or(ExitCode::SUCCESS, exit_code);
     notes.notes.iter().for_each(note);
@@ -102,7 +103,12 @@ fn write_report(job: &SimulateOptions, report: &SimulationReport) -> Result<()> 
 }
 
 /// Reads the opened source to its end, and passes its data to the profiler and to the files that the user requests.
-fn feed_profiler(job: &SimulateOptions, sequence: Option<&Path>, opened: &mut OpenedSource, lane: &mut Lane) -> Result<SourceNotes> {
+fn feed_profiler(
+    job: &SimulateOptions,
+    sequence: Option<&Path>,
+    opened: &mut OpenedSource,
+    lane: &mut SimulationLane,
+) -> Result<SourceNotes> {
     let mut files = [None, None];
     for (file, path) in files.iter_mut().zip([job.record.as_deref(), sequence]) {
         *file = path.map(|path| anyhow::Ok((OutputFile::create(path)?, path))).transpose()?;
@@ -118,7 +124,7 @@ fn write_profile(
     (job, model): (&SimulateOptions, &SimulateModel),
     file: &Path,
     parameters: &ProfilerParameters,
-    lane: &Lane,
+    lane: &SimulationLane,
     (places, notes): (&MappedPlaces, &SourceNotes),
 ) -> Result<()> {
     let command = job.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
@@ -179,7 +185,7 @@ fn profiler_parameters(job: &SimulateOptions, model: &SimulateModel) -> Result<P
     let mapping = match &model.mapping {
         Some(file) => read_mapping(file)?,
         None => {
-            let is_extended = matches!(model.preset, Preset::ExtendedLoops | Preset::ExtendedCalls);
+            let is_extended = matches!(model.preset, MappingPreset::ExtendedLoops | MappingPreset::ExtendedCalls);
             if model.extensions.is_some() && !is_extended {
                 bail!("--extensions applies only to extended paths. Add --preset extended-loops or --preset extended-calls");
             }
