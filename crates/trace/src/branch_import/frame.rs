@@ -1,6 +1,6 @@
 //! A stack frame of the traced program with the path that its function is executing, updated block by block.
 
-use super::tally::PathTally;
+use super::tally::BranchPathTally;
 use trodden_binary::{BlockConnection, NumberStep, ProbeGraph, ProbedFunction};
 use trodden_flow::Edge;
 
@@ -38,7 +38,7 @@ impl BranchFrame {
     }
 
     /// Counts the current path as lost, since its continuation is unknown.
-    pub fn count_path_as_lost(&self, tally: &mut PathTally) {
+    pub fn count_path_as_lost(&self, tally: &mut BranchPathTally) {
         if !self.is_done {
             tally.losses.incomplete += 1;
         }
@@ -49,7 +49,7 @@ impl BranchFrame {
 pub struct BranchFrameUpdate<'a> {
     pub frame: &'a mut BranchFrame,
     pub flow: &'a mut ProbeGraph,
-    pub tally: &'a mut PathTally,
+    pub tally: &'a mut BranchPathTally,
     pub stretch: u64,
     /// Number of branch records per sample (window); `None` for a trace of all branches.
     pub window: Option<u64>,

@@ -16,7 +16,7 @@ pub use programs::programs_with_addresses;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
-use tally::{PathTally, TallyPath};
+use tally::{BranchPathTally, TallyPath};
 use trodden_binary::{AddressSpace, BinaryError, ProbedFunction, ProbedImage};
 use trodden_profile::{BranchSampling, ImageProfile, ObservedBranches, Profile, Run, Sampling, SamplingSource, UnitProfile};
 use trodden_unit::UnitCache;
@@ -72,7 +72,7 @@ pub fn import(
     run: Run,
 ) -> Result<BranchImport, ImportError> {
     let images = programs.iter().map(|p| ProbedImage::read(p, store)).collect::<Result<Vec<_>, _>>()?;
-    let state = ImportState { images: &images, graphs: ProbeGraphs::new(&images), tally: PathTally::default() };
+    let state = ImportState { images: &images, graphs: ProbeGraphs::new(&images), tally: BranchPathTally::default() };
     let mut reader = BranchImporter {
         state,
         space: AddressSpace::new(&images),
@@ -194,7 +194,7 @@ impl BranchImporter<'_> {
     }
 }
 
-fn profile(images: Vec<ProbedImage>, tally: PathTally, counts: ImportedSampleCounts, source: SamplingSource, run: Run) -> Profile {
+fn profile(images: Vec<ProbedImage>, tally: BranchPathTally, counts: ImportedSampleCounts, source: SamplingSource, run: Run) -> Profile {
     let by_unit = group_by_unit(&images, tally.paths);
     let estimate = |seen: &TallyPath| match source {
         SamplingSource::BranchTrace => seen.times,

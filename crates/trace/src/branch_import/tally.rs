@@ -16,7 +16,7 @@ pub struct TallyPath {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct PathTally {
+pub struct BranchPathTally {
     pub paths: HashMap<TallyPathKey, TallyPath>,
     pub whole_paths: u64,
     pub losses: Losses,
@@ -24,7 +24,7 @@ pub struct PathTally {
     pub uncertain: BTreeMap<(usize, ProbedFunction), u64>,
 }
 
-impl PathTally {
+impl BranchPathTally {
     pub fn count(&mut self, path: TallyPathKey, weight: f64) {
         let seen = self.paths.entry(path).or_default();
         seen.times += 1;

@@ -9,7 +9,7 @@
 //! positions, so that long paths are seen less often than short ones. To correct this, each path counts `w / (w - n + 1)`.
 
 use super::frame::{BranchFrame, BranchFrameUpdate, FramePathState, observation_weight};
-use super::tally::PathTally;
+use super::tally::BranchPathTally;
 use crate::probe_graphs::ProbeGraphs;
 use trodden_binary::instruction::{BranchInstruction, MAX_INSTRUCTION_LENGTH};
 use trodden_binary::{BinaryError, BlockConnection, CodeRange, PlacedProbe, ProbedImage};
@@ -52,7 +52,7 @@ pub struct ThreadWalk {
 pub struct ImportState<'a> {
     pub images: &'a [ProbedImage],
     pub graphs: ProbeGraphs<'a>,
-    pub tally: PathTally,
+    pub tally: BranchPathTally,
 }
 
 impl ThreadWalk {
