@@ -221,7 +221,7 @@ impl Repeater {
         crate::calls::hash_call_input(number, &arguments, memory, &mut hash);
         let answered = self.first.is_some() && self.is_answered_from_log(number, &arguments);
         let answer = if answered { self.next.get_mut(&(thread, number)).and_then(Vec::pop) } else { None };
-        let reads_mappings = number as i64 == libc::SYS_read && self.shown.is_answered_from_log(arguments[0]);
+        let reads_mappings = number as i64 == libc::SYS_read && self.shown.is_answered(arguments[0]);
         self.pending.insert(tid, PendingCall { number, arguments, answer, reads_mappings, hash });
         match &self.first {
             _ if answer.is_some() || reads_mappings => CallEntry::Skip,

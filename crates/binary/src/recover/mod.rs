@@ -320,7 +320,7 @@ fn find_never_returning(explored: &Exploration, families: &FunctionFamilies) -> 
 /// What a transfer of control means for the question whether its function may return.
 enum TransferOutcome {
     Stays,
-    CallReturns,
+    Returns,
     To(u64),
 }
 
