@@ -78,10 +78,10 @@ impl TracedFiles {
 
     /// Returns a hash of the contents of all files. Traces with the same hash are of the same build.
     pub fn hash(&self) -> u64 {
-        let hashes: Vec<u64> = self.0.iter().map(|f| trodden_trace::block_file::hash(f.binary.data())).collect();
+        let hashes: Vec<u64> = self.0.iter().map(|f| trodden_trace::block_file::hash_file_contents(f.binary.data())).collect();
         match hashes.as_slice() {
             [own] => *own,
-            all => trodden_trace::block_file::hash(&all.iter().flat_map(|h| h.to_le_bytes()).collect::<Vec<u8>>()),
+            all => trodden_trace::block_file::hash_file_contents(&all.iter().flat_map(|h| h.to_le_bytes()).collect::<Vec<u8>>()),
         }
     }
 

@@ -3,7 +3,10 @@
 use crate::CollectError;
 use crate::mappings::mappings;
 use crate::parked::ParkedProcess;
-use crate::process_status::{capabilities, explain_yama_restriction, field, may_trace_others, number, own_status, status};
+use crate::process_status::{
+    explain_yama_restriction, find_status_field, find_status_number, may_trace_others, parse_capability_set, read_own_status,
+    read_process_status,
+};
 use crate::ptrace::{self, PtraceStop, ResumeMode, Tid, ignore_ended_thread, restart_interrupted_call};
 use crate::session::Session;
 use std::io;
@@ -32,7 +35,7 @@ pub fn seize_all_threads(session: &Session, mut parked: Option<&mut ParkedProces
         for thread in fresh {
             // Request only exit events for now: the thread may be inside a system call, where nothing can be injected.
             // `stop_seized_thread` sets the other options.
-            match ptrace::seize(thread, ptrace::EXIT_EVENT_OPTIONS) {
+            match ptrace::seize_thread(thread, ptrace::EXIT_EVENT_OPTIONS) {
                 Ok(()) => session.add_thread(thread, false),
                 Err(_) if has_ended(thread) => continue,
                 Err(source) => return Err(CollectError::Attach { process, source }),
@@ -46,7 +49,7 @@ pub fn seize_all_threads(session: &Session, mut parked: Option<&mut ParkedProces
 
 /// Returns true if a thread has ended. `/proc` may still list such a thread, as a zombie.
 fn has_ended(thread: Tid) -> bool {
-    field(&status(thread), "State").is_none_or(|state| state.starts_with(['Z', 'X']))
+    find_status_field(&read_process_status(thread), "State").is_none_or(|state| state.starts_with(['Z', 'X']))
 }
 
 fn untraceable_error(process: Tid, why: String) -> CollectError {
@@ -59,38 +62,38 @@ fn untraceable_error(process: Tid, why: String) -> CollectError {
 /// The process cannot or must not be traced; the message says what to do.
 pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
     let reject = |why: String| Err(untraceable_error(process, why));
-    let (its, own) = (status(process), own_status());
+    let (its, own) = (read_process_status(process), read_own_status());
     if its.is_empty() {
         return reject("it does not exist".to_owned());
     }
-    if let Some(group) = number(&its, "Tgid").filter(|group| *group != process && *group != std::process::id() as Tid) {
+    if let Some(group) = find_status_number(&its, "Tgid").filter(|group| *group != process && *group != std::process::id() as Tid) {
         return reject(format!("it is a thread of process {group}: pass `--pid {group}`"));
     }
     if is_recorder(process) {
         return reject("it is the recorder itself. Pass the id of a different process".to_owned());
     }
-    match field(&its, "State").unwrap_or_default().chars().next() {
+    match find_status_field(&its, "State").unwrap_or_default().chars().next() {
         Some('Z' | 'X') => return reject("it has ended, or its first thread has".to_owned()),
         Some('T') => return reject(format!("it is stopped by a signal. Continue it first (`kill -CONT {process}`)")),
         _ => {}
     }
-    if let Some(tracer) = number(&its, "TracerPid").filter(|tracer| *tracer != 0) {
-        let name = field(&status(tracer), "Name").map(|name| format!(" ({name})")).unwrap_or_default();
+    if let Some(tracer) = find_status_number(&its, "TracerPid").filter(|tracer| *tracer != 0) {
+        let name = find_status_field(&read_process_status(tracer), "Name").map(|name| format!(" ({name})")).unwrap_or_default();
         return reject(format!("process {tracer}{name} already traces it. End that process first"));
     }
     // Kernel threads have no memory of their own.
-    if field(&its, "VmSize").is_none() {
+    if find_status_field(&its, "VmSize").is_none() {
         return reject("it is a kernel thread. Pass the id of a program's process".to_owned());
     }
     if !may_trace_others(&own) {
-        let (user, own_user) = (number(&its, "Uid"), number(&own, "Uid"));
+        let (user, own_user) = (find_status_number(&its, "Uid"), find_status_number(&own, "Uid"));
         if user != own_user {
             return reject(format!("it belongs to user {}. Run as that user or as root", user.unwrap_or_default()));
         }
         // `Uid` and `Gid` list the real, effective, saved and file-system ids. They differ from this process's if the executable was setuid
         // or setgid.
-        let has_others = ["Uid", "Gid"].iter().any(|ids| field(&its, ids) != field(&own, ids));
-        if has_others || capabilities(&its, "CapPrm") & !capabilities(&own, "CapPrm") != 0 {
+        let has_others = ["Uid", "Gid"].iter().any(|ids| find_status_field(&its, ids) != find_status_field(&own, ids));
+        if has_others || parse_capability_set(&its, "CapPrm") & !parse_capability_set(&own, "CapPrm") != 0 {
             return reject("its file gives it privileges that this user lacks (setuid, setgid or setcap). Run as root".to_owned());
         }
     }
@@ -98,8 +101,8 @@ pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
         return reject(why);
     }
     // A container's filters apply to this process, too, so only filters beyond those of this process matter.
-    let filters = |status: &str| number(status, "Seccomp_filters").unwrap_or(0);
-    if field(&its, "Seccomp").as_deref() == Some("1") || filters(&its) > filters(&own) {
+    let filters = |status: &str| find_status_number(status, "Seccomp_filters").unwrap_or(0);
+    if find_status_field(&its, "Seccomp").as_deref() == Some("1") || filters(&its) > filters(&own) {
         return reject("it filters its system calls (seccomp), and the filter would kill it for calls that the trace injects".to_owned());
     }
     Ok(())
@@ -112,10 +115,10 @@ fn is_recorder(process: Tid) -> bool {
     let own = std::process::id() as Tid;
     let mut ancestor = own;
     while ancestor != 0 && program(ancestor).is_some_and(|other| Some(other) == program(own)) {
-        if ancestor == process || number(&status(process), "Tgid") == Some(ancestor) {
+        if ancestor == process || find_status_number(&read_process_status(process), "Tgid") == Some(ancestor) {
             return true;
         }
-        ancestor = number(&status(ancestor), "PPid").unwrap_or(0);
+        ancestor = find_status_number(&read_process_status(ancestor), "PPid").unwrap_or(0);
     }
     false
 }
@@ -191,7 +194,7 @@ pub fn shares_memory(process: Tid, other: Tid) -> io::Result<bool> {
 
 /// Stops a thread that was just seized. Returns false if it has ended.
 fn stop_seized_thread(session: &Session, thread: Tid, mut parked: Option<&mut ParkedProcess>) -> Result<bool, CollectError> {
-    ignore_ended_thread(ptrace::interrupt(thread))?;
+    ignore_ended_thread(ptrace::interrupt_thread(thread))?;
     loop {
         let stop = session.wait_for(thread);
         if let (Ok(_), Some(parked)) = (&stop, &mut parked) {
@@ -202,7 +205,7 @@ fn stop_seized_thread(session: &Session, thread: Tid, mut parked: Option<&mut Pa
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(false),
             Err(e) => return Err(e.into()),
             Ok(PtraceStop::Signal(signal)) => {
-                ignore_ended_thread(ptrace::interrupt(thread))?;
+                ignore_ended_thread(ptrace::interrupt_thread(thread))?;
                 session.resume(thread, ResumeMode::Continue, signal)?;
             }
             Ok(PtraceStop::GroupStopped) => {

@@ -6,7 +6,7 @@
 //! symbols of a block fit into words of four bytes, they are stored by [prediction](crate::predicted); otherwise, each symbol is stored as
 //! its difference from the previous one (zigzag, LEB128). The section's layout says which.
 
-use crate::numbers::{Cursor, push_number, zigzag};
+use crate::numbers::{Cursor, push_number, zigzag_encode};
 use crate::predicted;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -141,7 +141,7 @@ impl BlockFileWriter {
     pub fn append_words(&mut self, stream: u32, index: &[u8], words: &[u32]) -> Result<(), TraceFileError> {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
-        predicted::encode(words, &mut bytes);
+        predicted::encode_by_prediction(words, &mut bytes);
         let appended = self.append(TraceBlockKind::Symbols, PREDICTION_LAYOUT, (stream, words.len() as u32), index, &bytes);
         self.bytes = bytes;
         appended
@@ -246,7 +246,7 @@ impl BlockFileReader {
         let data = self.data(header)?;
         let symbols = match header.section.layout {
             DIFFERENCE_LAYOUT => decode_differences(&data, header.count as usize),
-            PREDICTION_LAYOUT => predicted::decode(&data, header.count as usize),
+            PREDICTION_LAYOUT => predicted::decode_by_prediction(&data, header.count as usize),
             _ => None,
         };
         symbols.ok_or_else(|| self.inconsistent_block_error(header, "its symbols are malformed"))
@@ -302,7 +302,7 @@ pub fn encode_differences(symbols: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(symbols.len() * 2);
     let mut before = 0u64;
     for symbol in symbols {
-        push_number(zigzag(symbol.wrapping_sub(before)), &mut bytes);
+        push_number(zigzag_encode(symbol.wrapping_sub(before)), &mut bytes);
         before = *symbol;
     }
     bytes
@@ -321,7 +321,7 @@ fn decode_differences(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
 }
 
 /// Hashes the contents of a file, so that files can be compared by their hashes.
-pub fn hash(bytes: &[u8]) -> u64 {
+pub fn hash_file_contents(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }
 

@@ -6,7 +6,7 @@
 
 use crate::CollectError;
 use crate::displaced::{SLOT_SIZE, displace};
-use crate::memory::{Memory, overlap};
+use crate::memory::{Memory, do_ranges_overlap};
 use crate::ptrace::{self, Tid};
 use crate::subject::{Executable, FREE_SLOT_OFFSET, TracedProcess};
 use std::collections::HashMap;
@@ -143,7 +143,7 @@ impl Breakpoints {
         let mut pieces = Vec::new();
         for part in &mut self.parts {
             for site in &mut self.sites[part.first_site..part.first_site + part.site_count] {
-                if !site.is_released && overlap(&(site.address..site.address + site.length), range) {
+                if !site.is_released && do_ranges_overlap(&(site.address..site.address + site.length), range) {
                     site.is_released = true;
                     part.site_indexes[(site.address - part.start) as usize] = NO_SITE_INDEX;
                     pieces.push((site.address, site.original));

@@ -9,7 +9,7 @@
 //! read, [`MAX_WEIGHTED_DATA_READS`] times, is classified as data and no longer guarded. By then, a program that sums up a page byte by
 //! byte has read a patch if the page has one.
 
-use crate::memory::{common, outside, overlap};
+use crate::memory::{do_ranges_overlap, intersect_ranges, parts_outside_range};
 use crate::ptrace::Tid;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -87,7 +87,7 @@ impl CodeGuard {
     }
 
     pub fn add(&mut self, code: GuardedCode) {
-        self.former = self.former.iter().flat_map(|former| outside(former, &code.range)).collect();
+        self.former = self.former.iter().flat_map(|former| parts_outside_range(former, &code.range)).collect();
         self.ranges.insert(code.range.start, code);
     }
 
@@ -102,7 +102,7 @@ impl CodeGuard {
     pub fn forget(&mut self, range: &Range<u64>) {
         self.remove_overlapping(range);
         for list in [&mut self.former, &mut self.excluded] {
-            *list = list.iter().flat_map(|part| outside(part, range)).collect();
+            *list = list.iter().flat_map(|part| parts_outside_range(part, range)).collect();
         }
     }
 
@@ -113,14 +113,14 @@ impl CodeGuard {
     }
 
     fn remove_overlapping(&mut self, range: &Range<u64>) -> Vec<GuardedCode> {
-        let touched: Vec<GuardedCode> = self.ranges.values().filter(|code| overlap(&code.range, range)).cloned().collect();
+        let touched: Vec<GuardedCode> = self.ranges.values().filter(|code| do_ranges_overlap(&code.range, range)).cloned().collect();
         let mut removed = Vec::new();
         for code in touched {
             self.ranges.remove(&code.range.start);
-            for rest in outside(&code.range, range) {
+            for rest in parts_outside_range(&code.range, range) {
                 self.ranges.insert(rest.start, GuardedCode { range: rest, ..code.clone() });
             }
-            removed.push(GuardedCode { range: common(&code.range, range), ..code });
+            removed.push(GuardedCode { range: intersect_ranges(&code.range, range), ..code });
         }
         self.pages.retain(|page, _| !range.contains(page));
         self.overused.retain(|page| !range.contains(page));
@@ -136,7 +136,7 @@ impl CodeGuard {
     pub fn unguarded_parts(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut parts = vec![range];
         for other in self.ranges.values().map(|code| &code.range).chain(&self.excluded) {
-            parts = parts.iter().flat_map(|part| outside(part, other)).collect();
+            parts = parts.iter().flat_map(|part| parts_outside_range(part, other)).collect();
         }
         parts
     }
@@ -146,12 +146,12 @@ impl CodeGuard {
     }
 
     pub fn overlaps(&self, range: &Range<u64>) -> bool {
-        self.ranges.values().any(|code| overlap(&code.range, range))
+        self.ranges.values().any(|code| do_ranges_overlap(&code.range, range))
     }
 
     /// Returns true if any byte of a range is or was guarded.
     pub fn was_guarding(&self, range: &Range<u64>) -> bool {
-        self.overlaps(range) || self.former.iter().any(|former| overlap(former, range))
+        self.overlaps(range) || self.former.iter().any(|former| do_ranges_overlap(former, range))
     }
 
     pub fn code_at(&self, address: u64) -> Option<&GuardedCode> {

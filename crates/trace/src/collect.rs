@@ -92,7 +92,7 @@ pub trait Collector: Sync {
         let (executable, recipe, stop, limit) = (run.executable, run.recipe, run.stop, run.limit);
         let area_size = area_size(sites_of(0, run.sites).len());
         if let Some(core) = recipe.core {
-            crate::system::pin(core)?;
+            crate::system::pin_thread_to_core(core)?;
         }
         let (subject, threads) = match std::mem::replace(&mut run.target, RunTarget::Attach(0)) {
             RunTarget::Start(program) => {
@@ -277,7 +277,7 @@ impl Collector for Compiled {
         TrampolineCollector.check_files(executable, libraries)?;
         for path in [&executable.path].into_iter().chain(libraries.iter().map(|l| &l.executable.path)) {
             let fault = |fault: String| CollectError::Executable { path: path.clone(), fault };
-            if sleds::first_sled(&Binary::read(path).map_err(|e| fault(e.to_string()))?).is_some() {
+            if sleds::find_first_sled(&Binary::read(path).map_err(|e| fault(e.to_string()))?).is_some() {
                 return Ok(());
             }
         }
@@ -369,10 +369,10 @@ fn place_displaced_instruction_page(subject: &TracedProcess, binary: &Binary) ->
         free = mapping.end;
     }
     let trigger = KernelProbes::attach(binary.path(), &[first], &[0], thread).map_err(CollectError::Uprobes)?;
-    let saved = ptrace::registers(thread)?;
-    ptrace::set_registers(thread, &Registers { rip: binary.entry().wrapping_add(subject.bias), orig_rax: u64::MAX, ..saved })?;
+    let saved = ptrace::read_registers(thread)?;
+    ptrace::write_registers(thread, &Registers { rip: binary.entry().wrapping_add(subject.bias), orig_rax: u64::MAX, ..saved })?;
     subject.step(thread)?;
-    ptrace::set_registers(thread, &saved)?;
+    ptrace::write_registers(thread, &saved)?;
     drop(trigger);
     for [start, size] in filled {
         subject.inject_system_call(thread, Some(subject.area), libc::SYS_munmap, [start, size, 0, 0, 0, 0])?;

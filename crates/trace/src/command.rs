@@ -14,7 +14,7 @@
 
 use crate::launcher::{InheritedSignals, Launcher};
 use crate::system::send_signal;
-use crate::tracer::{ClientLink, ClientMessage, TracerSplit, split};
+use crate::tracer::{ClientLink, ClientMessage, TracerSplit, split_into_client_and_tracer};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitCode;
@@ -94,7 +94,7 @@ struct CommandRun {
 /// # Errors
 /// The limit on processes is reached, or the work fails.
 pub fn run_in_tracer_process<E: From<CommandError>>(work: impl FnOnce() -> Result<ExitCode, E>) -> Result<ExitCode, E> {
-    match split().map_err(CommandError::Tracer)? {
+    match split_into_client_and_tracer().map_err(CommandError::Tracer)? {
         TracerSplit::Client(status) => {
             if let Some(signal) = status.signal() {
                 log::warn!(
@@ -107,8 +107,8 @@ pub fn run_in_tracer_process<E: From<CommandError>>(work: impl FnOnce() -> Resul
         }
         TracerSplit::Tracer(client, launcher) => {
             let messages = client.try_clone().map_err(CommandError::Link)?;
-            set_up(launcher, Some(client));
-            std::thread::spawn(move || listen(messages));
+            set_up_tracer(launcher, Some(client));
+            std::thread::spawn(move || handle_client_messages(messages));
             temporary::remove_folders_on_signals();
             work()
         }
@@ -121,11 +121,11 @@ pub fn run_in_tracer_process<E: From<CommandError>>(work: impl FnOnce() -> Resul
 /// # Errors
 /// The limit on processes is reached.
 pub fn trace_in_this_process() -> Result<(), CommandError> {
-    set_up(Launcher::fork(&InheritedSignals::now()).map_err(CommandError::Launcher)?, None);
+    set_up_tracer(Launcher::fork(&InheritedSignals::now()).map_err(CommandError::Launcher)?, None);
     Ok(())
 }
 
-fn set_up(launcher: Arc<Launcher>, client: Option<ClientLink>) {
+fn set_up_tracer(launcher: Arc<Launcher>, client: Option<ClientLink>) {
     let client = client.map(Mutex::new);
     let tracer = Tracer { launcher, stop: AtomicBool::new(false), state: Mutex::default(), synchronised: Condvar::new(), client };
     let is_first = TRACER_STATE.set(tracer).is_ok();
@@ -196,7 +196,7 @@ impl ActiveRun {
         if let Some(run) = state.runs.iter_mut().find(|run| run.number == self.number) {
             run.is_changed = false;
             let process = run.process();
-            run.early_signals.drain(..).for_each(|signal| forward(process, signal));
+            run.early_signals.drain(..).for_each(|signal| forward_signal(process, signal));
         }
         state.exit_if_nothing_is_pending();
     }
@@ -243,7 +243,7 @@ impl Tracer {
         }
         for run in state.runs.iter_mut().filter(|run| !from_terminal && run.role != RunKind::Child) {
             match run.process() {
-                Some(process) => forward(Some(process), signal),
+                Some(process) => forward_signal(Some(process), signal),
                 None => run.early_signals.push(signal),
             }
         }
@@ -274,7 +274,7 @@ impl CommandRun {
 }
 
 /// Sends a signal to a process. Errors are ignored, since the process may just have ended.
-fn forward(process: Option<u32>, signal: i32) {
+fn forward_signal(process: Option<u32>, signal: i32) {
     process.into_iter().for_each(|process| _ = send_signal(process as i32, signal));
 }
 
@@ -304,7 +304,7 @@ fn handle_signal(signal: i32) -> bool {
     tracer.inspect(|tracer| tracer.handle_signal(signal, false)).is_some()
 }
 
-fn listen(mut client: ClientLink) {
+fn handle_client_messages(mut client: ClientLink) {
     while let Some(message) = client.receive() {
         match message {
             ClientMessage::Synchronised => {
@@ -313,7 +313,7 @@ fn listen(mut client: ClientLink) {
             }
             // Commands that handle signals themselves, such as jobs for other machines, receive the signal.
             ClientMessage::Signal { signal, .. } if temporary::is_removal_disabled() => {
-                forward(Some(std::process::id()), signal);
+                forward_signal(Some(std::process::id()), signal);
             }
             ClientMessage::Signal { signal, from_terminal } => tracer().handle_signal(signal, from_terminal),
         }

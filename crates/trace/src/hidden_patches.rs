@@ -16,7 +16,7 @@ use crate::code_guard::{CodeGuard, GuardedCode, PAGE_SIZE, PageView, page_of};
 use crate::displaced::{SLOT_SIZE, displace};
 use crate::journal::JournalEntry;
 use crate::mappings::mappings;
-use crate::memory::{common, outside, pages};
+use crate::memory::{intersect_ranges, parts_outside_range, round_to_whole_pages};
 use crate::ptrace::{self, Registers, Tid, ignore_ended_thread};
 use crate::session::Session;
 use iced_x86::{Instruction, Mnemonic};
@@ -72,7 +72,11 @@ impl Session {
         for mapping in mappings(self.process())?.iter().filter(|mapping| is_code(mapping.protection)) {
             for (code, slot) in images {
                 for code in code {
-                    let Some(patched) = self.find_patched_pages(&common(&pages(code), &(mapping.start..mapping.end))) else { continue };
+                    let Some(patched) =
+                        self.find_patched_pages(&intersect_ranges(&round_to_whole_pages(code), &(mapping.start..mapping.end)))
+                    else {
+                        continue;
+                    };
                     let parts = self.guard.borrow().unguarded_parts(patched);
                     all.extend(parts.into_iter().map(|range| GuardedCode { range, protection: mapping.protection, slot: *slot }));
                 }
@@ -200,14 +204,14 @@ impl Session {
             self.rewrite_page(page, |session, bytes| session.code_changes().redo(page, bytes))?;
         }
         let touched: Vec<GuardedCode> =
-            self.guard.borrow().ranges().filter(|code| !common(&code.range, range).is_empty()).cloned().collect();
+            self.guard.borrow().ranges().filter(|code| !intersect_ranges(&code.range, range).is_empty()).cloned().collect();
         for code in touched {
-            let part = common(&code.range, range);
+            let part = intersect_ranges(&code.range, range);
             self.protect_or_fail(thread, &part, code.protection, 0)?;
             self.advise_pages(thread, &part, libc::MADV_NORMAL)?;
             self.guard.borrow_mut().remove(&part);
             self.remove(|entry| code.matches_entry(entry));
-            for rest in outside(&code.range, &part) {
+            for rest in parts_outside_range(&code.range, &part) {
                 self.enter(GuardedCode { range: rest, ..code.clone() }.entry());
             }
         }
@@ -302,7 +306,7 @@ impl Session {
             }
             // Another thread has switched the page meanwhile, or the program itself may not access it.
             _ => {
-                let r = ptrace::registers(thread)?;
+                let r = ptrace::read_registers(thread)?;
                 let pointers = [address, r.rip, r.rsp, r.rbp, r.rsi, r.rdi, r.eflags];
                 let state = [&pointers[..], &[r.rax, r.rbx, r.rcx, r.rdx, r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15]].concat();
                 let is_tried = self.guard.borrow_mut().note_access_retry(thread, &state);
@@ -420,9 +424,9 @@ impl Session {
         let mut code = memory.read_some(at, MAX_INSTRUCTION_LENGTH as usize);
         self.hide_changes(at, &mut code);
         memory.write(slot, &displace(&code, at, slot)?.code)?;
-        let saved = ptrace::registers(thread)?;
+        let saved = ptrace::read_registers(thread)?;
         self.enter(JournalEntry::Registers(thread, Box::new(saved)));
-        ptrace::set_registers(thread, &Registers { rip: slot, orig_rax: u64::MAX, ..saved })?;
+        ptrace::write_registers(thread, &Registers { rip: slot, orig_rax: u64::MAX, ..saved })?;
         let stepped = loop {
             match self.single_step_once(thread)? {
                 Some(at) if (slot..slot + SLOT_SIZE).contains(&at) => {}
@@ -431,7 +435,7 @@ impl Session {
                     // A repeated string instruction keeps the progress that it has made.
                     match ptrace::instruction_pointer(thread)? == slot {
                         true => ptrace::set_instruction_pointer(thread, at)?,
-                        false => ptrace::set_registers(thread, &saved)?,
+                        false => ptrace::write_registers(thread, &saved)?,
                     }
                     break None;
                 }

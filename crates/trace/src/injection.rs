@@ -50,7 +50,7 @@ impl Session {
             self.enter(JournalEntry::Mapping(range.clone()));
             self.apply_address_limit();
         }
-        let saved = ptrace::registers(thread)?;
+        let saved = ptrace::read_registers(thread)?;
         let place = at.unwrap_or(saved.rip);
         let mut hidden = [0; SYSCALL_STUB.len()];
         if at.is_none() {
@@ -63,13 +63,13 @@ impl Session {
         // If the program has set its trap flag, the stub would trap.
         let eflags = saved.eflags & !TRAP_FLAG;
         let call = Registers { rip: place, rax, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, eflags, ..saved };
-        ptrace::set_registers(thread, &call)?;
+        ptrace::write_registers(thread, &call)?;
         let is_end = |signal| Ok(signal == libc::SIGTRAP && ptrace::instruction_pointer(thread)? == place + SYSCALL_STUB.len() as u64);
         let called =
             self.with_signals_blocked(thread, || self.run_until_signal(thread, ResumeMode::Continue, is_end, "in an injected system call"));
         if let Err(CollectError::Unexpected { .. }) = called {
             // While the journal is undone, nobody else would restore them.
-            ignore_ended_thread(ptrace::set_registers(thread, &saved))?;
+            ignore_ended_thread(ptrace::write_registers(thread, &saved))?;
             self.remove(|entry| matches!(entry, JournalEntry::Registers(other, _) if *other == thread));
         }
         let restored = if at.is_none() { memory.patch(&[(place, &hidden)]) } else { Ok(()) };
@@ -77,9 +77,9 @@ impl Session {
         called?;
         restored?;
         self.note_injected_trap(thread);
-        let result = ptrace::registers(thread)?.rax as i64;
+        let result = ptrace::read_registers(thread)?.rax as i64;
         // If the stop has interrupted a system call, these registers contain its number, so that the kernel restarts it.
-        ptrace::set_registers(thread, &saved)?;
+        ptrace::write_registers(thread, &saved)?;
         self.remove(|entry| matches!(entry, JournalEntry::Registers(other, _) if *other == thread));
         if number == libc::SYS_munmap || number == libc::SYS_mmap && result as u64 != range.start {
             self.remove(|entry| matches!(entry, JournalEntry::Mapping(own) if *own == range));
@@ -97,7 +97,7 @@ impl Session {
         if self.is_filtered() {
             return Err(CollectError::Filtered);
         }
-        let (saved, mask, rip) = (ptrace::registers(thread)?, ptrace::signal_mask(thread)?, self.stub());
+        let (saved, mask, rip) = (ptrace::read_registers(thread)?, ptrace::signal_mask(thread)?, self.stub());
         if rip == 0 {
             return Err(CollectError::Unexpected { what: "it has no stub for system calls".to_owned() });
         }
@@ -106,7 +106,7 @@ impl Session {
         let [rdi, rsi, rdx, r10, r8, r9] = arguments;
         let (rax, eflags) = (number as u64, saved.eflags & !TRAP_FLAG);
         let call = Registers { rip, rax, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, eflags, ..saved };
-        ptrace::set_registers(thread, &call)?;
+        ptrace::write_registers(thread, &call)?;
         ptrace::set_signal_mask(thread, u64::MAX)?;
         let until = |how, is_end: &dyn Fn(PtraceStop) -> io::Result<bool>| loop {
             self.resume(thread, how, 0)?;
@@ -115,12 +115,12 @@ impl Session {
                 return io::Result::Ok(());
             }
         };
-        until(ResumeMode::ToSystemCall, &|_| Ok(matches!(ptrace::system_call(thread)?, SystemCallStop::Exit { .. })))?;
-        let result = ptrace::registers(thread)?.rax as i64;
+        until(ResumeMode::ToSystemCall, &|_| Ok(matches!(ptrace::read_system_call_stop(thread)?, SystemCallStop::Exit { .. })))?;
+        let result = ptrace::read_registers(thread)?.rax as i64;
         // Stop the thread once more, at a stop after which the kernel restarts a system call that was interrupted.
-        ptrace::interrupt(thread)?;
+        ptrace::interrupt_thread(thread)?;
         until(ResumeMode::Continue, &|stop| Ok(matches!(stop, PtraceStop::Interrupted | PtraceStop::GroupStopped)))?;
-        ptrace::set_registers(thread, &saved)?;
+        ptrace::write_registers(thread, &saved)?;
         ptrace::set_signal_mask(thread, mask)?;
         self.remove(|entry| matches!(entry, JournalEntry::SignalMask(other, _) if *other == thread));
         self.remove(|entry| matches!(entry, JournalEntry::Registers(other, _) if *other == thread));
@@ -189,7 +189,7 @@ impl Session {
             self.resume(thread, how, 0)?;
             match self.wait_for(thread) {
                 Ok(PtraceStop::Signal(signal)) if is_end(signal)? => {
-                    held.into_iter().for_each(|signal| ptrace::send(thread, signal));
+                    held.into_iter().for_each(|signal| ptrace::send_signal_to_thread(thread, signal));
                     return Ok(signal);
                 }
                 // A fault would recur for ever. A page that another thread has just switched faults once more.

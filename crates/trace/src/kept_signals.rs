@@ -6,7 +6,7 @@
 
 use crate::CollectError;
 use crate::memory::Memory;
-use crate::process_status::{number, status};
+use crate::process_status::{find_status_number, read_process_status};
 use crate::ptrace::{self, Tid};
 use crate::session::Session;
 use crate::signal_state::{SignalAction, TRACKED_SIGNALS, ignores_signal, process_of, resets_after_one_delivery, signal_bit};
@@ -62,7 +62,7 @@ impl Session {
         if !self.is_filtered() {
             self.set_action(self.own_memory()?, thread, signal, &action)?;
         }
-        Ok(number(&status(thread), "Threads") != Some(1))
+        Ok(find_status_number(&read_process_status(thread), "Threads") != Some(1))
     }
 
     /// Returns true if the signal that a thread is about to receive was sent while the thread blocked it, and became deliverable only

@@ -5,7 +5,7 @@
 //! requires. The program waits at a gate, a pipe, until it is traced. The launcher ends with the tracer.
 
 use crate::folder::{FolderBinding, bind_folder_copy};
-use crate::system::{checked, pin};
+use crate::system::{check_call_result, pin_thread_to_core};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -120,7 +120,7 @@ impl InheritedSignals {
         let mut mask: libc::sigset_t = unsafe { std::mem::zeroed() };
         // SAFETY: the pointer to a new set is null, and the kernel writes the old one to a valid set.
         unsafe { libc::sigprocmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut mask) };
-        Self { mask, ignores_children: is_ignored(libc::SIGCHLD) }
+        Self { mask, ignores_children: is_signal_ignored(libc::SIGCHLD) }
     }
 
     /// Sets the calling process's signal mask.
@@ -140,7 +140,7 @@ impl InheritedSignals {
 }
 
 /// Returns true if this process ignores a signal.
-pub fn is_ignored(signal: i32) -> bool {
+pub fn is_signal_ignored(signal: i32) -> bool {
     // SAFETY: the structure consists of integers and null pointers, for which zero is valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer to a new action is null, and the kernel writes the old one to a valid structure.
@@ -297,13 +297,13 @@ impl ProgramStartConditions {
     fn set(self) -> io::Result<()> {
         if self.fixed_addresses {
             // SAFETY: the system call takes no pointers.
-            checked(unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) })?;
+            check_call_result(unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) })?;
         }
         if self.fixed_clock {
             // SAFETY: the system call takes no pointers.
-            checked(unsafe { libc::prctl(libc::PR_SET_TSC, libc::PR_TSC_SIGSEGV) })?;
+            check_call_result(unsafe { libc::prctl(libc::PR_SET_TSC, libc::PR_TSC_SIGSEGV) })?;
         }
-        self.core.map_or(Ok(()), pin)
+        self.core.map_or(Ok(()), pin_thread_to_core)
     }
 }
 

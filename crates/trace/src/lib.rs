@@ -123,13 +123,13 @@ pub use ptrace::wait_for_child;
 pub use repeat::{FixedRunConditions, RepeatDivergence, RepeatedCall, RunLog};
 pub use run::{ParkedReceiver, RunTarget, TraceRun};
 pub use sink::{NO_ADDRESS, RESUMED_FLAG, Sink, SinkFlow, TRANSFER_FLAG, ThreadNumber};
-pub use sleds::first_sled;
+pub use sleds::find_first_sled;
 pub use subject::Executable;
 pub use symbols::Symbols;
-pub use system::{cores, pin, send_signal};
+pub use system::{cores, pin_thread_to_core, send_signal};
 pub use trace_file::{
     TRACE_FORMAT, ThreadWriter, TraceBlock, TraceDescription, TraceEndRecord, TraceEvent, TraceFile, TraceFilePiece, TraceFrameStack,
     TraceFunction, TraceWriter, TracedBlockInfo, TracedFunctionInfo, TracedRunInfo,
 };
-pub use tracer::{ClientLink, ClientMessage, TracerSplit, split};
+pub use tracer::{ClientLink, ClientMessage, TracerSplit, split_into_client_and_tracer};
 pub use trial::try_collector;

@@ -113,22 +113,22 @@ pub enum MemoryEffect {
     Replaced,
 }
 
-pub fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+pub fn do_ranges_overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-pub fn common(a: &Range<u64>, b: &Range<u64>) -> Range<u64> {
+pub fn intersect_ranges(a: &Range<u64>, b: &Range<u64>) -> Range<u64> {
     a.start.max(b.start)..a.end.min(b.end)
 }
 
 /// Returns the parts of a range that are before and after another range.
-pub fn outside(range: &Range<u64>, other: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+pub fn parts_outside_range(range: &Range<u64>, other: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
     let parts = [range.start..range.end.min(other.start), range.start.max(other.end)..range.end];
     parts.into_iter().filter(|part| !part.is_empty())
 }
 
 /// Extends a range to whole pages.
-pub fn pages(range: &Range<u64>) -> Range<u64> {
+pub fn round_to_whole_pages(range: &Range<u64>) -> Range<u64> {
     range.start & !0xfff..range.end.saturating_add(0xfff) & !0xfff
 }
 

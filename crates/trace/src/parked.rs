@@ -40,13 +40,13 @@ impl ParkedProcess {
     /// # Errors
     /// The process is gone, or may not be attached to again.
     pub(crate) fn park(session: &Session, process: Tid, is_successor: bool) -> Result<Option<Self>, CollectError> {
-        if !ptrace::is_64_bit(&ptrace::registers(process)?) {
+        if !ptrace::is_64_bit(&ptrace::read_registers(process)?) {
             return Err(CollectError::Unexpected { what: "it is a 32-bit program".to_owned() });
         }
         let Some(registration) = ActiveRun::begin_successor_run(process as u32) else { return Ok(None) };
         // Opening the memory requires the same permission as attaching.
         let memory = Memory::open(process)?;
-        let registers = Registers { orig_rax: u64::MAX, ..ptrace::registers(process)? };
+        let registers = Registers { orig_rax: u64::MAX, ..ptrace::read_registers(process)? };
         let mut code = [0; WAIT_LOOP_CODE.len()];
         memory.read(registers.rip, &mut code)?;
         let state = StateBeforeParking { registers, code, mask: ptrace::signal_mask(process)? };
@@ -68,12 +68,14 @@ impl ParkedProcess {
         let process = self.process;
         let (rdi, rsi) = (libc::PR_SET_PTRACER as u64, u64::from(std::process::id()));
         let permit = Registers { rax: libc::SYS_prctl as u64, rdi, rsi, rdx: 0, r10: 0, r8: 0, ..*registers };
-        ptrace::set_registers(process, &permit)?;
+        ptrace::write_registers(process, &permit)?;
         ptrace::set_signal_mask(process, u64::MAX)?;
         let mut held = None;
         // Under Yama, a tracer may attach to its descendants, but the process's parent may end before another thread attaches. Without
         // Yama, the call fails and changes nothing.
-        while !matches!(ptrace::system_call(process)?, SystemCallStop::Exit { .. }) || ptrace::registers(process)?.orig_rax != permit.rax {
+        while !matches!(ptrace::read_system_call_stop(process)?, SystemCallStop::Exit { .. })
+            || ptrace::read_registers(process)?.orig_rax != permit.rax
+        {
             session.resume(process, ResumeMode::ToSystemCall, 0)?;
             match session.wait_for(process)? {
                 PtraceStop::Signal(signal) if is_caused_by_instruction(process, signal)? => {
@@ -84,8 +86,8 @@ impl ParkedProcess {
                 _ => {}
             }
         }
-        held.into_iter().for_each(|signal| ptrace::send(process, signal));
-        Ok(ptrace::set_registers(process, &Registers { rax: libc::SYS_pause as u64, ..*registers })?)
+        held.into_iter().for_each(|signal| ptrace::send_signal_to_thread(process, signal));
+        Ok(ptrace::write_registers(process, &Registers { rax: libc::SYS_pause as u64, ..*registers })?)
     }
 
     /// Forgets a process that was killed before it could be detached. Its end is reported to the thread that traces it.
@@ -112,7 +114,7 @@ impl ParkedProcess {
     pub(crate) fn restore(&mut self) -> io::Result<()> {
         let Some(state) = &self.state else { return Ok(()) };
         Memory::open(self.process)?.write(state.registers.rip, &state.code)?;
-        ptrace::set_registers(self.process, &state.registers)?;
+        ptrace::write_registers(self.process, &state.registers)?;
         ptrace::set_signal_mask(self.process, state.mask)?;
         self.state = None;
         Ok(())
@@ -120,13 +122,13 @@ impl ParkedProcess {
 
     fn release(&mut self) -> io::Result<()> {
         let process = self.process;
-        ptrace::seize(process, 0)?;
-        ptrace::interrupt(process)?;
-        match ptrace::wait(process)? {
+        ptrace::seize_thread(process, 0)?;
+        ptrace::interrupt_thread(process)?;
+        match ptrace::wait_for_thread(process)? {
             Some((_, PtraceStop::Ended(_))) | None => Ok(()),
             Some((_, stop)) => {
                 self.restore()?;
-                ptrace::detach(process, if let PtraceStop::Signal(signal) = stop { signal } else { 0 })
+                ptrace::detach_thread(process, if let PtraceStop::Signal(signal) = stop { signal } else { 0 })
             }
         }
     }

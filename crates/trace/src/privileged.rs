@@ -3,7 +3,7 @@
 //! released and executes it once more, so that it runs as without a trace.
 
 use crate::memory::Memory;
-use crate::process_status::{field, may_trace_all_processes, number, own_status, status};
+use crate::process_status::{find_status_field, find_status_number, may_trace_all_processes, read_own_status, read_process_status};
 use crate::ptrace::{self, Registers, Tid};
 use std::ffi::OsStr;
 use std::io;
@@ -26,7 +26,7 @@ const EXECVE_CODE: [u8; 19] = [
 /// directory of the command, unless it is inherited.
 pub fn privileged_file(program: &OsStr, directory: Option<&OsStr>) -> Option<(PathBuf, &'static str)> {
     let path = find_executable(program, directory)?;
-    find_granted_privilege(&path, &Credentials::read(&own_status())?).map(|what| (path, what))
+    find_granted_privilege(&path, &Credentials::read(&read_own_status())?).map(|what| (path, what))
 }
 
 /// Finds the file to be executed as execvp(3) does.
@@ -49,8 +49,8 @@ impl Credentials {
     /// Reads the effective user and group from a status text. Returns `None` if the process does not exist.
     fn read(status: &str) -> Option<Self> {
         // The real id comes first.
-        let effective = |name: &str| field(status, name)?.split_whitespace().nth(1)?.parse().ok();
-        let no_new_privileges = number(status, "NoNewPrivs") == Some(1);
+        let effective = |name: &str| find_status_field(status, name)?.split_whitespace().nth(1)?.parse().ok();
+        let no_new_privileges = find_status_number(status, "NoNewPrivs") == Some(1);
         Some(Self { user: effective("Uid")?, group: effective("Gid")?, no_new_privileges })
     }
 }
@@ -97,7 +97,7 @@ impl ProcessLackingPrivileges {
             return None;
         }
         let file = PathBuf::from(format!("/proc/{process}/exe"));
-        let what = find_granted_privilege(&file, &Credentials::read(&status(process))?);
+        let what = find_granted_privilege(&file, &Credentials::read(&read_process_status(process))?);
         let is_unreadable = || std::fs::metadata(&file).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
         (what.is_some() || is_unreadable()).then_some(Self { process, file, what })
     }
@@ -120,7 +120,7 @@ impl ProcessLackingPrivileges {
         let name = name.display();
         match prepare_execution(process, &file) {
             Ok(()) => {
-                ptrace::detach(process, 0)?;
+                ptrace::detach_thread(process, 0)?;
                 Ok((true, format!("process {process} is not traced, because `{name}` has {what}")))
             }
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Err(error),
@@ -134,7 +134,7 @@ impl ProcessLackingPrivileges {
 /// Lets a process call `execve` with its present path, arguments and environment when it is resumed.
 fn prepare_execution(process: Tid, file: &Path) -> io::Result<()> {
     let memory = Memory::open(process)?;
-    let registers = ptrace::registers(process)?;
+    let registers = ptrace::read_registers(process)?;
     if !ptrace::is_64_bit(&registers) {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "it is a 32-bit program"));
     }
@@ -150,7 +150,7 @@ fn prepare_execution(process: Tid, file: &Path) -> io::Result<()> {
     let arguments = registers.rsp + 8;
     let environment = arguments + 8 * (memory.word(registers.rsp)? + 1);
     memory.write(registers.rip, &EXECVE_CODE)?;
-    ptrace::set_registers(process, &Registers { orig_rax: u64::MAX, rdi: path, rsi: arguments, rdx: environment, ..registers })
+    ptrace::write_registers(process, &Registers { orig_rax: u64::MAX, rdi: path, rsi: arguments, rdx: environment, ..registers })
 }
 
 /// Returns the address of the path that was passed to `execve`.

@@ -99,7 +99,7 @@ pub struct FollowRequest<'a> {
 /// The command cannot be started, or the system forbids tracing it.
 pub fn follow(follow: FollowRequest) -> Result<ExitStatus, TraceError> {
     let FollowRequest { command, variable, on_start, report } = follow;
-    let root = start(command, ProgramStartConditions::default())?;
+    let root = start_traced_program(command, ProgramStartConditions::default())?;
     on_start(root as u32);
     let mut tracker =
         ProgramTracker { variable, report, next: 0, program_of: HashMap::new(), created_by: HashMap::new(), running: HashMap::new() };
@@ -107,7 +107,7 @@ pub fn follow(follow: FollowRequest) -> Result<ExitStatus, TraceError> {
     resume(root, 0)?;
     let mut is_root_released = false;
     loop {
-        let waited = if is_root_released { ptrace::wait_with_child(root) } else { ptrace::wait(-1) };
+        let waited = if is_root_released { ptrace::wait_with_child(root) } else { ptrace::wait_for_thread(-1) };
         let Some((process, change)) = waited.map_err(TraceError::Lost)? else {
             return Err(TraceError::Lost(io::Error::from_raw_os_error(libc::ECHILD)));
         };
@@ -138,7 +138,7 @@ pub fn follow(follow: FollowRequest) -> Result<ExitStatus, TraceError> {
             _ => {}
         }
         match change {
-            PtraceStop::GroupStopped => ignore_ended_thread(ptrace::listen(process)).map_err(TraceError::Lost)?,
+            PtraceStop::GroupStopped => ignore_ended_thread(ptrace::keep_thread_stopped(process)).map_err(TraceError::Lost)?,
             PtraceStop::Signal(signal) => resume(process, signal)?,
             _ => resume(process, 0)?,
         }
@@ -159,14 +159,14 @@ fn release_unprivileged(process: i32) -> Result<bool, TraceError> {
 
 /// Starts a program, and returns its process, which is stopped after `execve` and traced by the calling thread. The process waits at its
 /// gate until it is traced, so that nothing of the program has run.
-pub(crate) fn start(program: ProgramStart, conditions: ProgramStartConditions) -> Result<i32, TraceError> {
+pub(crate) fn start_traced_program(program: ProgramStart, conditions: ProgramStartConditions) -> Result<i32, TraceError> {
     if let Some(why) = explain_yama_restriction() {
         return Err(TraceError::Yama(why));
     }
     check_needs_no_privileges(&program)?;
     let started = program.start(conditions).map_err(TraceError::Start)?;
     let process = started.process;
-    if let Err(error) = ptrace::seize(process, ptrace::TASK_EVENT_OPTIONS) {
+    if let Err(error) = ptrace::seize_thread(process, ptrace::TASK_EVENT_OPTIONS) {
         // Closing the gate ends the process.
         drop(started);
         let _ = ptrace::wait_for_child(process);
@@ -174,11 +174,13 @@ pub(crate) fn start(program: ProgramStart, conditions: ProgramStartConditions) -
     }
     let errors = started.let_program_start();
     loop {
-        match ptrace::wait(process).map_err(TraceError::Lost)? {
+        match ptrace::wait_for_thread(process).map_err(TraceError::Lost)? {
             Some((_, PtraceStop::Exec)) => return Ok(process),
             Some((_, PtraceStop::Signal(signal))) => resume(process, signal)?,
-            Some((_, PtraceStop::GroupStopped)) => ignore_ended_thread(ptrace::listen(process)).map_err(TraceError::Lost)?,
-            Some((_, PtraceStop::Ended(status))) => return Err(TraceError::Start(errors.read().unwrap_or_else(|| killed(status)))),
+            Some((_, PtraceStop::GroupStopped)) => ignore_ended_thread(ptrace::keep_thread_stopped(process)).map_err(TraceError::Lost)?,
+            Some((_, PtraceStop::Ended(status))) => {
+                return Err(TraceError::Start(errors.read().unwrap_or_else(|| killed_by_signal_error(status))));
+            }
             Some(_) => resume(process, 0)?,
             None => return Err(TraceError::Lost(io::Error::from_raw_os_error(libc::ECHILD))),
         }
@@ -197,13 +199,13 @@ fn check_needs_no_privileges(program: &ProgramStart) -> Result<(), TraceError> {
 }
 
 /// Returns the error for a process that was killed before it executed its program.
-fn killed(status: i32) -> io::Error {
+fn killed_by_signal_error(status: i32) -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, format!("signal {} killed the process before the program began", libc::WTERMSIG(status)))
 }
 
 /// Resumes a stopped process and delivers `signal`, unless that is 0. A process that is gone is not an error.
 fn resume(process: i32, signal: i32) -> Result<(), TraceError> {
-    ignore_ended_thread(ptrace::resume(process, ResumeMode::Continue, signal)).map_err(TraceError::Lost)
+    ignore_ended_thread(ptrace::resume_thread(process, ResumeMode::Continue, signal)).map_err(TraceError::Lost)
 }
 
 struct RunningProgram {

@@ -3,7 +3,7 @@
 //! Every function makes one request to a stopped thread. If the thread was killed meanwhile, the error is `ESRCH`; callers then keep
 //! waiting, since its end is reported by wait(2).
 
-use crate::system::checked;
+use crate::system::check_call_result;
 use std::io;
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ pub const ALL_EVENT_OPTIONS: i32 =
 /// Enables all reports of a thread. With `kill_with_tracer`, the thread is killed when the tracer ends.
 pub fn set_options(thread: Tid, kill_with_tracer: bool) -> io::Result<()> {
     let options = ALL_EVENT_OPTIONS | if kill_with_tracer { libc::PTRACE_O_EXITKILL } else { 0 };
-    request(libc::PTRACE_SETOPTIONS, thread, 0, options as usize)
+    make_ptrace_request(libc::PTRACE_SETOPTIONS, thread, 0, options as usize)
 }
 
 /// Ptrace options that report only that a thread is about to end. Without them, a killed process in which only the first thread has options
@@ -74,8 +74,8 @@ pub fn set_options(thread: Tid, kill_with_tracer: bool) -> io::Result<()> {
 pub const EXIT_EVENT_OPTIONS: i32 = libc::PTRACE_O_TRACEEXIT;
 
 /// Starts tracing a running thread without stopping it, with these options.
-pub fn seize(thread: Tid, reports: i32) -> io::Result<()> {
-    request(libc::PTRACE_SEIZE, thread, 0, reports as usize)
+pub fn seize_thread(thread: Tid, reports: i32) -> io::Result<()> {
+    make_ptrace_request(libc::PTRACE_SEIZE, thread, 0, reports as usize)
 }
 
 /// Returns signal sets of a thread (proc(5)), with signal 1 in the lowest bit. They are empty if the thread is gone.
@@ -89,13 +89,13 @@ fn signal_sets<const N: usize>(thread: Tid, names: [&str; N]) -> [u64; N] {
 }
 
 /// Returns true if a stopped thread has a pending signal of its own that is delivered as soon as it resumes.
-pub fn is_pending(thread: Tid, signal: i32) -> bool {
+pub fn is_signal_pending(thread: Tid, signal: i32) -> bool {
     let [pending, blocked] = signal_sets(thread, ["SigPnd", "SigBlk"]);
     (pending & !blocked) >> (signal - 1) & 1 == 1
 }
 
 /// Returns true if a stopped thread blocks a signal at present, even if only for the duration of a system call.
-pub fn is_blocked(thread: Tid, signal: i32) -> bool {
+pub fn is_signal_blocked(thread: Tid, signal: i32) -> bool {
     signal_sets(thread, ["SigBlk"])[0] >> (signal - 1) & 1 == 1
 }
 
@@ -103,13 +103,13 @@ pub fn is_blocked(thread: Tid, signal: i32) -> bool {
 pub fn signal_mask(thread: Tid) -> io::Result<u64> {
     const PTRACE_GETSIGMASK: u32 = 0x420a;
     let mut mask = 0u64;
-    request(PTRACE_GETSIGMASK, thread, size_of::<u64>(), &raw mut mask as usize)?;
+    make_ptrace_request(PTRACE_GETSIGMASK, thread, size_of::<u64>(), &raw mut mask as usize)?;
     Ok(mask)
 }
 
 pub fn set_signal_mask(thread: Tid, mask: u64) -> io::Result<()> {
     const PTRACE_SETSIGMASK: u32 = 0x420b;
-    request(PTRACE_SETSIGMASK, thread, size_of::<u64>(), &raw const mask as usize)
+    make_ptrace_request(PTRACE_SETSIGMASK, thread, size_of::<u64>(), &raw const mask as usize)
 }
 
 /// Returns true if a stopped thread or its process has a pending signal that is delivered as soon as the thread resumes.
@@ -128,7 +128,7 @@ pub enum SignalDisposition {
 }
 
 /// Returns the effect of a signal on a stopped thread. `caused` means that the thread's own instruction has caused the signal.
-pub fn disposition(thread: Tid, signal: i32, caused: bool) -> SignalDisposition {
+pub fn signal_disposition(thread: Tid, signal: i32, caused: bool) -> SignalDisposition {
     let [caught, ignored] = signal_sets(thread, ["SigCgt", "SigIgn"]).map(|set| set >> (signal - 1) & 1 == 1);
     let passes = matches!(
         signal,
@@ -146,40 +146,40 @@ pub fn has_signal_action(thread: Tid, signal: i32) -> bool {
     (caught | ignored) >> (signal - 1) & 1 == 1
 }
 
-pub fn interrupt(thread: Tid) -> io::Result<()> {
-    request(libc::PTRACE_INTERRUPT, thread, 0, 0)
+pub fn interrupt_thread(thread: Tid) -> io::Result<()> {
+    make_ptrace_request(libc::PTRACE_INTERRUPT, thread, 0, 0)
 }
 
 /// Detaches from a stopped thread and delivers `signal`, unless that is 0.
-pub fn detach(thread: Tid, signal: i32) -> io::Result<()> {
-    request(libc::PTRACE_DETACH, thread, 0, signal as usize)
+pub fn detach_thread(thread: Tid, signal: i32) -> io::Result<()> {
+    make_ptrace_request(libc::PTRACE_DETACH, thread, 0, signal as usize)
 }
 
 /// Resumes a stopped thread and delivers `signal`, unless that is 0.
-pub fn resume(thread: Tid, how: ResumeMode, signal: i32) -> io::Result<()> {
+pub fn resume_thread(thread: Tid, how: ResumeMode, signal: i32) -> io::Result<()> {
     let what = match how {
         ResumeMode::Continue => libc::PTRACE_CONT,
         ResumeMode::ToSystemCall => libc::PTRACE_SYSCALL,
         ResumeMode::Step => libc::PTRACE_SINGLESTEP,
     };
-    request(what, thread, 0, signal as usize)
+    make_ptrace_request(what, thread, 0, signal as usize)
 }
 
 /// Sends a signal to a thread. A thread that is gone is not an error.
-pub fn send(thread: Tid, signal: i32) {
+pub fn send_signal_to_thread(thread: Tid, signal: i32) {
     // SAFETY: the system call takes no pointers.
     unsafe { libc::syscall(libc::SYS_tkill, thread, signal) };
 }
 
 /// Leaves a thread in its group stop.
-pub fn listen(thread: Tid) -> io::Result<()> {
-    request(libc::PTRACE_LISTEN, thread, 0, 0)
+pub fn keep_thread_stopped(thread: Tid) -> io::Result<()> {
+    make_ptrace_request(libc::PTRACE_LISTEN, thread, 0, 0)
 }
 
-pub fn registers(thread: Tid) -> io::Result<Registers> {
+pub fn read_registers(thread: Tid) -> io::Result<Registers> {
     // SAFETY: the structure consists of integers, for which zero is valid.
     let mut registers: Registers = unsafe { std::mem::zeroed() };
-    request(libc::PTRACE_GETREGS, thread, 0, &raw mut registers as usize)?;
+    make_ptrace_request(libc::PTRACE_GETREGS, thread, 0, &raw mut registers as usize)?;
     Ok(registers)
 }
 
@@ -189,8 +189,8 @@ pub fn is_64_bit(registers: &Registers) -> bool {
     registers.cs == CODE_SEGMENT
 }
 
-pub fn set_registers(thread: Tid, registers: &Registers) -> io::Result<()> {
-    request(libc::PTRACE_SETREGS, thread, 0, std::ptr::from_ref(registers) as usize)
+pub fn write_registers(thread: Tid, registers: &Registers) -> io::Result<()> {
+    make_ptrace_request(libc::PTRACE_SETREGS, thread, 0, std::ptr::from_ref(registers) as usize)
 }
 
 /// Reads the instruction pointer alone, which is cheaper than all registers.
@@ -216,12 +216,12 @@ pub fn set_debug_register(thread: Tid, number: usize, value: u64) -> io::Result<
 
 fn user_word(thread: Tid, offset: usize) -> io::Result<u64> {
     let mut word = 0u64;
-    request(libc::PTRACE_PEEKUSER, thread, offset, &raw mut word as usize)?;
+    make_ptrace_request(libc::PTRACE_PEEKUSER, thread, offset, &raw mut word as usize)?;
     Ok(word)
 }
 
 fn set_user_word(thread: Tid, offset: usize, value: u64) -> io::Result<()> {
-    request(libc::PTRACE_POKEUSER, thread, offset, value as usize)
+    make_ptrace_request(libc::PTRACE_POKEUSER, thread, offset, value as usize)
 }
 
 /// Type of the register set with all extended state (`NT_X86_XSTATE`), in the format of XSAVE.
@@ -243,7 +243,7 @@ pub fn set_protection_key_rights(thread: Tid, rights: u32) -> io::Result<()> {
     state[place..place + 4].copy_from_slice(&rights.to_le_bytes());
     state[XSAVE_COMPONENTS_OFFSET + PKRU_COMPONENT as usize / 8] |= 1 << (PKRU_COMPONENT % 8);
     let vector = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
-    request(PTRACE_SETREGSET, thread, NT_X86_XSTATE, &raw const vector as usize)
+    make_ptrace_request(PTRACE_SETREGSET, thread, NT_X86_XSTATE, &raw const vector as usize)
 }
 
 /// Reads a stopped thread's extended state. Returns the state, and the offset in it of the rights for protection keys.
@@ -251,7 +251,7 @@ fn extended_state(thread: Tid) -> io::Result<(Vec<u8>, usize)> {
     const PTRACE_GETREGSET: u32 = 0x4204;
     let mut state = vec![0; 1 << 14];
     let mut vector = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
-    request(PTRACE_GETREGSET, thread, NT_X86_XSTATE, &raw mut vector as usize)?;
+    make_ptrace_request(PTRACE_GETREGSET, thread, NT_X86_XSTATE, &raw mut vector as usize)?;
     state.truncate(vector.iov_len);
     let place = std::arch::x86_64::__cpuid_count(0xd, PKRU_COMPONENT).ebx as usize;
     match place > XSAVE_COMPONENTS_OFFSET && place + 4 <= state.len() {
@@ -268,13 +268,13 @@ pub fn signal_code(thread: Tid) -> io::Result<i32> {
 pub fn signal_information(thread: Tid) -> io::Result<libc::siginfo_t> {
     // SAFETY: the structure consists of integers, for which zero is valid.
     let mut information: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    request(libc::PTRACE_GETSIGINFO, thread, 0, &raw mut information as usize)?;
+    make_ptrace_request(libc::PTRACE_GETSIGINFO, thread, 0, &raw mut information as usize)?;
     Ok(information)
 }
 
 /// Sets the information on the signal that a thread is about to receive, which single-stepping the thread overwrites.
 pub fn set_signal_information(thread: Tid, information: &libc::siginfo_t) -> io::Result<()> {
-    request(libc::PTRACE_SETSIGINFO, thread, 0, std::ptr::from_ref(information) as usize)
+    make_ptrace_request(libc::PTRACE_SETSIGINFO, thread, 0, std::ptr::from_ref(information) as usize)
 }
 
 /// The state of a stopped thread with respect to system calls.
@@ -303,10 +303,10 @@ struct CallInformation {
     words: [u64; 8],
 }
 
-pub fn system_call(thread: Tid) -> io::Result<SystemCallStop> {
+pub fn read_system_call_stop(thread: Tid) -> io::Result<SystemCallStop> {
     const GET_SYSCALL_INFO: u32 = 0x420e;
     let mut information = CallInformation::default();
-    request(GET_SYSCALL_INFO, thread, size_of::<CallInformation>(), &raw mut information as usize)?;
+    make_ptrace_request(GET_SYSCALL_INFO, thread, size_of::<CallInformation>(), &raw mut information as usize)?;
     let [number, a, b, c, d, e, f, _] = information.words;
     Ok(match information.op {
         1 => SystemCallStop::Entry { number, arguments: [a, b, c, d, e, f] },
@@ -316,7 +316,7 @@ pub fn system_call(thread: Tid) -> io::Result<SystemCallStop> {
 }
 
 /// Waits for a thread that is traced by the calling thread, or for any such thread (-1). Returns `None` if there is none.
-pub fn wait(thread: Tid) -> io::Result<Option<(Tid, PtraceStop)>> {
+pub fn wait_for_thread(thread: Tid) -> io::Result<Option<(Tid, PtraceStop)>> {
     loop {
         match wait_status(thread, 0) {
             Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
@@ -325,7 +325,7 @@ pub fn wait(thread: Tid) -> io::Result<Option<(Tid, PtraceStop)>> {
     }
 }
 
-/// Like `wait(-1)`, but returns if a signal interrupts it.
+/// Like `wait_for_thread(-1)`, but returns if a signal interrupts it.
 ///
 /// # Errors
 /// `EINTR` if a signal interrupted the wait, or any other error that the system call returns.
@@ -402,15 +402,15 @@ fn parse_status(thread: Tid, status: i32) -> PtraceStop {
 /// Reads the message of a thread's event: the id of the new task, or for [`PtraceStop::Ending`] the wait status.
 pub fn event_message(thread: Tid) -> io::Result<u64> {
     let mut word = 0u64;
-    request(libc::PTRACE_GETEVENTMSG, thread, 0, &raw mut word as usize)?;
+    make_ptrace_request(libc::PTRACE_GETEVENTMSG, thread, 0, &raw mut word as usize)?;
     Ok(word)
 }
 
-fn request(what: u32, thread: Tid, address: usize, data: usize) -> io::Result<()> {
+fn make_ptrace_request(what: u32, thread: Tid, address: usize, data: usize) -> io::Result<()> {
     // This calls the kernel directly, since the C library's function returns peeked words as results.
     // SAFETY: callers pass integers, or pointers to objects of the size that the request reads or writes.
     let result = unsafe { libc::syscall(libc::SYS_ptrace, libc::c_long::from(what), thread, address, data) };
-    checked(result)
+    check_call_result(result)
 }
 
 /// Ignores the error `ESRCH`: the thread was killed meanwhile, and wait(2) reports its end.
@@ -432,12 +432,12 @@ const CALLS_INTERRUPTED_BY_STOPS: &[libc::c_long] = &[
 /// If a stop has interrupted one of these system calls in a stopped thread, restarts the call with its full time limit, so that the program
 /// does not see an error caused by tracing.
 pub fn restart_interrupted_call(thread: Tid) -> io::Result<()> {
-    let registers = registers(thread)?;
+    let registers = read_registers(thread)?;
     let is_interrupted =
         registers.rax as i64 == -i64::from(libc::EINTR) && CALLS_INTERRUPTED_BY_STOPS.contains(&(registers.orig_rax as libc::c_long));
     if is_interrupted && !has_pending_signals(thread) {
         let again = Registers { rax: registers.orig_rax, orig_rax: u64::MAX, rip: registers.rip - SYSCALL_LENGTH, ..registers };
-        set_registers(thread, &again)?;
+        write_registers(thread, &again)?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 
 use crate::CollectError;
 use crate::copied_place::CopiedPlace;
-use crate::memory::{Memory, overlap};
+use crate::memory::{Memory, do_ranges_overlap};
 use crate::patches::{InstalledPatch, Relay, encode_jump};
 use crate::ptrace::{self, Registers, Tid};
 use crate::ring_layout::{LOOKUP_DESTINATION_OFFSET, LOOKUP_TARGET_OFFSET};
@@ -28,7 +28,7 @@ impl Trampolines {
         let is_touched = |patch: &InstalledPatch| {
             let written = patch.address..patch.address + patch.length as u64;
             let mut originals = self.places_in(&copy(patch)).iter().filter_map(|(_, place)| self.image_address(place));
-            overlap(&written, range) || originals.any(|at| is_instruction_in(at, range, subject))
+            do_ranges_overlap(&written, range) || originals.any(|at| is_instruction_in(at, range, subject))
         };
         let touched: HashSet<u64> = self.patches.iter().filter(|patch| is_touched(patch)).map(|patch| patch.address).collect();
         // A site that loses its relay gets a breakpoint instead.
@@ -86,12 +86,12 @@ impl Trampolines {
     pub fn move_out_of_released_code(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
         self.redirect_lookup(thread)?;
         loop {
-            let registers = ptrace::registers(thread)?;
+            let registers = ptrace::read_registers(thread)?;
             if !self.is_released(registers.rip) {
                 return Ok(());
             }
             return match self.place_at(registers.rip) {
-                CodePlace::At(place) => Ok(ptrace::set_registers(thread, &self.registers_in_image(thread, &place, &registers)?)?),
+                CodePlace::At(place) => Ok(ptrace::write_registers(thread, &self.registers_in_image(thread, &place, &registers)?)?),
                 CodePlace::Inside if step()? => continue,
                 CodePlace::Inside | CodePlace::Outside => Ok(()),
             };
@@ -106,10 +106,10 @@ impl Trampolines {
             self.rings.set_word(ring, LOOKUP_DESTINATION_OFFSET, target)?;
         }
         // The destination is in `rcx` before it is in the ring.
-        let registers = ptrace::registers(thread)?;
+        let registers = ptrace::read_registers(thread)?;
         let is_in_lookup = matches!(self.place_at(registers.rip), CodePlace::At(CopiedPlace::Lookup { saved: true, .. }));
         if is_in_lookup && self.is_released(registers.rcx) {
-            ptrace::set_registers(thread, &Registers { rcx: target, ..registers })?;
+            ptrace::write_registers(thread, &Registers { rcx: target, ..registers })?;
         }
         Ok(())
     }

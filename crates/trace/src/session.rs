@@ -9,10 +9,10 @@
 use crate::CollectError;
 use crate::code_guard::CodeGuard;
 use crate::journal::{AddressLimit, CodeChanges, JournalEntry, SharedCodeChanges};
-use crate::memory::{Memory, outside};
+use crate::memory::{Memory, parts_outside_range};
 use crate::ptrace::{self, PtraceStop, ResumeMode, Tid, ignore_ended_thread, restart_interrupted_call};
 use crate::signal_state::SignalState;
-use crate::system::unpin;
+use crate::system::unpin_thread;
 use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -169,7 +169,7 @@ impl Session {
         let all = std::mem::take(entries);
         entries.extend(all.into_iter().flat_map(|entry| match entry {
             JournalEntry::KeyedProtection(range, protection) => {
-                outside(&range, gone).map(|rest| JournalEntry::KeyedProtection(rest, protection)).collect()
+                parts_outside_range(&range, gone).map(|rest| JournalEntry::KeyedProtection(rest, protection)).collect()
             }
             other => vec![other],
         }));
@@ -187,7 +187,7 @@ impl Session {
     /// Lets a thread that executes a different program run on all cores.
     pub fn release_thread_from_session(&self, thread: Tid) {
         if self.state.borrow().entries.iter().any(|entry| matches!(entry, JournalEntry::Affinity)) {
-            unpin(thread);
+            unpin_thread(thread);
         }
     }
 
@@ -209,18 +209,18 @@ impl Session {
     /// Resumes a stopped thread and delivers `signal`, unless that is 0. A thread that is gone is not an error.
     pub fn resume(&self, thread: Tid, how: ResumeMode, signal: i32) -> io::Result<()> {
         self.add_thread(thread, false);
-        ignore_ended_thread(ptrace::resume(thread, how, signal))
+        ignore_ended_thread(ptrace::resume_thread(thread, how, signal))
     }
 
     /// Leaves a thread in its group stop; its next stop is reported.
     pub fn listen(&self, thread: Tid) -> io::Result<()> {
         self.add_thread(thread, false);
-        ignore_ended_thread(ptrace::listen(thread))
+        ignore_ended_thread(ptrace::keep_thread_stopped(thread))
     }
 
     /// Detaches from a stopped thread and delivers `signal`, unless that is 0. Returns false if the thread was gone.
     pub fn detach(&self, thread: Tid, signal: i32) -> io::Result<bool> {
-        match ptrace::detach(thread, signal) {
+        match ptrace::detach_thread(thread, signal) {
             Ok(()) => {
                 self.drop_thread(thread);
                 Ok(true)
@@ -275,7 +275,7 @@ impl Session {
         let event = match kept {
             Some(event) => event,
             None => loop {
-                let event = ptrace::wait(-1)?.ok_or_else(gone)?;
+                let event = ptrace::wait_for_thread(-1)?.ok_or_else(gone)?;
                 self.note_thread_stop(event);
                 match event {
                     (found, _) if found == thread => break event,
@@ -330,7 +330,7 @@ impl Session {
         let stub = Some(self.stub.get()).filter(|stub| *stub != 0);
         for entry in entries.iter().rev() {
             match entry {
-                JournalEntry::Registers(thread, registers) => note(entry, ptrace::set_registers(*thread, registers).map_err(Into::into)),
+                JournalEntry::Registers(thread, registers) => note(entry, ptrace::write_registers(*thread, registers).map_err(Into::into)),
                 JournalEntry::SignalMask(thread, mask) => note(entry, ptrace::set_signal_mask(*thread, *mask).map_err(Into::into)),
                 JournalEntry::KeyRights(thread, rights) => {
                     note(entry, ptrace::set_protection_key_rights(*thread, *rights).map_err(Into::into))
@@ -362,7 +362,7 @@ impl Session {
                     let free = |thread: Tid| self.enable_rdtsc(self.own_memory()?, thread, stub);
                     threads.iter().for_each(|thread| note(entry, free(*thread)));
                 }
-                JournalEntry::Affinity => threads.iter().chain(others).for_each(|thread| unpin(*thread)),
+                JournalEntry::Affinity => threads.iter().chain(others).for_each(|thread| unpin_thread(*thread)),
                 _ => {}
             }
         }
@@ -490,7 +490,7 @@ impl Session {
         let running =
             |state: &SessionState| -> Vec<Tid> { state.threads.iter().filter(|thread| !thread.1).map(|thread| *thread.0).collect() };
         for thread in running(&self.state.borrow()) {
-            ignore_ended_thread(ptrace::interrupt(thread))?;
+            ignore_ended_thread(ptrace::interrupt_thread(thread))?;
         }
         while !self.state.borrow().events.is_empty() || !running(&self.state.borrow()).is_empty() {
             let Some((thread, what)) = self.next_event_uninterrupted()? else {
@@ -507,7 +507,7 @@ impl Session {
                 PtraceStop::Signal(signal) => drop(signals.insert(thread, signal)),
                 PtraceStop::Interrupted | PtraceStop::GroupStopped => ignore_ended_thread(restart_interrupted_call(thread))?,
                 _ => {
-                    ignore_ended_thread(ptrace::interrupt(thread))?;
+                    ignore_ended_thread(ptrace::interrupt_thread(thread))?;
                     self.resume(thread, ResumeMode::Continue, 0)?;
                 }
             }

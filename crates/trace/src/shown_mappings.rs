@@ -7,7 +7,7 @@
 //!
 //! Not covered: `smaps`, `map_files` and the like, `pread`, `lseek`, and children that read their parent's file.
 
-use crate::memory::overlap;
+use crate::memory::do_ranges_overlap;
 use crate::ptrace::Tid;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -50,7 +50,7 @@ impl MappingsShownToProgram {
     /// as it is now.
     pub fn new(process: Tid, hidden: Vec<Range<u64>>, code: &[Range<u64>]) -> std::io::Result<Self> {
         let lines = lines(process)?;
-        let is_code = |line: &MappingLine| line.protection.contains('x') && code.iter().any(|c| overlap(c, &line.range));
+        let is_code = |line: &MappingLine| line.protection.contains('x') && code.iter().any(|c| do_ranges_overlap(c, &line.range));
         let descriptors =
             std::fs::read_dir(format!("/proc/{process}/fd"))?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         let has_memory = descriptors.into_iter().any(|descriptor| is_proc_file(process, descriptor, "mem"));
@@ -68,7 +68,7 @@ impl MappingsShownToProgram {
 
     pub fn forget(&mut self, hidden: &Range<u64>, code: &[Range<u64>]) {
         self.hidden.retain(|h| h != hidden);
-        self.code.retain(|line| !code.iter().any(|c| overlap(c, &line.range)));
+        self.code.retain(|line| !code.iter().any(|c| do_ranges_overlap(c, &line.range)));
     }
 
     pub fn hide(&mut self, mapping: Range<u64>) {
@@ -112,7 +112,7 @@ impl MappingsShownToProgram {
     }
 
     fn visible_lines(&self, lines: Vec<MappingLine>) -> Vec<MappingLine> {
-        let visible = lines.into_iter().filter(|line| !self.hidden.iter().any(|h| overlap(h, &line.range)));
+        let visible = lines.into_iter().filter(|line| !self.hidden.iter().any(|h| do_ranges_overlap(h, &line.range)));
         self.join_code_lines(visible.flat_map(|line| self.split_code_line(line)))
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Actions belong to a process, not to memory: a `vfork` child has its own.
 
-use crate::process_status::{number, status};
+use crate::process_status::{find_status_number, read_process_status};
 use crate::ptrace::Tid;
 use std::collections::{HashMap, HashSet};
 
@@ -28,12 +28,12 @@ pub fn signal_bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
-fn handler(action: &SignalAction) -> usize {
+fn handler_of_action(action: &SignalAction) -> usize {
     u64::from_le_bytes(*action.first_chunk().expect("it has 32 bytes")) as usize
 }
 
 pub fn ignores_signal(action: &SignalAction) -> bool {
-    handler(action) == libc::SIG_IGN
+    handler_of_action(action) == libc::SIG_IGN
 }
 
 /// Returns true if a handler runs only once (`SA_RESETHAND`).
@@ -50,12 +50,12 @@ pub fn ignore_action() -> SignalAction {
 }
 
 pub fn process_of(thread: Tid) -> Tid {
-    number(&status(thread), "Tgid").unwrap_or(thread)
+    find_status_number(&read_process_status(thread), "Tgid").unwrap_or(thread)
 }
 
 impl SignalState {
     pub fn set_action(&mut self, process: Tid, signal: i32, action: Option<SignalAction>) {
-        match action.filter(|action| handler(action) != libc::SIG_DFL) {
+        match action.filter(|action| handler_of_action(action) != libc::SIG_DFL) {
             Some(action) => drop(self.actions.insert((process, signal), action)),
             None => drop(self.actions.remove(&(process, signal))),
         }

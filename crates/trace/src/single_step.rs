@@ -9,7 +9,7 @@ use crate::CollectError;
 use crate::images::{Image, Images};
 use crate::journal::JournalEntry;
 use crate::mappings::mappings;
-use crate::memory::{MemoryEffect, common, outside, overlap, pages};
+use crate::memory::{MemoryEffect, do_ranges_overlap, intersect_ranges, parts_outside_range, round_to_whole_pages};
 use crate::ptrace::{self, Registers, ResumeMode, TRAP_FLAG, Tid};
 use crate::sink::{RESUMED_FLAG, Sink, SinkFlow, TRANSFER_FLAG, ThreadNumber, TrapOutcome};
 use crate::subject::TracedProcess;
@@ -96,7 +96,7 @@ impl SingleStepping {
     }
 
     pub fn forget(&mut self, image: &Image) {
-        self.code.retain(|code| !image.code.iter().any(|of_image| overlap(of_image, &code.range)));
+        self.code.retain(|code| !image.code.iter().any(|of_image| do_ranges_overlap(of_image, &code.range)));
     }
 
     /// Handles a change to whole pages by a system call of a stopped thread. Code that was replaced or has become writable is no longer
@@ -108,12 +108,13 @@ impl SingleStepping {
         changed: &Range<u64>,
         effect: MemoryEffect,
     ) -> Result<(), CollectError> {
-        let (touched, mut code): (Vec<_>, Vec<_>) = std::mem::take(&mut self.code).into_iter().partition(|c| overlap(&c.range, changed));
+        let (touched, mut code): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.code).into_iter().partition(|c| do_ranges_overlap(&c.range, changed));
         for SteppedCode { range, protection } in touched {
-            let pages = pages(&range);
+            let pages = round_to_whole_pages(&range);
             let is_own = |entry: &JournalEntry| matches!(entry, JournalEntry::Protection(own, _) if *own == pages);
             subject.session.remove(is_own);
-            let rest = outside(&range, changed).map(|range| SteppedCode { range, protection });
+            let rest = parts_outside_range(&range, changed).map(|range| SteppedCode { range, protection });
             for rest in rest {
                 if !self.is_executable {
                     subject.session.enter(rest.entry());
@@ -121,9 +122,9 @@ impl SingleStepping {
                 code.push(rest);
             }
             let inside = match effect {
-                MemoryEffect::Protected => mapped_code(subject.process, &[common(&range, changed)])?,
+                MemoryEffect::Protected => mapped_code(subject.process, &[intersect_ranges(&range, changed)])?,
                 MemoryEffect::Written if !self.is_executable => {
-                    Self::protect(subject, thread, &common(&range, changed), protection)?;
+                    Self::protect(subject, thread, &intersect_ranges(&range, changed), protection)?;
                     Vec::new()
                 }
                 MemoryEffect::Written | MemoryEffect::Replaced => Vec::new(),
@@ -199,7 +200,7 @@ impl SingleStepping {
     /// Prepares a stopped thread for running without steps. Its last stop may not have been handled.
     pub fn prepare_for_end(&self, subject: &TracedProcess, thread: Tid) -> io::Result<()> {
         let Some(stepped) = self.threads.get(&thread).copied() else { return Ok(()) };
-        let registers = ptrace::registers(thread)?;
+        let registers = ptrace::read_registers(thread)?;
         if !stepped.program_traps && stepped.pushes_flags == Some(registers.rip) {
             hide_trap_flag(subject, registers.rsp)?;
         }
@@ -269,7 +270,7 @@ impl SingleStepping {
         let Some(stepped) = self.threads.get(&thread) else { return Ok(SinkFlow::Continue) };
         let stepping = stepped.is_stepped || self.steps_libraries;
         let came_back = !stepping && self.is_in_image(ptrace::instruction_pointer(thread)?);
-        match stepping || came_back || ptrace::is_blocked(thread, libc::SIGSEGV) {
+        match stepping || came_back || ptrace::is_signal_blocked(thread, libc::SIGSEGV) {
             true => self.step(subject, (thread, number), if again { StepArrival::Recorded } else { StepArrival::Resumed }, images, sink),
             false => Ok(SinkFlow::Continue),
         }
@@ -284,7 +285,7 @@ impl SingleStepping {
         images: &Images,
         sink: &mut dyn Sink,
     ) -> Result<SinkFlow, CollectError> {
-        let registers = ptrace::registers(thread)?;
+        let registers = ptrace::read_registers(thread)?;
         let at = registers.rip;
         let inside = self.is_in_image(at);
         let last = self.threads.get(&thread).copied().unwrap_or_default();
@@ -293,7 +294,7 @@ impl SingleStepping {
             hide_trap_flag(subject, registers.rsp)?;
         }
         // If a program blocks SIGSEGV, the kernel resets its handler on a fault.
-        if !inside && !self.steps_libraries && !ptrace::is_blocked(thread, libc::SIGSEGV) {
+        if !inside && !self.steps_libraries && !ptrace::is_signal_blocked(thread, libc::SIGSEGV) {
             self.threads.insert(thread, SteppedThread::default());
             self.make_unexecutable(subject, thread)?;
             return Ok(SinkFlow::Continue);
@@ -342,7 +343,7 @@ impl SingleStepping {
         }
         for code in &self.code {
             Self::protect(subject, thread, &code.range, code.protection)?;
-            let pages = pages(&code.range);
+            let pages = round_to_whole_pages(&code.range);
             subject.session.remove(|entry| matches!(entry, JournalEntry::Protection(range, _) if *range == pages));
         }
         self.is_executable = true;
@@ -371,7 +372,7 @@ impl SingleStepping {
     }
 
     fn protect(subject: &TracedProcess, thread: Tid, code: &Range<u64>, protection: i32) -> Result<(), CollectError> {
-        let Range { start, end } = pages(code);
+        let Range { start, end } = round_to_whole_pages(code);
         let result =
             subject.inject_system_call(thread, Some(subject.area), libc::SYS_mprotect, [start, end - start, protection as u64, 0, 0, 0])?;
         match result {
@@ -383,7 +384,7 @@ impl SingleStepping {
 
 impl SteppedCode {
     fn entry(&self) -> JournalEntry {
-        JournalEntry::Protection(pages(&self.range), self.protection)
+        JournalEntry::Protection(round_to_whole_pages(&self.range), self.protection)
     }
 }
 
@@ -391,7 +392,7 @@ impl SteppedCode {
 fn mapped_code(process: Tid, code: &[Range<u64>]) -> io::Result<Vec<SteppedCode>> {
     let mappings = mappings(process)?;
     let of = |code: &Range<u64>| {
-        let parts = mappings.iter().filter(|mapping| mapping.executable).map(|m| (common(code, &(m.start..m.end)), m.protection));
+        let parts = mappings.iter().filter(|mapping| mapping.executable).map(|m| (intersect_ranges(code, &(m.start..m.end)), m.protection));
         parts.filter(|(range, _)| !range.is_empty()).map(|(range, protection)| SteppedCode { range, protection }).collect::<Vec<_>>()
     };
     Ok(code.iter().flat_map(of).collect())
@@ -409,7 +410,7 @@ fn program_trap_flag(thread: Tid, registers: &Registers, last: SteppedThread, ar
     };
     if own != shown {
         let flag = if own { TRAP_FLAG } else { 0 };
-        ptrace::set_registers(thread, &Registers { eflags: registers.eflags & !TRAP_FLAG | flag, ..*registers })?;
+        ptrace::write_registers(thread, &Registers { eflags: registers.eflags & !TRAP_FLAG | flag, ..*registers })?;
     }
     Ok(own)
 }
@@ -417,7 +418,7 @@ fn program_trap_flag(thread: Tid, registers: &Registers, last: SteppedThread, ar
 /// Returns the program's own trap flag of a thread that is stopped for a different reason than a step, and corrects the flag that the
 /// kernel shows. After `popf`, the kernel shows the flag that it sets for steps as the program's, until the thread runs without steps.
 fn show_own_trap_flag(thread: Tid, stepped: SteppedThread) -> io::Result<bool> {
-    let registers = ptrace::registers(thread)?;
+    let registers = ptrace::read_registers(thread)?;
     let shown = registers.eflags & TRAP_FLAG != 0;
     let is_executed = stepped.address != registers.rip;
     let own = match stepped.flag_effect {
@@ -429,7 +430,7 @@ fn show_own_trap_flag(thread: Tid, stepped: SteppedThread) -> io::Result<bool> {
     if own == shown {
         return Ok(own);
     }
-    ptrace::set_registers(thread, &Registers { eflags: registers.eflags & !TRAP_FLAG, ..registers })?;
+    ptrace::write_registers(thread, &Registers { eflags: registers.eflags & !TRAP_FLAG, ..registers })?;
     Ok(false)
 }
 

@@ -30,7 +30,7 @@ fn find_sled_in_block(code: &[(u64, Vec<u8>)], block: &Range<u64>) -> Option<u64
 }
 
 /// Returns the address of the first sled in a file's code.
-pub fn first_sled(binary: &Binary) -> Option<u64> {
+pub fn find_first_sled(binary: &Binary) -> Option<u64> {
     let code = binary.segments().iter().filter(|s| s.is_executable);
     code.filter_map(|segment| {
         let bytes = binary.bytes_at(segment.address)?;

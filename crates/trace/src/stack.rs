@@ -35,7 +35,7 @@ impl StackUnwinder {
     /// addresses. `original` translates an instruction pointer in a copy to the image. Fails if the walk finds no such frame and does not
     /// reach the outermost frame either, or consists of a single frame, as if the thread's code had no unwind tables.
     pub fn walk(&mut self, images: &Images, subject: &TracedProcess, thread: Tid, original: impl Fn(u64) -> u64) -> io::Result<Vec<u64>> {
-        let registers = ptrace::registers(thread)?;
+        let registers = ptrace::read_registers(thread)?;
         let here = original(registers.rip);
         self.load_tables(subject.process)?;
         let mut cache = CacheX86_64::new();

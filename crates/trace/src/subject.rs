@@ -151,7 +151,7 @@ impl TracedProcess {
     ) -> Result<Self, CollectError> {
         let (fixed_addresses, fixed_clock, core) = (recipe.addresses, recipe.time, recipe.core);
         let conditions = ProgramStartConditions { fixed_addresses, fixed_clock, core };
-        let process = programs::start(program, conditions).map_err(CollectError::Start)?;
+        let process = programs::start_traced_program(program, conditions).map_err(CollectError::Start)?;
         let session = Rc::new(Session::new(process));
         session.add_thread(process, true);
         if core.is_some() {
@@ -176,7 +176,7 @@ impl TracedProcess {
             other => return Err(CollectError::Unexpected { what: format!("expected a stop at the return from execve, found {other:?}") }),
         }
         for signal in [libc::SIGTRAP, libc::SIGSEGV] {
-            let is_ignored = ptrace::disposition(process, signal, false) == SignalDisposition::Ignored;
+            let is_ignored = ptrace::signal_disposition(process, signal, false) == SignalDisposition::Ignored;
             session.note_action(process, signal, is_ignored.then(signal_state::ignore_action));
         }
         let memory = session.memory()?;
@@ -287,7 +287,7 @@ impl TracedProcess {
     /// Like [`Self::enable_rdtsc`], for a thread that has just executed a different program.
     pub fn enable_rdtsc_after_exec(&self, thread: Tid) -> Result<(), CollectError> {
         // In 32-bit programs, the instruction is emulated.
-        match self.fixed_clock && !self.session.is_filtered() && ptrace::is_64_bit(&ptrace::registers(thread)?) {
+        match self.fixed_clock && !self.session.is_filtered() && ptrace::is_64_bit(&ptrace::read_registers(thread)?) {
             true => self.session.enable_rdtsc(&Memory::open(thread)?, thread, None),
             false => Ok(()),
         }
@@ -296,7 +296,7 @@ impl TracedProcess {
 
 /// Returns the program's action for a signal, unless that is the default.
 fn signal_action(session: &Session, memory: &Memory, process: Tid, signal: i32) -> Result<Option<SignalAction>, CollectError> {
-    if ptrace::disposition(process, signal, false) == SignalDisposition::Fatal {
+    if ptrace::signal_disposition(process, signal, false) == SignalDisposition::Fatal {
         return Ok(None);
     }
     // Scratch memory below the stack's red zone; its contents are restored afterwards.

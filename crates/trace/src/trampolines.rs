@@ -239,8 +239,8 @@ impl Trampolines {
     /// The thread is gone, or all rings are in use.
     pub fn begin_thread(&mut self, thread: Tid, number: ThreadNumber) -> Result<(), CollectError> {
         let ring = self.rings.acquire()?;
-        let registers = ptrace::registers(thread)?;
-        ptrace::set_registers(thread, &Registers { gs_base: self.rings.address(ring), ..registers })?;
+        let registers = ptrace::read_registers(thread)?;
+        ptrace::write_registers(thread, &Registers { gs_base: self.rings.address(ring), ..registers })?;
         self.threads.insert(thread, RecordedThread { ring, number, last_step: None });
         Ok(())
     }
@@ -285,8 +285,8 @@ impl Trampolines {
         }
         match self.place_at(at) {
             CodePlace::At(CopiedPlace::Head { saved: false, .. }) => {
-                let registers = ptrace::registers(thread)?;
-                ptrace::set_registers(thread, &Registers { rcx: self.rings.read_saved_rcx(recorded.ring)?, ..registers })?;
+                let registers = ptrace::read_registers(thread)?;
+                ptrace::write_registers(thread, &Registers { rcx: self.rings.read_saved_rcx(recorded.ring)?, ..registers })?;
                 return Ok(Some(self.drain(thread, sink)?));
             }
             CodePlace::At(CopiedPlace::Missed { jump, .. }) => {
@@ -323,9 +323,9 @@ impl Trampolines {
             return Ok(false);
         }
         if let (CodePlace::At(CopiedPlace::Head { site, saved: false }), Some(recorded)) = (self.place_at(at), self.threads.get(&thread)) {
-            let registers = ptrace::registers(thread)?;
+            let registers = ptrace::read_registers(thread)?;
             let (rcx, rip) = (self.rings.read_saved_rcx(recorded.ring)?, self.sites[site as usize]);
-            ptrace::set_registers(thread, &Registers { rcx, rip, ..registers })?;
+            ptrace::write_registers(thread, &Registers { rcx, rip, ..registers })?;
             return Ok(true);
         }
         let is_lookup = matches!(self.place_at(at), CodePlace::At(CopiedPlace::Missed { .. } | CopiedPlace::Stepped { .. }));
@@ -342,13 +342,13 @@ impl Trampolines {
     /// intact. `is_fault` means that the current instruction caused the pending signal, and must not be stepped over.
     pub fn move_out_of_copy(&self, subject: &TracedProcess, thread: Tid, is_final: bool, is_fault: bool) -> Result<bool, CollectError> {
         if is_final {
-            let registers = ptrace::registers(thread)?;
+            let registers = ptrace::read_registers(thread)?;
             // If the program has set the register itself meanwhile, its value stays; that ends the collection.
             let is_ring = self.rings.span().contains(&registers.gs_base);
-            ptrace::set_registers(thread, &Registers { gs_base: if is_ring { 0 } else { registers.gs_base }, ..registers })?;
+            ptrace::write_registers(thread, &Registers { gs_base: if is_ring { 0 } else { registers.gs_base }, ..registers })?;
         }
         for _ in 0..MAX_STEPS {
-            let registers = ptrace::registers(thread)?;
+            let registers = ptrace::read_registers(thread)?;
             match self.place_at(registers.rip) {
                 CodePlace::Outside => return Ok(false),
                 CodePlace::At(CopiedPlace::Body { intact: false, .. }) | CodePlace::Inside if !is_final && is_fault => return Ok(false),
@@ -356,7 +356,7 @@ impl Trampolines {
                 CodePlace::Inside if is_fault => return Ok(false),
                 CodePlace::Inside => {}
                 CodePlace::At(place) => {
-                    ptrace::set_registers(thread, &self.registers_in_image(thread, &place, &registers)?)?;
+                    ptrace::write_registers(thread, &self.registers_in_image(thread, &place, &registers)?)?;
                     return Ok(place.is_recorded());
                 }
             }
@@ -370,7 +370,7 @@ impl Trampolines {
     /// Handles the end of a system call. `again` means that a signal handler has returned to a site that is recorded already.
     pub fn after_system_call(&mut self, thread: Tid, again: bool) -> io::Result<()> {
         if let Some(recorded) = self.threads.get_mut(&thread).filter(|recorded| recorded.last_step.is_some())
-            && ptrace::registers(thread)?.eflags & TRAP_FLAG == 0
+            && ptrace::read_registers(thread)?.eflags & TRAP_FLAG == 0
         {
             recorded.last_step = None;
         }

@@ -5,14 +5,14 @@ use crate::collectors::CollectorKind;
 use crate::command;
 use crate::follow::FollowEnding;
 use crate::launcher::ProgramStart;
-use crate::memory::common;
+use crate::memory::intersect_ranges;
 use crate::ptrace::wait_for_child;
 use crate::repeat::FixedRunConditions;
 use crate::run::{RunTarget, TraceRun};
 use crate::sink::{Sink, SinkFlow, ThreadNumber};
 use crate::sleds;
 use crate::subject::Executable;
-use crate::system::checked;
+use crate::system::check_call_result;
 use anyhow::{Context, Result, ensure};
 use object::pod::bytes_of;
 use object::{LittleEndian, U16, U32, U64, elf};
@@ -53,7 +53,7 @@ pub fn try_collector(kind: CollectorKind, program: &Path) -> Result<()> {
     );
     let executable = Executable::read(program)?;
     let place = match kind {
-        CollectorKind::Compiled => sleds::first_sled(&Binary::read(program)?)
+        CollectorKind::Compiled => sleds::find_first_sled(&Binary::read(program)?)
             .context("the program has no witness sled. Build it with `trodden-lab with --witnesses -- build`")?,
         _ => executable.entry,
     };
@@ -63,7 +63,7 @@ pub fn try_collector(kind: CollectorKind, program: &Path) -> Result<()> {
 /// Returns the pages of code around a site. A trial needs no other code, and large programs would take long to read.
 fn code_range_around(place: u64, executable: &Executable) -> Vec<Range<u64>> {
     let pages = (place & !0xfff)..(place & !0xfff) + 0x2000;
-    executable.code.iter().map(|code| common(code, &pages)).filter(|range| !range.is_empty()).collect()
+    executable.code.iter().map(|code| intersect_ranges(code, &pages)).filter(|range| !range.is_empty()).collect()
 }
 
 /// Start address of the tiny program.
@@ -76,7 +76,7 @@ fn test_on_tiny_program(collector: &dyn Collector) -> Result<()> {
     // SAFETY: the name is a C string with a terminating zero, and the new descriptor is owned by the `File` alone.
     let mut writable = unsafe {
         let descriptor = libc::memfd_create(c"trodden trial".as_ptr(), libc::MFD_CLOEXEC);
-        checked(descriptor)?;
+        check_call_result(descriptor)?;
         File::from_raw_fd(descriptor)
     };
     writable.write_all(&tiny_program())?;

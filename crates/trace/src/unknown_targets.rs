@@ -8,7 +8,7 @@ use crate::CollectError;
 use crate::block_copies::{BlockCopies, copy_range};
 use crate::copied_place::CopiedPlace;
 use crate::images::Images;
-use crate::memory::{Memory, overlap};
+use crate::memory::{Memory, do_ranges_overlap};
 use crate::ptrace::{self, Tid};
 use crate::ring_layout::{LOOKUP_DESTINATION_OFFSET, LOOKUP_TARGET_OFFSET};
 use crate::sink::{NO_ADDRESS, Sink, SinkFlow};
@@ -131,7 +131,7 @@ impl Trampolines {
         // The code that was copied lies within this range.
         let copied = |target: u64| target..target + MAX_COPIED_PIECE_BYTES as u64 + MAX_INSTRUCTION_LENGTH;
         let gone: Vec<(u64, Range<u64>)> =
-            self.pieces.iter().filter(|(target, _)| overlap(&copied(**target), range)).map(|(t, p)| (*t, p.clone())).collect();
+            self.pieces.iter().filter(|(target, _)| do_ranges_overlap(&copied(**target), range)).map(|(t, p)| (*t, p.clone())).collect();
         if gone.is_empty() {
             return Ok(());
         }

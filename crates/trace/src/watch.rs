@@ -9,7 +9,7 @@ use crate::CollectError;
 use crate::breakpoints::{BreakpointSite, Breakpoints, SlotProgress};
 use crate::hardware::HardwareBreakpoints;
 use crate::images::{Image, Images, Library, sites_of};
-use crate::memory::{Memory, MemoryEffect, common, outside, overlap, pages};
+use crate::memory::{Memory, MemoryEffect, do_ranges_overlap, intersect_ranges, parts_outside_range, round_to_whole_pages};
 use crate::ptrace::{self, ResumeMode, Tid};
 use crate::run::{ParkedReceiver, TraceRun};
 use crate::session::Session;
@@ -117,17 +117,17 @@ impl<'a> Watch<'a> {
     pub fn watched_ranges_in(&self, changed: &Range<u64>, is_unmapped: bool) -> Vec<Range<u64>> {
         let mut watched = Vec::new();
         for image in self.images.all() {
-            let is_touched = image.code.iter().any(|code| overlap(code, changed));
-            let is_gone = image.code.iter().all(|code| common(code, changed) == *code);
+            let is_touched = image.code.iter().any(|code| do_ranges_overlap(code, changed));
+            let is_gone = image.code.iter().all(|code| intersect_ranges(code, changed) == *code);
             match image.number > 0 && is_unmapped {
                 // A library that is unmapped as a whole needs no patches removed.
                 true if !is_touched || is_gone => {}
                 true => watched.extend(image.code.iter().cloned()),
-                false => watched.extend(image.code.iter().map(|code| common(code, changed)).filter(|range| !range.is_empty())),
+                false => watched.extend(image.code.iter().map(|code| intersect_ranges(code, changed)).filter(|range| !range.is_empty())),
             }
         }
         for released in &self.released {
-            watched = watched.iter().flat_map(|range| outside(range, released)).collect();
+            watched = watched.iter().flat_map(|range| parts_outside_range(range, released)).collect();
         }
         watched
     }
@@ -220,7 +220,7 @@ impl<'a> Watch<'a> {
         effect: MemoryEffect,
     ) -> Result<(), CollectError> {
         match &mut self.means {
-            WatchMeans::Steps(steps) => steps.handle_memory_change(subject, thread, &pages(changed), effect),
+            WatchMeans::Steps(steps) => steps.handle_memory_change(subject, thread, &round_to_whole_pages(changed), effect),
             _ => Ok(()),
         }
     }
@@ -382,7 +382,7 @@ impl<'a> Watch<'a> {
                 self.session.restore_injected_trap(thread)?;
             }
             if is_merged {
-                ptrace::send(thread, signal);
+                ptrace::send_signal_to_thread(thread, signal);
             }
         }
         Ok(trap)
@@ -423,7 +423,7 @@ impl<'a> Watch<'a> {
         };
         if is_merged {
             // The program's own signal is pending again, or still.
-            ptrace::send(thread, signal);
+            ptrace::send_signal_to_thread(thread, signal);
         }
         let left = if is_merged { 0 } else { left };
         if left == 0 {

@@ -15,7 +15,7 @@ const UNTRACED_FLAG: u64 = libc::CLONE_UNTRACED as u64;
 
 impl Following<'_, '_> {
     pub(super) fn handle_system_call(&mut self, thread: Tid, number: ThreadNumber) -> Result<SinkFlow, CollectError> {
-        match ptrace::system_call(thread)? {
+        match ptrace::read_system_call_stop(thread)? {
             SystemCallStop::Entry { number: call, arguments } => {
                 self.handle_call_entry(thread, number, call, arguments).map(|()| SinkFlow::Continue)
             }
@@ -56,21 +56,21 @@ impl Following<'_, '_> {
             // A task that shares the memory must be traced, since it runs into the same breakpoints.
             CallEntry::Run if call as i64 == libc::SYS_clone && arguments[0] & UNTRACED_FLAG != 0 => {
                 self.tasks.get_mut(&thread).expect("the thread is known").original_arguments = Some([arguments[0], arguments[1]]);
-                ptrace::set_registers(thread, &Registers { rdi: arguments[0] & !UNTRACED_FLAG, ..ptrace::registers(thread)? })?;
+                ptrace::write_registers(thread, &Registers { rdi: arguments[0] & !UNTRACED_FLAG, ..ptrace::read_registers(thread)? })?;
             }
             CallEntry::Run if self.installs_filter(call, &arguments) => {
                 self.deferred_filters.insert(thread, (call, arguments));
-                ptrace::set_registers(thread, &Registers { orig_rax: u64::MAX, ..ptrace::registers(thread)? })?;
+                ptrace::write_registers(thread, &Registers { orig_rax: u64::MAX, ..ptrace::read_registers(thread)? })?;
             }
             CallEntry::Run => {}
             // The program's system call filter must see this call, too, so it is made, and its result is replaced afterwards.
             CallEntry::Skip if self.subject.session.is_filtered() => {}
             CallEntry::RunWith([rdi, rsi]) => {
                 self.tasks.get_mut(&thread).expect("the thread is known").original_arguments = Some([arguments[0], arguments[1]]);
-                ptrace::set_registers(thread, &Registers { rdi, rsi, ..ptrace::registers(thread)? })?;
+                ptrace::write_registers(thread, &Registers { rdi, rsi, ..ptrace::read_registers(thread)? })?;
             }
             CallEntry::Skip => {
-                ptrace::set_registers(thread, &Registers { orig_rax: u64::MAX, ..ptrace::registers(thread)? })?;
+                ptrace::write_registers(thread, &Registers { orig_rax: u64::MAX, ..ptrace::read_registers(thread)? })?;
             }
         }
         Ok(self.subject.session.resume(thread, ResumeMode::ToSystemCall, 0)?)
@@ -91,7 +91,7 @@ impl Following<'_, '_> {
             memory.write(place, &flags.to_le_bytes())?;
         }
         if let Some([rdi, rsi]) = self.tasks.get_mut(&thread).and_then(|task| task.original_arguments.take()) {
-            ptrace::set_registers(thread, &Registers { rdi, rsi, ..ptrace::registers(thread)? })?;
+            ptrace::write_registers(thread, &Registers { rdi, rsi, ..ptrace::read_registers(thread)? })?;
         }
         if self.repeat_call_unguarded(thread, result)? {
             return Ok(SinkFlow::Continue);
@@ -101,15 +101,15 @@ impl Following<'_, '_> {
             None => result,
         };
         let memory = &self.subject.memory;
-        let call = ptrace::registers(thread)?;
+        let call = ptrace::read_registers(thread)?;
         self.hide_changes(&call, result)?;
         self.show_own_address_space_limit(thread, &call, result)?;
         if self.calls.is_reading_mappings(thread) {
             self.calls.shown.note_pages_in_data_view(self.subject.session.guard().data_pages());
         }
         if let Some(result) = self.calls.exit(thread, number, result, memory)? {
-            let registers = ptrace::registers(thread)?;
-            ptrace::set_registers(thread, &Registers { rax: result as u64, ..registers })?;
+            let registers = ptrace::read_registers(thread)?;
+            ptrace::write_registers(thread, &Registers { rax: result as u64, ..registers })?;
         }
         if self.failure.is_some() {
             // The collection is ending, and nothing more is watched.
@@ -118,7 +118,7 @@ impl Following<'_, '_> {
         }
         self.handle_mapping_change(thread, &call, result)?;
         self.renew_lifted_guard(thread)?;
-        let registers = ptrace::registers(thread)?;
+        let registers = ptrace::read_registers(thread)?;
         let task = self.tasks.get_mut(&thread).expect("the thread is known");
         let again = std::mem::take(&mut task.is_returning) && task.return_from_handler((registers.rip, registers.rsp));
         self.subject.session.restore_injected_trap(thread)?;

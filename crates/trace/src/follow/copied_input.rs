@@ -5,7 +5,7 @@ use super::Following;
 use super::own_code::io_vector_buffers;
 use crate::CollectError;
 use crate::code_guard::PAGE_SIZE;
-use crate::memory::{Memory, pages};
+use crate::memory::{Memory, round_to_whole_pages};
 use crate::ptrace::{self, Registers, Tid};
 use crate::subject::MIN_INJECTED_AREA_SIZE;
 use std::ops::Range;
@@ -103,14 +103,14 @@ impl Following<'_, '_> {
             start = buffer;
         }
         self.redirected_calls.insert(thread, RedirectedInputCall { rsi: arguments[1] });
-        ptrace::set_registers(thread, &Registers { rsi: start, ..ptrace::registers(thread)? })?;
+        ptrace::write_registers(thread, &Registers { rsi: start, ..ptrace::read_registers(thread)? })?;
         Ok([arguments[0], start, arguments[2], arguments[3], arguments[4], arguments[5]])
     }
 
     pub(super) fn restore_call_input(&mut self, thread: Tid) -> Result<(), CollectError> {
         let Some(RedirectedInputCall { rsi }) = self.redirected_calls.remove(&thread) else { return Ok(()) };
         self.buffers.release(thread);
-        Ok(ptrace::set_registers(thread, &Registers { rsi, ..ptrace::registers(thread)? })?)
+        Ok(ptrace::write_registers(thread, &Registers { rsi, ..ptrace::read_registers(thread)? })?)
     }
 
     /// Returns the input of a system call if it contains guarded code, or code whose guard is currently lifted.
@@ -118,8 +118,9 @@ impl Following<'_, '_> {
         let (session, memory) = (&self.subject.session, &self.subject.memory);
         let guard = session.guard();
         guard.key.filter(|_| self.failure.is_none())?;
-        let is_lifted =
-            |range: &Range<u64>| !self.lifting.is_empty() && session.code_changes().changed_spans_in(&pages(range)).next().is_some();
+        let is_lifted = |range: &Range<u64>| {
+            !self.lifting.is_empty() && session.code_changes().changed_spans_in(&round_to_whole_pages(range)).next().is_some()
+        };
         let part = |(start, length): (u64, u64)| {
             let range = start..start.saturating_add(length);
             InputBuffer { start, length, is_guarded: length > 0 && (guard.overlaps(&range) || is_lifted(&range)) }

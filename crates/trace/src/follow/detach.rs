@@ -104,7 +104,7 @@ impl Following<'_, '_> {
                 // The thread has just hit a breakpoint or a probe, or entered code that was made non-executable. If it were detached now,
                 // the pending signal would kill or stop it.
                 PtraceStop::Interrupted | PtraceStop::GroupStopped
-                    if [libc::SIGTRAP, libc::SIGSTOP, libc::SIGSEGV].iter().any(|signal| ptrace::is_pending(thread, *signal)) =>
+                    if [libc::SIGTRAP, libc::SIGSTOP, libc::SIGSEGV].iter().any(|signal| ptrace::is_signal_pending(thread, *signal)) =>
                 {
                     session.resume(thread, ResumeMode::Continue, 0)?;
                 }
@@ -116,7 +116,7 @@ impl Following<'_, '_> {
                 // The thread stopped for a different reason, in the middle of a system call, and the request to stop was lost.
                 other => {
                     // With a new request it stops before its next instruction.
-                    ignore_ended_thread(ptrace::interrupt(thread))?;
+                    ignore_ended_thread(ptrace::interrupt_thread(thread))?;
                     self.handle(thread, other);
                     if self.unhandled.contains_key(&thread) && session.is_stopped(thread) {
                         self.resume(thread, 0)?;
@@ -135,13 +135,13 @@ impl Following<'_, '_> {
     /// Asks a thread to stop. If an error kept it from resuming, it is stopped already, and its last stop is returned.
     fn request_thread_stop(&self, thread: Tid) -> Result<Option<PtraceStop>, CollectError> {
         if !self.subject.session.is_stopped(thread) || ptrace::instruction_pointer(thread).is_err() {
-            ignore_ended_thread(ptrace::interrupt(thread))?;
+            ignore_ended_thread(ptrace::interrupt_thread(thread))?;
             return Ok(None);
         }
         match self.unhandled.get(&thread).copied().unwrap_or(PtraceStop::Interrupted) {
             what @ (PtraceStop::Signal(_) | PtraceStop::Interrupted | PtraceStop::GroupStopped) => Ok(Some(what)),
             _ => {
-                ignore_ended_thread(ptrace::interrupt(thread))?;
+                ignore_ended_thread(ptrace::interrupt_thread(thread))?;
                 self.resume(thread, 0)?;
                 Ok(None)
             }

@@ -8,7 +8,7 @@
 use super::{Following, ignore_killed_thread};
 use crate::CollectError;
 use crate::followed_thread::{FollowedTask, ThreadRole};
-use crate::memory::{Memory, MemoryEffect, pages};
+use crate::memory::{Memory, MemoryEffect, round_to_whole_pages};
 use crate::ptrace::{self, PtraceStop, Tid, ignore_ended_thread};
 use crate::sink::SinkFlow;
 use std::ops::Range;
@@ -88,7 +88,7 @@ impl Following<'_, '_> {
             return Ok(());
         }
         self.subject.session.show_all_code(thread)?;
-        ranges.iter().try_for_each(|range| self.subject.session.unguard(thread, &pages(range)))
+        ranges.iter().try_for_each(|range| self.subject.session.unguard(thread, &round_to_whole_pages(range)))
     }
 
     /// Handles the end of a system call that was to change memory.
@@ -130,7 +130,7 @@ impl Following<'_, '_> {
         let running = self.tasks.iter().filter(|(_, task)| shares(task)).map(|(other, _)| *other).filter(is_running);
         let running: Vec<Tid> = running.collect();
         for other in &running {
-            ignore_ended_thread(ptrace::interrupt(*other))?;
+            ignore_ended_thread(ptrace::interrupt_thread(*other))?;
         }
         let mut stopped = Vec::new();
         for other in running {
@@ -155,7 +155,7 @@ impl Following<'_, '_> {
         // Code that stays executable and unwritable is unchanged.
         let stays = |protection: u64| protection & (libc::PROT_EXEC | libc::PROT_WRITE) as u64 == libc::PROT_EXEC as u64;
         let memory = |start: u64, length: u64, effect| MemoryChange {
-            pages: pages(&(start..start.saturating_add(length))),
+            pages: round_to_whole_pages(&(start..start.saturating_add(length))),
             effect,
             changes_code: effect != Protected || !stays(third),
         };
@@ -195,11 +195,11 @@ impl Following<'_, '_> {
 
 /// Yields the address and length of each buffer in an I/O vector.
 pub(super) fn io_vector_buffers(memory: &Memory, vector: u64, count: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
-    let words = words(memory, vector, 2 * count.min(MAX_VECTOR_BUFFERS));
+    let words = read_words_of_memory(memory, vector, 2 * count.min(MAX_VECTOR_BUFFERS));
     (0..words.len() / 2).map(move |part| (words[2 * part], words[2 * part + 1]))
 }
 
-pub(super) fn words(memory: &Memory, address: u64, count: u64) -> Vec<u64> {
+pub(super) fn read_words_of_memory(memory: &Memory, address: u64, count: u64) -> Vec<u64> {
     let bytes = memory.read_some(address, 8 * count as usize);
     bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("it has eight bytes"))).collect()
 }

@@ -8,12 +8,12 @@
 
 use super::Following;
 use super::copied_input::CallInputWithCode;
-use super::own_code::{io_vector_buffers, words};
+use super::own_code::{io_vector_buffers, read_words_of_memory};
 use crate::CollectError;
 use crate::code_guard::PAGE_SIZE;
 use crate::followed_thread::ThreadRole;
 use crate::hidden_patches::GuardedCodeFault;
-use crate::memory::pages;
+use crate::memory::round_to_whole_pages;
 use crate::ptrace::{self, Registers, ResumeMode, Tid, ignore_ended_thread};
 use crate::sink::{SinkFlow, ThreadNumber};
 use std::ops::Range;
@@ -53,7 +53,7 @@ impl Following<'_, '_> {
                 // A pending SIGSEGV that the thread blocks has absorbed the guard's fault. As long as there is a guard, that can happen
                 // again.
                 self.end_guard(thread)?;
-                ptrace::send(thread, libc::SIGSEGV);
+                ptrace::send_signal_to_thread(thread, libc::SIGSEGV);
             }
             Ok(GuardedCodeFault::Foreign) => return self.handle_signal(thread, number, libc::SIGSEGV),
             Ok(GuardedCodeFault::Faults) => return self.handle_signal(thread, number, ptrace::signal_information(thread)?.si_signo),
@@ -123,7 +123,7 @@ impl Following<'_, '_> {
         }
         let Some(deferred) = self.change_needed_before_call(call, arguments, input) else { return Ok(false) };
         self.deferred_calls.insert(thread, (call, deferred));
-        ptrace::set_registers(thread, &Registers { orig_rax: u64::MAX, ..ptrace::registers(thread)? })?;
+        ptrace::write_registers(thread, &Registers { orig_rax: u64::MAX, ..ptrace::read_registers(thread)? })?;
         session.resume(thread, ResumeMode::ToSystemCall, 0)?;
         Ok(true)
     }
@@ -136,12 +136,13 @@ impl Following<'_, '_> {
         let session = &self.subject.session;
         let guarded = |range: Range<u64>| Some(range).filter(|range| session.guard().overlaps(range));
         if call as i64 == libc::SYS_mseal {
-            return guarded(pages(&(arguments[0]..arguments[0].saturating_add(arguments[1])))).map(DeferredCall::Exclude);
+            return guarded(round_to_whole_pages(&(arguments[0]..arguments[0].saturating_add(arguments[1])))).map(DeferredCall::Exclude);
         }
         let is_unmapped = call as i64 == libc::SYS_munmap;
         let lifted = self.memory_changes_of_call(call, arguments).into_iter().find_map(|change| {
             // Patches in neighbouring pages may depend on those that are removed.
-            let around = |range: Range<u64>| pages(&(range.start.saturating_sub(PAGE_SIZE)..range.end.saturating_add(PAGE_SIZE)));
+            let around =
+                |range: Range<u64>| round_to_whole_pages(&(range.start.saturating_sub(PAGE_SIZE)..range.end.saturating_add(PAGE_SIZE)));
             let released = self.watch.watched_ranges_in(&change.pages, is_unmapped).into_iter().map(around);
             let all = released.chain([change.pages]).reduce(|all, range| all.start.min(range.start)..all.end.max(range.end));
             all.and_then(guarded)
@@ -192,7 +193,7 @@ impl Following<'_, '_> {
                 .chain(io_vector_buffers(memory, vector, count))
                 .any(|(start, length)| guard.overlaps(&(start..start.saturating_add(length))))
         };
-        (0..count.min(MAX_MESSAGES)).any(|n| has_code(words(memory, messages.wrapping_add(MMSGHDR_SIZE * n), 7)))
+        (0..count.min(MAX_MESSAGES)).any(|n| has_code(read_words_of_memory(memory, messages.wrapping_add(MMSGHDR_SIZE * n), 7)))
     }
 
     /// Handles the end of a skipped system call: makes the change that the call needs, and lets the thread repeat the call. Returns false
@@ -229,7 +230,7 @@ impl Following<'_, '_> {
         if result != -i64::from(libc::EFAULT) || !is_possible {
             return Ok(false);
         }
-        let call = ptrace::registers(thread)?;
+        let call = ptrace::read_registers(thread)?;
         let arguments = [call.rdi, call.rsi, call.rdx, call.r10, call.r8, call.r9];
         let guarded = self.arguments_with_guarded_code(call.orig_rax, &arguments);
         // The arguments of these calls are arrays of pointers, of any length, which are not searched.
@@ -310,7 +311,10 @@ impl Following<'_, '_> {
         if !direct.is_empty() {
             return direct;
         }
-        inputs.flat_map(|argument| words(memory, argument, MAX_SEARCHED_WORDS)).filter(|word| guard.view(*word).is_some()).collect()
+        inputs
+            .flat_map(|argument| read_words_of_memory(memory, argument, MAX_SEARCHED_WORDS))
+            .filter(|word| guard.view(*word).is_some())
+            .collect()
     }
 
     /// Guards the code again after a system call for which the guard was lifted.
@@ -367,9 +371,9 @@ impl Following<'_, '_> {
 /// Lets a thread, which is stopped at the end of a system call, make that call again.
 fn repeat_call(thread: Tid, call: u64) -> Result<(), CollectError> {
     const SYSCALL_LENGTH: u64 = 2;
-    let registers = ptrace::registers(thread)?;
+    let registers = ptrace::read_registers(thread)?;
     let again = Registers { rax: call, orig_rax: u64::MAX, rip: registers.rip - SYSCALL_LENGTH, ..registers };
-    Ok(ptrace::set_registers(thread, &again)?)
+    Ok(ptrace::write_registers(thread, &again)?)
 }
 
 /// Splits a transfer of `length` bytes between two lists of buffers into pieces (source, target, length), each within one buffer per list.

@@ -38,7 +38,7 @@ impl Following<'_, '_> {
             }
             session.set_filtered();
         }
-        ptrace::set_registers(thread, &Registers { rax: result as u64, ..ptrace::registers(thread)? })?;
+        ptrace::write_registers(thread, &Registers { rax: result as u64, ..ptrace::read_registers(thread)? })?;
         Ok(result)
     }
 

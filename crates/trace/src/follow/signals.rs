@@ -23,7 +23,7 @@ impl Following<'_, '_> {
             TrapOutcome::Foreign if signal == libc::SIGTRAP && self.subject.session.is_merged(thread, signal)? => {
                 // The program blocks this signal; only a trap of the tracer's, which has been undone, has unblocked it. Make it pending
                 // again.
-                ptrace::send(thread, signal);
+                ptrace::send_signal_to_thread(thread, signal);
                 self.subject.session.restore_signal_masks(thread, 0)?;
                 self.resume(thread, 0)?;
                 Ok(SinkFlow::Continue)
@@ -45,7 +45,7 @@ impl Following<'_, '_> {
         let in_copy = self.watch.is_copy(at);
         let in_image = in_copy || self.watch.is_code(at);
         let synchronous = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP);
-        let disposition = ptrace::disposition(thread, signal, synchronous);
+        let disposition = ptrace::signal_disposition(thread, signal, synchronous);
         if disposition == SignalDisposition::Ignored {
             return Ok(());
         }
@@ -81,7 +81,7 @@ impl Following<'_, '_> {
             }
         }
         if is_recorded && disposition == SignalDisposition::Caught {
-            let registers = ptrace::registers(thread)?;
+            let registers = ptrace::read_registers(thread)?;
             self.tasks.get_mut(&thread).expect("the thread is known").enter_handler((registers.rip, registers.rsp));
         }
         Ok(())
@@ -98,7 +98,7 @@ impl Following<'_, '_> {
     /// Delivers a signal. If its handler runs, the thread first stops there, since the handler has a mask of its own.
     fn deliver_signal(&mut self, thread: Tid, signal: i32) -> Result<(), CollectError> {
         let session = self.subject.session.clone();
-        let is_caught = ptrace::disposition(thread, signal, true) == SignalDisposition::Caught;
+        let is_caught = ptrace::signal_disposition(thread, signal, true) == SignalDisposition::Caught;
         if is_caught {
             session.note_delivery(thread, signal);
         }
@@ -107,7 +107,7 @@ impl Following<'_, '_> {
         if !is_caught || may_change || self.watch.resume(thread) == ResumeMode::Step {
             return self.resume(thread, signal);
         }
-        let had_flag = ptrace::registers(thread)?.eflags & TRAP_FLAG != 0;
+        let had_flag = ptrace::read_registers(thread)?.eflags & TRAP_FLAG != 0;
         session.resume(thread, ResumeMode::Step, signal)?;
         match session.wait_for(thread)? {
             PtraceStop::Signal(libc::SIGTRAP) if ptrace::signal_code(thread)? == HANDLER_ENTRY_TRAP_CODE => {
@@ -130,7 +130,7 @@ impl Following<'_, '_> {
         if !self.subject.fixed_clock {
             return Ok(false);
         }
-        let mut registers = ptrace::registers(thread)?;
+        let mut registers = ptrace::read_registers(thread)?;
         let code = Memory::open(thread)?.read_some(registers.rip, 3);
         let length = match code.as_slice() {
             [0x0f, 0x31, ..] => 2,
@@ -143,7 +143,7 @@ impl Following<'_, '_> {
             registers.rcx = 0;
         }
         registers.rip += length;
-        ptrace::set_registers(thread, &registers)?;
+        ptrace::write_registers(thread, &registers)?;
         Ok(true)
     }
 }

@@ -13,7 +13,7 @@
 //! All numbers are LEB128, differences are zigzag. The chunk precedes the chunk of events that it describes. It has one run for each branch
 //! event and each end event that counts instructions. Memory grows with the number of different runs.
 
-use crate::numbers::{Cursor, push_number, zigzag};
+use crate::numbers::{Cursor, push_number, zigzag_encode};
 use std::collections::HashMap;
 use trodden_hardware::{Address, Instruction, InstructionClass, StreamEvent, ThreadId};
 
@@ -83,7 +83,7 @@ impl InstructionEncoder {
             for (address, stores) in [(instruction.load, false), (instruction.store, true)] {
                 let Some(address) = address else { continue };
                 let last = self.last.entry((instruction.address.0, stores)).or_default();
-                push_number(zigzag(address.0.wrapping_sub(*last)), &mut self.executed);
+                push_number(zigzag_encode(address.0.wrapping_sub(*last)), &mut self.executed);
                 *last = address.0;
             }
         }
@@ -104,7 +104,7 @@ fn describe(run: &[Instruction], into: &mut Vec<u8>) {
     push_number(run.len() as u64, into);
     let mut before = 0;
     for instruction in run {
-        push_number(zigzag(instruction.address.0.wrapping_sub(before)), into);
+        push_number(zigzag_encode(instruction.address.0.wrapping_sub(before)), into);
         before = instruction.address.0;
         let class = CLASSES.iter().position(|c| *c == instruction.class).unwrap_or(0) as u8;
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };

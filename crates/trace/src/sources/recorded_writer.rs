@@ -21,7 +21,7 @@
 
 use super::recorded_instructions::InstructionEncoder;
 use super::{BranchSource, EventBatch, SourceDetail, SourceNotes};
-use crate::numbers::{push_number, zigzag};
+use crate::numbers::{push_number, zigzag_encode};
 use std::collections::HashMap;
 use std::io::{self, Write};
 use trodden_container::{FileHeader, FileKind, Section};
@@ -211,10 +211,10 @@ fn define_branch(branch: &RetiredBranch, into: &mut Vec<u8>) {
     let frame = if branch.stack.is_some() { tag::FRAME } else { 0 };
     into.push(kind | if branch.is_taken { tag::TAKEN } else { 0 } | frame);
     push_number(branch.address.0, into);
-    push_number(zigzag(branch.target.0.wrapping_sub(branch.address.0)), into);
-    push_number(zigzag(branch.fall_through.0.wrapping_sub(branch.address.0)), into);
+    push_number(zigzag_encode(branch.target.0.wrapping_sub(branch.address.0)), into);
+    push_number(zigzag_encode(branch.fall_through.0.wrapping_sub(branch.address.0)), into);
     push_number(u64::from(branch.instructions), into);
-    branch.stack.into_iter().for_each(|difference| push_number(zigzag(difference.0), into));
+    branch.stack.into_iter().for_each(|difference| push_number(zigzag_encode(difference.0), into));
 }
 
 fn push_text(text: &str, into: &mut Vec<u8>) {
