@@ -142,7 +142,7 @@ fn lines_of(source: &SourceLocations, binary: &Binary, address: u64, size: u64) 
     let mut lines = Vec::new();
     let mut at = address;
     while at < address + size {
-        let instruction = binary.code_at(at).and_then(|code| trodden_binary::instruction::decode(code, at));
+        let instruction = binary.code_at(at).and_then(|code| trodden_binary::instruction::decode_instruction(code, at));
         lines.extend(source.line(at));
         at += instruction.map_or(size, |i| i.len() as u64);
     }

@@ -5,7 +5,7 @@ use anyhow::Result;
 use std::collections::BTreeSet;
 use std::path::Path;
 use trodden_binary::graph::{GraphObservation, ProgramGraph};
-use trodden_binary::instruction::decode;
+use trodden_binary::instruction::decode_instruction;
 use trodden_binary::linked::{base_address, split_address};
 use trodden_binary::{AddressMap, Binary, SourceLocations, recover};
 use trodden_trace::TraceFile;
@@ -115,7 +115,7 @@ impl TracedFiles {
     /// Returns the address of the instruction that follows the one at `address`.
     pub fn next_instruction(&self, address: u64) -> Option<u64> {
         let (binary, at) = self.locate(address);
-        Some(address + decode(binary.code_at(at)?, at)?.len() as u64)
+        Some(address + decode_instruction(binary.code_at(at)?, at)?.len() as u64)
     }
 
     /// Splits an address of the linked program into the file that contains it, and the address within that file.

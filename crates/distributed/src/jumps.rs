@@ -6,7 +6,7 @@ use crate::imports::{ImportingImage, UntracedCodeAssumption, assumed_behaviour, 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use trodden_binary::graph::{BlockEnd, CallKind, CodeCallee, GraphDoubt, GraphObservation, ProgramGraph};
-use trodden_binary::instruction::{Instruction, decode, switches_stack};
+use trodden_binary::instruction::{Instruction, decode_instruction, switches_stack};
 use trodden_binary::linked::split_address;
 use trodden_trace::TraceBlock;
 
@@ -78,7 +78,7 @@ fn has_stack_switch(code: &TracedCode, files: &TracedFiles, block: TraceBlock) -
     let leaves = matches!(block.end, BlockEnd::IndirectJump | BlockEnd::Return);
     let (binary, start) = files.locate(block.start);
     let next = |at: &Instruction| Some(at.next_ip()).filter(|next| *next < start + block.size);
-    let at = |at: u64| binary.code_at(at).and_then(|bytes| decode(bytes, at));
+    let at = |at: u64| binary.code_at(at).and_then(|bytes| decode_instruction(bytes, at));
     switches_stack(std::iter::successors(at(start), |last| at(next(last)?)), leaves)
 }
 

@@ -228,7 +228,7 @@ fn read_otf2(_: &Path, input: &[u8]) -> io::Result<bool> {
 }
 
 fn read_perf_script(folder: &Path, input: &[u8]) -> io::Result<bool> {
-    String::from_utf8_lossy(input).lines().for_each(|line| drop(trodden_trace::perf_script::parse(line)));
+    String::from_utf8_lossy(input).lines().for_each(|line| drop(trodden_trace::perf_script::parse_script_line(line)));
     run_commands(folder, "F", input, &["simulate --partial --from F"])
 }
 

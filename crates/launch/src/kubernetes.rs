@@ -59,7 +59,7 @@ spec:
     )
 }
 
-pub(crate) fn run(
+pub(crate) fn run_with_kubernetes(
     job: &LaunchJob,
     kubernetes: &Kubernetes,
     stop: &StopFlag,

@@ -92,10 +92,10 @@ pub enum JobEvent {
 pub fn run(job: &LaunchJob, engine: &LaunchEngine, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, LaunchError> {
     job.write_scripts()?;
     let attempts = match engine {
-        LaunchEngine::Local(local) => local::run(job, local, stop, report),
-        LaunchEngine::Slurm(slurm) => slurm::run(job, slurm, stop, report),
-        LaunchEngine::Template(template) => template::run(job, template, stop, report),
-        LaunchEngine::Kubernetes(kubernetes) => kubernetes::run(job, kubernetes, stop, report),
+        LaunchEngine::Local(local) => local::run_locally(job, local, stop, report),
+        LaunchEngine::Slurm(slurm) => slurm::run_with_slurm(job, slurm, stop, report),
+        LaunchEngine::Template(template) => template::run_with_template(job, template, stop, report),
+        LaunchEngine::Kubernetes(kubernetes) => kubernetes::run_with_kubernetes(job, kubernetes, stop, report),
     }?;
     job.check_results()?;
     Ok(attempts)

@@ -35,7 +35,12 @@ impl Default for Local {
     }
 }
 
-pub(crate) fn run(job: &LaunchJob, local: &Local, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, LaunchError> {
+pub(crate) fn run_locally(
+    job: &LaunchJob,
+    local: &Local,
+    stop: &StopFlag,
+    report: &mut dyn FnMut(JobEvent),
+) -> Result<Vec<u32>, LaunchError> {
     let alive = AliveLock::hold_alive_lock(job)?;
     let allowed_cores = read_allowed_cores();
     let pinned = local.parallel <= allowed_cores.len() && is_installed("taskset");

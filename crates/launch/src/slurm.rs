@@ -50,7 +50,12 @@ impl Drop for SubmittedArray {
     }
 }
 
-pub(crate) fn run(job: &LaunchJob, slurm: &Slurm, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, LaunchError> {
+pub(crate) fn run_with_slurm(
+    job: &LaunchJob,
+    slurm: &Slurm,
+    stop: &StopFlag,
+    report: &mut dyn FnMut(JobEvent),
+) -> Result<Vec<u32>, LaunchError> {
     let mut attempts = vec![0; job.tasks.len()];
     for round in 0..=slurm.retries {
         let open = job.tasks_without_result();

@@ -51,7 +51,7 @@ pub fn record(
     let pid = Pid::from_raw(child.id() as i32);
     waitpid(pid, Some(WaitPidFlag::WUNTRACED)).map_err(failed("wait for"))?;
     let options = Options::PTRACE_O_TRACEEXEC | Options::PTRACE_O_TRACECLONE | Options::PTRACE_O_EXITKILL;
-    ptrace::seize_thread(pid, options).map_err(failed("trace"))?;
+    ptrace::seize(pid, options).map_err(failed("trace"))?;
     nix::sys::signal::kill(pid, Signal::SIGCONT).map_err(failed("continue"))?;
     let status = Stepper::new(pid, trace).run().map_err(|error| match error {
         StepError::Trace(source) => failed("single-step")(source),

@@ -66,7 +66,7 @@ pub fn hash_call_output(number: u64, arguments: &[u64; 6], result: i64, memory: 
 }
 
 /// Returns the hash of a call that names a path and transfers no data.
-pub fn path_hash(path: &[u8]) -> u64 {
+pub fn hash_path(path: &[u8]) -> u64 {
     let mut hash = Xxh3::new();
     hash.update(path);
     hash.digest()

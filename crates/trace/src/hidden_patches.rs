@@ -22,7 +22,7 @@ use crate::session::Session;
 use iced_x86::{Instruction, Mnemonic};
 use std::io;
 use std::ops::Range;
-use trodden_binary::instruction::{MAX_INSTRUCTION_LENGTH, decode};
+use trodden_binary::instruction::{MAX_INSTRUCTION_LENGTH, decode_instruction};
 
 /// `si_code` of a fault by a protection key.
 const SEGV_PKUERR: i32 = 4;
@@ -399,7 +399,7 @@ impl Session {
     fn instruction_at(&self, address: u64) -> io::Result<Option<Instruction>> {
         let mut code = self.own_memory()?.read_some(address, MAX_INSTRUCTION_LENGTH as usize);
         self.hide_changes(address, &mut code);
-        Ok(decode(&code, address))
+        Ok(decode_instruction(&code, address))
     }
 
     /// Returns the maximum number of bytes that a thread's instruction reads at one address.

@@ -12,7 +12,7 @@ use crate::trampolines::{CodePlace, INT3, Trampolines};
 use std::collections::HashSet;
 use std::io;
 use std::ops::Range;
-use trodden_binary::instruction::{MAX_INSTRUCTION_LENGTH, decode};
+use trodden_binary::instruction::{MAX_INSTRUCTION_LENGTH, decode_instruction};
 
 impl Trampolines {
     /// Removes from the image what was written for code in `range`, which the program is about to change. The heads of that code's copies
@@ -140,5 +140,5 @@ fn is_instruction_in(at: u64, range: &Range<u64>, subject: &TracedProcess) -> bo
     }
     let mut code = subject.memory.read_some(at, MAX_INSTRUCTION_LENGTH as usize);
     subject.session.hide_changes(at, &mut code);
-    decode(&code, at).is_some_and(|instruction| instruction.next_ip() > range.start)
+    decode_instruction(&code, at).is_some_and(|instruction| instruction.next_ip() > range.start)
 }

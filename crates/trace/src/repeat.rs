@@ -323,7 +323,7 @@ impl Repeater {
             libc::SYS_openat | libc::SYS_open | libc::SYS_openat2 if result >= 0 => {
                 self.shown.note_descriptor_opened(self.log.process, result as u64);
                 self.random_files.retain(|f| *f != result);
-                if [b"/dev/urandom".as_slice(), b"/dev/random"].iter().any(|path| crate::calls::path_hash(path) == call.hash.digest()) {
+                if [b"/dev/urandom".as_slice(), b"/dev/random"].iter().any(|path| crate::calls::hash_path(path) == call.hash.digest()) {
                     self.random_files.push(result);
                 }
             }

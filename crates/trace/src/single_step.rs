@@ -17,7 +17,7 @@ use iced_x86::{Instruction, Mnemonic};
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
-use trodden_binary::instruction::{BranchInstruction, MAX_INSTRUCTION_LENGTH, branch, decode};
+use trodden_binary::instruction::{BranchInstruction, MAX_INSTRUCTION_LENGTH, classify_branch, decode_instruction};
 
 /// `si_code` of a trap caused by the program's own `int3` (SI_KERNEL).
 const SI_KERNEL: i32 = 0x80;
@@ -301,7 +301,7 @@ impl SingleStepping {
         }
         self.make_executable(subject, thread)?;
         let code = subject.memory.read_some(at, MAX_INSTRUCTION_LENGTH as usize);
-        let instruction = decode(&code, at);
+        let instruction = decode_instruction(&code, at);
         let pushes = instruction.filter(|i| matches!(i.mnemonic(), Mnemonic::Pushf | Mnemonic::Pushfd | Mnemonic::Pushfq));
         let stepped = SteppedThread {
             is_stepped: true,
@@ -317,8 +317,9 @@ impl SingleStepping {
         if !inside || repetition || arrival == StepArrival::Recorded {
             return Ok(SinkFlow::Continue);
         }
-        let transfer =
-            instruction.and_then(|i| branch(&i)).is_some_and(|b| !matches!(b, BranchInstruction::System | BranchInstruction::Stop));
+        let transfer = instruction
+            .and_then(|i| classify_branch(&i))
+            .is_some_and(|b| !matches!(b, BranchInstruction::System | BranchInstruction::Stop));
         let (transfer, resumed) =
             (if transfer { TRANSFER_FLAG } else { 0 }, if arrival == StepArrival::Resumed { RESUMED_FLAG } else { 0 });
         Ok(sink.record(number, images.in_file(at) | transfer | resumed)?)

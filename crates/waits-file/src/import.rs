@@ -15,7 +15,7 @@ mod perf;
 mod scheduler;
 
 pub use chrome::WAITING_SLICE_CALL_NAME;
-pub use otf2::read_text as read_otf2_text;
+pub use otf2::check_otf2_text as read_otf2_text;
 pub use perf::is_only_header;
 
 use crate::blocks::RecordedCodeNames;
@@ -105,7 +105,7 @@ pub fn is_scheduler_line(line: &str) -> bool {
 
 fn read_trace(path: &Path, decompressed: Decompress) -> Result<ImportedTrace> {
     if path.extension().is_some_and(|e| e == "otf2") {
-        return otf2::read(path);
+        return otf2::read_otf2_archive(path);
     }
     if path.is_dir() {
         return ctf::read_trace(path);
@@ -116,9 +116,9 @@ fn read_trace(path: &Path, decompressed: Decompress) -> Result<ImportedTrace> {
     }
     let text = String::from_utf8_lossy(&bytes);
     match text.trim_start().chars().next() {
-        _ if ctf::is_babeltrace_text(&text) => ctf::parse(path, &text),
-        Some('{' | '[') => chrome::read(path, &text),
-        _ if is_scheduler_line(&text) => perf::read(path, &text),
+        _ if ctf::is_babeltrace_text(&text) => ctf::parse_babeltrace_text(path, &text),
+        Some('{' | '[') => chrome::read_chrome_trace(path, &text),
+        _ if is_scheduler_line(&text) => perf::read_perf_scheduler_text(path, &text),
         _ if perf::is_only_header(&text) => Ok(ImportedTrace::empty_trace("the perf recording has no events")),
         _ => bail!(
             "cannot recognise the format of {}. Pass a recording (a folder), an OTF2 archive (.otf2), Chrome trace JSON, or text from \

@@ -231,7 +231,7 @@ fn map_extent(file: libc::c_int, offset: u64, size: usize, page: usize) -> Optio
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
     // SAFETY: this replaces the first `size` bytes of the memory that was just mapped, to which nothing refers yet.
     if unsafe { libc::mmap(base.cast(), size, protection, flags, file, offset as i64) } == libc::MAP_FAILED {
-        memory::release(base, size + page);
+        memory::unmap_elements(base, size + page);
         return None;
     }
     // SAFETY: the page after the extent was mapped above, and is aligned.
@@ -245,7 +245,7 @@ fn map_extent(file: libc::c_int, offset: u64, size: usize, page: usize) -> Optio
 fn unmap_extent(extent: *mut Extent) {
     // SAFETY: the extent has no users left, so nothing refers to it.
     let (base, size) = unsafe { ((*extent).base, (*extent).size) };
-    memory::release(base, size + page_size());
+    memory::unmap_elements(base, size + page_size());
 }
 
 /// Reports on standard error, at most once per process, that the disk is full.

@@ -28,7 +28,7 @@ impl OwnFile {
 
     /// Opens an existing file for reading. Returns `None` if that fails, or if there is no free descriptor from [`MIN_DESCRIPTOR`] on.
     pub fn open_existing(path: &CStr) -> Option<OwnFile> {
-        let low = output::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        let low = output::open_with_system_call(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
         // SAFETY: `low` is a descriptor that this function opened, and the call takes no pointers.
         let descriptor = if low < 0 { low } else { unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, MIN_DESCRIPTOR) } };
         if low >= 0 {
@@ -70,7 +70,7 @@ impl OwnFile {
 }
 
 fn open_at_high_descriptor(path: &Path, flags: c_int) -> Option<c_int> {
-    let low = output::open(path.as_ptr(), OPEN_FLAGS | flags);
+    let low = output::open_with_system_call(path.as_ptr(), OPEN_FLAGS | flags);
     if low < 0 {
         return None;
     }

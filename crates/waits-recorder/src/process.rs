@@ -16,8 +16,8 @@ const STATE_UNKNOWN: u8 = 0;
 const STATE_RECORDED: u8 = 1;
 const STATE_UNRECORDED: u8 = 2;
 const STATE_SEALED: u8 = 3;
-/// The value of [`RECORDING_STATE`] before it became [`STATE_SEALED`], and the byte of the folder's name that [`seal`] replaced by 0. Both
-/// are restored by [`unseal`].
+/// The value of [`RECORDING_STATE`] before it became [`STATE_SEALED`], and the first byte of the folder's name, which [`seal_recording`]
+/// has replaced by 0. [`unseal_recording`] restores both.
 static RECORDING_STATE_BEFORE_SEAL: AtomicU8 = AtomicU8::new(STATE_UNKNOWN);
 static SAVED_FIRST_BYTE_OF_FOLDER_NAME: AtomicU8 = AtomicU8::new(0);
 static PROCESS_FILE: Lock<OwnFile> = Lock::new(OwnFile::NONE);
@@ -47,12 +47,12 @@ pub fn is_recording() -> bool {
 /// Returns true if recording has ended because the program filters system calls. From then on, this library makes no system calls, because
 /// the filter might kill the process for them.
 #[inline]
-pub fn is_sealed() -> bool {
+pub fn is_recording_sealed() -> bool {
     RECORDING_STATE.load(Ordering::Acquire) == STATE_SEALED
 }
 
 /// Ends the recording of this process and of programs that it executes, because it is about to install a system call filter.
-pub fn seal() {
+pub fn seal_recording() {
     if is_recording() {
         append_note(b"a process set a system call filter (seccomp): its calls after that are not recorded");
     }
@@ -60,8 +60,8 @@ pub fn seal() {
     replace_first_byte_of_folder_name(0);
 }
 
-/// Resumes recording after [`seal`], because the program failed to install the filter.
-pub fn unseal() {
+/// Resumes recording after [`seal_recording`], because the program failed to install the filter.
+pub fn unseal_recording() {
     replace_first_byte_of_folder_name(SAVED_FIRST_BYTE_OF_FOLDER_NAME.load(Ordering::Relaxed));
     RECORDING_STATE.store(RECORDING_STATE_BEFORE_SEAL.load(Ordering::Relaxed), Ordering::Release);
 }
@@ -80,7 +80,7 @@ fn replace_first_byte_of_folder_name(first: u8) {
 #[cold]
 fn open_files() -> bool {
     // If several threads arrive here at the same time, one opens the files, and the others wait for it.
-    if RECORDING_START_TICKS.compare_exchange(0, clock::now(), Ordering::AcqRel, Ordering::Acquire).is_err() {
+    if RECORDING_START_TICKS.compare_exchange(0, clock::now_in_ticks(), Ordering::AcqRel, Ordering::Acquire).is_err() {
         let mut tries = 0;
         while RECORDING_STATE.load(Ordering::Acquire) == STATE_UNKNOWN {
             yield_or_sleep(&mut tries);
@@ -230,7 +230,7 @@ pub fn append_anchor() {
 }
 
 /// Returns true if a recorded process forked this process.
-pub fn is_child() -> bool {
+pub fn is_forked_child() -> bool {
     IS_FORKED_CHILD.load(Ordering::Acquire)
 }
 
@@ -268,7 +268,7 @@ pub fn append_memory_maps() {
         return;
     }
     append_libgomp_note();
-    let maps = output::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+    let maps = output::open_with_system_call(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
     if maps >= 0 {
         append_map_lines(maps);
         output::close(maps);
@@ -301,7 +301,7 @@ fn append_map_lines(from: i32) {
     begin_line_block(&mut scratch.lines);
     copy_lines(from, scratch);
     write_lines(scratch.lines.as_bytes());
-    memory::release(memory, 1);
+    memory::unmap_elements(memory, 1);
 }
 
 fn copy_lines(from: i32, LineCopyBuffers { buffer, line, lines }: &mut LineCopyBuffers) {
@@ -367,7 +367,7 @@ pub fn reset_in_child() {
 
 /// Appends the last lines about this process before it ends.
 pub fn append_final_lines() {
-    if (is_child() || IS_FORKING_PARENT.load(Ordering::Acquire)) && is_recording() {
+    if (is_forked_child() || IS_FORKING_PARENT.load(Ordering::Acquire)) && is_recording() {
         IMAGE_COUNT_AT_LAST_MAPS.store(0, Ordering::Release);
         append_memory_maps();
     }

@@ -5,7 +5,7 @@
 
 use crate::caller::is_program_code;
 use crate::handles::HandleTable;
-use crate::memory::{map_private, release};
+use crate::memory::{map_private, unmap_elements};
 use crate::real::{RealFunction, real};
 use crate::thread::{self, OpenRecord, Thread, begin_record, finish_record, recordable_thread, run_unrecorded};
 use crate::{contention, process, walk};
@@ -209,7 +209,7 @@ pub extern "C" fn run_pthread_routine(start: *mut c_void) -> *mut c_void {
 pub fn unregister_at_thread_end() {
     static END_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
     extern "C" fn ended(_: *mut c_void) {
-        thread::unregister(CallName::pthread_exit);
+        thread::unregister_current_thread(CallName::pthread_exit);
     }
     if END_KEY.load(Ordering::Acquire) == u32::MAX {
         let mut key = 0;
@@ -263,9 +263,9 @@ pub fn create_thread<R>(
     argument: *mut c_void,
     create: impl FnOnce(R, *mut c_void) -> c_int,
 ) -> c_int {
-    thread::register(0, 0);
+    thread::register_current_thread(0, 0);
     let Some(thread) = recordable_thread() else { return create(routine, argument) };
-    let token = thread::new_thread_token();
+    let token = thread::create_thread_token();
     let Some(start) = map_private::<ThreadStart<R>>(1) else { return create(routine, argument) };
     // SAFETY: the memory was mapped for one value of this type, and nothing else refers to it yet.
     unsafe { start.write(ThreadStart { routine, argument, token, stack_size: stack_size(attributes) }) };
@@ -279,7 +279,7 @@ pub fn create_thread<R>(
             THREAD_TOKENS[slot].store(token, Ordering::Release);
         }
     } else {
-        release(start, 1);
+        unmap_elements(start, 1);
     }
     result
 }
@@ -307,10 +307,10 @@ pub fn start_thread<R>(start: *mut c_void) -> (R, *mut c_void) {
     let place = start.cast::<ThreadStart<R>>();
     // SAFETY: `create_thread` wrote the structure for this thread, and nothing else uses it.
     let ThreadStart { routine, argument, token, stack_size } = unsafe { place.read() };
-    if !process::is_sealed() {
-        release(place, 1);
+    if !process::is_recording_sealed() {
+        unmap_elements(place, 1);
     }
-    thread::register(token, stack_size);
+    thread::register_current_thread(token, stack_size);
     unregister_at_thread_end();
     (routine, argument)
 }

@@ -5,7 +5,7 @@
 //! only to images that depend on it.
 
 use crate::images;
-use crate::memory::{map_private, release};
+use crate::memory::{map_private, unmap_elements};
 use crate::output::Path;
 use crate::walk;
 use std::ffi::CStr;
@@ -115,7 +115,7 @@ fn find_in_images(name: &CStr) -> usize {
             address = find_in_image(name, place, |_, at| at == index);
         }
     }
-    release(path, 1);
+    unmap_elements(path, 1);
     address
 }
 

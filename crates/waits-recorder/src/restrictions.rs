@@ -13,14 +13,14 @@ use core::ptr::{null, null_mut};
 use libc::{pid_t, rlimit};
 
 fn call_with_filter<R: PartialEq + From<i8>>(is_filter: bool, call: impl FnOnce() -> R) -> R {
-    if !is_filter || process::is_sealed() {
+    if !is_filter || process::is_recording_sealed() {
         return call();
     }
-    process::seal();
+    process::seal_recording();
     thread::end_timers();
     let result = call();
     if result == R::from(-1) {
-        process::unseal();
+        process::unseal_recording();
     }
     result
 }
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: u
 /// Returns true if a limit is the address space limit of this process, which this library adjusts.
 fn is_own_address_space_limit(process: pid_t, resource: c_uint) -> bool {
     let is_own = process == 0 || process as u32 == naming::process_identity().0;
-    resource == libc::RLIMIT_AS && is_own && !process::is_sealed() && naming::has_folder()
+    resource == libc::RLIMIT_AS && is_own && !process::is_recording_sealed() && naming::has_folder()
 }
 
 /// Returns a result as C functions do: stores the old limit and returns 0, or sets errno and returns -1.

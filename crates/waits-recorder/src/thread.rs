@@ -7,7 +7,7 @@
 mod sample;
 
 use crate::lock::Lock;
-use crate::memory::{map_private, release};
+use crate::memory::{map_private, unmap_elements};
 use crate::records::ThreadRecords;
 use crate::schedule::ThreadScheduleStatistics;
 use crate::stack::{ThreadStackRecorder, ThreadStackTables};
@@ -96,14 +96,14 @@ thread_local! {
 static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1);
 
 /// Returns a number that identifies a new thread within the process.
-pub fn new_thread_token() -> u64 {
+pub fn create_thread_token() -> u64 {
     NEXT_TOKEN.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Returns the calling thread if it is recorded.
 #[inline]
-pub fn current() -> Option<&'static mut Thread> {
-    if process::is_sealed() {
+pub fn current_thread() -> Option<&'static mut Thread> {
+    if process::is_recording_sealed() {
         return None;
     }
     // SAFETY: the pointer belongs to this thread, and is cleared before the memory is released.
@@ -113,13 +113,13 @@ pub fn current() -> Option<&'static mut Thread> {
 /// Returns the calling thread if its next call is to be recorded: it is a recorded thread, and not already inside a recorded call.
 #[inline]
 pub fn recordable_thread() -> Option<&'static mut Thread> {
-    current().filter(|thread| thread.depth.get() == 0)
+    current_thread().filter(|thread| thread.depth.get() == 0)
 }
 
 /// Starts the recording of the calling thread. `token` is the number that its creator gave it, and `stack_size` is in bytes; both are 0 if
 /// unknown.
-pub fn register(token: u64, stack_size: usize) {
-    if current().is_some() || !process::is_recorded() {
+pub fn register_current_thread(token: u64, stack_size: usize) {
+    if current_thread().is_some() || !process::is_recorded() {
         return;
     }
     // SAFETY: the system call has no arguments.
@@ -161,7 +161,7 @@ fn keep_thread_memory(place: *mut ThreadMemory) {
         true
     });
     if !is_kept {
-        release(place, 1);
+        unmap_elements(place, 1);
     }
 }
 
@@ -175,7 +175,7 @@ fn add_live_thread(place: *mut ThreadMemory) {
                 (*threads.live).previous = place;
             }
             threads.live = place;
-            if process::is_sealed() {
+            if process::is_recording_sealed() {
                 sample::end_timer((*place).thread.assume_init_mut());
             }
         }
@@ -236,9 +236,9 @@ fn new_thread_state(thread_id: u32, token: u64, tables: *mut ThreadStackTables, 
 }
 
 /// Records that the calling thread ends, and ends its recording. `by` is the call that ends the thread or the process.
-pub fn unregister(by: CallName) {
+pub fn unregister_current_thread(by: CallName) {
     let place = CURRENT_THREAD.get();
-    let Some(thread) = current() else { return };
+    let Some(thread) = current_thread() else { return };
     // The pointer is also that of the whole memory, because `thread` is its first field.
     remove_live_thread(place.cast());
     // The kernel ends the timers of a process with it.
@@ -251,7 +251,7 @@ pub fn unregister(by: CallName) {
     thread.depth.set(1);
     CURRENT_THREAD.set(null_mut());
     // A forked child needs no new anchor, because the anchors of its parent determine its tick rate.
-    if by == CallName::process_exit && !process::is_child() {
+    if by == CallName::process_exit && !process::is_forked_child() {
         thread.write_anchor();
     } else {
         thread.write_anchor_if_old(thread.last_exit);
@@ -267,7 +267,7 @@ pub fn unregister(by: CallName) {
 pub fn reset_in_child() {
     let place = CURRENT_THREAD.get();
     THREADS.reset_in_child(ThreadLists::NONE);
-    let Some(thread) = current() else { return };
+    let Some(thread) = current_thread() else { return };
     CURRENT_THREAD.set(null_mut());
     thread.calls.abandon_chunks();
     thread.samples.abandon_chunks();
@@ -296,7 +296,7 @@ impl OpenRecord {
 /// Begins a record of a call that the calling thread makes now, with the current call stack. Returns `None` if the disk is full.
 #[inline]
 pub fn begin_record(thread: &mut Thread, kind: u16, function: CallName) -> Option<OpenRecord> {
-    begin_record_at(thread, kind, function, clock::now)
+    begin_record_at(thread, kind, function, clock::now_in_ticks)
 }
 
 /// Makes a call, and records it only if it took long and the thread slept during it. Functions like `read` are called often and usually
@@ -304,9 +304,9 @@ pub fn begin_record(thread: &mut Thread, kind: u16, function: CallName) -> Optio
 #[inline]
 pub fn record_if_long(thread: &mut Thread, kind: u16, function: CallName, call: impl FnOnce() -> isize) -> isize {
     let sleeps = clock::voluntary_switches();
-    let enter = clock::now();
+    let enter = clock::now_in_ticks();
     let result = run_unrecorded(thread, call);
-    if !process::is_sealed() && clock::now().wrapping_sub(enter) > MIN_LONG_CALL_TICKS && has_slept_since(sleeps) {
+    if !process::is_recording_sealed() && clock::now_in_ticks().wrapping_sub(enter) > MIN_LONG_CALL_TICKS && has_slept_since(sleeps) {
         // SAFETY: `__errno_location` points to the calling thread's errno, which is saved because recording may change it.
         let error = unsafe { *libc::__errno_location() };
         if let Some(mut open) = begin_record_at(thread, kind, function, || enter) {
@@ -356,15 +356,15 @@ fn begin_record_at(thread: &mut Thread, kind: u16, function: CallName, enter_tim
 
 #[inline]
 pub fn finish_record(thread: &mut Thread, mut open: OpenRecord) {
-    let mut exit = clock::now();
+    let mut exit = clock::now_in_ticks();
     let record = open.record();
-    if exit.wrapping_sub(record.enter) > MIN_LONG_CALL_TICKS && !process::is_sealed() {
+    if exit.wrapping_sub(record.enter) > MIN_LONG_CALL_TICKS && !process::is_recording_sealed() {
         record.cpu_ns = clock::thread_cpu_ns();
         thread.ready_ns = thread.schedule.ready_ns();
         thread.write_anchor_if_old(exit);
         // The time is read again, so that the computation after the call does not include the time for which the thread lost its processor
         // before this line.
-        exit = clock::now();
+        exit = clock::now_in_ticks();
     }
     record.exit = exit;
     thread.last_exit = exit;
@@ -413,7 +413,7 @@ impl Thread {
         let enter = newest.record().enter;
         let loop_before = self.find_continued_loop(enter);
         let PollingLoop { begin, tests, long_gaps, .. } = loop_before.unwrap_or(PollingLoop { begin: enter, ..PollingLoop::default() });
-        self.last_exit = clock::now();
+        self.last_exit = clock::now_in_ticks();
         self.polling = PollingLoop { begin, end: self.last_exit, count: self.count - 1, tests: tests + 1, long_gaps };
         self.calls.remove_last_record();
         self.count -= 1;

@@ -7,7 +7,7 @@
 use crate::elf::{Binary, parse_elf};
 use crate::error::BinaryError;
 use crate::graph::ImportStub;
-use crate::instruction::decode;
+use crate::instruction::decode_instruction;
 use iced_x86::{Mnemonic, OpKind};
 use object::read::elf::{ElfFile64, SectionHeader};
 use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget, elf};
@@ -111,10 +111,10 @@ impl<'a> FileCode<'a> {
     /// Returns the stub at an address. A stub consists of an optional `endbr64` and a jump through a word that the loader fills in.
     pub fn stub_at(&self, address: u64) -> Option<ImportStub> {
         let mut at = address;
-        let mut instruction = decode(self.binary.code_at(at)?, at)?;
+        let mut instruction = decode_instruction(self.binary.code_at(at)?, at)?;
         if instruction.mnemonic() == Mnemonic::Endbr64 {
             at = instruction.next_ip();
-            instruction = decode(self.binary.code_at(at)?, at)?;
+            instruction = decode_instruction(self.binary.code_at(at)?, at)?;
         }
         if instruction.mnemonic() != Mnemonic::Jmp || instruction.op0_kind() != OpKind::Memory || !instruction.is_ip_rel_memory_operand() {
             return None;

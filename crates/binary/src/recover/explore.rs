@@ -11,7 +11,7 @@ use super::frames::UnwindTables;
 use super::imports;
 use super::reached::{CodeFlow, ReachedCode, ReachedInstruction};
 use crate::graph::{CallReturns, GraphDoubt, GraphObservation, Uncertainty};
-use crate::instruction::{BranchInstruction, branch, decode};
+use crate::instruction::{BranchInstruction, classify_branch, decode_instruction};
 use candidates::data_words;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -137,7 +137,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
 
     /// Follows the target of an observed transfer of control, unless it is the return of a call.
     fn follow_observed(&mut self, seen: GraphObservation) {
-        let before = self.code.binary.code_at(seen.from).and_then(|bytes| decode(bytes, seen.from));
+        let before = self.code.binary.code_at(seen.from).and_then(|bytes| decode_instruction(bytes, seen.from));
         let is_call = before.is_some_and(|i| matches!(flow_of(&i), CodeFlow::Call(_) | CodeFlow::CallIndirect));
         let is_return = is_call && before.is_some_and(|i| i.next_ip() == seen.to);
         if !is_return && self.code.is_code(seen.to) {
@@ -154,7 +154,8 @@ impl<'k, 'a> Exploration<'k, 'a> {
     /// Returns true if an address directly follows a call instruction, so that a call may return there.
     pub fn is_return_address(&self, to: u64) -> bool {
         const CALL_SIZES: std::ops::RangeInclusive<u64> = 2..=8;
-        let ends_there = |at: u64| self.code.binary.code_at(at).and_then(|bytes| decode(bytes, at)).filter(|i| i.next_ip() == to);
+        let ends_there =
+            |at: u64| self.code.binary.code_at(at).and_then(|bytes| decode_instruction(bytes, at)).filter(|i| i.next_ip() == to);
         CALL_SIZES
             .filter_map(|size| ends_there(to.checked_sub(size)?))
             .any(|i| matches!(flow_of(&i), CodeFlow::Call(_) | CodeFlow::CallIndirect))
@@ -228,7 +229,8 @@ impl<'k, 'a> Exploration<'k, 'a> {
             if self.instructions.contains(at) || self.code.is_stub(at) {
                 return;
             }
-            let Some(instruction) = self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode(bytes, at))
+            let Some(instruction) =
+                self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode_instruction(bytes, at))
             else {
                 self.uncertain.push(Uncertainty { address: at, doubt: GraphDoubt::Undecodable });
                 return;
@@ -283,7 +285,8 @@ impl<'k, 'a> Exploration<'k, 'a> {
 
     /// Returns true if the code at an address overwrites or drops its return address and then returns.
     fn replaces_return_address(&self, at: u64) -> bool {
-        let decoded = |at: u64| self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode(bytes, at));
+        let decoded =
+            |at: u64| self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode_instruction(bytes, at));
         let Some(first) = decoded(at) else { return false };
         let is_first = drops_return_address(&first) || (sets_return_address(&first) && first.mnemonic() != Mnemonic::Push);
         is_first && decoded(first.next_ip()).is_some_and(|second| flow_of(&second) == CodeFlow::Return)
@@ -379,7 +382,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
         match reached.flow {
             CodeFlow::Call(to) | CodeFlow::Jump(to) | CodeFlow::Conditional(to) => self.code.stubs.get(&to)?.import.as_deref(),
             CodeFlow::CallIndirect | CodeFlow::JumpIndirect => {
-                let instruction = decode(self.code.binary.code_at(at)?, at)?;
+                let instruction = decode_instruction(self.code.binary.code_at(at)?, at)?;
                 if !instruction.is_ip_rel_memory_operand() {
                     return None;
                 }
@@ -398,7 +401,7 @@ pub fn flow_of(instruction: &Instruction) -> CodeFlow {
     if instruction.mnemonic() == Mnemonic::Hlt {
         return CodeFlow::Stop;
     }
-    match branch(instruction) {
+    match classify_branch(instruction) {
         None | Some(BranchInstruction::System) => CodeFlow::Next,
         // A call to the next instruction only pushes the address of that instruction, in position-independent code.
         Some(BranchInstruction::Call(to)) if to == instruction.next_ip() => CodeFlow::Next,

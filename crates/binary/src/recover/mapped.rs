@@ -8,7 +8,7 @@ use super::explore::flow_of;
 use super::reached::CodeFlow;
 use crate::address_map::{AddressMap, MapBlock, MapFunction};
 use crate::graph::{CodeBlock, CodeEdge, CodeEdgeKind, CompilerFrequencies, FunctionGraph, GraphSource, ProgramGraph};
-use crate::instruction::decode;
+use crate::instruction::decode_instruction;
 use std::collections::HashMap;
 
 const PROBABILITY_PER_UNIT: f64 = 1.0 / (1_u64 << 31) as f64;
@@ -38,7 +38,7 @@ fn find_indirect_jump(code: &FileCode, block: &MapBlock) -> Option<u64> {
     let end = block.address.checked_add(block.size)?;
     let mut at = block.address;
     while at < end && code.is_code(at) {
-        let instruction = decode(code.binary.code_at(at)?, at)?;
+        let instruction = decode_instruction(code.binary.code_at(at)?, at)?;
         if instruction.next_ip() == end {
             return (flow_of(&instruction) == CodeFlow::JumpIndirect).then_some(at);
         }

@@ -4,7 +4,7 @@
 //! library in `rdi` (System V ABI, AMD64 supplement, "Process Initialization"; glibc's `start.S`).
 
 use super::code::FileCode;
-use crate::instruction::decode;
+use crate::instruction::decode_instruction;
 use iced_x86::{FlowControl, Mnemonic, Register};
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ fn find_main(code: &FileCode, entry: u64) -> Option<u64> {
     let mut at = entry;
     let mut main = None;
     for _ in 0..MAX_SEARCHED_START_INSTRUCTIONS {
-        let instruction = decode(code.binary.code_at(at)?, at)?;
+        let instruction = decode_instruction(code.binary.code_at(at)?, at)?;
         let sets = instruction.op_count() == 2 && instruction.op0_register().full_register() == Register::RDI;
         match instruction.mnemonic() {
             Mnemonic::Lea if sets && instruction.is_ip_rel_memory_operand() => main = Some(instruction.memory_displacement64()),

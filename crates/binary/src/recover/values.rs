@@ -54,8 +54,12 @@ impl FunctionBody {
         };
         let mut factory = InstructionInfoFactory::new();
         for (address, reached) in reached {
-            let instruction =
-                explored.code.binary.code_at(address).and_then(|bytes| crate::instruction::decode(bytes, address)).unwrap_or_default();
+            let instruction = explored
+                .code
+                .binary
+                .code_at(address)
+                .and_then(|bytes| crate::instruction::decode_instruction(bytes, address))
+                .unwrap_or_default();
             body.addresses.push(address);
             body.writes.push(registers_written(&mut factory, &instruction, reached.flow));
             body.flows.push(reached.flow);

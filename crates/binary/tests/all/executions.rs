@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 use trodden_binary::graph::{BlockEnd, BlockIndex, CallReturns, CallSite, CodeCallee, CodeEdgeKind, GraphObservation, ProgramGraph};
-use trodden_binary::instruction::decode;
+use trodden_binary::instruction::decode_instruction;
 use trodden_binary::{Binary, recover};
 
 /// Source and target address of a transfer of control to an instruction of the image. The source is `None` if it is outside the image.
@@ -85,7 +85,7 @@ impl<'a> AllowedTransfers<'a> {
             for (number, block) in function.blocks.iter().enumerate() {
                 let mut at = block.start;
                 while at < block.end_address() {
-                    let next = decode(binary.code_at(at).unwrap(), at).expect("an instruction").next_ip();
+                    let next = decode_instruction(binary.code_at(at).unwrap(), at).expect("an instruction").next_ip();
                     all.blocks.entry(at).or_default().push((place, BlockIndex(number as u32), next));
                     at = next;
                 }

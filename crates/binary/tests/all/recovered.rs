@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use tempfile::TempDir;
 use trodden_binary::graph::{BlockEnd, CodeEdgeKind, FunctionGraph, GraphDoubt, GraphSource, ProgramGraph};
-use trodden_binary::instruction::{BranchInstruction, branch, decode};
+use trodden_binary::instruction::{BranchInstruction, classify_branch, decode_instruction};
 use trodden_binary::{AddressMap, Binary, MapBlock, recover};
 
 /// Percentage of the block starts and edges in the map that recovery must find, apart from dead code.
@@ -27,7 +27,8 @@ struct AddressMapComparison {
 }
 
 fn skip_padding(binary: &Binary, mut at: u64) -> u64 {
-    while let Some(instruction) = binary.code_at(at).and_then(|code| decode(code, at)).filter(|i| i.mnemonic() == Mnemonic::Nop) {
+    while let Some(instruction) = binary.code_at(at).and_then(|code| decode_instruction(code, at)).filter(|i| i.mnemonic() == Mnemonic::Nop)
+    {
         at = instruction.next_ip();
     }
     at
@@ -37,9 +38,9 @@ fn skip_padding(binary: &Binary, mut at: u64) -> u64 {
 fn find_addresses_after_branches(binary: &Binary, graph: &ProgramGraph) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
     for block in graph.functions.iter().flat_map(|f| &f.blocks) {
-        let instruction = decode(binary.code_at(block.last).unwrap(), block.last).unwrap();
+        let instruction = decode_instruction(binary.code_at(block.last).unwrap(), block.last).unwrap();
         if matches!(
-            branch(&instruction),
+            classify_branch(&instruction),
             Some(
                 BranchInstruction::Conditional(_)
                     | BranchInstruction::Jump(_)

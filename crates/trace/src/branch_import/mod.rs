@@ -83,7 +83,7 @@ pub fn import(
     let failed = |line: u64| move |what: String| ImportError::Text { path: name.to_owned(), line, what };
     for (number, line) in text.split(b'\n').enumerate() {
         let line = line.map_err(|source| ImportError::Read { path: name.to_owned(), source })?;
-        let line = perf_script::parse(&String::from_utf8_lossy(&line)).map_err(failed(number as u64 + 1))?;
+        let line = perf_script::parse_script_line(&String::from_utf8_lossy(&line)).map_err(failed(number as u64 + 1))?;
         reader.handle_script_line(line)?.map_err(failed(number as u64 + 1))?;
     }
     let BranchImporter { state, counts, source, .. } = reader.finish();

@@ -6,7 +6,7 @@
 
 use super::places::MappedMemory;
 use crate::hot_paths::HotPathExit;
-use trodden_binary::instruction::{BranchInstruction, branch, decode, format_intel};
+use trodden_binary::instruction::{BranchInstruction, classify_branch, decode_instruction, format_intel};
 use trodden_hardware::{Address, BranchType, DetectorParameters, OperationMapping, PathDescriptor, PathExtension};
 
 /// Maximum number of instructions of a walk, which is more than any path has.
@@ -45,13 +45,13 @@ pub fn walk(memory: &MappedMemory, detector: &DetectorParameters, path: &PathDes
     let mut address = path.start.0;
     let mut is_jumped_to = false;
     while walk.steps.len() < MAX_INSTRUCTIONS {
-        let Some(instruction) = memory.code(Address(address)).and_then(|code| decode(code, address)) else {
+        let Some(instruction) = memory.code(Address(address)).and_then(|code| decode_instruction(code, address)) else {
             walk.stopped = Some("no file holds the code here");
             return walk;
         };
         let fall_through = address + instruction.len() as u64;
         let used = walker.used;
-        let next = walker.next(branch(&instruction), address, fall_through);
+        let next = walker.next(classify_branch(&instruction), address, fall_through);
         if next == NextStep::EndsBefore {
             walk.exit = HotPathExit::At(address);
             return walk;

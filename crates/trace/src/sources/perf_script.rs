@@ -11,7 +11,7 @@ use crate::perf_script::{self, ScriptLine, ScriptRecord, ScriptThread};
 use std::collections::{BTreeSet, HashMap};
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
-use trodden_binary::instruction::{BranchInstruction, branch, decode};
+use trodden_binary::instruction::{BranchInstruction, classify_branch, decode_instruction};
 use trodden_binary::{Binary, MappedFile};
 use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
 
@@ -171,7 +171,7 @@ impl<R: BufRead> BranchSource for PerfScriptSource<R> {
         while batch.events.len() < EventBatch::EVENTS_PER_BATCH {
             let Some(line) = self.lines.next()? else { return self.check_usable().map(|()| false) };
             let is_header = line.starts_with('#');
-            let line = perf_script::parse(&line).map_err(|what| self.lines.corrupt(what))?;
+            let line = perf_script::parse_script_line(&line).map_err(|what| self.lines.corrupt(what))?;
             self.is_recognised |= is_header || line != ScriptLine::Nothing;
             self.handle_line(line, batch);
         }
@@ -262,10 +262,10 @@ impl MappedCode {
         let mut address = start;
         let mut instructions = 0;
         for _ in 0..MAX_WALK_INSTRUCTIONS {
-            let instruction = decode(self.code_at(process, address)?, address)?;
+            let instruction = decode_instruction(self.code_at(process, address)?, address)?;
             let fall_through = address.checked_add(instruction.len() as u64)?;
             instructions += 1;
-            let what = branch(&instruction);
+            let what = classify_branch(&instruction);
             let mut push = |kind, target: u64, is_taken| {
                 let (address, target, fall_through) = (Address(address), Address(target), Address(fall_through));
                 branches.push(RetiredBranch { address, target, fall_through, kind, is_taken, instructions, stack: None });

@@ -114,7 +114,7 @@ pub fn export(job: &Export) -> Result<ExitCode> {
 }
 
 fn analyse_recording(file: &Path, options: &ReportOptions, stream: Option<&str>) -> Result<WaitSummary> {
-    let replayed = if file.is_dir() && !import::ctf::is_trace(file) {
+    let replayed = if file.is_dir() && !import::ctf::is_ctf_trace_folder(file) {
         let paths = stream.map(|run| StreamPaths::open(run, &folders())).transpose()?;
         let paths = paths.map(|paths| Box::new(paths) as Box<dyn SamplePaths>);
         replay(&WaitsRecording::open(file)?, options, paths)?

@@ -6,7 +6,7 @@ use crate::traced;
 use crate::traced::{Folder, errors};
 use std::collections::BTreeSet;
 use trodden_binary::Binary;
-use trodden_binary::instruction::{BranchInstruction, branch, decode};
+use trodden_binary::instruction::{BranchInstruction, classify_branch, decode_instruction};
 use trodden_trace::{PartialTrace, RESUMED_FLAG, TRANSFER_FLAG, ThreadNumber, TraceEvent, TraceFile};
 
 /// Options of `trodden trace record` for a recording in one run, and for one in several runs.
@@ -34,8 +34,8 @@ fn record_steps(folder: &Folder, program: &[&str], status: i32) -> Steps {
             continue;
         }
         targets.extend(is_target.then_some(address));
-        let instruction = decode(binary.code_at(address).unwrap(), address).unwrap();
-        if let Some(BranchInstruction::Conditional(to)) = branch(&instruction) {
+        let instruction = decode_instruction(binary.code_at(address).unwrap(), address).unwrap();
+        if let Some(BranchInstruction::Conditional(to)) = classify_branch(&instruction) {
             targets.extend([to, instruction.next_ip()].into_iter().filter(|side| text.contains(side)));
         }
         addresses.push(address);

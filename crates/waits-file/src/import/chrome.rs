@@ -49,7 +49,7 @@ struct ChromeEvents {
     unmatched: u64,
 }
 
-pub fn read(path: &Path, text: &str) -> Result<ImportedTrace> {
+pub fn read_chrome_trace(path: &Path, text: &str) -> Result<ImportedTrace> {
     let mut imported = ImportedTrace { is_recognised: true, ..ImportedTrace::default() };
     let mut events = ChromeEvents::default();
     let is_closed = for_each_event(text, |number, event| {

@@ -21,7 +21,7 @@ const CTF_READER_PROGRAM: &str = "babeltrace2";
 const NO_EVENTS_MESSAGE: &str = "the trace has no events";
 
 /// Returns true if a folder contains a CTF trace: if it or a subfolder has a file `metadata`, which describes a trace.
-pub fn is_trace(folder: &Path) -> bool {
+pub fn is_ctf_trace_folder(folder: &Path) -> bool {
     const MAX_FOLDER_DEPTH: usize = 4;
     fn has_metadata(folder: &Path, depth: usize) -> bool {
         folder.join("metadata").is_file()
@@ -44,7 +44,7 @@ pub(crate) fn read_trace(folder: &Path) -> Result<ImportedTrace> {
     ensure!(out.status.success(), "{CTF_READER_PROGRAM} cannot read {}: {}", folder.display(), stderr.trim());
     match String::from_utf8_lossy(&out.stdout) {
         text if text.trim().is_empty() => Ok(ImportedTrace::empty_trace(NO_EVENTS_MESSAGE)),
-        text => parse(folder, &text),
+        text => parse_babeltrace_text(folder, &text),
     }
 }
 
@@ -63,7 +63,7 @@ pub fn is_babeltrace_text(text: &str) -> bool {
 }
 
 /// Parses the text that `babeltrace2` prints.
-pub(crate) fn parse(path: &Path, text: &str) -> Result<ImportedTrace> {
+pub(crate) fn parse_babeltrace_text(path: &Path, text: &str) -> Result<ImportedTrace> {
     let wake_ups = WakeUpEventNames::detect(text);
     let mut scheduler = SchedulerTraceImporter::new(wake_ups);
     let advice = match path.is_dir() {

@@ -49,7 +49,7 @@ struct Otf2Thread {
     receives: HashMap<u64, usize>,
 }
 
-pub fn read(path: &Path) -> Result<ImportedTrace> {
+pub fn read_otf2_archive(path: &Path) -> Result<ImportedTrace> {
     let definitions = run_otf2_print(path, &["-G"], |text| parse_definitions(path, text))?;
     let imported = run_otf2_print(path, &[], |text| parse_events(path, &definitions, text))?;
     match imported.locations.is_empty() && definitions.has_clock {
@@ -59,7 +59,7 @@ pub fn read(path: &Path) -> Result<ImportedTrace> {
 }
 
 /// Parses the output of `otf2-print` and analyses the trace. Called by the fuzzer.
-pub fn read_text(definitions_text: &[u8], events_text: &[u8]) -> Result<()> {
+pub fn check_otf2_text(definitions_text: &[u8], events_text: &[u8]) -> Result<()> {
     let path = Path::new("standard input");
     let imported = parse_events(path, &parse_definitions(path, definitions_text)?, events_text)?;
     super::analyse_imported_trace_once(&imported, trodden_waits::AnalysisOptions::default(), false);

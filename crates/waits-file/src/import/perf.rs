@@ -19,7 +19,7 @@ pub fn is_only_header(text: &str) -> bool {
         && lines.all(|line| line.starts_with('#'))
 }
 
-pub fn read(path: &Path, text: &str) -> Result<ImportedTrace> {
+pub fn read_perf_scheduler_text(path: &Path, text: &str) -> Result<ImportedTrace> {
     let wake_ups = WakeUpEventNames::detect(text);
     let mut scheduler = SchedulerTraceImporter::new(wake_ups);
     let mut last_ns = 0;

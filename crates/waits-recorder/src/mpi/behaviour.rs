@@ -329,7 +329,7 @@ pub fn record_communicator_free(call: MpiCall) -> i32 {
 
 /// Records the initialisation of MPI. The thread is recorded from here on.
 pub fn record_init(call: MpiCall) -> i32 {
-    thread::register(0, 0);
+    thread::register_current_thread(0, 0);
     let result = call.run_recorded(kind::MPI_INIT, |record| {
         static RANK: RealFunction = RealFunction::new(c"PMPI_Comm_rank");
         static SIZE: RealFunction = RealFunction::new(c"PMPI_Comm_size");

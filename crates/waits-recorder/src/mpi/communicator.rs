@@ -143,7 +143,7 @@ impl CommunicatorMembers {
         // SAFETY: the memory was just mapped for `count` ranks.
         (0..count).for_each(|rank| unsafe { own.add(rank).write(rank as i32) });
         real!(TRANSLATE, fn(usize, i32, *mut i32, usize, *mut i32) -> i32, group, size, own, other, ranks);
-        crate::memory::release(own, count.max(1));
+        crate::memory::unmap_elements(own, count.max(1));
         CommunicatorMembers { ranks, count }
     }
 
@@ -160,7 +160,7 @@ impl CommunicatorMembers {
 impl Drop for CommunicatorMembers {
     fn drop(&mut self) {
         if !self.ranks.is_null() {
-            crate::memory::release(self.ranks, self.count.max(1));
+            crate::memory::unmap_elements(self.ranks, self.count.max(1));
         }
     }
 }

@@ -5,7 +5,7 @@
 use super::call::MpiCall;
 use super::communicator;
 use super::implementation::{Implementation, implementation};
-use crate::memory::{map_private, release};
+use crate::memory::{map_private, unmap_elements};
 use crate::real::{RealFunction, real};
 use crate::thread::{add_record, finish_record};
 use trodden_wire::waits::{CallRecord, kind};
@@ -127,5 +127,5 @@ fn with_rank_buffer(count: i32, call: impl FnOnce(&mut [i32])) {
     let Some(place) = map_private::<i32>(count.max(1)) else { return };
     // SAFETY: the memory was just mapped for `count` ranks, and zeros are valid ranks.
     call(unsafe { core::slice::from_raw_parts_mut(place, count) });
-    release(place, count.max(1));
+    unmap_elements(place, count.max(1));
 }

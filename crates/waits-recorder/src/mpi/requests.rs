@@ -6,7 +6,7 @@
 use super::behaviour::{add_completion_record, read_cancelled_as_amount};
 use super::call::{MpiCall, source_and_tag};
 use super::implementation::{STATUS_WORDS, implementation};
-use crate::memory::{map_private, release};
+use crate::memory::{map_private, unmap_elements};
 use crate::thread::{OpenRecord, Thread, add_record, finish_record, recordable_thread};
 use trodden_wire::waits::{CallRecord, kind};
 
@@ -60,7 +60,7 @@ impl RequestArray {
         } else {
             self.handles = map_private(self.count)?;
             let Some(statuses) = map_private(self.count * STATUS_WORDS) else {
-                release(self.handles, self.count);
+                unmap_elements(self.handles, self.count);
                 return None;
             };
             self.statuses = statuses;
@@ -84,8 +84,8 @@ impl RequestArray {
 
     fn free(&self) {
         if self.count > MAX_REQUESTS_ON_STACK {
-            release(self.handles, self.count);
-            release(self.statuses, self.count * STATUS_WORDS);
+            unmap_elements(self.handles, self.count);
+            unmap_elements(self.statuses, self.count * STATUS_WORDS);
         }
     }
 }

@@ -7,7 +7,7 @@
 use super::call::MpiCall;
 use super::communicator::{self, CommunicatorMembers, MultiProcessObjectKind, WINDOW_GROUP, hash_parts, with_group};
 use crate::handles::HandleTable;
-use crate::memory::{map_private, release};
+use crate::memory::{map_private, unmap_elements};
 use crate::process;
 use crate::thread::{add_record, finish_record};
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -139,7 +139,7 @@ fn store_epoch_members(table: &'static WindowEpochTable, call: &MpiCall) {
         // SAFETY: an earlier call wrote the value, and nothing else uses it, because MPI permits only one thread at a time to begin an
         // epoch.
         drop(unsafe { old.read() });
-        release(old, 1);
+        unmap_elements(old, 1);
     }
 }
 

@@ -16,7 +16,7 @@ pub fn register_fork_handler() {
 }
 
 unsafe extern "C" fn reset_in_child() {
-    if process::is_sealed() {
+    if process::is_recording_sealed() {
         return;
     }
     if !process::is_recording() {
@@ -35,12 +35,12 @@ pub unsafe extern "C" fn fork() -> pid_t {
     static REAL_FUNCTION: RealFunction = RealFunction::new(c"fork");
     let call = || real!(REAL_FUNCTION, fn() -> pid_t,);
     // The first fork begins the recording of a program that has no threads and does not use MPI.
-    if thread::current().is_none()
+    if thread::current_thread().is_none()
         && naming::has_folder()
         && process::is_user_program()
         && is_program_code(walk::unwind_stack(0).addresses[0])
     {
-        thread::register(0, 0);
+        thread::register_current_thread(0, 0);
     }
     let Some(thread) = recordable_thread() else {
         let child = call();
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn fork() -> pid_t {
     if child == 0 {
         // SAFETY: the child has no other thread. If the fork handler has already run, the call has no effect.
         unsafe { reset_in_child() };
-        thread::register(0, 0);
+        thread::register_current_thread(0, 0);
         return 0;
     }
     if let Some(mut open) = open {
@@ -103,8 +103,8 @@ fn record_process_end() {
     // A child of `vfork` runs in its parent's memory, so it must not end the parent's recording.
     // SAFETY: the system call has no pointer arguments.
     let own = || unsafe { libc::syscall(libc::SYS_gettid) } as u32;
-    if thread::current().is_some_and(|thread| thread.thread_id == own()) {
-        thread::unregister(CallName::process_exit);
+    if thread::current_thread().is_some_and(|thread| thread.thread_id == own()) {
+        thread::unregister_current_thread(CallName::process_exit);
     }
 }
 

@@ -4,7 +4,7 @@
 //! does not interrupt blocking system calls. No samples are taken inside a recorded call. The kernel's own timer (often 250 Hz) limits the
 //! sampling rate.
 
-use super::{Thread, current};
+use super::{Thread, current_thread};
 use crate::{clock, paths, process, signals, walk};
 use core::mem::zeroed;
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -88,7 +88,7 @@ fn sampling_rate() -> u64 {
 }
 
 extern "C" fn handle_timer(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    let Some(thread) = current() else { return };
+    let Some(thread) = current_thread() else { return };
     if thread.depth.get() != 0 {
         return;
     }
@@ -102,7 +102,7 @@ extern "C" fn handle_timer(_: i32, _: *mut libc::siginfo_t, context: *mut libc::
 }
 
 fn record_sample(thread: &mut Thread, context: *mut libc::c_void) {
-    let time = clock::now();
+    let time = clock::now_in_ticks();
     // SAFETY: the kernel passes the context of the interrupted thread.
     let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
     #[cfg(target_arch = "x86_64")]

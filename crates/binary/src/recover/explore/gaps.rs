@@ -6,7 +6,7 @@
 
 use super::{CodeFlow, Exploration, flow_of};
 use crate::graph::CallReturns;
-use crate::instruction::decode;
+use crate::instruction::decode_instruction;
 use crate::recover::padding;
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
@@ -99,7 +99,7 @@ impl Exploration<'_, '_> {
                 if self.instructions.contains(at) || !seen.insert(at) {
                     break;
                 }
-                let decoded = self.code.binary.code_at(at).filter(|_| region.contains(&at)).and_then(|bytes| decode(bytes, at));
+                let decoded = self.code.binary.code_at(at).filter(|_| region.contains(&at)).and_then(|bytes| decode_instruction(bytes, at));
                 let Some(instruction) = decoded.filter(|i| !super::candidates::is_unlikely(i)) else { return false };
                 if seen.len() > MAX_TRIAL_INSTRUCTIONS || self.is_within_instruction(at) || self.data.contains(&at) {
                     return false;
