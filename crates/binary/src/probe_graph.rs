@@ -210,12 +210,12 @@ impl ProbeGraph {
         if let Some(known) = self.connections.get(&key) {
             return known.clone();
         }
-        let connection = self.search(key.0, key.1);
+        let connection = self.search_connection(key.0, key.1);
         self.connections.insert(key, connection.clone());
         connection
     }
 
-    fn search(&self, from: u32, to: u32) -> BlockConnection {
+    fn search_connection(&self, from: u32, to: u32) -> BlockConnection {
         let mut search = ProbeSearch { flow: self, to, found: Vec::new(), max_found: 2, budget: 0, needs_folded_block: false };
         search.search_from(from, &mut Vec::new(), 0, MAX_EDGES);
         for seen in 1..=MAX_INFERRED_BLOCKS_PER_PATH {

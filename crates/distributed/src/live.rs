@@ -57,7 +57,7 @@ impl<S: Sink> LiveSink<S> {
         Ok(self.sink)
     }
 
-    fn chunk(&mut self, thread: ThreadNumber) -> &mut Symbols {
+    fn chunk_of_thread(&mut self, thread: ThreadNumber) -> &mut Symbols {
         let number = thread.0 as usize;
         if self.chunks_by_thread.len() <= number {
             self.chunks_by_thread.resize_with(number + 1, Symbols::default);
@@ -73,20 +73,20 @@ impl<S: Sink> LiveSink<S> {
     }
 
     fn send_if_full(&mut self, thread: ThreadNumber) -> io::Result<()> {
-        if self.chunk(thread).len() < HITS_PER_CHUNK { Ok(()) } else { self.send_chunk(thread.0 as usize) }
+        if self.chunk_of_thread(thread).len() < HITS_PER_CHUNK { Ok(()) } else { self.send_chunk(thread.0 as usize) }
     }
 }
 
 impl<S: Sink> Sink for LiveSink<S> {
     fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<SinkFlow> {
-        self.chunk(thread).push(what);
+        self.chunk_of_thread(thread).push(what);
         self.send_if_full(thread)?;
         self.sink.record(thread, what)
     }
 
     fn record_sites(&mut self, thread: ThreadNumber, sites: &[u32]) -> io::Result<SinkFlow> {
         for sites in sites.chunks(HITS_PER_CHUNK) {
-            self.chunk(thread).extend(sites);
+            self.chunk_of_thread(thread).extend(sites);
             self.send_if_full(thread)?;
             if self.sink.record_sites(thread, sites)? == SinkFlow::Stop {
                 return Ok(SinkFlow::Stop);

@@ -82,7 +82,7 @@ pub fn merge(
             return Err(error.into());
         }
         let Some(event) = event.map_err(MergeError::Contradiction)? else { break };
-        if let Some(event) = events.convert(event) {
+        if let Some(event) = events.convert_event(event) {
             writer.push(ThreadNumber(0), event)?;
         }
     }
@@ -115,7 +115,7 @@ struct MergedEvents<'a> {
 }
 
 impl MergedEvents<'_> {
-    fn convert(&mut self, event: ExecutionEvent) -> Option<TraceEvent> {
+    fn convert_event(&mut self, event: ExecutionEvent) -> Option<TraceEvent> {
         let is_dispatcher = |f: WitnessFunctionId| self.model.functions[f.index()].is_none();
         match event {
             ExecutionEvent::Block(function, node) => {
@@ -172,7 +172,7 @@ pub struct ReplayFindings {
 impl<'a> ReplayInput<'a> {
     /// Writes the trace. `stacks` contains the call stack of each thread when it ended, as far as it is known.
     pub fn replay(&self, partial: &PartialTrace, stacks: &BTreeMap<u32, Vec<u64>>, writer: &mut TraceWriter) -> Result<ReplayFindings> {
-        let mut replay = self.begin();
+        let mut replay = self.begin_hit_replay();
         for thread in (0..partial.threads()).map(ThreadNumber) {
             for symbol in partial.stream(thread) {
                 replay.process_hits(thread, [symbol?], writer)?;
@@ -190,7 +190,7 @@ impl<'a> ReplayInput<'a> {
         stacks: &BTreeMap<u32, Vec<u64>>,
         writer: &mut TraceWriter,
     ) -> Result<ReplayFindings> {
-        let mut replay = self.begin();
+        let mut replay = self.begin_hit_replay();
         replay.targets = jumps.targets;
         // Other blocks of the first trace were not recorded but inferred, so they are inferred again.
         let watched = &self.sites[..self.blocks];
@@ -219,12 +219,12 @@ impl<'a> ReplayInput<'a> {
 
     /// Writes the trace while it is recorded. Its end is left out, because it depends on the final call stacks.
     pub fn replay_live(&self, hits: LiveHits, writer: &mut TraceWriter) -> Result<HitReplay<'a>> {
-        let mut replay = self.begin();
+        let mut replay = self.begin_hit_replay();
         hits.try_for_each(|thread, symbols| replay.process_chunk(thread, symbols, writer))?;
         Ok(replay)
     }
 
-    fn begin(&self) -> HitReplay<'a> {
+    fn begin_hit_replay(&self) -> HitReplay<'a> {
         let (blocks, jumps) = if self.steps { (&[][..], &[][..]) } else { self.sites.split_at(self.blocks) };
         let block_at = |at: &u64| self.code.code.block_at(*at).map_or(NO_BLOCK_AT_SITE, |block| block.0);
         let block_of_site = blocks.iter().map(block_at).chain(jumps.iter().map(|_| NO_BLOCK_AT_SITE)).collect();

@@ -137,7 +137,7 @@ impl Planner<'_> {
         let structure = Structure::new(Pushdown::new(&self.model.program, PLAN_WITNESS_KIND));
         let (distribution, repaired) = match &self.options.distribution {
             Some(path) => (self.read_distribution(path)?, 0),
-            None => self.distribute()?,
+            None => self.distribute_witnesses()?,
         };
         self.require_realizable(&structure, &distribution)?;
         let address = |w: &Witness| self.model.addresses[w.index()].expect("witnesses have addresses");
@@ -154,7 +154,7 @@ impl Planner<'_> {
 
     /// Distributes witnesses over the runs by the strategy. They include the blocks at which untraced code enters, so that no call from it
     /// is missed. Also returns the number of witnesses that were added to distinguish all branches.
-    fn distribute(&self) -> Result<(Distribution, usize)> {
+    fn distribute_witnesses(&self) -> Result<(Distribution, usize)> {
         let options = DistributionOptions {
             profiles: self.options.runs,
             strategy: self.options.strategy,

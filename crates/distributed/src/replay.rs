@@ -395,7 +395,7 @@ impl<'a> ThreadReplay<'a> {
     fn handle_unexplained_block(&mut self, block: TraceBlock, switches: bool, push: EventPushFunction) -> Result<()> {
         let (to, index) = self.code.graph_of(block);
         let is_entry = to.block(index).start == to.entry;
-        if !is_entry && self.unwind(block, push)? {
+        if !is_entry && self.unwind_to_block(block, push)? {
             return Ok(());
         }
         // All traced functions can have returned to untraced code, which then made a call.
@@ -454,7 +454,7 @@ impl<'a> ThreadReplay<'a> {
 
     /// Unwinds the stack to a function that can continue with `block`, or else to the innermost call of the function that contains `block`.
     /// Returns false if the stack has no call of this function.
-    fn unwind(&mut self, block: TraceBlock, push: EventPushFunction) -> Result<bool> {
+    fn unwind_to_block(&mut self, block: TraceBlock, push: EventPushFunction) -> Result<bool> {
         let function = self.code.function_of(block);
         let is_own = |depth: &usize| self.code.function_of(self.frames[*depth - 1].block) == function;
         let depths = (1..=self.frames.len()).rev().filter(is_own);

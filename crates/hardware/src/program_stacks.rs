@@ -199,7 +199,7 @@ impl ProgramStacks {
             && stack.extended.last().is_none_or(|(frame, _)| at < *frame);
         if !is_inner || (may_have_moved && !stack.spans_address(at, 0, 0)) {
             match self.find_stack(at, MAX_CALL_DISTANCE_BYTES) {
-                Some(place) if place == self.current => self.unwind(at, false),
+                Some(place) if place == self.current => self.unwind_stack(at, false),
                 place => self.move_top_path_to_stack(place, at, false),
             }
         }
@@ -231,7 +231,7 @@ impl ProgramStacks {
             Some(place) => return ReturnTarget::Stack(place, self.innermost_frame()),
             None => return ReturnTarget::Stack(self.add_stack(), self.innermost_frame()),
         }
-        self.unwind(at, true);
+        self.unwind_stack(at, true);
         self.stacks[self.current].extend_range(at);
         match self.innermost_frame() {
             // The detector did not see the call to the returning procedure.
@@ -323,7 +323,7 @@ impl ProgramStacks {
     }
 
     /// Discards the entries of frames that no longer exist. The path on top continues in the frame that remains.
-    fn unwind(&mut self, at: Address, is_return: bool) {
+    fn unwind_stack(&mut self, at: Address, is_return: bool) {
         let stack = &mut self.stacks[self.current];
         let has_removed = stack.remove_dead_extension_frames(at, is_return);
         let stale_entries = stack.count_stale_entries(at, is_return);

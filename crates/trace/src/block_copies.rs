@@ -122,7 +122,7 @@ pub fn copy_blocks(request: &CopyRequest, at: u64) -> Result<BlockCopies, Collec
     for jump in jumps {
         copier.copy_jump(jump)?;
     }
-    copier.encode(at)
+    copier.encode_copies(at)
 }
 
 /// Copies the instructions in `range`, which must contain no site, and relocates the copy to address `at`. At its end, the copy jumps back
@@ -136,7 +136,7 @@ pub fn copy_range(code: &[(u64, Vec<u8>)], range: Range<u64>, at: u64) -> Result
     let request = CopyRequest { code, blocks, sites: &sites, jumps: &none, guarded: &none, sleds: &none, thread_positions, table: 0 };
     let mut copier = BlockCopier::new(&request);
     copier.emit_block_copy(range.start, range.end, u64::MAX - range.start, None)?;
-    copier.encode(at)
+    copier.encode_copies(at)
 }
 
 struct BlockCopier<'a> {
@@ -201,7 +201,7 @@ impl<'a> BlockCopier<'a> {
     /// Copies an indirect jump whose target is uncertain and whose address is not a site.
     fn copy_jump(&mut self, address: u64) -> Result<(), CollectError> {
         self.entries.push((address, self.instructions.len(), Entry::Breakpoint));
-        let jump = self.decode(address).ok_or(DisplaceError::Undecodable(address))?;
+        let jump = self.decode_instruction_at(address).ok_or(DisplaceError::Undecodable(address))?;
         self.emit_jump_to_unknown_target(&jump, CopiedPlace::Body { original: address, intact: true })?;
         Ok(())
     }
@@ -249,7 +249,7 @@ impl<'a> BlockCopier<'a> {
         if !self.jump_fits(host, end, after - host) {
             return false;
         }
-        let instructions = std::iter::successors(self.decode(host), |last| self.decode(last.next_ip()));
+        let instructions = std::iter::successors(self.decode_instruction_at(host), |last| self.decode_instruction_at(last.next_ip()));
         let mut replaced = instructions.take_while(|i| i.ip() < after).skip_while(|i| i.next_ip() < host + JUMP_LENGTH);
         replaced.all(|i| !is_call(&i) && is_movable(&i) && !may_fault(&i))
     }
@@ -272,12 +272,12 @@ impl<'a> BlockCopier<'a> {
         if inside.clone().any(|a| self.starts.contains(&a)) || self.request.thread_positions.iter().any(|a| inside.contains(a)) {
             return false;
         }
-        if self.decode(address).is_some_and(|first| first.code() == Code::Nopd && first.len() == 1) {
+        if self.decode_instruction_at(address).is_some_and(|first| first.code() == Code::Nopd && first.len() == 1) {
             return false;
         }
         let mut at = address;
         while at < address + length {
-            let Some(instruction) = self.decode(at) else { return false };
+            let Some(instruction) = self.decode_instruction_at(at) else { return false };
             at = instruction.next_ip();
             let flow = instruction.flow_control();
             let traps = matches!(flow, FlowControl::Exception | FlowControl::Interrupt) || instruction.mnemonic() == Mnemonic::Hlt;
@@ -297,7 +297,7 @@ impl<'a> BlockCopier<'a> {
         let rcx = Register::RCX;
         let mut full = Instruction::with(Code::Int3);
         full.set_ip(FULL_RING_ADDRESS_TAG + address);
-        self.emit(&full, None);
+        self.emit_instruction(&full, None);
         let mut save = Instruction::with2(Code::Mov_rm64_r64, ring(SAVED_REGISTERS_OFFSET), rcx)?;
         save.set_ip(HEAD_ADDRESS_TAG | address);
         let head = [
@@ -314,7 +314,7 @@ impl<'a> BlockCopier<'a> {
                 6 => CopiedPlace::Recorded { site, saved: true },
                 _ => CopiedPlace::Head { site, saved: number > 0 },
             };
-            self.emit_raw(*instruction, Some(place));
+            self.emit_unmoved_instruction(*instruction, Some(place));
         }
         Ok(())
     }
@@ -328,7 +328,7 @@ impl<'a> BlockCopier<'a> {
                 Some(site) => CopiedPlace::Recorded { site, saved: false },
                 None => CopiedPlace::Body { original: at, intact: at == start || at >= start + replaced },
             };
-            let instruction = self.decode(at).ok_or(DisplaceError::Undecodable(at))?;
+            let instruction = self.decode_instruction_at(at).ok_or(DisplaceError::Undecodable(at))?;
             let in_image = at >= start + replaced;
             let is_uncertain = self.request.jumps.contains(&at);
             if is_uncertain || (in_image && instruction.code() == Code::Jmp_rm64) {
@@ -346,7 +346,7 @@ impl<'a> BlockCopier<'a> {
                 self.emit_call(&instruction, place).map_err(|_| self.immovable_instruction_error(at))?;
                 return Ok(Some(instruction.next_ip()));
             }
-            self.emit(&instruction, Some(place));
+            self.emit_instruction(&instruction, Some(place));
             at = instruction.next_ip();
             if never_falls_through(&instruction) {
                 return Ok(None);
@@ -359,7 +359,7 @@ impl<'a> BlockCopier<'a> {
     /// Emits a jump to `to`, or to the copy of `to` if there is one.
     fn emit_jump(&mut self, to: u64, place: Option<CopiedPlace>) -> Result<(), IcedError> {
         let jump = Instruction::with_branch(Code::Jmp_rel32_64, to)?;
-        self.emit(&jump, place);
+        self.emit_instruction(&jump, place);
         Ok(())
     }
 
@@ -367,9 +367,9 @@ impl<'a> BlockCopier<'a> {
     fn emit_call(&mut self, call: &Instruction, place: CopiedPlace) -> Result<(), IcedError> {
         let jump = convert_call_to_jump(call).unwrap_or_default();
         let [push, upper] = build_constant_push(call.next_ip(), Register::RSP)?;
-        self.emit_raw(push, Some(place));
-        self.emit_raw(upper, None);
-        self.emit(&jump, None);
+        self.emit_unmoved_instruction(push, Some(place));
+        self.emit_unmoved_instruction(upper, None);
+        self.emit_instruction(&jump, None);
         Ok(())
     }
 
@@ -381,25 +381,25 @@ impl<'a> BlockCopier<'a> {
             let label = self.instructions.len() as u64;
             let lookup =
                 lookups::build_lookup(jump, self.request.table, label, place).map_err(|_| self.immovable_instruction_error(address))?;
-            lookup.into_iter().for_each(|(instruction, place)| self.emit_raw(instruction, place));
+            lookup.into_iter().for_each(|(instruction, place)| self.emit_unmoved_instruction(instruction, place));
             return Ok(());
         }
         if !is_movable(jump) {
             return Err(self.immovable_instruction_error(address));
         }
-        self.emit_raw(Instruction::with(Code::Int3), Some(place));
+        self.emit_unmoved_instruction(Instruction::with(Code::Int3), Some(place));
         let stepped = CopiedPlace::Stepped { jump: address, is_recorded: matches!(place, CopiedPlace::Recorded { .. }) };
         match is_call(jump) {
             true => self.emit_call(jump, stepped).map_err(|_| self.immovable_instruction_error(address)),
             false => {
-                self.emit(jump, Some(stepped));
+                self.emit_instruction(jump, Some(stepped));
                 Ok(())
             }
         }
     }
 
     /// Emits an instruction of the image. A branch to a site is redirected to the site's copy.
-    fn emit(&mut self, instruction: &Instruction, place: Option<CopiedPlace>) {
+    fn emit_instruction(&mut self, instruction: &Instruction, place: Option<CopiedPlace>) {
         let mut moved = *instruction;
         if moved.ip() & FULL_RING_ADDRESS_TAG == 0 {
             moved.set_ip(0);
@@ -408,15 +408,15 @@ impl<'a> BlockCopier<'a> {
         if has_target(&moved) && self.request.sites.contains_key(&target) {
             moved.set_near_branch64(HEAD_ADDRESS_TAG | target);
         }
-        self.emit_raw(moved, place);
+        self.emit_unmoved_instruction(moved, place);
     }
 
-    fn emit_raw(&mut self, instruction: Instruction, place: Option<CopiedPlace>) {
+    fn emit_unmoved_instruction(&mut self, instruction: Instruction, place: Option<CopiedPlace>) {
         self.instructions.push(instruction);
         self.places.push(place);
     }
 
-    fn decode(&self, address: u64) -> Option<Instruction> {
+    fn decode_instruction_at(&self, address: u64) -> Option<Instruction> {
         let (start, bytes) = self.request.code.iter().find(|(start, bytes)| (*start..start + bytes.len() as u64).contains(&address))?;
         let bytes = &bytes[(address - start) as usize..];
         let instruction = Decoder::with_ip(64, &bytes[..bytes.len().min(15)], address, DecoderOptions::NONE).decode();
@@ -424,10 +424,10 @@ impl<'a> BlockCopier<'a> {
     }
 
     fn immovable_instruction_error(&self, address: u64) -> DisplaceError {
-        DisplaceError::Immovable { address, instruction: self.decode(address).map_or(Code::INVALID, |i| i.code()) }
+        DisplaceError::Immovable { address, instruction: self.decode_instruction_at(address).map_or(Code::INVALID, |i| i.code()) }
     }
 
-    fn encode(self, at: u64) -> Result<BlockCopies, CollectError> {
+    fn encode_copies(self, at: u64) -> Result<BlockCopies, CollectError> {
         let block = InstructionBlock::new(&self.instructions, at);
         let encoded = BlockEncoder::encode(64, block, BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS)
             .map_err(|e| CollectError::Unexpected { what: format!("copies of its blocks cannot be encoded: {e}") })?;

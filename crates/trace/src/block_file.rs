@@ -230,7 +230,7 @@ impl BlockFileReader {
     pub fn index(&self, header: &StoredBlock) -> Result<Vec<u8>, TraceFileError> {
         let mut bytes = vec![0; header.section.index_length() as usize];
         self.read(&mut bytes, header.offset + SECTION_HEADER_BYTES as u64)?;
-        header.section.check_index(&bytes).map_err(|error| self.corrupt(header, error))?;
+        header.section.check_index(&bytes).map_err(|error| self.corrupt_block_error(header, error))?;
         Ok(bytes)
     }
 
@@ -238,7 +238,7 @@ impl BlockFileReader {
     pub fn data(&self, header: &StoredBlock) -> Result<Vec<u8>, TraceFileError> {
         let mut packed = vec![0; header.section.packed_length() as usize];
         self.read(&mut packed, header.offset + SECTION_HEADER_BYTES as u64 + header.section.index_length())?;
-        header.section.unpack(&packed).map_err(|error| self.corrupt(header, error))
+        header.section.unpack(&packed).map_err(|error| self.corrupt_block_error(header, error))
     }
 
     /// Reads the symbols of a block.
@@ -259,10 +259,10 @@ impl BlockFileReader {
 
     /// Reads the serialized value in a block.
     pub fn value<T: for<'a> Deserialize<'a>>(&self, header: &StoredBlock) -> Result<T, TraceFileError> {
-        trodden_container::decode(&self.data(header)?).map_err(|error| self.corrupt(header, error))
+        trodden_container::decode(&self.data(header)?).map_err(|error| self.corrupt_block_error(header, error))
     }
 
-    fn corrupt(&self, header: &StoredBlock, error: SectionError) -> TraceFileError {
+    fn corrupt_block_error(&self, header: &StoredBlock, error: SectionError) -> TraceFileError {
         TraceFileError::Corrupt { path: self.path.clone(), offset: header.offset, error }
     }
 

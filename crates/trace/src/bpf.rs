@@ -133,7 +133,7 @@ impl KernelProbes {
         let link = BpfAttribute::new().word(0, program.as_raw_fd() as u32).word(8, BPF_TRACE_UPROBE_MULTI);
         let link = link.pointer(16, path.as_ptr()).pointer(24, offsets.as_ptr()).pointer(40, cookies.as_ptr());
         let link = link.word(48, offsets.len() as u32).word(56, process as u32).call(BPF_LINK_CREATE)?;
-        Ok(Self { link: Some(link), ring: HitRing::map(&map)? })
+        Ok(Self { link: Some(link), ring: HitRing::map_ring(&map)? })
     }
 
     /// Removes the probes. Recorded hits remain in the ring.
@@ -158,7 +158,7 @@ struct HitRing {
 unsafe impl Send for HitRing {}
 
 impl HitRing {
-    fn map(descriptor: &OwnedFd) -> io::Result<Self> {
+    fn map_ring(descriptor: &OwnedFd) -> io::Result<Self> {
         let map = |size, protection, offset| {
             // SAFETY: the kernel chooses the address, so that no mapping is replaced.
             let place = unsafe { libc::mmap(std::ptr::null_mut(), size, protection, libc::MAP_SHARED, descriptor.as_raw_fd(), offset) };
@@ -169,7 +169,7 @@ impl HitRing {
         Ok(Self { read, written })
     }
 
-    fn position(at: *mut u8) -> &'static AtomicU64 {
+    fn shared_position(at: *mut u8) -> &'static AtomicU64 {
         // SAFETY: callers pass the start of a mapped page, which is aligned, and use the result while it is mapped.
         unsafe { AtomicU64::from_ptr(at.cast()) }
     }
@@ -177,7 +177,7 @@ impl HitRing {
     fn read_hits(&self, handle: &mut dyn FnMut(KernelProbeHit) -> io::Result<()>) -> io::Result<()> {
         const RECORD_BUSY_FLAG: u32 = 1 << 31;
         const RECORD_DISCARDED_FLAG: u32 = 1 << 30;
-        let (read, written) = (Self::position(self.read), Self::position(self.written));
+        let (read, written) = (Self::shared_position(self.read), Self::shared_position(self.written));
         loop {
             let at = read.load(Ordering::Relaxed);
             if at >= written.load(Ordering::Acquire) {

@@ -127,7 +127,7 @@ impl Breakpoints {
         subject.memory.write(subject.area + FIRST_SLOT, &slots)?;
         let area = subject.area + FIRST_SLOT..subject.area + FIRST_SLOT + slots.len() as u64;
         let part = BreakpointsOfFile { start: in_memory(start), site_indexes, area, first_site: first, site_count: addresses.len() };
-        part.write(&self.sites, &subject.memory)?;
+        part.write_breakpoints(&self.sites, &subject.memory)?;
         self.parts.push(part);
         Ok(())
     }
@@ -238,7 +238,7 @@ fn separate_blocks_from_jumps(sites: &[(u32, u64)], jumps: &[u64]) -> (Vec<(u32,
 }
 
 impl BreakpointsOfFile {
-    fn write(&self, sites: &[PlacedSite], memory: &Memory) -> io::Result<()> {
+    fn write_breakpoints(&self, sites: &[PlacedSite], memory: &Memory) -> io::Result<()> {
         let sites = &sites[self.first_site..self.first_site + self.site_count];
         let mut pieces: Vec<(u64, &[u8])> = sites.iter().map(|site| (site.address, std::slice::from_ref(&INT3))).collect();
         pieces.sort_unstable_by_key(|piece| piece.0);

@@ -165,7 +165,7 @@ impl ActiveRun {
             std::thread::park();
             state = tracer().state();
         }
-        state.register(role, changes, has_pipes)
+        state.register_run(role, changes, has_pipes)
     }
 
     /// Registers a run of a process that an earlier run traces or has created. Returns `None` if the command is ending.
@@ -173,7 +173,7 @@ impl ActiveRun {
         let mut state = tracer().state();
         let is_program = state.runs.iter_mut().any(|run| run.role == RunKind::Program && run.process() == Some(process));
         let role = if is_program { RunKind::Program } else { RunKind::Child };
-        let (run, sender) = state.ending.is_none().then(|| state.register(role, true, false))?;
+        let (run, sender) = state.ending.is_none().then(|| state.register_run(role, true, false))?;
         // The receiver is in the state that was just changed.
         let _ = sender.send(process);
         Some(run)
@@ -279,7 +279,7 @@ fn forward_signal(process: Option<u32>, signal: i32) {
 }
 
 impl CommandState {
-    fn register(&mut self, role: RunKind, is_changed: bool, has_pipes: bool) -> (ActiveRun, Sender<u32>) {
+    fn register_run(&mut self, role: RunKind, is_changed: bool, has_pipes: bool) -> (ActiveRun, Sender<u32>) {
         let (sender, process_receiver) = channel();
         let number = self.next;
         self.next += 1;

@@ -116,7 +116,7 @@ pub fn follow(follow: FollowRequest) -> Result<ExitStatus, TraceError> {
                 let status = ExitStatus::from_raw(status);
                 tracker.record_departure(process, Some(status));
                 if process == root {
-                    tracker.finish();
+                    tracker.finish_programs();
                     return Ok(status);
                 }
                 continue;
@@ -290,7 +290,7 @@ impl ProgramTracker<'_> {
     }
 
     /// Handles the end of the command: reports that all remaining processes have left, and lets them continue.
-    fn finish(&mut self) {
+    fn finish_programs(&mut self) {
         let mut left: Vec<i32> = self.program_of.keys().copied().collect();
         left.sort_unstable();
         left.into_iter().for_each(|process| self.record_departure(process, None));

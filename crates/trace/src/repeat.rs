@@ -268,14 +268,14 @@ impl Repeater {
                 CallResult::Replaced(written.map_or(-i64::from(libc::EFAULT), |()| text.len() as i64))
             }
             _ if self.is_answered_from_log(call.number, &call.arguments) => {
-                self.record(thread, &call, result, memory);
+                self.record_call(thread, &call, result, memory);
                 CallResult::Kept(result)
             }
             _ => self.translate_result(&call, thread, result),
         };
         self.track_open_mapping_files(&call, result.value());
         crate::calls::hash_call_output(call.number, &call.arguments, result.value(), memory, &mut call.hash);
-        self.compare(thread, &call, result.value());
+        self.compare_with_first_run(thread, &call, result.value());
         Ok(match result {
             CallResult::Replaced(result) => Some(result),
             CallResult::Kept(_) => None,
@@ -292,7 +292,7 @@ impl Repeater {
         random_read || CALLS_ANSWERED_FROM_LOG.iter().any(|(n, part, _)| *n as u64 == number && on(*part))
     }
 
-    fn record(&mut self, thread: ThreadNumber, call: &PendingCall, result: i64, memory: &Memory) {
+    fn record_call(&mut self, thread: ThreadNumber, call: &PendingCall, result: i64, memory: &Memory) {
         let pointers =
             CALLS_ANSWERED_FROM_LOG.iter().find(|(n, ..)| *n as u64 == call.number).map_or(&[(1, 0)][..], |(_, _, pointers)| pointers);
         let mut written = Vec::new();
@@ -331,7 +331,7 @@ impl Repeater {
         }
     }
 
-    fn compare(&mut self, thread: ThreadNumber, call: &PendingCall, result: i64) {
+    fn compare_with_first_run(&mut self, thread: ThreadNumber, call: &PendingCall, result: i64) {
         let result = if crate::calls::has_process_id(call.number) && result > 0 { 1 } else { result };
         let record = RepeatedCall { number: call.number, result, data: call.hash.digest() };
         let index = thread.0 as usize;

@@ -154,7 +154,7 @@ impl SingleStepping {
         if self.threads.len() > 1 {
             self.start_stepping_libraries(subject, thread)?;
         }
-        self.step(subject, (thread, number), StepArrival::Next, images, sink)
+        self.handle_step(subject, (thread, number), StepArrival::Next, images, sink)
     }
 
     /// Steps libraries as well from now on, so that no more system calls have to be injected.
@@ -247,11 +247,11 @@ impl SingleStepping {
                 if code == SI_KERNEL || is_sent || (code == TRAP_TRACE && stepped.program_traps) {
                     return Ok(TrapOutcome::Foreign);
                 }
-                Ok(TrapOutcome::Recorded(self.step(subject, (thread, number), StepArrival::Next, images, sink)?))
+                Ok(TrapOutcome::Recorded(self.handle_step(subject, (thread, number), StepArrival::Next, images, sink)?))
             }
             libc::SIGSEGV if !stepping && self.is_in_image(ptrace::instruction_pointer(thread)?) => {
                 self.make_executable(subject, thread)?;
-                Ok(TrapOutcome::Recorded(self.step(subject, (thread, number), StepArrival::Next, images, sink)?))
+                Ok(TrapOutcome::Recorded(self.handle_step(subject, (thread, number), StepArrival::Next, images, sink)?))
             }
             _ => Ok(TrapOutcome::Foreign),
         }
@@ -271,13 +271,15 @@ impl SingleStepping {
         let stepping = stepped.is_stepped || self.steps_libraries;
         let came_back = !stepping && self.is_in_image(ptrace::instruction_pointer(thread)?);
         match stepping || came_back || ptrace::is_signal_blocked(thread, libc::SIGSEGV) {
-            true => self.step(subject, (thread, number), if again { StepArrival::Recorded } else { StepArrival::Resumed }, images, sink),
+            true => {
+                self.handle_step(subject, (thread, number), if again { StepArrival::Recorded } else { StepArrival::Resumed }, images, sink)
+            }
             false => Ok(SinkFlow::Continue),
         }
     }
 
     /// Handles a thread's stop before an instruction, and records the instruction.
-    fn step(
+    fn handle_step(
         &mut self,
         subject: &TracedProcess,
         (thread, number): (Tid, ThreadNumber),

@@ -60,7 +60,7 @@ pub struct TraceDescription {
 
 impl TraceDescription {
     /// Checks that all references to functions, blocks, files and libraries are valid.
-    fn check(&self) -> Result<(), &'static str> {
+    fn check_description(&self) -> Result<(), &'static str> {
         let has_block = |block: TraceBlock| (block.0 as usize) < self.blocks.len();
         for block in &self.blocks {
             if block.function.0 as usize >= self.functions.len() {
@@ -406,7 +406,7 @@ impl TraceFile {
             end = reader.value(header)?;
         }
         let description: TraceDescription = about;
-        description.check().map_err(|what| TraceFileError::Inconsistent {
+        description.check_description().map_err(|what| TraceFileError::Inconsistent {
             path: path.to_owned(),
             offset: FILE_HEADER_BYTES as u64,
             what,

@@ -176,13 +176,13 @@ impl WaitClasses {
         let (rule, threshold) = (self.rule, self.threshold);
         let near = |index: usize| {
             let class = waits.classes.get(index)?;
-            let distance = class.representative.distance(rule, shares, threshold);
+            let distance = class.representative.distance_to(rule, shares, threshold);
             (distance < threshold).then_some((index, distance))
         };
         // The class of the previous wait is tried first, because consecutive waits tend to belong to the same class.
         let mut found = near(waits.newest).or_else(|| (0..waits.classes.len()).find_map(near));
         if found.is_none() && waits.classes.len() >= MAX_CLASSES_PER_SITE {
-            let far = |index: usize| (index, waits.classes[index].representative.distance(rule, shares, f64::INFINITY));
+            let far = |index: usize| (index, waits.classes[index].representative.distance_to(rule, shares, f64::INFINITY));
             found = (0..waits.classes.len()).map(far).min_by(|a, b| a.1.total_cmp(&b.1));
         }
         let (index, distance) = found.unwrap_or_else(|| {
@@ -215,7 +215,7 @@ impl WaitClasses {
 impl RepresentativeWait {
     /// Returns the distance of a wait, which is the larger one of the distances of its two paths. If the result is at least `limit`, the
     /// exact distance may be larger.
-    fn distance(&self, rule: PathDistanceRule, shares: &[CodeTimeShares; 2], limit: f64) -> f64 {
+    fn distance_to(&self, rule: PathDistanceRule, shares: &[CodeTimeShares; 2], limit: f64) -> f64 {
         (0..2).map(|side| path_distance(rule, &self.shares[side], &shares[side], limit)).fold(0.0, f64::max)
     }
 }

@@ -153,7 +153,7 @@ impl PathVersions {
         let (mut a, mut b) = (plus.0, minus.0);
         let mut difference = PathDifference::default();
         while a != b {
-            let (first, second) = (self.serial(a), self.serial(b));
+            let (first, second) = (self.serial_number(a), self.serial_number(b));
             let (index, steps) = if first > second { (&mut a, &mut difference.plus) } else { (&mut b, &mut difference.minus) };
             self.merge_upwards(*index);
             steps.extend_from_slice(&self.nodes[*index as usize].steps);
@@ -168,7 +168,7 @@ impl PathVersions {
         difference
     }
 
-    fn serial(&self, index: u32) -> u64 {
+    fn serial_number(&self, index: u32) -> u64 {
         if index == NONE { 0 } else { self.nodes[index as usize].serial }
     }
 

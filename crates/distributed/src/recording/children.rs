@@ -175,7 +175,7 @@ impl RecordedFamily<'_> {
             command: words.map(|word| OsStr::from_bytes(word).to_owned()).collect(),
             process: Some(process),
             collector: Some(self.collector),
-            libraries: self.libraries(process),
+            libraries: self.libraries_loaded_by(process),
             limit: own.limit.map(|limit| limit.saturating_sub(self.begun.elapsed())),
             ..own.clone()
         };
@@ -185,7 +185,7 @@ impl RecordedFamily<'_> {
     }
 
     /// Returns the paths of those libraries to trace that the process has loaded, or will load at its start.
-    fn libraries(&self, process: i32) -> Vec<String> {
+    fn libraries_loaded_by(&self, process: i32) -> Vec<String> {
         let program = std::fs::read_link(format!("/proc/{process}/exe")).unwrap_or_default();
         let find = |name: &String| {
             let found =

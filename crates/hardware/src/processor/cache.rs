@@ -22,7 +22,7 @@ impl CacheModel {
     }
 
     /// Accesses the block that contains an address. Returns true on a hit; a missing block is loaded.
-    fn access(&mut self, address: u64) -> bool {
+    fn access_block(&mut self, address: u64) -> bool {
         let block = address >> self.shift;
         let first = (block & (self.sets - 1)) as usize * self.ways;
         let set = &mut self.blocks[first..first + self.ways];
@@ -88,7 +88,7 @@ impl CacheHierarchy {
             return CacheAccess { cycles, ..CacheAccess::default() };
         }
         cycles += self.l2.latency;
-        if self.l2.access(address) {
+        if self.l2.access_block(address) {
             return CacheAccess { cycles, l1_misses: 1, l2_misses: 0, cost: self.power.l2 };
         }
         CacheAccess { cycles: cycles + self.memory_cycles, l1_misses: 1, l2_misses: 1, cost: self.power.l2 + self.power.memory }
@@ -103,7 +103,7 @@ mod tests {
     fn least_recently_used_block_is_evicted() {
         let mut cache = CacheModel::new(&CacheParameters { size: 128, associativity: 2, block: 32, latency: 1 });
         // Blocks 0, 2 and 4 map to the same set.
-        let hits: Vec<bool> = [0, 64, 0, 128, 0, 64].iter().map(|a| cache.access(*a)).collect();
+        let hits: Vec<bool> = [0, 64, 0, 128, 0, 64].iter().map(|a| cache.access_block(*a)).collect();
         assert_eq!(hits, [false, false, true, false, true, false]);
     }
 

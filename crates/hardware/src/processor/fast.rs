@@ -154,14 +154,14 @@ impl FastModel {
     ) {
         let mut events = EventCounts::default();
         add_count(&mut events, ProcessorEvent::Instructions, 1);
-        let fetched = self.fetch(instruction, &mut events);
-        let prediction = branch.map(|b| self.predict(b, fetched));
-        let dispatched = self.dispatch(instruction, fetched);
-        let completed = self.execute(instruction, dispatched, &mut events);
+        let fetched = self.fetch_instruction(instruction, &mut events);
+        let prediction = branch.map(|b| self.predict_branch(b, fetched));
+        let dispatched = self.dispatch_instruction(instruction, fetched);
+        let completed = self.execute_instruction(instruction, dispatched, &mut events);
         if let (Some(branch), Some(prediction)) = (branch, &prediction) {
             self.delay_fetch_after_branch(branch, prediction.outcome, dispatched, completed, &mut events);
         }
-        let committed = self.commit(completed, branch.is_some(), &mut events);
+        let committed = self.commit_instruction(completed, branch.is_some(), &mut events);
         self.in_reorder_buffer.push_back(committed);
         if instruction.load.is_some() || instruction.store.is_some() {
             self.in_load_store_queue.push_back(committed);
@@ -175,7 +175,7 @@ impl FastModel {
         }
     }
 
-    fn fetch(&mut self, instruction: &Instruction, events: &mut EventCounts) -> u64 {
+    fn fetch_instruction(&mut self, instruction: &Instruction, events: &mut EventCounts) -> u64 {
         let mut earliest = self.redirect;
         if self.in_fetch_queue.len() == self.parameters.fetch_queue {
             earliest = earliest.max(self.in_fetch_queue.pop_front().unwrap_or(0));
@@ -193,7 +193,7 @@ impl FastModel {
         self.fetch.reserve(earliest, self.parameters.width)
     }
 
-    fn predict(&mut self, branch: &RetiredBranch, fetched: u64) -> Prediction {
+    fn predict_branch(&mut self, branch: &RetiredBranch, fetched: u64) -> Prediction {
         while self.updates.front().is_some_and(|(committed, ..)| *committed < fetched) {
             if let Some((_, committed, made)) = self.updates.pop_front() {
                 self.predictor.update(&committed, &made);
@@ -205,7 +205,7 @@ impl FastModel {
         prediction
     }
 
-    fn dispatch(&mut self, instruction: &Instruction, fetched: u64) -> u64 {
+    fn dispatch_instruction(&mut self, instruction: &Instruction, fetched: u64) -> u64 {
         let mut earliest = fetched + 1;
         if self.in_reorder_buffer.len() == self.parameters.reorder_buffer {
             earliest = earliest.max(self.in_reorder_buffer.pop_front().unwrap_or(0));
@@ -220,7 +220,7 @@ impl FastModel {
     }
 
     /// Issues and executes an instruction. Returns the cycle in which its result is available.
-    fn execute(&mut self, instruction: &Instruction, dispatched: u64, events: &mut EventCounts) -> u64 {
+    fn execute_instruction(&mut self, instruction: &Instruction, dispatched: u64, events: &mut EventCounts) -> u64 {
         let mut earliest = dispatched + 1;
         for source in instruction.sources.iter().filter(|s| **s != NO_REGISTER) {
             earliest = earliest.max(self.ready[usize::from(*source)]);
@@ -293,7 +293,7 @@ impl FastModel {
         }
     }
 
-    fn commit(&mut self, completed: u64, is_branch: bool, events: &mut EventCounts) -> u64 {
+    fn commit_instruction(&mut self, completed: u64, is_branch: bool, events: &mut EventCounts) -> u64 {
         let before = self.commit.cycle;
         let mut next = self.commit;
         let mut committed = next.reserve(completed + 1, self.parameters.width);

@@ -129,14 +129,14 @@ impl ReferenceModel {
     }
 
     fn simulate_cycle(&mut self, profile: &mut impl FnMut(&RetiredBranch, &EventCounts) -> u32) {
-        self.commit(profile);
+        self.commit_instructions(profile);
         self.issue_ready_instructions();
-        self.dispatch();
-        self.fetch();
+        self.dispatch_instructions();
+        self.fetch_instructions();
         self.cycle += 1;
     }
 
-    fn commit(&mut self, profile: &mut impl FnMut(&RetiredBranch, &EventCounts) -> u32) {
+    fn commit_instructions(&mut self, profile: &mut impl FnMut(&RetiredBranch, &EventCounts) -> u32) {
         for _ in 0..self.parameters.width {
             let Some(head) = self.reorder_buffer.front() else { return };
             if head.completed.is_none_or(|completed| completed >= self.cycle) {
@@ -182,7 +182,7 @@ impl ReferenceModel {
             if let Some((kind, place)) = divider {
                 self.busy[kind][place] = self.cycle + latency_cycles(&p, self.reorder_buffer[at].instruction.class);
             }
-            self.execute(at, &mut accesses);
+            self.execute_instruction(at, &mut accesses);
         }
         self.distribute_data_cache_costs(&accesses);
     }
@@ -205,7 +205,7 @@ impl ReferenceModel {
         self.busy[kind].iter().position(|until| *until <= self.cycle).map(|at| Some((kind, at)))
     }
 
-    fn execute(&mut self, at: usize, accesses: &mut Vec<usize>) {
+    fn execute_instruction(&mut self, at: usize, accesses: &mut Vec<usize>) {
         let (cycle, p) = (self.cycle, self.parameters);
         let entry = &mut self.reorder_buffer[at];
         let instruction = entry.instruction;
@@ -235,7 +235,7 @@ impl ReferenceModel {
         }
     }
 
-    fn dispatch(&mut self) {
+    fn dispatch_instructions(&mut self) {
         for _ in 0..self.parameters.width {
             let Some(next) = self.fetch_queue.front() else { return };
             let is_full = next.is_memory() && self.memory_operations == self.parameters.load_store_queue;
@@ -264,7 +264,7 @@ impl ReferenceModel {
         }
     }
 
-    fn fetch(&mut self) {
+    fn fetch_instructions(&mut self) {
         for _ in 0..self.parameters.width {
             if self.waits_for.is_some() || self.cycle < self.fetch_from || self.fetch_queue.len() == self.parameters.fetch_queue {
                 return;

@@ -90,16 +90,16 @@ impl BranchFrameUpdate<'_> {
 
     fn follow_connection(&mut self, connection: &BlockConnection) {
         match connection {
-            BlockConnection::Unique(edges) => self.advance(edges),
+            BlockConnection::Unique(edges) => self.advance_along_edges(edges),
             BlockConnection::Inferred(edges) => {
                 self.tally.losses.inferred += 1;
-                self.advance(edges);
+                self.advance_along_edges(edges);
             }
             BlockConnection::Ambiguous | BlockConnection::None => self.abandon_uncertain_path(connection),
         }
     }
 
-    fn advance(&mut self, edges: &[Edge]) {
+    fn advance_along_edges(&mut self, edges: &[Edge]) {
         for &edge in edges {
             match self.flow.step(edge) {
                 NumberStep::Add(value) => {
@@ -145,7 +145,7 @@ impl BranchFrameUpdate<'_> {
     /// Ends the current path if paths may end within `block`.
     pub fn end_path_within_block(&mut self, block: u32, marked: bool) {
         if let Some(edge) = self.flow.end(block, marked).filter(|_| !self.frame.is_done) {
-            self.advance(&[edge]);
+            self.advance_along_edges(&[edge]);
         }
     }
 

@@ -51,7 +51,7 @@ pub fn walk(memory: &MappedMemory, detector: &DetectorParameters, path: &PathDes
         };
         let fall_through = address + instruction.len() as u64;
         let used = walker.used;
-        let next = walker.next(classify_branch(&instruction), address, fall_through);
+        let next = walker.next_step(classify_branch(&instruction), address, fall_through);
         if next == NextStep::EndsBefore {
             walk.exit = HotPathExit::At(address);
             return walk;
@@ -100,7 +100,7 @@ struct Walker<'a> {
 }
 
 impl Walker<'_> {
-    fn next(&mut self, branch: Option<BranchInstruction>, address: u64, fall_through: u64) -> NextStep {
+    fn next_step(&mut self, branch: Option<BranchInstruction>, address: u64, fall_through: u64) -> NextStep {
         match branch {
             None | Some(BranchInstruction::System) => NextStep::At(fall_through),
             Some(BranchInstruction::Stop) => NextStep::End(HotPathExit::Unknown),
