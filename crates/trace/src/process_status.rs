@@ -32,10 +32,10 @@ pub fn may_raise_resource_limits() -> bool {
 /// Returns the reason why Yama does not let this process trace any process, even its own children. With setting 1, which depends on the
 /// traced process, the answer is `None`.
 pub fn explain_yama_restriction() -> Option<String> {
-    const SETTING: &str = "/proc/sys/kernel/yama/ptrace_scope";
-    match std::fs::read_to_string(SETTING).ok()?.trim() {
-        "2" if !may_trace_all_processes() => Some(format!("{SETTING} is 2. Run as root, or set it to 1")),
-        "3" => Some(format!("{SETTING} is 3, which forbids tracing until the machine is rebooted with a lower value")),
+    const YAMA_SETTING_PATH: &str = "/proc/sys/kernel/yama/ptrace_scope";
+    match std::fs::read_to_string(YAMA_SETTING_PATH).ok()?.trim() {
+        "2" if !may_trace_all_processes() => Some(format!("{YAMA_SETTING_PATH} is 2. Run as root, or set it to 1")),
+        "3" => Some(format!("{YAMA_SETTING_PATH} is 3, which forbids tracing until the machine is rebooted with a lower value")),
         _ => None,
     }
 }

@@ -185,8 +185,8 @@ pub fn read_registers(thread: Tid) -> io::Result<Registers> {
 
 /// Returns true if a stopped thread executes 64-bit code. System calls cannot be injected into 32-bit code.
 pub fn is_64_bit(registers: &Registers) -> bool {
-    const CODE_SEGMENT: u64 = 0x33;
-    registers.cs == CODE_SEGMENT
+    const CODE_SEGMENT_OF_64_BIT_MODE: u64 = 0x33;
+    registers.cs == CODE_SEGMENT_OF_64_BIT_MODE
 }
 
 pub fn write_registers(thread: Tid, registers: &Registers) -> io::Result<()> {
@@ -335,7 +335,7 @@ pub fn wait_interruptibly() -> io::Result<Option<(Tid, PtraceStop)>> {
 
 /// Waits for any thread that the calling thread traces, and for the end of `child`, a child of this process that is not traced.
 pub fn wait_with_child(child: Tid) -> io::Result<Option<(Tid, PtraceStop)>> {
-    const POLL: Duration = Duration::from_millis(5);
+    const CHILD_POLL_INTERVAL: Duration = Duration::from_millis(5);
     loop {
         if let Some(found) = wait_status(-1, libc::WNOHANG)? {
             return Ok(Some(found));
@@ -343,7 +343,7 @@ pub fn wait_with_child(child: Tid) -> io::Result<Option<(Tid, PtraceStop)>> {
         let mut status = 0;
         // SAFETY: the pointer refers to a local variable of the type that the kernel writes.
         match unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } {
-            0 => std::thread::sleep(POLL),
+            0 => std::thread::sleep(CHILD_POLL_INTERVAL),
             1.. => return Ok(Some((child, PtraceStop::Ended(status)))),
             _ => return Err(io::Error::last_os_error()),
         }
@@ -445,7 +445,7 @@ pub fn restart_interrupted_call(thread: Tid) -> io::Result<()> {
 const SYSCALL_LENGTH: u64 = 2;
 
 pub fn clear_debug_registers(thread: Tid) -> io::Result<()> {
-    const CONTROL: usize = 7;
-    set_debug_register(thread, CONTROL, 0)?;
+    const DEBUG_CONTROL_REGISTER: usize = 7;
+    set_debug_register(thread, DEBUG_CONTROL_REGISTER, 0)?;
     (0..4).try_for_each(|register| set_debug_register(thread, register, 0))
 }

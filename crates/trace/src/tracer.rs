@@ -100,7 +100,7 @@ impl ClientLink {
 /// Returns the signals that the client forwards because they would otherwise end it, and SIGCHLD, which reports the end of the tracer.
 /// Signals ignored from the start stay ignored, and the client's own faults are not forwarded.
 fn forwarded_signals() -> libc::sigset_t {
-    const NOT_FORWARDED: [i32; 20] = [
+    const SIGNALS_NOT_FORWARDED: [i32; 20] = [
         libc::SIGKILL,
         libc::SIGSTOP,
         libc::SIGTSTP,
@@ -126,7 +126,7 @@ fn forwarded_signals() -> libc::sigset_t {
     // SAFETY: zero is the empty set, to which valid signals are added.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
-        let all = (1..=libc::SIGRTMAX()).filter(|signal| !NOT_FORWARDED.contains(signal) && !is_signal_ignored(*signal));
+        let all = (1..=libc::SIGRTMAX()).filter(|signal| !SIGNALS_NOT_FORWARDED.contains(signal) && !is_signal_ignored(*signal));
         for signal in all.chain([libc::SIGCHLD]) {
             libc::sigaddset(&raw mut set, signal);
         }

@@ -477,8 +477,8 @@ impl<'a> Watch<'a> {
     /// # Errors
     /// The program changes something that the collector itself depends on.
     pub fn handle_call_start(&mut self, thread: Tid, number: u64, arguments: &[u64; 6], memory: &Memory) -> Result<(), CollectError> {
-        const SET_GS: u64 = 0x1001;
-        if number as i64 == libc::SYS_arch_prctl && arguments[0] == SET_GS && matches!(self.means, WatchMeans::Trampolines(_)) {
+        const ARCH_SET_GS: u64 = 0x1001;
+        if number as i64 == libc::SYS_arch_prctl && arguments[0] == ARCH_SET_GS && matches!(self.means, WatchMeans::Trampolines(_)) {
             return Err(CollectError::Unexpected { what: "it uses the gs register itself. Use `--collector ptrace`".to_owned() });
         }
         let [signal, action, _, set_size, ..] = *arguments;

@@ -10,7 +10,7 @@ use crate::sink::SinkFlow;
 use std::collections::{HashMap, HashSet};
 
 /// Maximum number of single steps that move a thread out of a slot.
-const MAX_STEPS: usize = 16;
+const MAX_STEPS_OUT_OF_SLOT: usize = 16;
 
 impl Following<'_, '_> {
     /// Ends the collection if that is possible now: stops all threads, undoes all changes and detaches. Returns false if the program must
@@ -150,7 +150,7 @@ impl Following<'_, '_> {
 
     /// Moves a stopped thread from a slot to the image, so that slots can be unmapped.
     fn move_out_of_slot(&self, thread: Tid) -> Result<(), CollectError> {
-        for _ in 0..MAX_STEPS {
+        for _ in 0..MAX_STEPS_OUT_OF_SLOT {
             match self.watch.slot_progress(ptrace::instruction_pointer(thread)?) {
                 Some(SlotProgress::NotExecuted(address) | SlotProgress::Executed(address)) => {
                     ptrace::set_instruction_pointer(thread, address)?

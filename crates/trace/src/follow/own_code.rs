@@ -149,7 +149,7 @@ impl Following<'_, '_> {
 
     pub(super) fn memory_changes_of_call(&self, call: u64, arguments: &[u64; 6]) -> Vec<MemoryChange> {
         use MemoryEffect::{Protected, Replaced, Written};
-        const DISCARDS: [u64; 4] =
+        const DISCARDING_ADVICE: [u64; 4] =
             [libc::MADV_DONTNEED as u64, libc::MADV_FREE as u64, libc::MADV_REMOVE as u64, libc::MADV_DONTNEED_LOCKED as u64];
         let [first, second, third, fourth, fifth, _] = *arguments;
         // Code that stays executable and unwritable is unchanged.
@@ -167,7 +167,7 @@ impl Following<'_, '_> {
                 let to = fourth & libc::MREMAP_FIXED as u64 != 0;
                 [memory(first, second, Replaced)].into_iter().chain(to.then(|| memory(fifth, third, Replaced))).collect()
             }
-            libc::SYS_madvise if DISCARDS.contains(&third) => vec![memory(first, second, Written)],
+            libc::SYS_madvise if DISCARDING_ADVICE.contains(&third) => vec![memory(first, second, Written)],
             // The size of the shared memory segment is unknown, so assume the largest.
             libc::SYS_shmat if third & libc::SHM_REMAP as u64 != 0 => vec![memory(second, u64::MAX, Replaced)],
             libc::SYS_write => self.position_in_memory_file(first, None).map(|at| memory(at, third, Written)).into_iter().collect(),

@@ -156,8 +156,8 @@ impl Following<'_, '_> {
     /// Returns true if the guard must end before a system call: the call reads memory later, or in a way that the guard would change, or
     /// its result depends on the keys in use.
     fn ends_guard(&self, call: u64, arguments: &[u64; 6], input: Option<&CallInputWithCode>) -> bool {
-        const SHARING: i32 = libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_VFORK;
-        let shares = |flags: u64| flags as i32 & SHARING == libc::CLONE_VM;
+        const MEMORY_SHARING_FLAGS: i32 = libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_VFORK;
+        let shares = |flags: u64| flags as i32 & MEMORY_SHARING_FLAGS == libc::CLONE_VM;
         let [first, second, third, fourth, ..] = *arguments;
         let is_sent_later = |flags: u64| flags & libc::MSG_ZEROCOPY as u64 != 0;
         match call as i64 {
@@ -179,7 +179,7 @@ impl Following<'_, '_> {
     }
 
     fn sends_code(&self, messages: u64, count: u64) -> bool {
-        const MAX_MESSAGES: u64 = 1024;
+        const MAX_EXAMINED_MESSAGES: u64 = 1024;
         let (guard, memory) = (self.subject.session.guard(), &self.subject.memory);
         let has_code = |message: Vec<u64>| {
             let [name, name_length, vector, count, control, control_length, ..] = message[..] else { return false };
@@ -193,7 +193,7 @@ impl Following<'_, '_> {
                 .chain(io_vector_buffers(memory, vector, count))
                 .any(|(start, length)| guard.overlaps(&(start..start.saturating_add(length))))
         };
-        (0..count.min(MAX_MESSAGES)).any(|n| has_code(read_words_of_memory(memory, messages.wrapping_add(MMSGHDR_SIZE * n), 7)))
+        (0..count.min(MAX_EXAMINED_MESSAGES)).any(|n| has_code(read_words_of_memory(memory, messages.wrapping_add(MMSGHDR_SIZE * n), 7)))
     }
 
     /// Handles the end of a skipped system call: makes the change that the call needs, and lets the thread repeat the call. Returns false

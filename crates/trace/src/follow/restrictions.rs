@@ -78,11 +78,11 @@ impl Following<'_, '_> {
         let [first, second, third, fourth, ..] = *arguments;
         let place = |at: u64| Some(at).filter(|at| *at != 0);
         let is_own = first == 0 || first as Tid == self.subject.process;
-        const ADDRESSES: u64 = libc::RLIMIT_AS as u64;
+        const ADDRESS_SPACE_RESOURCE: u64 = libc::RLIMIT_AS as u64;
         match call as i64 {
-            libc::SYS_prlimit64 if is_own && second == ADDRESSES => Some((place(third), place(fourth))),
-            libc::SYS_setrlimit if first == ADDRESSES => Some((place(second), None)),
-            libc::SYS_getrlimit if first == ADDRESSES => Some((None, place(second))),
+            libc::SYS_prlimit64 if is_own && second == ADDRESS_SPACE_RESOURCE => Some((place(third), place(fourth))),
+            libc::SYS_setrlimit if first == ADDRESS_SPACE_RESOURCE => Some((place(second), None)),
+            libc::SYS_getrlimit if first == ADDRESS_SPACE_RESOURCE => Some((None, place(second))),
             _ => None,
         }
     }

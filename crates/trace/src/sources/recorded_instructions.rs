@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use trodden_hardware::{Address, Instruction, InstructionClass, StreamEvent, ThreadId};
 
 /// The classes, in the order of their numbers in files.
-const CLASSES: [InstructionClass; 6] = [
+const INSTRUCTION_CLASSES_BY_CODE: [InstructionClass; 6] = [
     InstructionClass::Integer,
     InstructionClass::Multiply,
     InstructionClass::Divide,
@@ -26,7 +26,7 @@ const CLASSES: [InstructionClass; 6] = [
     InstructionClass::FloatMultiply,
     InstructionClass::FloatDivide,
 ];
-const CLASS_MASK: u8 = 7;
+const INSTRUCTION_CLASS_MASK: u8 = 7;
 const LOADS_FLAG: u8 = 8;
 const STORES_FLAG: u8 = 16;
 
@@ -106,7 +106,7 @@ fn describe(run: &[Instruction], into: &mut Vec<u8>) {
     for instruction in run {
         push_number(zigzag_encode(instruction.address.0.wrapping_sub(before)), into);
         before = instruction.address.0;
-        let class = CLASSES.iter().position(|c| *c == instruction.class).unwrap_or(0) as u8;
+        let class = INSTRUCTION_CLASSES_BY_CODE.iter().position(|c| *c == instruction.class).unwrap_or(0) as u8;
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         into.push(class | flag(instruction.load.is_some(), LOADS_FLAG) | flag(instruction.store.is_some(), STORES_FLAG));
         into.extend(instruction.sources);
@@ -154,7 +154,7 @@ fn decode_run(at: &mut Cursor) -> Option<Vec<Instruction>> {
         address = address.wrapping_add(at.difference()?);
         let flags = at.byte()?;
         let accessed = |flag: u8| (flags & flag != 0).then_some(Address(0));
-        let class = *CLASSES.get(usize::from(flags & CLASS_MASK))?;
+        let class = *INSTRUCTION_CLASSES_BY_CODE.get(usize::from(flags & INSTRUCTION_CLASS_MASK))?;
         let (load, store) = (accessed(LOADS_FLAG), accessed(STORES_FLAG));
         let sources = [at.byte()?, at.byte()?, at.byte()?, at.byte()?];
         let destinations = [at.byte()?, at.byte()?];
