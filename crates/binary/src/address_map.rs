@@ -329,14 +329,14 @@ mod tests {
     use super::*;
 
     /// An entry of version 2 with all optional parts: two ranges, an entry count, frequencies and probabilities.
-    const SAMPLE: [u8; 46] = [
+    const SAMPLE_ADDRESS_MAP: [u8; 46] = [
         2, 0b1111, 2, 0, 0x10, 0, 0, 0, 0, 0, 0, 2, 0, 0, 4, 8, 1, 2, 6, 1, 0, 0x20, 0, 0, 0, 0, 0, 0, 1, 2, 0, 3, 4, 100, 50, 1, 1, 9, 25,
         0, 12, 1, 2, 0xe5, 0x8e, 0x26,
     ];
 
     #[test]
     fn version_2_with_all_features_is_read() {
-        let map = AddressMap::parse(&SAMPLE).unwrap();
+        let map = AddressMap::parse(&SAMPLE_ADDRESS_MAP).unwrap();
         let [function] = &map.functions[..] else { panic!("one function") };
         let extents: Vec<(u32, u64, u64)> = function.blocks.iter().map(|b| (b.id, b.address, b.size)).collect();
         assert_eq!(extents, [(0, 0x1000, 4), (1, 0x1006, 6), (2, 0x2000, 3)]);
@@ -356,12 +356,12 @@ mod tests {
         assert!(AddressMap::parse(&[1, 0]).unwrap_err().contains("version 1"));
         assert!(AddressMap::parse(&[2, 0x20, 0]).unwrap_err().contains("features 0x20"));
         assert!(AddressMap::parse(&[5, 0, 1]).unwrap_err().contains("features 0x100"));
-        for end in 1..SAMPLE.len() {
-            let _ = AddressMap::parse(&SAMPLE[..end]);
+        for end in 1..SAMPLE_ADDRESS_MAP.len() {
+            let _ = AddressMap::parse(&SAMPLE_ADDRESS_MAP[..end]);
         }
-        for at in 0..SAMPLE.len() {
+        for at in 0..SAMPLE_ADDRESS_MAP.len() {
             for byte in 0..=255 {
-                let mut bytes = SAMPLE;
+                let mut bytes = SAMPLE_ADDRESS_MAP;
                 bytes[at] = byte;
                 let _ = AddressMap::parse(&bytes);
             }

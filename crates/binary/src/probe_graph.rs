@@ -60,9 +60,9 @@ pub struct ProbeGraph {
 }
 
 /// Maximum number of edges between two probes.
-const MAX_EDGES: usize = 24;
+const MAX_EDGES_BETWEEN_PROBES: usize = 24;
 /// Maximum number of paths that are tried between two blocks.
-const MAX_PATHS: usize = 64;
+const MAX_PATHS_BETWEEN_BLOCKS: usize = 64;
 /// Maximum number of blocks on a path whose probes were not recorded, although they have addresses.
 const MAX_INFERRED_BLOCKS_PER_PATH: usize = 2;
 
@@ -177,7 +177,7 @@ impl ProbeGraph {
     pub fn connect_folded(&self, from: u32) -> BlockConnection {
         for budget in 0..=MAX_INFERRED_BLOCKS_PER_PATH {
             let mut search = ProbeSearch { flow: self, to: self.exit, found: Vec::new(), max_found: 2, budget, needs_folded_block: true };
-            search.search_from(from, &mut Vec::new(), 0, MAX_EDGES.min(budget + 2));
+            search.search_from(from, &mut Vec::new(), 0, MAX_EDGES_BETWEEN_PROBES.min(budget + 2));
             match &search.found[..] {
                 [] => continue,
                 [one] => return BlockConnection::Inferred(one.as_slice().into()),
@@ -191,11 +191,12 @@ impl ProbeGraph {
     /// which of them was taken. Otherwise returns `None`.
     pub fn start_after_common_cut(&self, from: u32, to: u32) -> Option<i64> {
         for budget in 0..=MAX_INFERRED_BLOCKS_PER_PATH {
-            let mut search = ProbeSearch { flow: self, to, found: Vec::new(), max_found: MAX_PATHS, budget, needs_folded_block: false };
-            search.search_from(from, &mut Vec::new(), 0, if budget == 0 { MAX_EDGES } else { budget });
+            let mut search =
+                ProbeSearch { flow: self, to, found: Vec::new(), max_found: MAX_PATHS_BETWEEN_BLOCKS, budget, needs_folded_block: false };
+            search.search_from(from, &mut Vec::new(), 0, if budget == 0 { MAX_EDGES_BETWEEN_PROBES } else { budget });
             let mut last = search.found.iter().filter_map(|path| path.last());
             let Some(edge) = last.next() else { continue };
-            let is_same = search.found.len() < MAX_PATHS && last.all(|other| other == edge);
+            let is_same = search.found.len() < MAX_PATHS_BETWEEN_BLOCKS && last.all(|other| other == edge);
             return match self.step(*edge) {
                 NumberStep::Cut(_, start) if is_same => Some(start),
                 _ => None,
@@ -217,7 +218,7 @@ impl ProbeGraph {
 
     fn search_connection(&self, from: u32, to: u32) -> BlockConnection {
         let mut search = ProbeSearch { flow: self, to, found: Vec::new(), max_found: 2, budget: 0, needs_folded_block: false };
-        search.search_from(from, &mut Vec::new(), 0, MAX_EDGES);
+        search.search_from(from, &mut Vec::new(), 0, MAX_EDGES_BETWEEN_PROBES);
         for seen in 1..=MAX_INFERRED_BLOCKS_PER_PATH {
             if !search.found.is_empty() {
                 break;

@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn sender_is_never_far_ahead_of_receiver() {
-        const ALL: usize = 80 * HITS_PER_CHUNK;
+        const TOTAL_HITS: usize = 80 * HITS_PER_CHUNK;
         let (mut sink, hits) = create_live_sink(DiscardingSink);
         let taken = AtomicUsize::new(0);
         std::thread::scope(|scope| {
@@ -126,7 +126,7 @@ mod tests {
                 all
             });
             let sites: Vec<u32> = (0..HITS_PER_CHUNK as u32).collect();
-            for recorded in (1..).map(|n| n * HITS_PER_CHUNK).take_while(|recorded| *recorded <= ALL) {
+            for recorded in (1..).map(|n| n * HITS_PER_CHUNK).take_while(|recorded| *recorded <= TOTAL_HITS) {
                 sink.record_sites(ThreadNumber(0), &sites).unwrap();
                 // Besides the queued chunks, the receiver holds one.
                 assert!(recorded - taken.load(Ordering::SeqCst) <= (MAX_QUEUED_CHUNKS + 1) * HITS_PER_CHUNK);
@@ -134,8 +134,8 @@ mod tests {
             sink.record(ThreadNumber(0), 7).unwrap();
             sink.finish().unwrap_or_else(|_| panic!("the receiver exists"));
             let all = receiving.join().unwrap();
-            assert_eq!((all.len(), all.last()), (ALL + 1, Some(&7)));
-            assert!(all[..ALL].iter().zip((0..HITS_PER_CHUNK as u64).cycle()).all(|(a, b)| *a == b));
+            assert_eq!((all.len(), all.last()), (TOTAL_HITS + 1, Some(&7)));
+            assert!(all[..TOTAL_HITS].iter().zip((0..HITS_PER_CHUNK as u64).cycle()).all(|(a, b)| *a == b));
         });
     }
 

@@ -23,7 +23,7 @@ use trodden_unit::{
 };
 
 /// Maximum number of paths in a function. If a function has more, its paths are split at some edges.
-const MAX_PATHS: u64 = 1 << 24;
+const MAX_PATHS_PER_FUNCTION: u64 = 1 << 24;
 
 /// Creates the path profile of a trace. `run` is the description of the traced run that the profile stores.
 ///
@@ -196,7 +196,7 @@ fn number_function(
     }
     let graph = FlowGraph::new(blocks.len(), flow)?;
     let frequencies = Frequencies::estimate(&graph, &branch_weights(&graph, &vec![Hint::None; graph.edge_count()]));
-    let NumberedPaths { dag, numbering } = cut_to_limit(&graph, &[], &frequencies, MAX_PATHS, Entries::Shared);
+    let NumberedPaths { dag, numbering } = cut_to_limit(&graph, &[], &frequencies, MAX_PATHS_PER_FUNCTION, Entries::Shared);
     let map_blocks: Vec<UnitBlock> = blocks.iter().map(|b| build_unit_block(trace, *b)).collect();
     let map = FunctionMap {
         name: name_in_file(trace, &trace.description().functions[function.0 as usize]).to_owned(),

@@ -220,8 +220,8 @@ fn replace_entry_of_set(
 /// Decreases an entry's count by `by` with probability 1.08^-count, as HeavyKeeper does. Returns true if the count reached zero.
 fn decay_count(victim: &mut TableEntry, by: u32, generator: &mut XorshiftGenerator) -> bool {
     // Above this count, the probability is below 2^-32.
-    const MAX_EXPONENT: u32 = 288;
-    let count = victim.count.min(MAX_EXPONENT);
+    const MAX_DECAY_EXPONENT: u32 = 288;
+    let count = victim.count.min(MAX_DECAY_EXPONENT);
     let threshold = 1.08f64.powi(-(count as i32)) * f64::from(u32::MAX);
     if (generator.draw_number() >> 32) as f64 <= threshold {
         victim.count = victim.count.saturating_sub(by);

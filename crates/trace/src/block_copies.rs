@@ -54,7 +54,7 @@ const JUMP_LENGTH: u64 = 5;
 /// Length in bytes of a jump with an 8-bit displacement.
 const SHORT_JUMP_LENGTH: u64 = 2;
 /// Maximum number of relays in one block.
-const MAX_RELAYS: u64 = 4;
+const MAX_RELAYS_PER_BLOCK: u64 = 4;
 /// Tag bit in a branch target. The branch goes to the head (the recording code) of the site at that address. Addresses in programs never
 /// have this bit.
 const HEAD_ADDRESS_TAG: u64 = 1 << 62;
@@ -185,7 +185,7 @@ impl<'a> BlockCopier<'a> {
             None => (Entry::Breakpoint, 1),
         };
         self.emit_recording_code(address, site).map_err(|_| self.immovable_instruction_error(address))?;
-        self.entries.push((address, self.instructions.len() - HEAD_LENGTH, entry));
+        self.entries.push((address, self.instructions.len() - HEAD_INSTRUCTION_COUNT, entry));
         let mut rest = self.emit_block_copy(address, end, replaced, Some(site))?;
         while let Some(return_address) = rest {
             let is_start = self.starts.contains(&return_address);
@@ -227,12 +227,12 @@ impl<'a> BlockCopier<'a> {
             let next = site + SHORT_JUMP_LENGTH;
             let is_in_reach = |relay: u64| i8::try_from(relay.wrapping_sub(next) as i64).is_ok();
             // Skip blocks whose last possible relay is out of reach of a short jump.
-            let first = blocks.partition_point(|(host, _)| host + JUMP_LENGTH * MAX_RELAYS + 128 < next);
+            let first = blocks.partition_point(|(host, _)| host + JUMP_LENGTH * MAX_RELAYS_PER_BLOCK + 128 < next);
             let hosts = blocks[first..].iter().take_while(|(host, _)| *host < next + 128).filter(|(host, _)| *host != site);
             let found = hosts.copied().find_map(|(host, host_end)| {
                 let count = self.hosts.get(&host).copied().unwrap_or(0);
                 let relay = host + JUMP_LENGTH * (count + 1);
-                (count < MAX_RELAYS && is_in_reach(relay) && self.relay_fits(host, host_end, relay)).then_some((relay, host))
+                (count < MAX_RELAYS_PER_BLOCK && is_in_reach(relay) && self.relay_fits(host, host_end, relay)).then_some((relay, host))
             });
             if let Some((relay, host)) = found {
                 *self.hosts.entry(host).or_default() += 1;
@@ -257,7 +257,7 @@ impl<'a> BlockCopier<'a> {
     /// Emits a sled's head and the jump back to the image.
     fn copy_sled(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
         let copies = self.emit_recording_code(address, site);
-        self.entries.push((address, self.instructions.len() - HEAD_LENGTH, Entry::Jump));
+        self.entries.push((address, self.instructions.len() - HEAD_INSTRUCTION_COUNT, Entry::Jump));
         let copies = copies.and_then(|()| self.emit_jump(address + SLED.len() as u64, Some(CopiedPlace::Recorded { site, saved: false })));
         Ok(copies.map_err(|_| self.immovable_instruction_error(address))?)
     }
@@ -290,7 +290,7 @@ impl<'a> BlockCopier<'a> {
         true
     }
 
-    /// Emits the code that records a site: a breakpoint for a full ring, then the `HEAD_LENGTH` instructions of the head.
+    /// Emits the code that records a site: a breakpoint for a full ring, then the `HEAD_INSTRUCTION_COUNT` instructions of the head.
     fn emit_recording_code(&mut self, address: u64, site: u32) -> Result<(), IcedError> {
         let ring = |offset: u64| MemoryOperand::new(Register::None, Register::None, 1, offset as i64, 8, false, Register::GS);
         let next = MemoryOperand::new(Register::RCX, Register::None, 1, (RING_SYMBOLS_OFFSET + RING_SIZE) as i64, 8, false, Register::GS);
@@ -449,7 +449,7 @@ impl<'a> BlockCopier<'a> {
 }
 
 /// Number of instructions of a head, without the breakpoint before it.
-const HEAD_LENGTH: usize = 7;
+const HEAD_INSTRUCTION_COUNT: usize = 7;
 
 fn is_padding(instruction: &Instruction) -> bool {
     matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)

@@ -34,7 +34,7 @@ fn heads_change_neither_flags_nor_the_stack() {
     // mov eax, 1; ret
     let copies = copies_of(&[0xb8, 1, 0, 0, 0, 0xc3], &[0]);
     let mut factory = InstructionInfoFactory::new();
-    for instruction in instructions(&copies).iter().skip(1).take(HEAD_LENGTH) {
+    for instruction in instructions(&copies).iter().skip(1).take(HEAD_INSTRUCTION_COUNT) {
         assert_eq!(instruction.rflags_modified(), RflagsBits::NONE, "{instruction:?}");
         let used = factory.info(instruction);
         let writes_stack = used.used_memory().iter().any(|m| m.base() == Register::RSP || m.segment() == Register::SS);
@@ -107,7 +107,7 @@ fn execution_continues_in_the_image_after_a_sled() {
     let copies = copies_with_sleds(&code, &[0], &HashSet::from([0x40_0000]));
     assert_eq!(copies.patches, [(0x40_0000, SitePatch::Jump(0x100_0001))]);
     let all = instructions(&copies);
-    assert_eq!((all.len(), all.last().unwrap().near_branch_target()), (HEAD_LENGTH + 2, 0x40_0008));
+    assert_eq!((all.len(), all.last().unwrap().near_branch_target()), (HEAD_INSTRUCTION_COUNT + 2, 0x40_0008));
 }
 
 #[test]

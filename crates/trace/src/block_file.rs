@@ -21,7 +21,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Compression level of zstd. The level is low, since the traced program may wait for the collector.
 const COMPRESSION_LEVEL: i32 = 1;
 /// Maximum number of symbols per block. Writers flush a block much earlier.
-const MAX_SYMBOLS: u32 = 1 << 17;
+const MAX_SYMBOLS_PER_BLOCK: u32 = 1 << 17;
 /// Maximum number of threads per file.
 pub const MAX_THREADS: u32 = 1 << 24;
 
@@ -285,7 +285,7 @@ fn read_header(path: &Path, file: &File, offset: u64, size: u64) -> Result<Optio
     let (count, raw) = (section.count, section.unpacked_length());
     let stream = u32::from_le_bytes(*section.subject.first_chunk().expect("four bytes"));
     match kind {
-        TraceBlockKind::Symbols if count > MAX_SYMBOLS => return Err(inconsistent("it has too many symbols")),
+        TraceBlockKind::Symbols if count > MAX_SYMBOLS_PER_BLOCK => return Err(inconsistent("it has too many symbols")),
         // A symbol takes one to ten bytes, or less than one if it is predicted.
         TraceBlockKind::Symbols if (raw < u64::from(count) && section.layout != PREDICTION_LAYOUT) || raw > 10 * u64::from(count) => {
             return Err(inconsistent("its size contradicts its number of symbols"));

@@ -24,7 +24,7 @@ const SYSTEM_CALL_READ_WEIGHT: u32 = 256;
 /// Number of switches to the code view after which a page is no longer watched. A busy page reaches it in about a second.
 const MAX_CODE_VIEW_SWITCHES: u32 = 10_000;
 /// Maximum number of times that a thread may repeat an access that faults although the page's view permits it.
-const MAX_RETRIES: u32 = 1000;
+const MAX_ACCESS_RETRIES: u32 = 1000;
 
 #[derive(Debug, Default)]
 pub struct CodeGuard {
@@ -229,7 +229,7 @@ impl CodeGuard {
             *retry = (state.to_vec(), 0);
         }
         retry.1 += 1;
-        retry.1 <= MAX_RETRIES
+        retry.1 <= MAX_ACCESS_RETRIES
     }
 
     /// Notes that a thread has made progress.
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn an_access_that_faults_for_another_reason_is_not_retried_forever() {
         let mut guard = guard();
-        assert_eq!((0..).take_while(|_| guard.note_access_retry(1, &[2, 3])).count(), MAX_RETRIES as usize);
+        assert_eq!((0..).take_while(|_| guard.note_access_retry(1, &[2, 3])).count(), MAX_ACCESS_RETRIES as usize);
         assert!(!guard.note_access_retry(1, &[2, 3]));
         assert!(guard.note_access_retry(1, &[2, 4]) && guard.note_access_retry(2, &[2, 3]));
         guard.forget_access_retries(1);

@@ -11,7 +11,7 @@ use std::process::Command;
 use trodden_launch::temporary::{TemporaryFolder, create_folder_in};
 
 /// Maximum size in bytes of a folder to be copied.
-const MAX_FOLDER_SIZE: u64 = 4 << 30;
+const MAX_COPIED_FOLDER_BYTES: u64 = 4 << 30;
 
 const COPIED_TREE_NAME: &str = "tree";
 
@@ -38,10 +38,10 @@ impl FreshFolder {
         let mut size = 0;
         add_folder_size(&folder, &mut size)?;
         ensure!(
-            size <= MAX_FOLDER_SIZE,
+            size <= MAX_COPIED_FOLDER_BYTES,
             "folder {} is larger than {} GiB, which is too large to copy for each run. Run in a smaller folder, or omit --fresh-folder",
             folder.display(),
-            MAX_FOLDER_SIZE >> 30
+            MAX_COPIED_FOLDER_BYTES >> 30
         );
         // The copy keeps the original's permissions, so it is created in a folder that only the user can access.
         copy_folder(&folder, &before.path().join(COPIED_TREE_NAME))?;
@@ -63,7 +63,7 @@ fn add_folder_size(folder: &Path, size: &mut u64) -> Result<()> {
         let entry = entry?;
         let about = entry.metadata()?;
         *size += about.len();
-        if about.is_dir() && *size <= MAX_FOLDER_SIZE {
+        if about.is_dir() && *size <= MAX_COPIED_FOLDER_BYTES {
             add_folder_size(&entry.path(), size)?;
         }
     }

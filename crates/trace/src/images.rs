@@ -17,7 +17,7 @@ use trodden_binary::linked::{base_address, split_address};
 /// library, and a jump must reach the area.
 const PREFERRED_AREA_DISTANCE: u64 = 1 << 30;
 /// Number of addresses that are tried for an area.
-const MAX_TRIES: u64 = 8;
+const MAX_MAPPING_ATTEMPTS: u64 = 8;
 
 /// A shared library to watch.
 #[derive(Clone, Debug)]
@@ -136,8 +136,9 @@ impl Images {
         let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
         let area_size = area_size(sites_of(library.number, sites).len());
-        let distances =
-            (0..MAX_TRIES).map(|n| PREFERRED_AREA_DISTANCE + n * area_size).take_while(|distance| *distance <= MAX_INJECTED_AREA_DISTANCE);
+        let distances = (0..MAX_MAPPING_ATTEMPTS)
+            .map(|n| PREFERRED_AREA_DISTANCE + n * area_size)
+            .take_while(|distance| *distance <= MAX_INJECTED_AREA_DISTANCE);
         for place in distances.map(|distance| (start & !0xfff).wrapping_sub(distance)) {
             let got = subject.inject_system_call(
                 thread,

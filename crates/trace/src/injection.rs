@@ -17,7 +17,7 @@ pub const SYSCALL_STUB: &[u8] = &[0x0f, 0x05, 0xcc];
 const ENABLE_RDTSC_ARGUMENTS: [u64; 6] = [libc::PR_SET_TSC as u64, libc::PR_TSC_ENABLE as u64, 0, 0, 0, 0];
 
 /// Maximum number of faults of an injected system call.
-const MAX_FAULTS: u32 = 100;
+const MAX_FAULTS_PER_INJECTED_CALL: u32 = 100;
 
 impl Session {
     fn is_killed_by_filter(&self, thread: Tid) -> bool {
@@ -195,7 +195,7 @@ impl Session {
                 // A fault would recur for ever. A page that another thread has just switched faults once more.
                 Ok(PtraceStop::Signal(signal)) if is_caused_by_instruction(thread, signal)? => {
                     faults += 1;
-                    if faults > MAX_FAULTS {
+                    if faults > MAX_FAULTS_PER_INJECTED_CALL {
                         let at = ptrace::instruction_pointer(thread)?;
                         return Err(CollectError::Unexpected { what: format!("signal {signal} at {at:#x} {when}") });
                     }

@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 /// Maximum number of descriptors in a request: the gate, the pipe for errors, and three streams.
-const MAX_DESCRIPTORS: usize = 5;
+const MAX_PASSED_DESCRIPTORS: usize = 5;
 
 /// A program to be started. Any property that is not specified here is inherited from the process that the user started.
 #[derive(Debug)]
@@ -327,11 +327,11 @@ fn send_request(mut socket: &UnixStream, bytes: &[u8], descriptors: &[RawFd]) ->
     let mut vector = libc::iovec { iov_base: length.as_mut_ptr().cast(), iov_len: length.len() };
     let mut control = ControlMessageBuffer::default();
     let size = size_of_val(descriptors) as u32;
-    assert!(descriptors.len() <= MAX_DESCRIPTORS, "a request has a gate, a pipe for errors and three streams");
+    assert!(descriptors.len() <= MAX_PASSED_DESCRIPTORS, "a request has a gate, a pipe for errors and three streams");
     // SAFETY: the function only computes a size from its argument.
     let space = unsafe { libc::CMSG_SPACE(size) } as usize;
     let message = message_header(&mut vector, &mut control, space);
-    // SAFETY: `control` holds a header and MAX_DESCRIPTORS descriptors, and all pointers in `message` are valid.
+    // SAFETY: `control` holds a header and MAX_PASSED_DESCRIPTORS descriptors, and all pointers in `message` are valid.
     let sent = unsafe {
         let header = libc::CMSG_FIRSTHDR(&raw const message);
         (*header).cmsg_level = libc::SOL_SOCKET;

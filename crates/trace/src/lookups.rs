@@ -33,11 +33,11 @@ use std::io;
 use std::ops::Range;
 
 /// Size of a table entry in bytes. An entry consists of the negated address of a target and the address at which the target is executed.
-const ENTRY_SIZE: u64 = 16;
+const LOOKUP_ENTRY_SIZE: u64 = 16;
 /// Number of table entries that a lookup tries.
 const MAX_PROBED_TABLE_ENTRIES: u64 = 2;
 /// Size of a table in bytes. The pages of entries that are never used take no memory.
-pub const TABLE_SIZE: u64 = (1 << 16) * ENTRY_SIZE + 4096;
+pub const TABLE_SIZE: u64 = (1 << 16) * LOOKUP_ENTRY_SIZE + 4096;
 /// A key that differs from the negated address of every target in the program. It marks entries that a lookup must not match: those where
 /// target 0 would be, because the zeros of an unused entry would match it, and those whose target was removed or is being replaced.
 const NO_TARGET_ADDRESS: u64 = 1;
@@ -85,7 +85,7 @@ pub fn build_lookup(
     for probe in 0..MAX_PROBED_TABLE_ENTRIES {
         if probe > 0 {
             all.push((load(RCX, ring(LOOKUP_TARGET_OFFSET))?, place(true)));
-            all.push((add(RAX, MemoryOperand::with_base_displ(RAX, ENTRY_SIZE as i64))?, place(true)));
+            all.push((add(RAX, MemoryOperand::with_base_displ(RAX, LOOKUP_ENTRY_SIZE as i64))?, place(true)));
         }
         all.push((load(RDX, MemoryOperand::with_base(RAX))?, place(true)));
         all.push((add(RCX, MemoryOperand::with_base_index(RCX, RDX))?, place(true)));
@@ -151,7 +151,8 @@ pub struct JumpTargetTable {
 impl JumpTargetTable {
     /// Creates a table at address `start`, in memory that is not used yet.
     pub fn new(start: u64, memory: &Memory) -> io::Result<Self> {
-        (0..MAX_PROBED_TABLE_ENTRIES).try_for_each(|number| memory.write(start + number * ENTRY_SIZE, &NO_TARGET_ADDRESS.to_le_bytes()))?;
+        (0..MAX_PROBED_TABLE_ENTRIES)
+            .try_for_each(|number| memory.write(start + number * LOOKUP_ENTRY_SIZE, &NO_TARGET_ADDRESS.to_le_bytes()))?;
         Ok(Self { start, entries: HashMap::new() })
     }
 
@@ -165,7 +166,7 @@ impl JumpTargetTable {
             None if may_replace => first,
             None => return Ok(()),
         };
-        let at = self.start + number * ENTRY_SIZE;
+        let at = self.start + number * LOOKUP_ENTRY_SIZE;
         if self.entries.insert(number, (target, destination)).is_some() {
             memory.write(at, &NO_TARGET_ADDRESS.to_le_bytes())?;
         }
@@ -182,8 +183,8 @@ impl JumpTargetTable {
         let gone: Vec<u64> = self.entries.iter().filter(|(_, entry)| is_meant(entry.0) || is_meant(entry.1)).map(|(n, _)| *n).collect();
         for number in gone {
             let Some((target, _)) = self.entries.remove(&number) else { continue };
-            memory.write(self.start + number * ENTRY_SIZE, &NO_TARGET_ADDRESS.to_le_bytes())?;
-            memory.write(self.start + number * ENTRY_SIZE + 8, &target.to_le_bytes())?;
+            memory.write(self.start + number * LOOKUP_ENTRY_SIZE, &NO_TARGET_ADDRESS.to_le_bytes())?;
+            memory.write(self.start + number * LOOKUP_ENTRY_SIZE + 8, &target.to_le_bytes())?;
         }
         Ok(())
     }
@@ -240,7 +241,7 @@ mod tests {
         // Searches the table as the instructions of a lookup do.
         let find = |target: u64| {
             let word = |at: u64| own.word(at).unwrap();
-            let entry = |probe: u64| start + (target & 0xffff) * ENTRY_SIZE + probe * ENTRY_SIZE;
+            let entry = |probe: u64| start + (target & 0xffff) * LOOKUP_ENTRY_SIZE + probe * LOOKUP_ENTRY_SIZE;
             (0..MAX_PROBED_TABLE_ENTRIES).map(entry).find(|entry| word(*entry).wrapping_add(target) == 0).map(|entry| word(entry + 8))
         };
         assert_eq!(find(0), None);
@@ -253,7 +254,7 @@ mod tests {
         table.remove(&[0x2_0000..0x3_0000, 102..103], &own).unwrap();
         assert_eq!([0x1_0010, 0x2_0010, 0x3_0010].map(find), [None; 3]);
         // A lookup that had found an entry reads the destination afterwards.
-        assert_eq!([0, 1].map(|probe| own.word(start + (0x10 + probe) * ENTRY_SIZE + 8).unwrap()), [0x3_0010, 0x2_0010]);
+        assert_eq!([0, 1].map(|probe| own.word(start + (0x10 + probe) * LOOKUP_ENTRY_SIZE + 8).unwrap()), [0x3_0010, 0x2_0010]);
         drop(space);
     }
 }

@@ -84,8 +84,8 @@ impl Memory {
     /// # Errors
     /// The process is gone, or part of the range is not mapped.
     pub fn patch(&self, pieces: &[(u64, &[u8])]) -> io::Result<()> {
-        const MAX_GAP: u64 = 4096;
-        for near in pieces.chunk_by(|one, next| next.0 - one.0 < MAX_GAP) {
+        const MAX_PATCH_GAP_BYTES: u64 = 4096;
+        for near in pieces.chunk_by(|one, next| next.0 - one.0 < MAX_PATCH_GAP_BYTES) {
             let [(start, _), ..] = near else { continue };
             let [.., (last, bytes_of_last)] = near else { continue };
             let mut bytes = vec![0; (last - start) as usize + bytes_of_last.len()];

@@ -137,9 +137,13 @@ impl RingBuffers {
 /// mappings.
 fn ring_address(area: &Range<u64>) -> u64 {
     // Size in bytes of the reserved address range, which is more than all rings need.
-    const RESERVED_SIZE: u64 = 8 << 30;
-    const { assert!(MAX_RINGS * RING_STRIDE < RESERVED_SIZE) };
-    if area.start > 4 * RESERVED_SIZE { area.start - RESERVED_SIZE } else { area.end + MIN_INJECTED_AREA_SIZE }
+    const RESERVED_ADDRESS_SPACE_BYTES: u64 = 8 << 30;
+    const { assert!(MAX_RINGS * RING_STRIDE < RESERVED_ADDRESS_SPACE_BYTES) };
+    if area.start > 4 * RESERVED_ADDRESS_SPACE_BYTES {
+        area.start - RESERVED_ADDRESS_SPACE_BYTES
+    } else {
+        area.end + MIN_INJECTED_AREA_SIZE
+    }
 }
 
 /// Reads the code of an image in memory: start address and bytes of each range.

@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::{fmt, io};
 
 /// Maximum number of frames; deeper stacks are truncated.
-const MAX_FRAMES: usize = 100_000;
+const MAX_STACK_FRAMES: usize = 100_000;
 
 /// The unwinder for a process, with the tables of the mapped files.
 #[derive(Default)]
@@ -43,7 +43,7 @@ impl StackUnwinder {
         let mut read = |address: u64| subject.memory.word(address).map_err(|_| ());
         let mut frames = self.unwinder.iter_frames(here, start, &mut cache, &mut read);
         let (mut found, mut walked) = (Vec::new(), 0);
-        for _ in 0..MAX_FRAMES {
+        for _ in 0..MAX_STACK_FRAMES {
             let frame = match frames.next() {
                 Ok(Some(frame)) => frame,
                 Ok(None) if walked < 2 && found.is_empty() => return Err(io::ErrorKind::InvalidData.into()),

@@ -40,7 +40,7 @@ pub fn area_size(sites: usize) -> u64 {
 pub const FREE_SLOT_OFFSET: u64 = SLOT_SIZE;
 
 /// Number of addresses that are tried for the area.
-const MAX_TRIES: u64 = 8;
+const MAX_MAPPING_ATTEMPTS: u64 = 8;
 
 /// Range of addresses for the areas of programs at fixed low addresses.
 const MIN_LOW_AREA_ADDRESS: u64 = 0x2000_0000;
@@ -238,7 +238,7 @@ impl TracedProcess {
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
         let mut got = 0;
         // An earlier collection may have left its area mapped because a thread was executing there.
-        for place in (0..MAX_TRIES).map_while(|n| wanted.checked_sub(n * size)).take_while(|place| *place >= lowest) {
+        for place in (0..MAX_MAPPING_ATTEMPTS).map_while(|n| wanted.checked_sub(n * size)).take_while(|place| *place >= lowest) {
             got = self.inject_system_call(self.process, None, libc::SYS_mmap, [place, size, protection, flags, u64::MAX, 0])?;
             if got as u64 == place {
                 self.area = place;

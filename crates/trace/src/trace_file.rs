@@ -208,7 +208,7 @@ impl TraceFrameStack {
 }
 
 /// Prefix of the temporary file names of traces that are being written.
-const TEMPORARY_PREFIX: &str = ".trodden-";
+const TEMPORARY_FILE_PREFIX: &str = ".trodden-";
 
 #[derive(Debug)]
 /// Writes a trace.
@@ -237,7 +237,7 @@ impl TraceWriter {
     /// Creates a file that only its owner can read. It replaces an existing file of this name once it is finished.
     pub fn create(path: &Path, about: &TraceDescription) -> Result<Self, TraceFileError> {
         let begin = || {
-            let whole = AtomicFile::create_with_access(path, TEMPORARY_PREFIX, Access::PRIVATE)?;
+            let whole = AtomicFile::create_with_access(path, TEMPORARY_FILE_PREFIX, Access::PRIVATE)?;
             Ok((whole.file().try_clone()?, whole))
         };
         let (file, whole) = begin().map_err(|source| TraceFileError::Io { path: path.to_owned(), source })?;

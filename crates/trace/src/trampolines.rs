@@ -39,7 +39,7 @@ const TRAP_TRACE: i32 = 2;
 /// `si_code` of a trap caused by `int3` (SI_KERNEL).
 const SI_KERNEL: i32 = 0x80;
 /// Maximum number of single steps that take a thread out of a copy. At most 25 bytes of a block are replaced.
-const MAX_STEPS: usize = 32;
+const MAX_STEPS_OUT_OF_COPY: usize = 32;
 pub const INT3: u8 = 0xcc;
 
 /// Address and purpose of each instruction in copies, sorted by address.
@@ -347,7 +347,7 @@ impl Trampolines {
             let is_ring = self.rings.span().contains(&registers.gs_base);
             ptrace::write_registers(thread, &Registers { gs_base: if is_ring { 0 } else { registers.gs_base }, ..registers })?;
         }
-        for _ in 0..MAX_STEPS {
+        for _ in 0..MAX_STEPS_OUT_OF_COPY {
             let registers = ptrace::read_registers(thread)?;
             match self.place_at(registers.rip) {
                 CodePlace::Outside => return Ok(false),

@@ -90,11 +90,11 @@ fn test_on_tiny_program(collector: &dyn Collector) -> Result<()> {
 
 /// Returns the content of an executable file whose program ends at once.
 fn tiny_program() -> Vec<u8> {
-    const HEADERS: usize = size_of::<elf::FileHeader64<LittleEndian>>() + size_of::<elf::ProgramHeader64<LittleEndian>>();
+    const ELF_HEADERS_SIZE: usize = size_of::<elf::FileHeader64<LittleEndian>>() + size_of::<elf::ProgramHeader64<LittleEndian>>();
     let half = |value: usize| U16::new(LittleEndian, value as u16);
     let word = |value: u32| U32::new(LittleEndian, value);
     let long = |value: u64| U64::new(LittleEndian, value);
-    let length = long((HEADERS + TINY_CODE.len()) as u64);
+    let length = long((ELF_HEADERS_SIZE + TINY_CODE.len()) as u64);
     let segment = elf::ProgramHeader64 {
         p_type: word(elf::PT_LOAD),
         p_flags: word(elf::PF_R | elf::PF_X),
@@ -118,7 +118,7 @@ fn tiny_program() -> Vec<u8> {
         e_type: half(elf::ET_EXEC.into()),
         e_machine: half(elf::EM_X86_64.into()),
         e_version: word(elf::EV_CURRENT.into()),
-        e_entry: long(TINY_START + HEADERS as u64),
+        e_entry: long(TINY_START + ELF_HEADERS_SIZE as u64),
         e_phoff: long(size_of::<elf::FileHeader64<LittleEndian>>() as u64),
         e_shoff: long(0),
         e_flags: word(0),

@@ -102,8 +102,8 @@ fn open_files() -> bool {
 
 fn create_process_file() -> bool {
     /// Minimum file size limit of the process, in bytes, with which it is recorded.
-    const MIN_FILE_LIMIT: u64 = 4096;
-    if output::file_size_limit() < MIN_FILE_LIMIT {
+    const MIN_FILE_SIZE_LIMIT_BYTES: u64 = 4096;
+    if output::file_size_limit() < MIN_FILE_SIZE_LIMIT_BYTES {
         return false;
     }
     let (process, start) = process_identity();

@@ -195,10 +195,10 @@ pub struct ThreadStart<R> {
     pub stack_size: usize,
 }
 
-const HANDLE_SLOTS: usize = 32_768;
+const THREAD_HANDLE_SLOTS: usize = 32_768;
 /// Maps handles of threads to slots of [`THREAD_TOKENS`]. A join finds the token of the thread that it waits for there.
-static HANDLES: HandleTable<HANDLE_SLOTS> = HandleTable::new(12);
-static THREAD_TOKENS: [AtomicU64; HANDLE_SLOTS] = [const { AtomicU64::new(0) }; HANDLE_SLOTS];
+static THREAD_HANDLES: HandleTable<THREAD_HANDLE_SLOTS> = HandleTable::new(12);
+static THREAD_TOKENS: [AtomicU64; THREAD_HANDLE_SLOTS] = [const { AtomicU64::new(0) }; THREAD_HANDLE_SLOTS];
 
 pub extern "C" fn run_pthread_routine(start: *mut c_void) -> *mut c_void {
     let (routine, argument) = start_thread::<PthreadRoutine>(start);
@@ -207,11 +207,11 @@ pub extern "C" fn run_pthread_routine(start: *mut c_void) -> *mut c_void {
 
 /// Arranges that the recording of the calling thread ends when the thread ends. This uses the destructor of a thread-specific key.
 pub fn unregister_at_thread_end() {
-    static END_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+    static THREAD_END_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
     extern "C" fn ended(_: *mut c_void) {
         thread::unregister_current_thread(CallName::pthread_exit);
     }
-    if END_KEY.load(Ordering::Acquire) == u32::MAX {
+    if THREAD_END_KEY.load(Ordering::Acquire) == u32::MAX {
         let mut key = 0;
         // SAFETY: the pointer refers to a local variable, and the destructor has the required signature.
         if unsafe {
@@ -222,11 +222,11 @@ pub fn unregister_at_thread_end() {
         } == 0
         {
             // If another thread has created a key first, that key is used.
-            let _ = END_KEY.compare_exchange(u32::MAX, key, Ordering::AcqRel, Ordering::Acquire);
+            let _ = THREAD_END_KEY.compare_exchange(u32::MAX, key, Ordering::AcqRel, Ordering::Acquire);
         }
     }
     // SAFETY: the value is never dereferenced. It only has to be non-null, because the destructor does not run for a null value.
-    unsafe { libc::pthread_setspecific(END_KEY.load(Ordering::Acquire), core::ptr::without_provenance(1)) };
+    unsafe { libc::pthread_setspecific(THREAD_END_KEY.load(Ordering::Acquire), core::ptr::without_provenance(1)) };
 }
 
 #[unsafe(no_mangle)]
@@ -274,7 +274,7 @@ pub fn create_thread<R>(
     fill_and_finish_record(thread, open, core::ptr::without_provenance_mut(token as usize), 0, result as u64);
     if result == 0 {
         // SAFETY: the call was successful, so it has stored the handle.
-        if let Some(slot) = HANDLES.find_or_add(unsafe { *handle } as usize) {
+        if let Some(slot) = THREAD_HANDLES.find_or_add(unsafe { *handle } as usize) {
             // The C library reuses the handles of ended threads, so the newest token replaces an older one.
             THREAD_TOKENS[slot].store(token, Ordering::Release);
         }
@@ -319,7 +319,7 @@ pub fn start_thread<R>(start: *mut c_void) -> (R, *mut c_void) {
 pub fn join_thread(function: CallName, handle: pthread_t, call: impl FnOnce() -> c_int) -> c_int {
     let Some(thread) = recordable_thread() else { return call() };
     // 0 is recorded if the thread was created without this library's knowledge.
-    let token = HANDLES.find(handle as usize).map_or(0, |slot| THREAD_TOKENS[slot].load(Ordering::Acquire));
+    let token = THREAD_HANDLES.find(handle as usize).map_or(0, |slot| THREAD_TOKENS[slot].load(Ordering::Acquire));
     let mut open = begin_record(thread, kind::JOIN, function);
     let status = call();
     if let Some(open) = open.as_mut().filter(|_| status != 0) {

@@ -163,13 +163,13 @@ fn find_own_stack(size: usize) -> Range<usize> {
     /// stack limit is.
     const FIRST_STACK_BYTES: u64 = 128 << 20;
     /// Number of bytes left out at the lower end of the stack, which may be an unmapped guard area.
-    const GUARD_BYTES: usize = 8192;
-    if size > GUARD_BYTES {
+    const STACK_GUARD_BYTES: usize = 8192;
+    if size > STACK_GUARD_BYTES {
         // glibc stores the thread's descriptor at the upper end of the stack. `pthread_getattr_np` would also return the range, but it
         // allocates memory.
         // SAFETY: the function has no arguments.
         let end = unsafe { libc::pthread_self() } as usize;
-        let own = end.saturating_sub(size - GUARD_BYTES)..end;
+        let own = end.saturating_sub(size - STACK_GUARD_BYTES)..end;
         return if own.contains(&stack_pointer()) { own } else { 0..0 };
     }
     // SAFETY: the system calls have no pointer arguments.

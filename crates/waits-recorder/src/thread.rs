@@ -85,7 +85,7 @@ impl ThreadLists {
     const NONE: ThreadLists = ThreadLists { live: null_mut(), ended: null_mut(), ended_count: 0 };
 }
 
-static THREADS: Lock<ThreadLists> = Lock::new(ThreadLists::NONE);
+static THREAD_LISTS: Lock<ThreadLists> = Lock::new(ThreadLists::NONE);
 /// Maximum number of ended threads whose memory is retained for reuse.
 const MAX_ENDED_THREADS: u32 = 256;
 
@@ -137,7 +137,7 @@ pub fn register_current_thread(token: u64, stack_size: usize) {
 }
 
 fn take_thread_memory() -> Option<*mut ThreadMemory> {
-    let ended = THREADS.with(|threads| {
+    let ended = THREAD_LISTS.with(|threads| {
         let first = threads.ended;
         if !first.is_null() {
             // SAFETY: the lock is held, and no thread uses the memory in this list.
@@ -151,7 +151,7 @@ fn take_thread_memory() -> Option<*mut ThreadMemory> {
 
 /// Adds an ended thread's memory to the list for reuse, or unmaps it if the list is full.
 fn keep_thread_memory(place: *mut ThreadMemory) {
-    let is_kept = THREADS.with(|threads| {
+    let is_kept = THREAD_LISTS.with(|threads| {
         if threads.ended_count == MAX_ENDED_THREADS {
             return false;
         }
@@ -167,7 +167,7 @@ fn keep_thread_memory(place: *mut ThreadMemory) {
 
 /// Adds a thread to the list of live threads. If recording has ended in the meantime, ends the thread's timer at once.
 fn add_live_thread(place: *mut ThreadMemory) {
-    THREADS.with(|threads| {
+    THREAD_LISTS.with(|threads| {
         // SAFETY: the memory of threads in the list is mapped, and the lock is held.
         unsafe {
             ((*place).next, (*place).previous) = (threads.live, null_mut());
@@ -183,7 +183,7 @@ fn add_live_thread(place: *mut ThreadMemory) {
 }
 
 fn remove_live_thread(place: *mut ThreadMemory) {
-    THREADS.with(|threads| {
+    THREAD_LISTS.with(|threads| {
         // SAFETY: as above.
         unsafe {
             let ThreadMemory { next, previous, .. } = *place;
@@ -201,7 +201,7 @@ fn remove_live_thread(place: *mut ThreadMemory) {
 
 /// Ends the timers of all threads before the program filters system calls, because the handler of their signals makes system calls.
 pub fn end_timers() {
-    THREADS.with(|threads| {
+    THREAD_LISTS.with(|threads| {
         let mut place = threads.live;
         while !place.is_null() {
             // SAFETY: the memory of threads in the list is mapped, and timers are only changed while the lock is held.
@@ -266,7 +266,7 @@ pub fn unregister_current_thread(by: CallName) {
 /// In a forked child, forgets the threads of the parent.
 pub fn reset_in_child() {
     let place = CURRENT_THREAD.get();
-    THREADS.reset_in_child(ThreadLists::NONE);
+    THREAD_LISTS.reset_in_child(ThreadLists::NONE);
     let Some(thread) = current_thread() else { return };
     CURRENT_THREAD.set(null_mut());
     thread.calls.abandon_chunks();

@@ -49,26 +49,26 @@ pub fn unwind_stack(skip_until: usize) -> StackWalk {
 }
 
 extern "C" fn visit_frame(context: *mut c_void, state: *mut c_void) -> i32 {
-    const CONTINUE: i32 = 0;
-    const STOP: i32 = 4;
+    const UNWIND_CONTINUE: i32 = 0;
+    const UNWIND_STOP: i32 = 4;
     // SAFETY: `state` is the `StackWalk` that `unwind_stack` passed, which is still alive, and the unwinder passes a valid `context`.
     let (walk, address, frame) = unsafe { (&mut *state.cast::<StackWalk>(), _Unwind_GetIP(context), _Unwind_GetCFA(context)) };
     if walk.skip_until != 0 {
         if address == walk.skip_until {
             walk.skip_until = 0;
         }
-        return CONTINUE;
+        return UNWIND_CONTINUE;
     }
     if is_own_code(address) {
-        return CONTINUE;
+        return UNWIND_CONTINUE;
     }
     if walk.count == MAX_RECORDED_STACK_FRAMES || address == 0 {
-        return STOP;
+        return UNWIND_STOP;
     }
     walk.addresses[walk.count] = address;
     walk.slots[walk.count] = frame.wrapping_sub(size_of::<usize>());
     walk.count += 1;
-    CONTINUE
+    UNWIND_CONTINUE
 }
 
 static OWN_CODE_START: AtomicUsize = AtomicUsize::new(0);

@@ -171,9 +171,9 @@ impl MessageMatcher {
     /// in the wrong order.
     pub fn has_earlier_unreceived_send(&self, place: MessagePosition) -> bool {
         // Maximum number of channels to look at, which limits the time for each wait.
-        const MAX_CHANNELS: usize = 256;
+        const MAX_EXAMINED_CHANNELS: usize = 256;
         let Some(send) = self.partner_start_moment(place).filter(|_| place.is_receive) else { return false };
-        let incoming = self.incoming.get(&place.channel.to).into_iter().flatten().take(MAX_CHANNELS);
+        let incoming = self.incoming.get(&place.channel.to).into_iter().flatten().take(MAX_EXAMINED_CHANNELS);
         incoming.filter(|channel| **channel != place.channel).any(|channel| {
             let queue = &self.channels[channel];
             let first = queue.receives.checked_sub(queue.first).and_then(|index| queue.pairs.get(index as usize));

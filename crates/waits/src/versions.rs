@@ -16,7 +16,7 @@ use std::ops::AddAssign;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PathVersionId(u32);
 
-const NONE: u32 = u32::MAX;
+const NO_NODE_INDEX: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
 struct VersionNode {
@@ -54,7 +54,7 @@ pub struct PathDifference {
 impl PathVersions {
     /// Creates the empty path, which is the root of all others. Must be called exactly once.
     pub fn create_origin_version(&mut self) -> PathVersionId {
-        self.add_node(NONE, 0)
+        self.add_node(NO_NODE_INDEX, 0)
     }
 
     fn add_node(&mut self, parent: u32, total_ns: u64) -> PathVersionId {
@@ -113,7 +113,7 @@ impl PathVersions {
     /// Drops a reference, and frees the nodes to which no other reference exists.
     pub fn release(&mut self, version: PathVersionId) {
         let mut index = version.0;
-        while index != NONE {
+        while index != NO_NODE_INDEX {
             let node = &mut self.nodes[index as usize];
             node.references -= 1;
             if node.references > 0 {
@@ -130,7 +130,7 @@ impl PathVersions {
     fn merge_upwards(&mut self, index: u32) {
         loop {
             let parent = self.nodes[index as usize].parent;
-            if parent == NONE || self.nodes[parent as usize].references != 1 {
+            if parent == NO_NODE_INDEX || self.nodes[parent as usize].references != 1 {
                 return;
             }
             let mut steps = std::mem::take(&mut self.nodes[parent as usize].steps);
@@ -159,7 +159,7 @@ impl PathVersions {
             steps.extend_from_slice(&self.nodes[*index as usize].steps);
             *index = self.nodes[*index as usize].parent;
         }
-        if a != NONE {
+        if a != NO_NODE_INDEX {
             self.merge_upwards(a);
             self.move_root_to_shared(a);
         }
@@ -169,13 +169,13 @@ impl PathVersions {
     }
 
     fn serial_number(&self, index: u32) -> u64 {
-        if index == NONE { 0 } else { self.nodes[index as usize].serial }
+        if index == NO_NODE_INDEX { 0 } else { self.nodes[index as usize].serial }
     }
 
     /// If a node is the root, moves its steps to `shared`. All paths contain them, so they are in no difference.
     fn move_root_to_shared(&mut self, index: u32) {
         let node = &mut self.nodes[index as usize];
-        if node.parent == NONE {
+        if node.parent == NO_NODE_INDEX {
             for (step, ns) in node.steps.drain(..) {
                 *self.shared.entry(step).or_default() += ns;
             }
@@ -187,7 +187,7 @@ impl PathVersions {
     pub fn path(&self, version: PathVersionId) -> Vec<(StepId, u64)> {
         let mut steps: Vec<_> = self.shared.iter().map(|(step, ns)| (*step, *ns)).collect();
         let mut index = version.0;
-        while index != NONE {
+        while index != NO_NODE_INDEX {
             steps.extend_from_slice(&self.nodes[index as usize].steps);
             index = self.nodes[index as usize].parent;
         }

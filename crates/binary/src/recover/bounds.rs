@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 /// Maximum number of instructions that are visited between the read of a table and the checks of its index, on all paths together.
 const MAX_CHECKED_INSTRUCTIONS: usize = 600;
 /// Maximum depth to which the definitions of a value are expanded.
-const MAX_DEPTH: u32 = 12;
+const MAX_EXPANSION_DEPTH: u32 = 12;
 
 /// What is traced backwards. The index of the table is this value plus a constant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -43,8 +43,8 @@ pub fn find_index_bounds(body: &FunctionBody, jump: SumPosition, index: &SumValu
     let by_place = || {
         let (read, register) = find_table_read(body, jump, size)?;
         // The compiler has folded a constant term of the index into the address of the table.
-        let folded =
-            single_value(body.evaluate_register(Register::RAX + u32::from(register), read, MAX_DEPTH)).map_or(0, |value| value.constant);
+        let folded = single_value(body.evaluate_register(Register::RAX + u32::from(register), read, MAX_EXPANSION_DEPTH))
+            .map_or(0, |value| value.constant);
         bounds_from_checks(body, read, TrackedIndex::Location(SumLocation::Register(register)), folded.wrapping_neg(), max)
     };
     let proven_bounds = |values| IndexBounds { values, is_proven: true };
@@ -195,7 +195,7 @@ fn step_back_to_source(body: &FunctionBody, at: SumPosition, tracked: &TrackedIn
 
 /// Continues tracing with the value that an instruction loads from memory. Returns `None` if several values are possible.
 fn follow_load(body: &FunctionBody, at: SumPosition, constant: u64) -> Option<BackwardStep> {
-    let values = body.evaluate_operand(at, 1, MAX_DEPTH);
+    let values = body.evaluate_operand(at, 1, MAX_EXPANSION_DEPTH);
     let [value] = &values[..] else { return None };
     let (value, more) = split_constant(value);
     Some(BackwardStep::Follow(TrackedIndex::Value(value), constant.wrapping_add(more)))
@@ -262,13 +262,13 @@ fn offset_from_traced_value(body: &FunctionBody, compare: SumPosition, tracked: 
                 return Some(0);
             }
             // Another register may hold the same value, or one that differs from it by a constant.
-            single_value(body.evaluate_register(Register::RAX + u32::from(*register), compare, MAX_DEPTH))?
+            single_value(body.evaluate_register(Register::RAX + u32::from(*register), compare, MAX_EXPANSION_DEPTH))?
         }
         TrackedIndex::Location(_) => return None,
         TrackedIndex::Value(value) => value.clone(),
     };
     let (followed, own) = split_constant(&followed);
-    let (compared, offset) = split_constant(&single_value(body.evaluate_operand(compare, 0, MAX_DEPTH))?);
+    let (compared, offset) = split_constant(&single_value(body.evaluate_operand(compare, 0, MAX_EXPANSION_DEPTH))?);
     (compared == followed).then(|| offset.wrapping_sub(own))
 }
 

@@ -15,7 +15,7 @@ use iced_x86::OpKind;
 use std::ops::Range;
 
 /// Maximum depth to which the definitions of a value are expanded.
-const MAX_DEPTH: u32 = 12;
+const MAX_EXPANSION_DEPTH: u32 = 12;
 const MAX_TABLE_ENTRIES: u64 = 1 << 14;
 
 pub struct ResolvedJump {
@@ -42,8 +42,8 @@ pub fn resolve_jump(explored: &Exploration, body: &FunctionBody, jump: u64, is_i
         return None;
     }
     let targets = match body.instructions[at as usize].op0_kind() {
-        OpKind::Memory => body.evaluate_load(at, 8, MAX_DEPTH),
-        _ => body.evaluate_operand(at, 0, MAX_DEPTH),
+        OpKind::Memory => body.evaluate_load(at, 8, MAX_EXPANSION_DEPTH),
+        _ => body.evaluate_operand(at, 0, MAX_EXPANSION_DEPTH),
     };
     let mut parts = Vec::new();
     for target in &targets {

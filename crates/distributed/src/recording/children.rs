@@ -63,7 +63,7 @@ fn record_family(options: &RecordOptions, host: &RecordingHost) -> Result<u8> {
         let (mut programs, mut waiting) = (HashMap::<i32, usize>::new(), Vec::<ParkedSlot>::new());
         let (mut running, mut status) = (1, Ok(0));
         while running > 0 {
-            match events.recv_timeout(POLL) {
+            match events.recv_timeout(PARKED_POLL_INTERVAL) {
                 Ok(FamilyRecordingEvent::Parked { parked, is_main }) => {
                     running += 1;
                     let process = parked.process();
@@ -117,7 +117,7 @@ fn record_and_pass_on_children(
 }
 
 /// How often to check whether the traces are to end.
-const POLL: Duration = Duration::from_millis(20);
+const PARKED_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A parked process, until its run takes it or it is released.
 #[derive(Clone)]
@@ -140,9 +140,9 @@ impl ParkedSlot {
 
 /// Returns a command for a message, in which long commands are cut.
 pub(super) fn shorten_command(words: &[OsString]) -> String {
-    const MAX_CHARACTERS: usize = 60;
+    const MAX_COMMAND_CHARACTERS: usize = 60;
     let command = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-    match command.char_indices().nth(MAX_CHARACTERS) {
+    match command.char_indices().nth(MAX_COMMAND_CHARACTERS) {
         Some((end, _)) => format!("{}…", &command[..end]),
         None => command,
     }

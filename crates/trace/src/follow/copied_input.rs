@@ -46,12 +46,12 @@ pub(super) struct CallInputWithCode {
 impl Following<'_, '_> {
     /// Maps a buffer of at least this size.
     pub(super) fn add_input_buffer(&mut self, thread: Tid, size: u64) -> Result<(), CollectError> {
-        const MAX_TRIES: u64 = 8;
+        const MAX_MAPPING_ATTEMPTS: u64 = 8;
         let size = size.max(MIN_BUFFER_SIZE).next_power_of_two();
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
         // Place the buffer after the collector's area, or after the last buffer there.
         let mut place = self.buffers.all.iter().map(|buffer| buffer.0.end).max().unwrap_or(self.subject.injected_area().end);
-        for _ in 0..MAX_TRIES {
+        for _ in 0..MAX_MAPPING_ATTEMPTS {
             let arguments = [place, size, libc::PROT_READ as u64, flags, u64::MAX, 0];
             if self.subject.inject_system_call(thread, Some(self.subject.area), libc::SYS_mmap, arguments)? as u64 == place {
                 self.calls.shown.hide(place..place + size);

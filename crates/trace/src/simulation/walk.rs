@@ -10,7 +10,7 @@ use trodden_binary::instruction::{BranchInstruction, classify_branch, decode_ins
 use trodden_hardware::{Address, BranchType, DetectorParameters, OperationMapping, PathDescriptor, PathExtension};
 
 /// Maximum number of instructions of a walk, which is more than any path has.
-const MAX_INSTRUCTIONS: usize = 1 << 14;
+const MAX_WALKED_INSTRUCTIONS: usize = 1 << 14;
 
 /// An instruction of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub fn walk(memory: &MappedMemory, detector: &DetectorParameters, path: &PathDes
     let mut walk = InstructionWalk { steps: Vec::new(), stopped: None, exit: HotPathExit::Unknown };
     let mut address = path.start.0;
     let mut is_jumped_to = false;
-    while walk.steps.len() < MAX_INSTRUCTIONS {
+    while walk.steps.len() < MAX_WALKED_INSTRUCTIONS {
         let Some(instruction) = memory.code(Address(address)).and_then(|code| decode_instruction(code, address)) else {
             walk.stopped = Some("no file holds the code here");
             return walk;

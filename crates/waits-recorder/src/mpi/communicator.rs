@@ -14,20 +14,20 @@ use core::sync::atomic::{AtomicU64, Ordering};
 pub const WORLD_COMMUNICATOR_NUMBER: u64 = 1;
 pub const SELF_COMMUNICATOR_NUMBER: u64 = 2;
 
-const SLOTS: usize = 1024;
-static HANDLES: HandleTable<SLOTS> = HandleTable::new(2);
-static COMMUNICATOR_NUMBERS: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
-/// Number of communicators, windows and files that have been created from the communicator in each slot of `HANDLES`.
-static CREATED_COUNTS: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
+const COMMUNICATOR_HANDLE_SLOTS: usize = 1024;
+static COMMUNICATOR_HANDLES: HandleTable<COMMUNICATOR_HANDLE_SLOTS> = HandleTable::new(2);
+static COMMUNICATOR_NUMBERS: [AtomicU64; COMMUNICATOR_HANDLE_SLOTS] = [const { AtomicU64::new(0) }; COMMUNICATOR_HANDLE_SLOTS];
+/// Number of communicators, windows and files that have been created from the communicator in each slot of `COMMUNICATOR_HANDLES`.
+static CREATED_COUNTS: [AtomicU64; COMMUNICATOR_HANDLE_SLOTS] = [const { AtomicU64::new(0) }; COMMUNICATOR_HANDLE_SLOTS];
 
 /// Returns the global number of a communicator, window or file; 0 if it is unknown.
 #[inline]
 pub fn communicator_number_of_handle(handle: usize) -> u64 {
-    HANDLES.find(handle).map_or(0, |slot| COMMUNICATOR_NUMBERS[slot].load(Ordering::Acquire))
+    COMMUNICATOR_HANDLES.find(handle).map_or(0, |slot| COMMUNICATOR_NUMBERS[slot].load(Ordering::Acquire))
 }
 
 fn set_number(handle: usize, number: u64) {
-    match HANDLES.find_or_add(handle) {
+    match COMMUNICATOR_HANDLES.find_or_add(handle) {
         Some(slot) => {
             CREATED_COUNTS[slot].store(0, Ordering::Release);
             COMMUNICATOR_NUMBERS[slot].store(number, Ordering::Release);
@@ -38,7 +38,7 @@ fn set_number(handle: usize, number: u64) {
 
 /// Forgets a handle whose object was freed, because the MPI library may use it for another object.
 pub fn remove_handle(handle: usize) {
-    if let Some(slot) = HANDLES.find(handle) {
+    if let Some(slot) = COMMUNICATOR_HANDLES.find(handle) {
         COMMUNICATOR_NUMBERS[slot].store(0, Ordering::Release);
     }
 }
@@ -58,7 +58,7 @@ pub enum MultiProcessObjectKind {
 
 /// Assigns a global number to a window or file that a collective call on the communicator `parent` has created.
 pub fn register_object(kind: MultiProcessObjectKind, parent: usize, handle: usize) {
-    let parent_slot = HANDLES.find(parent);
+    let parent_slot = COMMUNICATOR_HANDLES.find(parent);
     let count = parent_slot.map_or(0, |slot| CREATED_COUNTS[slot].fetch_add(1, Ordering::AcqRel));
     if handle == 0 {
         return;
@@ -79,7 +79,7 @@ pub fn hash_parts(parts: &[u64]) -> u64 {
 /// members of the parent make.
 pub fn register_communicator(parent: usize, handle: usize, extra: Option<u64>) {
     let library = implementation();
-    let parent_slot = HANDLES.find(parent);
+    let parent_slot = COMMUNICATOR_HANDLES.find(parent);
     let count = parent_slot.map_or(0, |slot| CREATED_COUNTS[slot].fetch_add(u64::from(extra.is_none()), Ordering::AcqRel));
     if handle == library.no_communicator() || handle == 0 {
         return;

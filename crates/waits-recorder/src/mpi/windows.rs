@@ -105,17 +105,17 @@ fn record_meeting(call: MpiCall, window: usize, table: &'static WindowEpochTable
     result
 }
 
-const SLOTS: usize = 64;
+const WINDOW_SLOTS: usize = 64;
 
 /// For each window, the processes that take part in its newest epoch.
 struct WindowEpochTable {
-    windows: HandleTable<SLOTS>,
-    epochs: [AtomicPtr<CommunicatorMembers>; SLOTS],
+    windows: HandleTable<WINDOW_SLOTS>,
+    epochs: [AtomicPtr<CommunicatorMembers>; WINDOW_SLOTS],
 }
 
 impl WindowEpochTable {
     const fn new() -> WindowEpochTable {
-        WindowEpochTable { windows: HandleTable::new(2), epochs: [const { AtomicPtr::new(core::ptr::null_mut()) }; SLOTS] }
+        WindowEpochTable { windows: HandleTable::new(2), epochs: [const { AtomicPtr::new(core::ptr::null_mut()) }; WINDOW_SLOTS] }
     }
 }
 
