@@ -9,9 +9,9 @@ fn find_conditional_and_jump(binary: &Binary) -> [u64; 5] {
         let mut address = function.address;
         let mut conditional = None;
         while address < function.address + function.size {
-            let Some(instruction) = binary.code_at(address).and_then(|code| decode(code, address)) else { break };
+            let Some(instruction) = binary.code_at(address).and_then(|code| decode_instruction(code, address)) else { break };
             let fall_through = address + instruction.len() as u64;
-            match (branch(&instruction), conditional) {
+            match (classify_branch(&instruction), conditional) {
                 (Some(BranchInstruction::Conditional(_)), None) => conditional = Some((address, fall_through)),
                 (Some(BranchInstruction::Jump(target)), Some((at, end))) => return [function.address, at, end, address, target],
                 (None, _) => {}
